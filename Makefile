@@ -1,0 +1,62 @@
+# Every target sets itself up: the first use makes .venv with dlc and its plugins installed in place.
+# PYTHON picks the interpreter (3.10 or newer); VENV the folder.
+
+SHELL := /bin/bash
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10 python; do \
+	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo "$$p"; break; }; done)
+JOBS ?= 2
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PROJECTS := $(wildcard pyproject.toml plugins/*/pyproject.toml)
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+EDITABLE := $(foreach plugin,$(PLUGINS),-e ./$(plugin))
+TESTS := dlc_core $(wildcard tests plugins/*/tests)
+
+.PHONY: help demo test test-all lint format bench clean
+
+help:
+	@echo "make demo      run a model end to end"
+	@echo "make test      the fast tests (ARGS='-k name' adds options of pytest)"
+	@echo "make test-all  all tests, the slow ones too"
+	@echo "make lint      style, format, types"
+	@echo "make format    apply the style"
+	@echo "make bench     measure against installed peers"
+	@echo "make clean     remove $(VENV) and the tools' caches"
+
+$(VENV)/.ready: $(PROJECTS)
+	@test -n "$(PYTHON)" || { echo "no Python 3.10 or newer with venv found; set PYTHON=..." >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "setting up $(VENV)"
+	@$(PIP) install -e '.[dev]' $(EDITABLE)
+	@touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready
+	@$(PIP) install -e '.[bench]'
+	@touch $@
+
+demo: $(VENV)/.ready
+	@$(BIN)/python examples/demo_resnet50.py $(ARGS)
+
+test: $(VENV)/.ready
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(TESTS) $(ARGS)
+
+test-all: $(VENV)/.ready
+	@$(BIN)/python -m pytest -q -n $(JOBS) $(TESTS) $(ARGS)
+
+lint: $(VENV)/.ready
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict dlc_core
+
+format: $(VENV)/.ready
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-bench
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,47 @@
+"""dlc: compiles deep-learning models to native code, with every device a pip package.
+
+The public names are resolved on first use, so that `import dlc_core` costs a few milliseconds and imports no plugin.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlc_core.diag import DlcError as DlcError
+
+__version__ = "0.1.0"
+
+# public name -> module that defines it ("" in the second place: the module itself)
+_LAZY = {
+    "DlcError": ("dlc_core.diag", "DlcError"),
+    "PassContext": ("dlc_core.passes", "PassContext"),
+    "Target": ("dlc_core.target", "Target"),
+    "build": ("dlc_core.driver", "build"),
+    "compile": ("dlc_core.driver", "compile"),
+    "graph": ("dlc_core.graph", ""),
+    "load": ("dlc_core.driver", "load"),
+    "open": ("dlc_core.driver", "open"),
+    "ops": ("dlc_core.driver", "ops"),
+    "plugins": ("dlc_core.driver", "plugins"),
+    "script": ("dlc_core.script", ""),
+    "targets": ("dlc_core.driver", "targets"),
+    "te": ("dlc_core.te", ""),
+    "tir": ("dlc_core.tir", ""),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'dlc_core' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    value: object = importlib.import_module(module)
+    if attribute:
+        value = getattr(value, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,209 @@
+"""The whole extension surface: what a plugin may give, as pluggy hook specifications.
+
+A plugin is a module or an object that an installed distribution names in the entry-point group `dlc`:
+
+    [project.entry-points.dlc]
+    acme = "dlc_backend_acme.plugin"
+
+Its hooks *return declarations*: values with a `name`.  Importing a plugin registers nothing, a hook is called at most
+once per session and never on a hot path, so it should build small values and leave heavy imports to their use:
+
+    from dlc_core.hooks import hookimpl
+
+    DLC_API = "0.1"  # the interface it was written for; another one is a clear error
+
+    @hookimpl
+    def dlc_targets():
+        return [ACME_KIND]
+
+The order of a plugin's declarations is kept; between plugins the core comes first, then the others by name.  A name
+given twice in one category is an error that names every claimant, raised when the name is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+import pluggy
+
+API_VERSION = (0, 1)
+"""Version of this interface.  Below 1.0 every minor version is its own; from 1.0 on a major version is compatible."""
+
+PROJECT = "dlc"
+"""The entry-point group and the pluggy project name."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class Declaration(Protocol):
+    """What every hook returns: anything with a name that is unique in its category."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Frontend(Declaration, Protocol):
+    """A reader of models: `load` takes a path, bytes or an in-memory model and gives an `IRModule`.
+
+    `suffixes` are the file endings it answers to, with the dot and in lower case.
+    """
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...
+
+    @property
+    def load(self) -> Callable[[Any, Any], Any]: ...
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line: `dlc <name>`.
+
+    `entry` is `"package.module:function"`, imported when the command runs or shows its help; the function's
+    annotated parameters are its options, as typer reads them.  `help` is the one line that `dlc --help` shows.
+
+    >>> Command("greet", "dlc_backend_acme.cli:greet", "Say hello to the device.").name
+    'greet'
+    """
+
+    name: str
+    entry: str
+    help: str
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself; raises whatever importing its module raises."""
+        module, _, attribute = self.entry.partition(":")
+        function: Callable[..., Any] = getattr(import_module(module), attribute)
+        return function
+
+
+@hookspec
+def dlc_ops() -> Iterable[Declaration]:
+    """Operators: signature, type inference, reference, lowering, samples.
+
+    Example: `return [acme_gelu]` with `acme_gelu` an op declared through `dlc_core.op.declare`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_rules() -> Iterable[Declaration]:
+    """Rewrite rules over the graph: pattern, replacement, condition.
+
+    Example: `return [fold_double_transpose]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_passes() -> Iterable[Declaration]:
+    """Pass classes; a class attribute says at which place of the pipeline it stands.
+
+    Example: `return [PackForAcme]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_frontends() -> Iterable[Frontend]:
+    """Readers of model files: `name`, `suffixes`, `load(model, context) -> IRModule`.
+
+    Example: `return [AcmeNet(name="acmenet", suffixes=(".anet",))]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_targets() -> Iterable[Declaration]:
+    """Target kinds: option schema and description record.  Making one never touches hardware.
+
+    Example: `return [TargetKind("acme", codegen="acme", device="acme")]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_codegens() -> Iterable[Declaration]:
+    """Code generators: `emit(module, target) -> artifact`, pure, without hardware.
+
+    Example: `return [AcmeCodegen()]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_devices() -> Iterable[Declaration]:
+    """Devices that run artefacts: `alloc free write read load launch sync`.
+
+    Example: `return [AcmeDevice()]`; a device opens its hardware on first use, not here.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_schedule_rules() -> Iterable[Declaration]:
+    """Rules that choose a schedule from a target's description record.
+
+    Example: `return [TileForAcme()]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def dlc_schedule(kernel: Any, target: Any) -> Any:
+    """A tuner's answer for one kernel: a schedule trace, or None to leave it to the next plugin or the rules.
+
+    Example: `return database.get((structural_hash(kernel), str(target)))`.
+    """
+
+
+@hookspec
+def dlc_partitioners() -> Iterable[Declaration]:
+    """External code generation: the patterns and predicates of the regions it takes, and their compiler.
+
+    Example: `return [AcmeBlas(patterns=(matmul_bias,))]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_watchers() -> Iterable[Declaration]:
+    """Observers of passes: called before and after each one.
+
+    Example: `return [CountNodes()]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_commands() -> Iterable[Command]:
+    """Commands for the command line.
+
+    Example: `return [Command("acme-info", "dlc_backend_acme.cli:info", "Show the attached devices.")]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_knobs() -> Iterable[Declaration]:
+    """Configuration: `dlc_core.config.Knob` values, read from `DLC_<NAME>` and listed by `dlc config`.
+
+    Example: `return [Knob("acme_slots", int, 4, "Slots of the command queue.")]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_expectations() -> Iterable[Declaration]:
+    """Exemptions from the conformance kit, each with its reason: unsupported for good, or expected to fail.
+
+    Example: `return [Unsupported("acme: float64", reason="the device has no double precision")]`.
+    """
+    raise NotImplementedError
+
+
+__all__ = ["API_VERSION", "PROJECT", "Command", "Declaration", "Frontend", "hookimpl", "hookspec"]

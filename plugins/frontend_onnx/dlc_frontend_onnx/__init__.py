@@ -1,0 +1,1 @@
+"""Reads ONNX models for the dlc compiler."""
