@@ -1,6 +1,7 @@
 """dlc: compiles deep-learning models to native code, with every device a pip package.
 
-The public names are resolved on first use, so that `import dlc_core` costs a few milliseconds and imports no plugin.
+The public names are resolved on first use, so that `import dlc_core` costs a few milliseconds and imports no
+plugin.
 """
 
 from __future__ import annotations

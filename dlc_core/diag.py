@@ -1,7 +1,8 @@
-"""Diagnostics: where something came from (`Span`) and every error the compiler raises (`DlcError` and its kinds).
+"""Diagnostics: where something came from (`Span`) and every error the compiler raises (`DlcError` and its
+kinds).
 
-An error answers four questions: *what* happened, *where* (the model node or the line of Python), *why*, and *what to
-do* (`hint`).  Callers catch `DlcError`; anything else that escapes is a defect of dlc itself.
+An error answers four questions: *what* happened, *where* (the model node or the line of Python), *why*, and
+*what to do* (`hint`).  Callers catch `DlcError`; anything else that escapes is a defect of dlc itself.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 class Span:
     """A place in the user's own source: a node of a model, or a line of a Python file.
 
-    `source` is the model's or file's name, `name` the node's name (or the function's), `line` is 1-based and 0 where
-    there are no lines.
+    `source` is the model's or file's name, `name` the node's name (or the function's), `line` is 1-based and
+    0 where there are no lines.
     """
 
     source: str
@@ -43,7 +44,13 @@ class DlcError(Exception):
     """
 
     def __init__(
-        self, what: str, *, spans: Iterable[Span] = (), why: str = "", hint: str = "", details: Iterable[str] = ()
+        self,
+        what: str,
+        *,
+        spans: Iterable[Span] = (),
+        why: str = "",
+        hint: str = "",
+        details: Iterable[str] = (),
     ) -> None:
         self.what = what
         self.spans = tuple(spans)

@@ -5,8 +5,9 @@ A plugin is a module or an object that an installed distribution names in the en
     [project.entry-points.dlc]
     acme = "dlc_backend_acme.plugin"
 
-Its hooks *return declarations*: values with a `name`.  Importing a plugin registers nothing, a hook is called at most
-once per session and never on a hot path, so it should build small values and leave heavy imports to their use:
+Its hooks *return declarations*: values with a `name`.  Importing a plugin registers nothing, a hook is called
+at most once per session and never on a hot path, so it should build small values and leave heavy imports to
+their use:
 
     from dlc_core.hooks import hookimpl
 
@@ -16,8 +17,9 @@ once per session and never on a hot path, so it should build small values and le
     def dlc_targets():
         return [ACME_KIND]
 
-The order of a plugin's declarations is kept; between plugins the core comes first, then the others by name.  A name
-given twice in one category is an error that names every claimant, raised when the name is asked for.
+The order of a plugin's declarations is kept; between plugins the core comes first, then the others by
+name.  A name given twice in one category is an error that names every claimant, raised when the name is asked
+for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from typing import Any, Protocol
 import pluggy
 
 API_VERSION = (0, 1)
-"""Version of this interface.  Below 1.0 every minor version is its own; from 1.0 on a major version is compatible."""
+"""Version of this interface.  Below 1.0 every minor version is its own; from 1.0 on a major one is compatible."""
 
 PROJECT = "dlc"
 """The entry-point group and the pluggy project name."""
@@ -64,7 +66,8 @@ class Command:
     """A command of the command line: `dlc <name>`.
 
     `entry` is `"package.module:function"`, imported when the command runs or shows its help; the function's
-    annotated parameters are its options, as typer reads them.  `help` is the one line that `dlc --help` shows.
+    annotated parameters are its options, as typer reads them.  `help` is the one line that `dlc --help`
+    shows.
 
     >>> Command("greet", "dlc_backend_acme.cli:greet", "Say hello to the device.").name
     'greet'
