@@ -1,0 +1,340 @@
+"""LLVM IR text to object code, and object code to addresses in this process.
+
+    compile_ir(text, triple="", cpu="", features="", *, opt=2, reloc="pic", jit=False, passes="") -> bytes
+    assemble(text, triple="", cpu="", features="", *, opt=2, passes="") -> str      assembly listing
+    optimise(text, passes, ...) -> str                                             IR after a pass pipeline
+    engine() -> Engine                                        the one engine of this process
+    engine().load(object, ..., keep=False) -> Loaded          .address(symbol) .symbols .close()
+    engine().add_symbol(name, address)                        what later loads may refer to
+
+An empty triple means this machine (its cpu and features too, when those are empty).  `passes` names an LLVM
+pipeline: "" (none: our own passes already made the code final), "light" (always-inline, SROA, CSE and CFG
+clean-up), or "O1" "O2" "O3".  Everything is thread-safe under `binding.LOCK`.
+
+Loading.  Each `load` is one LLJIT of its own (0.7 ms; closing it gives everything back, while libraries
+closed inside a shared LLJIT leave 10 KB each).  JITLink puts it into one contiguous block, so the small
+code model is right however far apart loads lie, and calls to symbols outside (libc, libm, the pool) go
+through stubs.  Those symbols are resolved here, before linking, in this order: the other objects of the
+load, `add_symbol`, the process, libm, libgcc; a name found nowhere is an error that lists all such names.
+`Loaded.close()` unmaps the code: the caller sees to it that nothing runs there any more.  What a pool
+worker may still be executing (the pool itself) is loaded with `keep=True` and stays until the process ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import re
+import weakref
+from functools import lru_cache
+from typing import Any
+
+from dlc_backend_llvm.binding import LOCK, llvm
+from dlc_backend_llvm.host import describe, host_cpu, normal_arch
+from dlc_backend_llvm.objects import read_object
+from dlc_core.diag import CodegenError, UsageError
+
+_SPEED = {"O1": 1, "O2": 2, "O3": 3}
+_CONTEXT_LINES = 3
+
+
+def compile_ir(
+    text: str,
+    triple: str = "",
+    cpu: str = "",
+    features: str = "",
+    *,
+    opt: int = 2,
+    reloc: str = "pic",
+    jit: bool = False,
+    passes: str = "",
+) -> bytes:
+    """Object file bytes of LLVM IR text for a machine.
+
+    `opt` is the code generator's level 0..3; `reloc` is "pic" or "default"; `jit` says the object is only
+    for `Engine.load`.  Raises CodegenError, with the offending lines, for IR that LLVM's parser or verifier
+    refuses.
+    """
+    with LOCK:
+        module, machine = _prepare(text, triple, cpu, features, opt, reloc, jit, passes)
+        try:
+            return bytes(machine.emit_object(module))
+        except RuntimeError as error:
+            raise CodegenError("LLVM cannot generate code for this module", why=str(error).strip()) from error
+
+
+def assemble(
+    text: str, triple: str = "", cpu: str = "", features: str = "", *, opt: int = 2, passes: str = ""
+) -> str:
+    """The assembly listing LLVM writes for IR text; errors as for `compile_ir`."""
+    with LOCK:
+        module, machine = _prepare(text, triple, cpu, features, opt, "pic", False, passes)
+        return str(machine.emit_assembly(module))
+
+
+def optimise(text: str, passes: str, triple: str = "", cpu: str = "", features: str = "") -> str:
+    """IR text after the named pass pipeline ("light", "O1", "O2", "O3"); errors as for `compile_ir`."""
+    with LOCK:
+        module, _ = _prepare(text, triple, cpu, features, 2, "pic", False, passes)
+        return str(module)
+
+
+def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str]:
+    """Fill in what was left empty: this machine for an empty triple, the architecture's baseline otherwise."""
+    if not triple:
+        host = host_cpu()
+        if not cpu and not features:
+            return host.triple, host.cpu, host.features
+        triple = host.triple
+    known = describe(triple, cpu, features)
+    return triple, known.cpu, known.features
+
+
+def _prepare(
+    text: str, triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bool, passes: str
+) -> tuple[Any, Any]:
+    if opt not in (0, 1, 2, 3) or reloc not in ("pic", "default"):
+        raise UsageError(f"opt must be 0..3 and reloc 'pic' or 'default'; got {opt!r} and {reloc!r}")
+    triple, cpu, features = resolve_machine(triple, cpu, features)
+    machine = _machine(triple, cpu, features, opt, reloc, jit)
+    module = parse(text)
+    module.triple = triple
+    module.data_layout = str(machine.target_data)
+    if passes:
+        _run_passes(module, machine, passes)
+    return module, machine
+
+
+@lru_cache(maxsize=32)
+def _machine(triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bool) -> Any:
+    abi = ""
+    if normal_arch(triple) == "riscv64":
+        on = [word[1:] for word in features.split(",") if word.startswith("+")]
+        abi = "lp64d" if "d" in on or not on else ("lp64f" if "f" in on else "lp64")
+    target = llvm().Target.from_triple(triple)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=opt, reloc=reloc, codemodel="small", jit=jit, abiname=abi
+    )
+
+
+def parse(text: str) -> Any:
+    """Parse and verify IR text in a context of its own; a llvmlite `ModuleRef`, or CodegenError with the
+    lines.
+    """
+    binding = llvm()
+    try:
+        module = binding.parse_assembly(text, context=binding.create_context())
+    except RuntimeError as error:
+        message = str(error)
+        place = re.search(r"<string>:(\d+):(\d+): error: ([^\n]*)", message)
+        line, column, why = (int(place[1]), int(place[2]), place[3]) if place else (0, 0, message.strip())
+        raise CodegenError(
+            "LLVM cannot parse the generated IR", why=why, details=_around(text, line, column)
+        ) from error
+    try:
+        module.verify()
+    except RuntimeError as error:
+        message = str(error).strip()
+        details = _around(text, _line_of(text, message), 0)
+        raise CodegenError(
+            "LLVM's verifier refuses the generated IR", why=message, details=details
+        ) from error
+    return module
+
+
+def _line_of(text: str, message: str) -> int:
+    """The 1-based line of the instruction that a verifier message quotes, 0 where it is not found."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    for quoted in message.splitlines()[1:]:
+        wanted = " ".join(quoted.split())
+        if len(wanted) > 3 and wanted in lines:
+            return lines.index(wanted) + 1
+    return 0
+
+
+def _around(text: str, line: int, column: int) -> list[str]:
+    if not line:
+        return []
+    lines = text.splitlines()
+    first = max(1, line - _CONTEXT_LINES)
+    shown = []
+    for number in range(first, min(len(lines), line + _CONTEXT_LINES) + 1):
+        shown.append(f"{'>' if number == line else ' '} {number:5d} | {lines[number - 1]}")
+        if number == line and column:
+            shown.append(" " * (column + 9) + "^")
+    return shown
+
+
+def _run_passes(module: Any, machine: Any, passes: str) -> None:
+    binding = llvm()
+    if passes == "light":
+        builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=1))
+        manager = binding.create_new_module_pass_manager()
+        manager.add_always_inliner_pass()
+        manager.add_sroa_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_new_gvn_pass()
+        manager.add_simplify_cfg_pass()
+        manager.add_dead_code_elimination_pass()
+    elif passes in _SPEED:
+        options = binding.create_pipeline_tuning_options(speed_level=_SPEED[passes])
+        builder = binding.create_pass_builder(machine, options)
+        manager = builder.getModulePassManager()
+    else:
+        known = ", ".join(["light", *_SPEED])
+        raise UsageError(f"unknown LLVM pipeline {passes!r}", hint=f"one of: {known}; empty for none")
+    manager.run(module, builder)
+
+
+class Loaded:
+    """Object code in memory.  Addresses are valid until `close()` (or until the handle is garbage collected)."""
+
+    def __init__(self, jit: Any, tracker: Any, addresses: dict[str, int], keep: bool) -> None:
+        self._addresses = addresses
+        self._finalizer: weakref.finalize[..., Any] | None = None
+        if keep:
+            tracker._owned = jit._owned = True
+        else:
+            self._finalizer = weakref.finalize(self, _free, jit, tracker)
+            self._finalizer.atexit = False
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The global symbols this load defines."""
+        return tuple(self._addresses)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the code has been unmapped."""
+        return self._finalizer is not None and not self._finalizer.alive
+
+    def address(self, symbol: str) -> int:
+        """Address of a global symbol as an integer; CodegenError where there is none or the handle is closed."""
+        if self.closed:
+            raise CodegenError(f"the code that defines {symbol!r} has been unloaded")
+        try:
+            return self._addresses[symbol]
+        except KeyError:
+            known = ", ".join(sorted(self._addresses)[:12])
+            raise CodegenError(
+                f"no symbol {symbol!r} in the loaded code", hint=f"it defines: {known}"
+            ) from None
+
+    def close(self) -> None:
+        """Unmap the code (kept code stays).  Nothing may be running in it.  Closing twice is fine."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+    def __enter__(self) -> Loaded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _free(jit: Any, tracker: Any) -> None:
+    with LOCK:
+        tracker.close()
+        jit.close()
+
+
+class Engine:
+    """Loads object code into this process; use the one `engine()` gives."""
+
+    def __init__(self) -> None:
+        host = host_cpu()
+        binding = llvm()
+        self._triple = host.triple
+        self._machine = binding.Target.from_triple(host.triple).create_target_machine(
+            reloc="pic", codemodel="small", jit=True
+        )
+        self._symbols: dict[str, int] = {}
+
+    def add_symbol(self, name: str, address: int) -> None:
+        """Let later loads refer to `name`; the address must stay valid for as long as they live."""
+        with LOCK:
+            self._symbols[name] = address
+
+    def load(self, *objects: bytes, keep: bool = False) -> Loaded:
+        """Link relocatable objects together into executable memory and return the handle.
+
+        Raises CodegenError for objects of another machine, and for references that nothing defines.
+        """
+        infos = [read_object(data) for data in objects]
+        for info in infos:
+            if info.machine != normal_arch(self._triple):
+                raise CodegenError(
+                    f"cannot load {info.machine} code into a process on {normal_arch(self._triple)}",
+                    hint="export it and run it on such a machine, or compile for this one",
+                )
+        defined = {name: None for info in infos for name in info.defined}
+        wanted = {name: None for info in infos for name in info.undefined if name not in defined}
+        with LOCK:
+            builder = llvm().JITLibraryBuilder()
+            missing = []
+            for name in wanted:
+                address = self._symbols.get(name) or _process_symbol(name)
+                if address:
+                    builder.import_symbol(name, address)
+                else:
+                    missing.append(name)
+            if missing:
+                raise CodegenError(
+                    "generated code refers to functions that nothing in this process defines",
+                    details=sorted(missing),
+                    hint="give their addresses to Engine.add_symbol before loading",
+                )
+            for data in objects:
+                builder.add_object_img(data)
+            for name in defined:
+                builder.export_symbol(name)
+            jit = llvm().create_lljit_compiler(self._machine, use_jit_link=True, suppress_errors=True)
+            try:
+                tracker = builder.link(jit, "dlc")
+            except RuntimeError as error:
+                raise CodegenError("LLVM cannot load the object code", why=str(error).strip()) from error
+            return Loaded(jit, tracker, {name: tracker[name] for name in defined}, keep)
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[Any, ...]:
+    libraries = [ctypes.CDLL(None)]
+    for name in ("libm.so.6", "libgcc_s.so.1"):
+        try:
+            libraries.append(ctypes.CDLL(name))
+        except OSError:
+            continue
+    return tuple(libraries)
+
+
+def _process_symbol(name: str) -> int:
+    """Address of a symbol of this process (libc and libm included), 0 where there is none."""
+    for library in _libraries():
+        try:
+            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+        except AttributeError:
+            continue
+    return 0
+
+
+def engine() -> Engine:
+    """The engine of this process, made on first use."""
+    with LOCK:
+        return _only_engine()
+
+
+@lru_cache(maxsize=1)
+def _only_engine() -> Engine:
+    return Engine()
+
+
+__all__ = [
+    "Engine",
+    "Loaded",
+    "assemble",
+    "compile_ir",
+    "engine",
+    "optimise",
+    "parse",
+    "resolve_machine",
+]
