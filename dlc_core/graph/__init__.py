@@ -1,0 +1,1 @@
+"""The graph level: nodes, functions, builder, verifier."""

@@ -1,0 +1,301 @@
+"""Nodes of the graph level.  This file is the whole grammar of graphs.
+
+    Node = Node(op, args, attrs, type)       interned: equality is identity, so CSE is free
+      op is an `Op` value.  The structural ops are here; all others are declared in `op/`:
+        param    a function's argument; each is unique          attrs: name
+        const    an array by reference                          attrs: value (`Array`)
+        tuple    several values as one                          args: the values
+        get      one value of a tuple                           attrs: index
+        call     a call of a closed Function (a fused group)    attrs: function
+        call_prim  a call of a PrimFunc of the module           attrs: symbol
+      Control flow (`if_`, `while_`, `scan`) are declared ops whose attributes are closed Functions.
+
+    Function = (name, params, body, attrs)   closed: the body reaches no params but its own
+
+Attributes are keyed by type and bits, so that 1, True and 1.0, or 0.0 and -0.0, make different nodes.
+Spans live outside equality: a node that stands for several merged model nodes has the spans of all.
+"""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import Span, UsageError
+from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.expr import Expr
+from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
+
+
+class Op:
+    """What a node does.  Floor 3 (`op.declare.OpDecl`) extends it with inference, reference, lowering and samples."""
+
+    __slots__ = ("__weakref__", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+PARAM, CONST, TUPLE, GET = Op("param"), Op("const"), Op("tuple"), Op("get")
+CALL, CALL_PRIM = Op("call"), Op("call_prim")
+STRUCTURAL = {op.name: op for op in (PARAM, CONST, TUPLE, GET, CALL, CALL_PRIM)}
+
+
+class Array:
+    """A constant's data by reference, compared by identity: weights are never copied or hashed whole.
+
+    Small arrays (at most 64 bytes) compare by content, so that equal scalars are one node.
+    """
+
+    __slots__ = ("_key", "data")
+    INLINE_BYTES = 64
+
+    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+        self.data = data
+        small = data.nbytes <= self.INLINE_BYTES
+        self._key: Any = (data.dtype.str, str(data.dtype), data.shape, data.tobytes()) if small else id(data)
+
+    @property
+    def type(self) -> TensorType:
+        return tensor_type(self.data.shape, dtype(self.data.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Array) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"Array({self.type})"
+
+
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_current_spans: ContextVar[tuple[Span, ...]] = ContextVar("dlc_current_spans", default=())
+
+
+class Node:
+    """A value of the graph.  Build it with `node(...)`; never mutate it (its spans excepted)."""
+
+    __slots__ = ("__weakref__", "args", "attrs", "op", "spans", "type")
+    op: Op
+    args: tuple[Node, ...]
+    attrs: Mapping[str, Any]
+    type: Type
+    spans: tuple[Span, ...]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Dims of a tensor-typed node."""
+        return self.tensor_type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor_type.dtype
+
+    @property
+    def tensor_type(self) -> TensorType:
+        if not isinstance(self.type, TensorType):
+            raise UsageError(f"{self.op.name} gives a tuple, not a tensor", spans=self.spans)
+        return self.type
+
+    def add_spans(self, spans: Iterable[Span]) -> None:
+        """Record further model nodes that this node stands for."""
+        new = tuple(s for s in spans if s not in self.spans)
+        if new:
+            self.spans += new
+
+    def __repr__(self) -> str:
+        label = self.attrs.get("name", "") if self.op is PARAM else ""
+        return f"<{self.op.name} {label}{': ' if label else ''}{self.type}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A closed graph.  `params` are param nodes, `body` any node (a tuple node for several results).
+
+    `attrs["inputs"]`/`attrs["outputs"]` hold the public names where the function is a model's entry.
+    """
+
+    name: str
+    params: tuple[Node, ...]
+    body: Node
+    attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """The result values, one for each field of a tuple body."""
+        return self.body.args if self.body.op is TUPLE else (self.body,)
+
+    def with_body(self, body: Node) -> Function:
+        return replace(self, body=body)
+
+    def with_attrs(self, **attrs: Any) -> Function:
+        return replace(self, attrs=MappingProxyType({**self.attrs, **attrs}))
+
+
+def attr_key(value: Any) -> Any:
+    """A hashable key that keeps apart what Python's equality confuses.
+
+    >>> attr_key(1) == attr_key(True), attr_key(0.0) == attr_key(-0.0)
+    (False, False)
+    """
+    if isinstance(value, float):
+        return ("f", struct.pack("<d", value))
+    if isinstance(value, tuple):
+        return ("t", *map(attr_key, value))
+    if isinstance(value, (Expr, Function)):
+        return ("o", id(value))
+    return (type(value).__name__, value)
+
+
+def freeze_attr(value: Any) -> Any:
+    """Canonical immutable form of an attribute: lists to tuples, NumPy scalars to Python, arrays to `Array`."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze_attr(item) for item in value)
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return Array(value)
+    if isinstance(value, np.dtype):
+        return dtype(value)
+    if value is None or isinstance(value, (bool, int, float, str, bytes, DType, Array, Expr, Function, TensorType)):
+        return value
+    raise UsageError(f"{type(value).__name__} cannot be an attribute", hint="use numbers, strings, tuples, arrays, dtypes")
+
+
+def node(op: Op, args: Sequence[Node], attrs: Mapping[str, Any], type_: Type) -> Node:
+    """The node with these fields: the existing one, or a new one.  The current spans are added to it."""
+    frozen = {name: freeze_attr(value) for name, value in sorted(attrs.items())}
+    # The key holds args and op by identity: they stay alive as long as the node, which the entry does not outlive.
+    key = (op, tuple(args), tuple((name, attr_key(value)) for name, value in frozen.items()), type_)
+    spans = _current_spans.get()
+    found = _interned.get(key)
+    if found is None:
+        fresh = object.__new__(Node)
+        fresh.op, fresh.args, fresh.attrs, fresh.type = op, tuple(args), MappingProxyType(frozen), type_
+        fresh.spans = spans
+        found = _interned.setdefault(key, fresh)
+    if found.spans is not spans:
+        found.add_spans(spans)
+    return found
+
+
+def param(name: str, type_: Type) -> Node:
+    """A fresh function argument; two calls give two params."""
+    fresh = object.__new__(Node)
+    fresh.op, fresh.args, fresh.type = PARAM, (), type_
+    fresh.attrs = MappingProxyType({"name": name})
+    fresh.spans = _current_spans.get()
+    return fresh
+
+
+def constant(value: Any, dtype_: Any = None) -> Node:
+    """A constant tensor; arrays are kept by reference and must not be changed afterwards."""
+    if isinstance(value, Array):
+        array = value
+    else:
+        data = np.asarray(value, dtype=None if dtype_ is None else dtype(dtype_).numpy)
+        array = Array(data)
+    return node(CONST, (), {"value": array}, array.type)
+
+
+def make_tuple(values: Sequence[Node]) -> Node:
+    return node(TUPLE, values, {}, TupleType(tuple(v.type for v in values)))
+
+
+def get_item(value: Node, index: int) -> Node:
+    """Field `index` of a tuple-typed node."""
+    if not isinstance(value.type, TupleType) or not 0 <= index < len(value.type.fields):
+        raise UsageError(f"no field {index} in a value of type {value.type}", spans=value.spans)
+    return value.args[index] if value.op is TUPLE else node(GET, (value,), {"index": index}, value.type.fields[index])
+
+
+def call_function(function: Function, args: Sequence[Node]) -> Node:
+    """A call of a closed function, as fused groups are."""
+    return node(CALL, args, {"function": function}, function.body.type)
+
+
+def const_array(value: Node) -> np.ndarray[Any, Any] | None:
+    """The array of a const node, or None."""
+    return value.attrs["value"].data if value.op is CONST else None
+
+
+@contextmanager
+def spanned(spans: Iterable[Span]) -> Iterator[None]:
+    """Nodes built inside get these spans (in addition to those of an enclosing `spanned`)."""
+    outer = _current_spans.get()
+    token = _current_spans.set(outer + tuple(s for s in spans if s not in outer))
+    try:
+        yield
+    finally:
+        _current_spans.reset(token)
+
+
+def functions_of(value: Node) -> list[Function]:
+    """Functions among a node's attributes (bodies of control flow, fused groups)."""
+    return [attr for attr in value.attrs.values() if isinstance(attr, Function)]
+
+
+def post_order(*roots: Node) -> Iterator[Node]:
+    """Every distinct node once, arguments first; iterative, functions in attributes not entered."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        current, expanded = stack.pop()
+        if expanded:
+            yield current
+        elif current not in seen:
+            seen.add(current)
+            stack.append((current, True))
+            stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
+
+
+def users_of(*roots: Node) -> dict[Node, list[Node]]:
+    """For each reachable node the nodes that use it, in post order; one entry for each use."""
+    users: dict[Node, list[Node]] = {}
+    for current in post_order(*roots):
+        users.setdefault(current, [])
+        for arg in current.args:
+            users[arg].append(current)
+    return users
+
+
+def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Node:
+    """Rebuild a graph bottom-up.
+
+    `visit(old, args)` gets a node and its rebuilt arguments and returns the replacement, or None to keep the node
+    (rebuilt over the new arguments when they changed).  What it builds inherits the old node's spans.
+    """
+    memo = {} if memo is None else memo
+    for old in post_order(root):
+        if old in memo:
+            continue
+        args = tuple(memo[arg] for arg in old.args)
+        with _only_spans(old.spans):
+            new = visit(old, args)
+            if new is None:
+                new = old if args == old.args else node(old.op, args, old.attrs, old.type)
+        if new is not old:
+            new.add_spans(old.spans)
+        memo[old] = new
+    return memo[root]
+
+
+@contextmanager
+def _only_spans(spans: tuple[Span, ...]) -> Iterator[None]:
+    token = _current_spans.set(spans)
+    try:
+        yield
+    finally:
+        _current_spans.reset(token)

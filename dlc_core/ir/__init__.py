@@ -1,0 +1,1 @@
+"""What both levels share: dtypes, expressions, buffers, types, modules, structural comparison, JSON."""

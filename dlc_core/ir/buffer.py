@@ -1,0 +1,90 @@
+"""Buffers: typed, shaped regions of memory that loads and stores address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.expr import Expr, ExprLike, Load, as_expr, const, const_value, load
+
+DEFAULT_ALIGN = 64
+
+
+class Buffer:
+    """A region of memory, known by identity.
+
+    `shape` and `strides` are index expressions in elements; no strides means row-major.  `scope` names where it lives:
+    "global" (caller's or arena memory), "local" (registers or stack of one thread), "shared", or a target's own.
+    `offset` is the element offset of index zero from the pointer; `align` the pointer's alignment in bytes.
+    """
+
+    __slots__ = ("__weakref__", "align", "dtype", "name", "offset", "scope", "shape", "strides")
+
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[ExprLike],
+        dtype_: DTypeLike = "float32",
+        *,
+        strides: Sequence[ExprLike] | None = None,
+        scope: str = "global",
+        offset: ExprLike = 0,
+        align: int = 0,
+    ) -> None:
+        self.name = name
+        self.shape: tuple[Expr, ...] = tuple(as_expr(dim) for dim in shape)
+        self.dtype: DType = dtype(dtype_)
+        self.strides: tuple[Expr, ...] | None = None if strides is None else tuple(as_expr(s) for s in strides)
+        self.scope = scope
+        self.offset: Expr = as_expr(offset)
+        self.align = align or min(DEFAULT_ALIGN, self.dtype.itemsize)
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
+        expr = load(self, indices if isinstance(indices, tuple) else (indices,))
+        assert isinstance(expr, Load)
+        return expr
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def element_strides(self) -> tuple[Expr, ...]:
+        """Strides in elements, the row-major ones where none are given."""
+        if self.strides is not None:
+            return self.strides
+        strides: list[Expr] = []
+        step: Expr = const(1)
+        for dim in reversed(self.shape):
+            strides.append(step)
+            step = dim * step
+        return tuple(reversed(strides))
+
+    def linear_index(self, indices: Sequence[Expr]) -> Expr:
+        """Element offset of `buffer[indices]` from the pointer."""
+        total = self.offset
+        for index, stride in zip(indices, self.element_strides(), strict=True):
+            total = index * stride + total
+        return total
+
+    def num_elements(self) -> Expr:
+        """Product of the shape."""
+        total: Expr = const(1)
+        for dim in self.shape:
+            total = total * dim
+        return total
+
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape as ints, or None when a dim is symbolic."""
+        values = [const_value(dim) for dim in self.shape]
+        return None if any(v is None for v in values) else tuple(v for v in values if v is not None)
+
+    def like(
+        self, name: str | None = None, *, shape: Sequence[ExprLike] | None = None, scope: str | None = None
+    ) -> Buffer:
+        """A new compact buffer of the same dtype."""
+        return Buffer(
+            name or self.name, self.shape if shape is None else shape, self.dtype, scope=scope or self.scope
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"

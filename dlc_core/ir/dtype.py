@@ -1,0 +1,147 @@
+"""Element types: one interned value per name, with lanes for the vectors of the tensor level.
+
+`dtype("float32")`, `dtype("int8x16")` (16 lanes), `DType.of(np.float32)`.  Equality is identity.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Union
+
+import ml_dtypes
+import numpy as np
+
+from dlc_core.diag import UsageError
+
+_ML = (
+    "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn "
+    "int4 uint4 int2 uint2"
+).split()
+_BITS = {"bool": 8, "bfloat16": 16, "complex64": 64, "complex128": 128}
+
+
+def _scalar_table() -> dict[str, tuple[str, int, np.dtype[Any]]]:
+    table: dict[str, tuple[str, int, np.dtype[Any]]] = {"bool": ("bool", 8, np.dtype(np.bool_))}
+    for bits in (8, 16, 32, 64):
+        table[f"int{bits}"] = ("int", bits, np.dtype(f"int{bits}"))
+        table[f"uint{bits}"] = ("uint", bits, np.dtype(f"uint{bits}"))
+    for bits in (16, 32, 64):
+        table[f"float{bits}"] = ("float", bits, np.dtype(f"float{bits}"))
+    for name in _ML:
+        kind = "float" if "float" in name else ("uint" if name[0] == "u" else "int")
+        digits = re.search(r"\d+", name)
+        assert digits is not None
+        table[name] = (kind, int(digits.group()), np.dtype(getattr(ml_dtypes, name)))
+    for name in ("complex64", "complex128"):
+        table[name] = ("complex", _BITS[name], np.dtype(name))
+    table["handle"] = ("handle", 64, np.dtype(np.uint64))
+    return table
+
+
+_TABLE = _scalar_table()
+_BY_NUMPY = {entry[2]: name for name, entry in _TABLE.items() if name != "handle"}
+
+
+class DType:
+    """An element type.  `kind` is bool, int, uint, float, complex or handle; `bits` is the width of one lane."""
+
+    __slots__ = ("bits", "kind", "lanes", "name", "numpy")
+    _interned: ClassVar[dict[str, DType]] = {}
+
+    name: str
+    kind: str
+    bits: int
+    lanes: int
+    numpy: np.dtype[Any]
+
+    def __new__(cls, name: str) -> DType:
+        found = cls._interned.get(name)
+        if found is not None:
+            return found
+        match = re.fullmatch(r"(.+?)(?:x(\d+))?", name)
+        scalar, lanes = (match.group(1), int(match.group(2) or 1)) if match else (name, 1)
+        if scalar not in _TABLE or lanes < 1:
+            raise UsageError(f"unknown dtype {name!r}", hint=f"known dtypes: {', '.join(_TABLE)}")
+        canonical = scalar if lanes == 1 else f"{scalar}x{lanes}"
+        self = cls._interned.get(canonical)
+        if self is None:
+            self = super().__new__(cls)
+            self.name, self.lanes = canonical, lanes
+            self.kind, self.bits, self.numpy = _TABLE[scalar]
+            cls._interned[canonical] = self
+        return self
+
+    @staticmethod
+    def of(value: DTypeLike) -> DType:
+        """The DType of a name, a NumPy dtype or scalar type, or a DType."""
+        if isinstance(value, DType):
+            return value
+        if isinstance(value, str):
+            return DType(value)
+        name = _BY_NUMPY.get(np.dtype(value))
+        if name is None:
+            raise UsageError(f"NumPy dtype {value!r} has no dlc dtype", hint=f"known dtypes: {', '.join(_TABLE)}")
+        return DType(name)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        """Signed or unsigned integer (bool is neither)."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory, all lanes; types below a byte take one byte per element."""
+        return self.lanes * max(1, self.bits // 8)
+
+    @property
+    def scalar(self) -> DType:
+        return self if self.lanes == 1 else DType(self.name.rsplit("x", 1)[0])
+
+    def with_lanes(self, lanes: int) -> DType:
+        return DType(self.scalar.name if lanes == 1 else f"{self.scalar.name}x{lanes}")
+
+    def int_range(self) -> tuple[int, int]:
+        """Smallest and largest value of an integer or bool type."""
+        if self.kind == "bool":
+            return 0, 1
+        if self.kind == "int":
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        if self.kind == "uint":
+            return 0, (1 << self.bits) - 1
+        raise UsageError(f"{self.name} is not an integer type")
+
+    def __repr__(self) -> str:
+        return f"dtype({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DType, (self.name,)
+
+
+DTypeLike = Union[DType, str, "np.dtype[Any]", type]
+
+
+def dtype(value: DTypeLike) -> DType:
+    """Short form of `DType.of`."""
+    return DType.of(value)
+
+
+def scalar_dtypes() -> tuple[str, ...]:
+    """Names of all element types."""
+    return tuple(name for name in _TABLE if name != "handle")
+
+
+BOOL = DType("bool")
+INDEX = DType("int64")
+"""The type of indices, extents and symbolic dims."""
+HANDLE = DType("handle")

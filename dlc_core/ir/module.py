@@ -1,0 +1,59 @@
+"""IRModule: named functions of both levels and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from dlc_core.diag import UsageError
+
+
+def _freeze(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return values if isinstance(values, MappingProxyType) else MappingProxyType(dict(values))
+
+
+@dataclass(frozen=True, eq=False)
+class IRModule:
+    """Names to graph `Function`s and tensor-level `PrimFunc`s, in insertion order.
+
+    Immutable: `with_function`, `without` and `with_attrs` give new modules.  `entry` is the name of the function that
+    callers run.
+    """
+
+    functions: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    entry: str = "main"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "functions", _freeze(self.functions))
+        object.__setattr__(self, "attrs", _freeze(self.attrs))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.functions:
+            known = ", ".join(self.functions) or "none"
+            raise UsageError(f"the module has no function {name!r}", hint=f"it has: {known}")
+        return self.functions[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def of_kind(self, kind: type[Any]) -> dict[str, Any]:
+        """The functions that are instances of `kind` (graph `Function` or `PrimFunc`)."""
+        return {name: f for name, f in self.functions.items() if isinstance(f, kind)}
+
+    def with_function(self, name: str, function: Any) -> IRModule:
+        return replace(self, functions={**self.functions, name: function})
+
+    def with_functions(self, functions: Mapping[str, Any]) -> IRModule:
+        return replace(self, functions={**self.functions, **functions})
+
+    def without(self, *names: str) -> IRModule:
+        return replace(self, functions={n: f for n, f in self.functions.items() if n not in names})
+
+    def with_attrs(self, **attrs: Any) -> IRModule:
+        return replace(self, attrs={**self.attrs, **attrs})

@@ -1,0 +1,85 @@
+"""Types of graph values: tensors with symbolic dims, and tuples of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.expr import Const, Expr, Var, as_expr, const_value, free_vars
+
+Dim = Union[int, Expr]
+"""An int, or an integer expression over symbolic dims (index-typed `Var`s); a constant expression is kept as int."""
+
+
+def dim(value: Dim) -> Dim:
+    """Canonical form of a dim: int where known."""
+    if isinstance(value, Const):
+        return int(value.value)
+    return value if isinstance(value, Expr) else int(value)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A dense tensor: `shape` of `Dim`s and an element type.  Equal when dtype and every dim are (dims by identity)."""
+
+    shape: tuple[Dim, ...]
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(d, int) for d in self.shape)
+
+    def static_shape(self) -> tuple[int, ...] | None:
+        values = [const_value(d) for d in self.shape]
+        return None if any(v is None for v in values) else tuple(v for v in values if v is not None)
+
+    def dim_exprs(self) -> tuple[Expr, ...]:
+        return tuple(as_expr(d) for d in self.shape)
+
+    def symbols(self) -> list[Var]:
+        """Symbolic dims in first-use order."""
+        return free_vars(*(d for d in self.shape if isinstance(d, Expr)))
+
+    def with_dtype(self, to: DTypeLike) -> TensorType:
+        return TensorType(self.shape, dtype(to))
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(str(d) for d in self.shape)}]"
+
+
+@dataclass(frozen=True)
+class TupleType:
+    """A fixed number of values of known types."""
+
+    fields: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(map(str, self.fields)) + ")"
+
+
+Type = Union[TensorType, TupleType]
+
+
+def tensor_type(shape: Sequence[Dim], dtype_: DTypeLike = "float32") -> TensorType:
+    """A TensorType with dims and dtype in canonical form.
+
+    >>> str(tensor_type((1, 3), "int8"))
+    'int8[1, 3]'
+    """
+    return TensorType(tuple(dim(d) for d in shape), dtype(dtype_))
+
+
+def symbols_of(type_: Type) -> list[Var]:
+    """Symbolic dims of a type in first-use order."""
+    if isinstance(type_, TensorType):
+        return type_.symbols()
+    seen: dict[Var, None] = {}
+    for field in type_.fields:
+        seen.update(dict.fromkeys(symbols_of(field)))
+    return list(seen)

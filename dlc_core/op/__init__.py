@@ -1,0 +1,1 @@
+"""Operators: declaration, samples, references; `std` is the inventory."""

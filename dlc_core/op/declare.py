@@ -1,0 +1,259 @@
+"""One declaration per op: everything the compiler, the tests and the docs know of it.
+
+    RELU = op(
+        "relu", "max(x, 0); NaN stays NaN", ["x"], kind="elementwise",
+        infer=same_type, reference=lambda x: np.maximum(x, 0),
+        lower=elementwise(lambda x: maximum(x, 0)), samples=unary_samples(), dtypes=FLOATS + SIGNED,
+    )
+    relu = RELU.build          # relu(node) -> node
+
+A primitive has `infer`, `reference` and, where it can become native code, `lower`.  A composite has `compose`, its body
+over other ops: inference, reference and expansion are read from it.  A delicate composite also has an independent
+`reference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import DlcError, TypeInferenceError, UsageError
+from dlc_core.graph.node import Array, Function, Node, Op, freeze_attr, node
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr
+from dlc_core.ir.types import TensorType, Type
+
+NDArray = np.ndarray[Any, Any]
+
+KINDS = ("elementwise", "broadcast", "injective", "reduction", "contraction", "opaque")
+"""How an op may be fused.  Each output element of an *elementwise* op reads the same element of inputs of its own shape;
+of a *broadcast* op, inputs of smaller rank or extent too; of an *injective* op, any one place of each input (transpose,
+slice, gather); a *reduction* folds axes; a *contraction* folds products (matmul, convolution); *opaque* is none of these."""
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+INTS = SIGNED + UNSIGNED
+NUMBERS = FLOATS + INTS
+ALL = (*NUMBERS, "bool")
+
+REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class Attr:
+    """A typed attribute.
+
+    `kind` is one of int, ints, float, floats, bool, str, dtype, dim (int or symbolic expression), dims, array,
+    function.  An attribute whose default is None may be None.
+    """
+
+    name: str
+    kind: str
+    default: Any = REQUIRED
+    help: str = ""
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A sample's input: shape, and how its values are drawn.
+
+    `values` is a tag that the kit turns into data: "normal", "positive", "unit" (in [-1, 1]), "index:N" (ints in
+    [0, N)), "bool", "special" (±0, ±inf, nan, denormals among normal values), "distinct" (no two equal), or an array.
+    `dtype` empty takes the sample's dtype.
+    """
+
+    shape: tuple[int, ...]
+    values: Any = "normal"
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A use of an op that must work, for every dtype in `dtypes` (the op's own where empty)."""
+
+    inputs: tuple[Tensor, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ErrorSample:
+    """A use of an op that must be refused at inference with a message containing `message`."""
+
+    inputs: tuple[Tensor, ...]
+    attrs: Mapping[str, Any]
+    message: str
+    dtype: str = "float32"
+
+
+Infer = Callable[[Sequence[Type], Mapping[str, Any]], Type]
+Reference = Callable[..., Any]
+Lower = Callable[..., Any]
+
+
+class OpDecl(Op):
+    """An op and all that is known of it.  Make it with `op(...)`; call `build` to make nodes."""
+
+    __slots__ = (
+        "attrs",
+        "compose",
+        "doc",
+        "dtypes",
+        "error_samples",
+        "infer",
+        "inputs",
+        "kind",
+        "lower",
+        "pure",
+        "reference",
+        "samples",
+        "tolerance",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        inputs: Sequence[str],
+        attrs: Sequence[Attr] = (),
+        *,
+        kind: str,
+        infer: Infer | None = None,
+        reference: Reference | None = None,
+        lower: Lower | None = None,
+        compose: Callable[..., Node] | None = None,
+        samples: Sequence[Sample] = (),
+        error_samples: Sequence[ErrorSample] = (),
+        dtypes: Sequence[str] = FLOATS,
+        tolerance: Mapping[str, float] | None = None,
+        pure: bool = True,
+    ) -> None:
+        super().__init__(name)
+        if kind not in KINDS:
+            raise UsageError(f"op {name!r}: unknown kind {kind!r}", hint=f"one of {', '.join(KINDS)}")
+        if compose is None and (infer is None or reference is None):
+            raise UsageError(f"op {name!r} needs `infer` and `reference`, or `compose`")
+        self.doc = doc
+        self.inputs = tuple(inputs)
+        self.attrs: Mapping[str, Attr] = MappingProxyType({a.name: a for a in attrs})
+        self.kind = kind
+        self.infer = infer
+        self.reference = reference
+        self.lower = lower
+        self.compose = compose
+        self.samples = tuple(samples)
+        self.error_samples = tuple(error_samples)
+        self.dtypes = tuple(dtypes)
+        self.tolerance: Mapping[str, float] = MappingProxyType(dict(tolerance or {}))
+        self.pure = pure
+
+    @property
+    def is_composite(self) -> bool:
+        return self.compose is not None
+
+    def build(self, *args: Node, **attrs: Any) -> Node:
+        """A node of this op, with arguments and attributes checked and the type inferred.
+
+        Optional inputs are named with a trailing `?` and may be left out from the right; a last input named `*xs` takes
+        any number.  Raises TypeInferenceError with the current spans.
+        """
+        self._check_arity(len(args))
+        values = self.canonical_attrs(attrs)
+        return node(self, args, values, self.infer_type([a.type for a in args], values, args))
+
+    def infer_type(self, types: Sequence[Type], attrs: Mapping[str, Any], args: Sequence[Node] = ()) -> Type:
+        """The type of the result, of `types` and canonical attributes."""
+        try:
+            if self.infer is not None:
+                return self.infer(types, attrs)
+            assert self.compose is not None
+            return self.expand(args, attrs).type
+        except DlcError as error:
+            if isinstance(error, TypeInferenceError) and error.what.startswith(f"{self.name}:"):
+                raise
+            shown = ", ".join(map(str, types))
+            raise TypeInferenceError(
+                f"{self.name}: {error.what}", spans=error.spans, why=error.why, hint=error.hint,
+                details=(*error.details, f"inputs: {shown}", f"attributes: {dict(attrs)}"),
+            ) from error  # fmt: skip
+
+    def expand(self, args: Sequence[Node], attrs: Mapping[str, Any]) -> Node:
+        """The composite's body over `args`."""
+        assert self.compose is not None
+        return self.compose(*args, **attrs)
+
+    def canonical_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes with defaults filled in, coerced and checked."""
+        unknown = [name for name in given if name not in self.attrs]
+        if unknown:
+            known = ", ".join(self.attrs) or "none"
+            raise TypeInferenceError(f"{self.name}: unknown attribute {unknown[0]!r}", hint=f"known: {known}")
+        values = {}
+        for attr in self.attrs.values():
+            value = given.get(attr.name, attr.default)
+            if value is REQUIRED:
+                raise TypeInferenceError(f"{self.name}: attribute {attr.name!r} is missing")
+            values[attr.name] = _coerce(self.name, attr, value)
+        return values
+
+    def _check_arity(self, count: int) -> None:
+        variadic = bool(self.inputs) and self.inputs[-1].startswith("*")
+        required = sum(1 for name in self.inputs if name[0] != "*" and name[-1] != "?")
+        if count < required or (not variadic and count > len(self.inputs)):
+            raise TypeInferenceError(
+                f"{self.name}: {count} inputs given", hint=f"it takes ({', '.join(self.inputs)})"
+            )
+
+
+def op(name: str, doc: str, inputs: Sequence[str], attrs: Sequence[Attr] = (), **fields: Any) -> OpDecl:
+    """Declare an op; see `OpDecl`."""
+    return OpDecl(name, doc, inputs, attrs, **fields)
+
+
+def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
+    if value is None and attr.default is None:
+        return None
+    frozen = freeze_attr(value)
+    checks: dict[str, Callable[[Any], bool]] = {
+        "int": lambda v: isinstance(v, int) and not isinstance(v, bool),
+        "ints": lambda v: isinstance(v, tuple) and all(isinstance(i, int) for i in v),
+        "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+        "floats": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, float)) for i in v),
+        "bool": lambda v: isinstance(v, (bool, int)),
+        "str": lambda v: isinstance(v, str),
+        "dtype": lambda v: isinstance(v, (str, DType)),
+        "dim": lambda v: isinstance(v, (int, Expr)),
+        "dims": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, Expr)) for i in v),
+        "array": lambda v: isinstance(v, Array),
+        "function": lambda v: isinstance(v, Function),
+    }
+    if not checks[attr.kind](frozen):
+        raise TypeInferenceError(f"{op_name}: attribute {attr.name!r} must be {attr.kind}, not {value!r}")
+    if attr.choices and frozen not in attr.choices:
+        raise TypeInferenceError(
+            f"{op_name}: attribute {attr.name!r} is {value!r}", hint=f"one of {', '.join(map(repr, attr.choices))}"
+        )
+    if attr.kind == "float":
+        return float(frozen)
+    if attr.kind == "floats":
+        return tuple(float(v) for v in frozen)
+    if attr.kind == "bool":
+        return bool(frozen)
+    return DType.of(frozen) if attr.kind == "dtype" else frozen
+
+
+def tensor_types(types: Iterable[Type]) -> tuple[TensorType, ...]:
+    """The types as tensors, or an error."""
+    result = []
+    for index, type_ in enumerate(types):
+        if not isinstance(type_, TensorType):
+            raise TypeInferenceError(f"input {index} is a tuple, a tensor is needed")
+        result.append(type_)
+    return tuple(result)

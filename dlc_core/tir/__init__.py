@@ -1,0 +1,1 @@
+"""The tensor level: statements, functions, their walkers, verifier and interpreter."""
