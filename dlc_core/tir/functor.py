@@ -1,0 +1,424 @@
+"""Walking and rebuilding statements.  Every walk is iterative: 10,000 nested allocations are no problem.
+
+Expressions *of* a statement are those it evaluates itself (bounds, indices, values, conditions, axis domains
+and bindings, the shape of what it allocates), not those of nested statements.  A block's `reads` and `writes`
+declare, they do not evaluate: walks leave them out unless `regions=True`, rebuilding always rewrites them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import is_
+from typing import TypeVar
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, ExprLike, Load, Var, as_expr, load, post_order, transform
+from dlc_core.tir.stmt import (
+    Alloc,
+    Block,
+    Eval,
+    For,
+    If,
+    IterVar,
+    Let,
+    PrimFunc,
+    Range,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    seq,
+)
+
+T = TypeVar("T")
+StmtFn = Callable[[Stmt], "Stmt | None"]
+ExprFn = Callable[[Expr], "Expr | None"]
+
+
+def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Directly nested statements, in order of execution (a block's init first)."""
+    if isinstance(stmt, Seq):
+        return stmt.stmts
+    if isinstance(stmt, (For, While, Let, Alloc, View)):
+        return (stmt.body,)
+    if isinstance(stmt, If):
+        return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
+    if isinstance(stmt, Block):
+        return (stmt.body,) if stmt.init is None else (stmt.init, stmt.body)
+    return ()
+
+
+def buffer_exprs(buffer: Buffer) -> tuple[Expr, ...]:
+    """Expressions of a buffer's own description: shape, strides, offset."""
+    return (*buffer.shape, *(buffer.strides or ()), buffer.offset)
+
+
+def region_exprs(regions: Sequence[Region]) -> tuple[Expr, ...]:
+    return tuple(e for region in regions for r in region.ranges for e in (r.begin, r.extent))
+
+
+def exprs_of(stmt: Stmt, *, regions: bool = False) -> tuple[Expr, ...]:
+    """Expressions of the statement itself; a store's indices come before its value."""
+    if isinstance(stmt, Store):
+        return (*stmt.indices, stmt.value)
+    if isinstance(stmt, For):
+        return (stmt.begin, stmt.extent)
+    if isinstance(stmt, (If, While)):
+        return (stmt.cond,)
+    if isinstance(stmt, (Let, Eval)):
+        return (stmt.value,)
+    if isinstance(stmt, (Alloc, View)):
+        return buffer_exprs(stmt.buffer)
+    if isinstance(stmt, Block):
+        own = (*(e for a in stmt.axes for e in (a.dom.begin, a.dom.extent)), *stmt.values, stmt.predicate)
+        return (*own, *region_exprs(stmt.reads), *region_exprs(stmt.writes)) if regions else own
+    return ()
+
+
+def bound_vars(stmt: Stmt) -> tuple[Var, ...]:
+    """Variables that the statement itself binds."""
+    if isinstance(stmt, (For, Let)):
+        return (stmt.var,)
+    return tuple(axis.var for axis in stmt.axes) if isinstance(stmt, Block) else ()
+
+
+def stmts(root: Stmt) -> Iterator[Stmt]:
+    """Every statement, outer before inner, in order of execution."""
+    work = [root]
+    while work:
+        stmt = work.pop()
+        yield stmt
+        work.extend(reversed(child_stmts(stmt)))
+
+
+def walk(
+    root: Stmt,
+    on_stmt: Callable[[Stmt], object] | None = None,
+    on_expr: Callable[[Expr], object] | None = None,
+    *,
+    after: Callable[[Stmt], object] | None = None,
+    regions: bool = False,
+) -> None:
+    """Visit statements and expressions.
+
+    `on_stmt` sees each statement before its parts; where it returns False (not None) the parts are skipped.
+    `on_expr` sees every distinct subexpression of each statement's own expressions, operands first.
+    `after` sees each statement after its parts.
+    """
+    work: list[tuple[Stmt, bool]] = [(root, False)]
+    while work:
+        stmt, leaving = work.pop()
+        if leaving:
+            if after is not None:
+                after(stmt)
+            continue
+        if after is not None:
+            work.append((stmt, True))
+        if on_stmt is not None and on_stmt(stmt) is False:
+            continue
+        if on_expr is not None:
+            for expr in post_order(*exprs_of(stmt, regions=regions)):
+                on_expr(expr)
+        work.extend((child, False) for child in reversed(child_stmts(stmt)))
+
+
+def transform_stmt(root: Stmt, *, stmt_fn: StmtFn | None = None, expr_fn: ExprFn | None = None) -> Stmt:
+    """Rebuild bottom-up; what does not change keeps its identity.
+
+    `expr_fn` goes to every expression (regions included) through `ir.expr.transform`, with one memo for all
+    of them. `stmt_fn` sees each statement over rebuilt parts and returns its replacement, or None to keep it;
+    `Seq(())` removes. Descriptions of buffers are not rewritten: `substitute_stmt` does that, for it must
+    replace the accesses too.
+    """
+    memo: dict[Expr, Expr] = {}
+    on_expr = _same if expr_fn is None else lambda e: transform(e, expr_fn, memo)
+    return _rebuild(root, _Parts(on_expr, _same, _same), stmt_fn)
+
+
+def substitute_stmt(
+    root: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None
+) -> Stmt:
+    """Replace variables and buffers everywhere: expressions, loads, stores, regions, allocations and views.
+
+    Buffers allocated inside whose description mentions a replaced variable are replaced by fresh ones.  A
+    variable bound inside is replaced at its binder too, where its value is a variable.
+    """
+    fresh = dict(buffers or {})
+    for stmt in stmts(root):
+        if isinstance(stmt, (Alloc, View)) and stmt.buffer not in fresh:
+            moved = substitute_buffer(stmt.buffer, values)
+            if moved is not stmt.buffer:
+                fresh[stmt.buffer] = moved
+    return _replace(root, values, fresh)
+
+
+def substitute_buffer(buffer: Buffer, values: Mapping[Var, Expr]) -> Buffer:
+    """The buffer described over other variables: a fresh one, or itself where nothing changes."""
+    memo: dict[Expr, Expr] = {}
+
+    def sub(expr: Expr) -> Expr:
+        return transform(expr, lambda e: values.get(e) if isinstance(e, Var) else None, memo)
+
+    if all(sub(e) is e for e in buffer_exprs(buffer)):
+        return buffer
+    return copy_buffer(buffer, sub)
+
+
+def copy_buffer(
+    buffer: Buffer, on_expr: Callable[[Expr], Expr] | None = None, name: str | None = None
+) -> Buffer:
+    """A fresh buffer with the same description, its expressions mapped."""
+    sub = on_expr or _same
+    return Buffer(
+        name or buffer.name,
+        [sub(d) for d in buffer.shape],
+        buffer.dtype,
+        strides=None if buffer.strides is None else [sub(s) for s in buffer.strides],
+        scope=buffer.scope,
+        offset=sub(buffer.offset),
+        align=buffer.align,
+    )
+
+
+def rename_bound(root: Stmt) -> Stmt:
+    """A copy in which every bound variable and every allocated or viewed buffer is fresh."""
+    names: dict[Var, Expr] = {}
+    inner: list[Buffer] = []
+    for stmt in stmts(root):
+        names.update((var, Var(var.name, var.dtype)) for var in bound_vars(stmt))
+        if isinstance(stmt, (Alloc, View)):
+            inner.append(stmt.buffer)
+    memo: dict[Expr, Expr] = {}
+
+    def sub(expr: Expr) -> Expr:
+        return transform(expr, lambda e: names.get(e) if isinstance(e, Var) else None, memo)
+
+    return _replace(root, names, {buffer: copy_buffer(buffer, sub) for buffer in inner})
+
+
+def copy_func(func: PrimFunc, name: str | None = None) -> PrimFunc:
+    """The same program over fresh parameters, variables and buffers."""
+    names: dict[Var, Expr] = {var: Var(var.name, var.dtype) for var in func.scalars}
+    buffers: dict[Buffer, Buffer] = {}
+    for buffer in func.buffers:
+        moved = substitute_buffer(buffer, names)
+        buffers[buffer] = copy_buffer(buffer) if moved is buffer else moved
+    params = tuple(buffers[p] if isinstance(p, Buffer) else _as_var(names[p]) for p in func.params)
+    body = rename_bound(substitute_stmt(func.body, names, buffers))
+    return replace(func, name=name or func.name, params=params, body=body)
+
+
+def specialize(func: PrimFunc, values: Mapping[Var, ExprLike]) -> PrimFunc:
+    """The program for known values of some by-value parameters, which are then parameters no more.
+
+    Raises UsageError where a key is not a by-value parameter.
+    """
+    known: dict[Var, Expr] = {}
+    for var, value in values.items():
+        if var not in func.scalars:
+            raise UsageError(f"{var.name} is not a by-value parameter of {func.name}")
+        known[var] = as_expr(value, None if isinstance(value, Expr) else var.dtype)
+    buffers = {b: substitute_buffer(b, known) for b in func.buffers}
+    params = tuple(buffers[p] if isinstance(p, Buffer) else p for p in func.params if p not in known)
+    return replace(func, params=params, body=substitute_stmt(func.body, known, buffers))
+
+
+def loads_in(*exprs: Expr) -> list[Load]:
+    """Distinct loads in first-use order."""
+    return [e for e in post_order(*exprs) if isinstance(e, Load)]
+
+
+def stores_in(root: Stmt) -> list[Store]:
+    return [stmt for stmt in stmts(root) if isinstance(stmt, Store)]
+
+
+def block_list(root: Stmt) -> list[Block]:
+    """All blocks, outer before inner, in order of execution."""
+    return [stmt for stmt in stmts(root) if isinstance(stmt, Block)]
+
+
+def buffers_read(root: Stmt) -> list[Buffer]:
+    """Buffers that are loaded from, or whose address is taken, in first-use order."""
+    found = (e.buffer for stmt in stmts(root) for e in post_order(*exprs_of(stmt)) if isinstance(e, Load))
+    return list(dict.fromkeys(found))
+
+
+def buffers_written(root: Stmt) -> list[Buffer]:
+    """Buffers that are stored to, or whose address is taken, in first-use order."""
+    found: dict[Buffer, None] = {}
+    for stmt in stmts(root):
+        if isinstance(stmt, Store):
+            found[stmt.buffer] = None
+        for expr in post_order(*exprs_of(stmt)):
+            if isinstance(expr, Call) and expr.name == "address_of":
+                found.update((arg.buffer, None) for arg in expr.args if isinstance(arg, Load))
+    return list(found)
+
+
+def allocations(root: Stmt) -> list[Buffer]:
+    """Buffers allocated inside, outer before inner."""
+    return [stmt.buffer for stmt in stmts(root) if isinstance(stmt, Alloc)]
+
+
+def free_buffers(root: Stmt) -> list[Buffer]:
+    """Buffers used (loaded, stored, viewed, in a region) but not bound inside, in first-use order."""
+    bound: set[Buffer] = set()
+    used: dict[Buffer, None] = {}
+    for stmt in stmts(root):
+        if isinstance(stmt, (Alloc, View)):
+            bound.add(stmt.buffer)
+        if isinstance(stmt, View):
+            used[stmt.base] = None
+        if isinstance(stmt, Block):
+            used.update((region.buffer, None) for region in (*stmt.reads, *stmt.writes))
+        used.update((e.buffer, None) for e in post_order(*exprs_of(stmt)) if isinstance(e, Load))
+        if isinstance(stmt, Store):
+            used[stmt.buffer] = None
+    return [buffer for buffer in used if buffer not in bound]
+
+
+def free_vars_stmt(root: Stmt) -> list[Var]:
+    """Variables used but not bound inside, in first-use order; those that describe free buffers come last."""
+    bound: set[Var] = set()
+    used: dict[Var, None] = {}
+    for stmt in stmts(root):
+        bound.update(bound_vars(stmt))
+        used.update((e, None) for e in post_order(*exprs_of(stmt, regions=True)) if isinstance(e, Var))
+    for buffer in free_buffers(root):
+        used.update((e, None) for e in post_order(*buffer_exprs(buffer)) if isinstance(e, Var))
+    return [var for var in used if var not in bound]
+
+
+class _Parts:
+    """How the parts of a statement are mapped while it is rebuilt."""
+
+    __slots__ = ("buffer", "expr", "var")
+
+    def __init__(
+        self, expr: Callable[[Expr], Expr], buffer: Callable[[Buffer], Buffer], var: Callable[[Var], Var]
+    ) -> None:
+        self.expr = expr
+        self.buffer = buffer
+        self.var = var
+
+    def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        new = tuple(map(self.expr, exprs))
+        return exprs if _identical(new, exprs) else new
+
+    def range(self, old: Range) -> Range:
+        begin, extent = self.expr(old.begin), self.expr(old.extent)
+        return old if begin is old.begin and extent is old.extent else Range(begin, extent)
+
+    def region(self, old: Region) -> Region:
+        buffer, ranges = self.buffer(old.buffer), tuple(map(self.range, old.ranges))
+        return old if buffer is old.buffer and _identical(ranges, old.ranges) else Region(buffer, ranges)
+
+    def axis(self, old: IterVar) -> IterVar:
+        var, dom = self.var(old.var), self.range(old.dom)
+        return old if var is old.var and dom is old.dom else IterVar(var, dom, old.kind)
+
+
+def _same(value: T) -> T:
+    return value
+
+
+def _identical(new: Sequence[object], old: Sequence[object]) -> bool:
+    return len(new) == len(old) and all(map(is_, new, old))
+
+
+def _as_var(expr: Expr) -> Var:
+    assert isinstance(expr, Var)
+    return expr
+
+
+def _replace(root: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> Stmt:
+    def visit(expr: Expr) -> Expr | None:
+        if isinstance(expr, Var):
+            return values.get(expr)
+        if isinstance(expr, Load) and expr.buffer in buffers:
+            return load(buffers[expr.buffer], expr.indices)
+        return None
+
+    def binder(var: Var) -> Var:
+        new = values.get(var)
+        return new if isinstance(new, Var) else var
+
+    memo: dict[Expr, Expr] = {}
+    parts = _Parts(lambda e: transform(e, visit, memo), lambda b: buffers.get(b, b), binder)
+    return _rebuild(root, parts, None)
+
+
+def _rebuild(root: Stmt, parts: _Parts, stmt_fn: StmtFn | None) -> Stmt:
+    done: list[Stmt] = []
+    work: list[tuple[Stmt, bool]] = [(root, False)]
+    while work:
+        stmt, expanded = work.pop()
+        children = child_stmts(stmt)
+        if not expanded and children:
+            work.append((stmt, True))
+            work.extend((child, False) for child in reversed(children))
+            continue
+        first = len(done) - len(children)
+        rebuilt = _with_parts(stmt, done[first:], parts)
+        del done[first:]
+        new = stmt_fn(rebuilt) if stmt_fn is not None else None
+        done.append(rebuilt if new is None else new)
+    return done[0]
+
+
+def _with_parts(stmt: Stmt, children: Sequence[Stmt], parts: _Parts) -> Stmt:
+    """The statement over other nested statements, its own parts mapped; itself when all are the same."""
+    same = _identical(children, child_stmts(stmt))
+    if isinstance(stmt, Seq):
+        return stmt if same else seq(*children)
+    if isinstance(stmt, Store):
+        buffer, indices, value = parts.buffer(stmt.buffer), parts.exprs(stmt.indices), parts.expr(stmt.value)
+        unchanged = buffer is stmt.buffer and indices is stmt.indices and value is stmt.value
+        return stmt if unchanged else Store(buffer, indices, value)
+    if isinstance(stmt, For):
+        var, begin, extent = parts.var(stmt.var), parts.expr(stmt.begin), parts.expr(stmt.extent)
+        if same and var is stmt.var and begin is stmt.begin and extent is stmt.extent:
+            return stmt
+        return replace(stmt, var=var, begin=begin, extent=extent, body=children[0])
+    if isinstance(stmt, Block):
+        return _block_with_parts(stmt, children, same, parts)
+    if isinstance(stmt, If):
+        cond = parts.expr(stmt.cond)
+        return stmt if same and cond is stmt.cond else If(cond, *children)
+    if isinstance(stmt, While):
+        cond = parts.expr(stmt.cond)
+        return stmt if same and cond is stmt.cond else While(cond, children[0])
+    if isinstance(stmt, Let):
+        var, value = parts.var(stmt.var), parts.expr(stmt.value)
+        return stmt if same and var is stmt.var and value is stmt.value else Let(var, value, children[0])
+    if isinstance(stmt, Eval):
+        value = parts.expr(stmt.value)
+        return stmt if value is stmt.value else Eval(value)
+    if isinstance(stmt, Alloc):
+        buffer = parts.buffer(stmt.buffer)
+        return stmt if same and buffer is stmt.buffer else Alloc(buffer, children[0])
+    if isinstance(stmt, View):
+        buffer, base = parts.buffer(stmt.buffer), parts.buffer(stmt.base)
+        return (
+            stmt if same and buffer is stmt.buffer and base is stmt.base else View(buffer, base, children[0])
+        )
+    raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
+
+
+def _block_with_parts(block: Block, children: Sequence[Stmt], same: bool, parts: _Parts) -> Block:
+    axes = tuple(map(parts.axis, block.axes))
+    values = parts.exprs(block.values)
+    reads, writes = tuple(map(parts.region, block.reads)), tuple(map(parts.region, block.writes))
+    predicate = parts.expr(block.predicate)
+    new = (*axes, *values, *reads, *writes, predicate)
+    old = (*block.axes, *block.values, *block.reads, *block.writes, block.predicate)
+    if same and _identical(new, old):
+        return block
+    init, body = (children[0], children[1]) if block.init is not None else (None, children[0])
+    return replace(
+        block, axes=axes, values=values, reads=reads, writes=writes, init=init, body=body, predicate=predicate
+    )
