@@ -36,7 +36,7 @@ from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
 
 
 class Op:
-    """What a node does.  Floor 3 (`op.declare.OpDecl`) extends it with inference, reference, lowering and samples."""
+    """What a node does.  `op.declare.OpDecl` extends it with inference, reference, lowering and samples."""
 
     __slots__ = ("__weakref__", "name")
 
@@ -160,7 +160,7 @@ def attr_key(value: Any) -> Any:
 
 
 def freeze_attr(value: Any) -> Any:
-    """Canonical immutable form of an attribute: lists to tuples, NumPy scalars to Python, arrays to `Array`."""
+    """Canonical immutable form: lists become tuples, NumPy scalars Python numbers, arrays `Array`."""
     if isinstance(value, (list, tuple)):
         return tuple(freeze_attr(item) for item in value)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
@@ -169,15 +169,19 @@ def freeze_attr(value: Any) -> Any:
         return Array(value)
     if isinstance(value, np.dtype):
         return dtype(value)
-    if value is None or isinstance(value, (bool, int, float, str, bytes, DType, Array, Expr, Function, TensorType)):
+    if value is None or isinstance(
+        value, (bool, int, float, str, bytes, DType, Array, Expr, Function, TensorType)
+    ):
         return value
-    raise UsageError(f"{type(value).__name__} cannot be an attribute", hint="use numbers, strings, tuples, arrays, dtypes")
+    raise UsageError(
+        f"{type(value).__name__} cannot be an attribute", hint="use numbers, strings, tuples, arrays, dtypes"
+    )
 
 
 def node(op: Op, args: Sequence[Node], attrs: Mapping[str, Any], type_: Type) -> Node:
     """The node with these fields: the existing one, or a new one.  The current spans are added to it."""
     frozen = {name: freeze_attr(value) for name, value in sorted(attrs.items())}
-    # The key holds args and op by identity: they stay alive as long as the node, which the entry does not outlive.
+    # The key holds args and op by identity: they live as long as the node, which the entry does not outlive.
     key = (op, tuple(args), tuple((name, attr_key(value)) for name, value in frozen.items()), type_)
     spans = _current_spans.get()
     found = _interned.get(key)
@@ -218,7 +222,11 @@ def get_item(value: Node, index: int) -> Node:
     """Field `index` of a tuple-typed node."""
     if not isinstance(value.type, TupleType) or not 0 <= index < len(value.type.fields):
         raise UsageError(f"no field {index} in a value of type {value.type}", spans=value.spans)
-    return value.args[index] if value.op is TUPLE else node(GET, (value,), {"index": index}, value.type.fields[index])
+    return (
+        value.args[index]
+        if value.op is TUPLE
+        else node(GET, (value,), {"index": index}, value.type.fields[index])
+    )
 
 
 def call_function(function: Function, args: Sequence[Node]) -> Node:
@@ -274,8 +282,8 @@ def users_of(*roots: Node) -> dict[Node, list[Node]]:
 def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Node:
     """Rebuild a graph bottom-up.
 
-    `visit(old, args)` gets a node and its rebuilt arguments and returns the replacement, or None to keep the node
-    (rebuilt over the new arguments when they changed).  What it builds inherits the old node's spans.
+    `visit(old, args)` gets a node and its rebuilt arguments and returns the replacement, or None to keep the
+    node (rebuilt over the new arguments when they changed).  What it builds inherits the old node's spans.
     """
     memo = {} if memo is None else memo
     for old in post_order(root):

@@ -13,9 +13,10 @@ DEFAULT_ALIGN = 64
 class Buffer:
     """A region of memory, known by identity.
 
-    `shape` and `strides` are index expressions in elements; no strides means row-major.  `scope` names where it lives:
-    "global" (caller's or arena memory), "local" (registers or stack of one thread), "shared", or a target's own.
-    `offset` is the element offset of index zero from the pointer; `align` the pointer's alignment in bytes.
+    `shape` and `strides` are index expressions in elements; no strides means row-major.  `scope` names where
+    it lives: "global" (caller's or arena memory), "local" (registers or stack of one thread), "shared", or a
+    target's own. `offset` is the element offset of index zero from the pointer; `align` the pointer's
+    alignment in bytes.
     """
 
     __slots__ = ("__weakref__", "align", "dtype", "name", "offset", "scope", "shape", "strides")
@@ -34,7 +35,9 @@ class Buffer:
         self.name = name
         self.shape: tuple[Expr, ...] = tuple(as_expr(dim) for dim in shape)
         self.dtype: DType = dtype(dtype_)
-        self.strides: tuple[Expr, ...] | None = None if strides is None else tuple(as_expr(s) for s in strides)
+        self.strides: tuple[Expr, ...] | None = (
+            None if strides is None else tuple(as_expr(s) for s in strides)
+        )
         self.scope = scope
         self.offset: Expr = as_expr(offset)
         self.align = align or min(DEFAULT_ALIGN, self.dtype.itemsize)

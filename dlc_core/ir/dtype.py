@@ -14,9 +14,18 @@ import numpy as np
 from dlc_core.diag import UsageError
 
 _ML = (
-    "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn "
-    "int4 uint4 int2 uint2"
-).split()
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float4_e2m1fn",
+    "int4",
+    "uint4",
+    "int2",
+    "uint2",
+)
 _BITS = {"bool": 8, "bfloat16": 16, "complex64": 64, "complex128": 128}
 
 
@@ -43,7 +52,7 @@ _BY_NUMPY = {entry[2]: name for name, entry in _TABLE.items() if name != "handle
 
 
 class DType:
-    """An element type.  `kind` is bool, int, uint, float, complex or handle; `bits` is the width of one lane."""
+    """An element type.  `kind` is bool, int, uint, float, complex or handle; `bits` the width of one lane."""
 
     __slots__ = ("bits", "kind", "lanes", "name", "numpy")
     _interned: ClassVar[dict[str, DType]] = {}
@@ -80,7 +89,9 @@ class DType:
             return DType(value)
         name = _BY_NUMPY.get(np.dtype(value))
         if name is None:
-            raise UsageError(f"NumPy dtype {value!r} has no dlc dtype", hint=f"known dtypes: {', '.join(_TABLE)}")
+            raise UsageError(
+                f"NumPy dtype {value!r} has no dlc dtype", hint=f"known dtypes: {', '.join(_TABLE)}"
+            )
         return DType(name)
 
     @property

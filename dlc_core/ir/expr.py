@@ -1,4 +1,4 @@
-"""Scalar expressions, shared by symbolic shapes and loop bodies.  This file is the whole grammar of expressions.
+"""Scalar expressions, shared by symbolic shapes and loop bodies.  This file is their whole grammar.
 
     Expr = Var(name, dtype)                    identity: two Vars of one name differ
          | Const(value, dtype)
@@ -11,20 +11,22 @@
          | Broadcast(value, lanes)
          | Load(buffer, indices)               of an element, or of a vector when the last index is a Ramp
 
-Expressions are immutable and interned: structural equality is identity, so `a == b` is `a is b`, and a table keyed
-by expressions is a CSE.  Use `eq(a, b)` for the comparison *expression*.
+Expressions are immutable and interned: structural equality is identity, so `a == b` is `a is b`, and a table
+keyed by expressions is a CSE.  Use `eq(a, b)` for the comparison *expression*.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import BOOL, INDEX, DType, DTypeLike, dtype
+from dlc_core.ir.fold import fold_binary, fold_unary, round_to
 
 if TYPE_CHECKING:
     from dlc_core.ir.buffer import Buffer
@@ -139,7 +141,7 @@ class Expr:
         return format_expr(self)
 
 
-ExprLike = Union[Expr, int, float, bool]
+ExprLike = Expr | int | float | bool
 
 
 class Var(Expr):
@@ -231,8 +233,15 @@ class Call(Expr):
     def rebuild(self, children: Sequence[Expr]) -> Expr:
         if all(new is old for new, old in zip(children, self.args, strict=True)):
             return self
-        lanes = max((child.dtype.lanes for child in children), default=1)
-        return call(self.name, children, self.dtype.with_lanes(lanes))
+        old, new = _widest(self.args), _widest(children)
+        # A reduction of lanes gives a scalar; every other call is as wide as its arguments.
+        return call(
+            self.name, children, self.dtype if self.dtype.lanes != old else self.dtype.with_lanes(new)
+        )
+
+
+def _widest(exprs: Sequence[Expr]) -> int:
+    return max((e.dtype.lanes for e in exprs), default=1)
 
 
 class Ramp(Expr):
@@ -307,9 +316,7 @@ def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
     if type_.lanes != 1:
         raise UsageError("a literal has one lane", hint="use broadcast(const(value, scalar_dtype), lanes)")
     if type_.is_float:
-        value = float(value)
-        if type_.bits < 64 and math.isfinite(value):
-            value = float(type_.numpy.type(value))
+        value = round_to(float(value), type_)
     elif type_.is_bool:
         value = bool(value)
     elif type_.is_int:
@@ -323,10 +330,12 @@ def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
     return cast(Const, _intern(Const, key, value=value, dtype=type_))
 
 
-def as_expr(value: ExprLike, type_: DTypeLike | None = None) -> Expr:
+def as_expr(value: ExprLike | np.generic, type_: DTypeLike | None = None) -> Expr:
     """A Python number or expression as an expression; plain ints are index-typed unless `type_` is given."""
     if isinstance(value, Expr):
         return value
+    if isinstance(value, np.generic):
+        return as_expr(value.item(), type_ or dtype(value.dtype))
     if type_ is not None:
         return const(value, type_)
     if isinstance(value, bool):
@@ -335,8 +344,6 @@ def as_expr(value: ExprLike, type_: DTypeLike | None = None) -> Expr:
         return const(value, INDEX)
     if isinstance(value, float):
         return const(value, "float32")
-    if hasattr(value, "item"):
-        return as_expr(value.item(), dtype(value.dtype))
     raise UsageError(f"{value!r} is not an expression")
 
 
@@ -362,7 +369,9 @@ def _pair(op: str, a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
 
 def _literal_like(value: Any, like: Expr) -> Expr:
     if isinstance(value, float) and not like.dtype.is_float:
-        raise UsageError(f"the number {value} with an expression of {like.dtype}", hint="cast the expression first")
+        raise UsageError(
+            f"the number {value} with an expression of {like.dtype}", hint="cast the expression first"
+        )
     literal = const(value, like.dtype.scalar)
     return literal if like.dtype.lanes == 1 else broadcast(literal, like.dtype.lanes)
 
@@ -415,70 +424,6 @@ def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
     return a if op in ("min", "max") and a is b else None
 
 
-def fold_unary(op: str, value: int | float | bool) -> int | float | bool:
-    if op == "neg":
-        return -value
-    if op == "not":
-        return not value
-    return ~int(value)
-
-
-def fold_binary(op: str, a: Any, b: Any, type_: DType) -> int | float | bool | None:
-    """Value of `a op b` for literals of `type_`, or None where it is undefined (division by zero) or inexact."""
-    if op in COMPARE:
-        table: dict[str, Callable[[], bool]] = {
-            "eq": lambda: a == b,
-            "ne": lambda: a != b,
-            "lt": lambda: a < b,
-            "le": lambda: a <= b,
-            "gt": lambda: a > b,
-            "ge": lambda: a >= b,
-        }
-        return table[op]()
-    if op == "and":
-        return bool(a and b)
-    if op == "or":
-        return bool(a or b)
-    if type_.is_float:
-        return None if op in ("floordiv", "floormod", "truncdiv", "truncmod", "min", "max") else _fold_float(op, a, b, type_)
-    return _fold_int(op, int(a), int(b))
-
-
-def _fold_float(op: str, a: float, b: float, type_: DType) -> float | None:
-    import numpy as np
-
-    scalar = type_.numpy.type
-    with np.errstate(all="ignore"):
-        x, y = scalar(a), scalar(b)
-        result = {"add": lambda: x + y, "sub": lambda: x - y, "mul": lambda: x * y, "div": lambda: x / y}.get(op)
-        return None if result is None else float(result())
-
-
-def _fold_int(op: str, a: int, b: int) -> int | None:
-    if op in ("div", "floordiv", "floormod", "truncdiv", "truncmod") and b == 0:
-        return None
-    if op in ("shl", "shr") and not 0 <= b < 64:
-        return None
-    quotient = 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return {
-        "add": a + b,
-        "sub": a - b,
-        "mul": a * b,
-        "div": quotient,
-        "truncdiv": quotient,
-        "truncmod": a - quotient * b,
-        "floordiv": a // b if b else 0,
-        "floormod": a % b if b else 0,
-        "min": min(a, b),
-        "max": max(a, b),
-        "bitand": a & b,
-        "bitor": a | b,
-        "bitxor": a ^ b,
-        "shl": a << b if 0 <= b < 64 else 0,
-        "shr": a >> b if 0 <= b < 64 else 0,
-    }[op]
-
-
 def cast_to(to: DTypeLike, a: ExprLike) -> Expr:
     to = dtype(to)
     a = as_expr(a)
@@ -518,7 +463,9 @@ def ramp(base: ExprLike, stride: ExprLike, lanes: int) -> Expr:
     base, stride = _pair("ramp", base, stride)
     if lanes == 1:
         return base
-    return _intern(Ramp, (Ramp, lanes, base, stride), base=base, stride=stride, dtype=base.dtype.with_lanes(lanes))
+    return _intern(
+        Ramp, (Ramp, lanes, base, stride), base=base, stride=stride, dtype=base.dtype.with_lanes(lanes)
+    )
 
 
 def broadcast(value: ExprLike, lanes: int) -> Expr:
@@ -531,7 +478,9 @@ def broadcast(value: ExprLike, lanes: int) -> Expr:
 def load(buffer: Buffer, indices: Sequence[ExprLike]) -> Expr:
     exprs = tuple(as_expr(index, None if isinstance(index, Expr) else INDEX) for index in indices)
     if len(exprs) != len(buffer.shape):
-        raise UsageError(f"buffer {buffer.name} has {len(buffer.shape)} dims but is read with {len(exprs)} indices")
+        raise UsageError(
+            f"buffer {buffer.name} has {len(buffer.shape)} dims but is read with {len(exprs)} indices"
+        )
     lanes = max((e.dtype.lanes for e in exprs), default=1)
     return _intern(
         Load, (Load, buffer, *exprs), buffer=buffer, indices=exprs, dtype=buffer.dtype.with_lanes(lanes)
@@ -615,9 +564,9 @@ def const_value(expr: ExprLike) -> int | None:
 
 
 _INFIX = {
-    "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "floordiv": ("//", 6), "floormod": ("%", 6),
-    "lt": ("<", 3), "le": ("<=", 3), "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 3), "ne": ("!=", 3),
-    "and": ("and", 1), "or": ("or", 0), "bitand": ("&", 4), "bitor": ("|", 4), "bitxor": ("^", 4),
+    "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "floordiv": ("//", 6),
+    "floormod": ("%", 6), "lt": ("<", 3), "le": ("<=", 3), "gt": (">", 3), "ge": (">=", 3),
+    "eq": ("==", 3), "ne": ("!=", 3), "and": ("and", 1), "or": ("or", 0), "bitand": ("&", 4), "bitor": ("|", 4), "bitxor": ("^", 4),
     "shl": ("<<", 4), "shr": (">>", 4),
 }  # fmt: skip
 

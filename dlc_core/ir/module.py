@@ -18,8 +18,8 @@ def _freeze(values: Mapping[str, Any]) -> Mapping[str, Any]:
 class IRModule:
     """Names to graph `Function`s and tensor-level `PrimFunc`s, in insertion order.
 
-    Immutable: `with_function`, `without` and `with_attrs` give new modules.  `entry` is the name of the function that
-    callers run.
+    Immutable: `with_function`, `without` and `with_attrs` give new modules.  `entry` is the name of the
+    function that callers run.
     """
 
     functions: Mapping[str, Any] = field(default_factory=dict)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import Const, Expr, Var, as_expr, const_value, free_vars
 
-Dim = Union[int, Expr]
-"""An int, or an integer expression over symbolic dims (index-typed `Var`s); a constant expression is kept as int."""
+Dim = int | Expr
+"""An int, or an integer expression over symbolic dims (index-typed `Var`s); constants are kept as int."""
 
 
 def dim(value: Dim) -> Dim:
@@ -22,7 +21,7 @@ def dim(value: Dim) -> Dim:
 
 @dataclass(frozen=True)
 class TensorType:
-    """A dense tensor: `shape` of `Dim`s and an element type.  Equal when dtype and every dim are (dims by identity)."""
+    """A dense tensor: `shape` of `Dim`s and an element type.  Equal when dtype and dims (by identity) are."""
 
     shape: tuple[Dim, ...]
     dtype: DType
@@ -63,7 +62,7 @@ class TupleType:
         return "(" + ", ".join(map(str, self.fields)) + ")"
 
 
-Type = Union[TensorType, TupleType]
+Type = TensorType | TupleType
 
 
 def tensor_type(shape: Sequence[Dim], dtype_: DTypeLike = "float32") -> TensorType:

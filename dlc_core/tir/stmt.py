@@ -8,20 +8,22 @@
          | Let(var, value, body)
          | Store(buffer, indices, value)     one element, or a vector when the last index is a Ramp
          | Eval(call)                        an intrinsic called for its effect
-         | Alloc(buffer, body)               fresh memory of the buffer's scope, alive in body, contents undefined
-         | View(buffer, base, body)          `buffer` is a window on `base` (same dtype size): its offset, shape and
-                                             strides address the elements of base's pointer
+         | Alloc(buffer, body)               fresh memory of the buffer's scope, alive in body, undefined
+         | View(buffer, base, body)          `buffer` is a window on `base` (same dtype size): its offset,
+                                             shape and strides address the elements of base's pointer
          | Block(...)                        a unit of computation that schedules move as a whole
 
-    Block = (name, axes: IterVar*, values: Expr*, reads: Region*, writes: Region*, init: Stmt?, body: Stmt, predicate)
-        A block declares its own iteration space: each axis is a fresh variable with a domain and a kind (spatial or
-        reduce) bound to `values[i]`, an expression over the loops around it.  The body uses axes, not loops.
+    Block = (name, axes: IterVar*, values: Expr*, reads: Region*, writes: Region*, init: Stmt?, body: Stmt,
+             predicate)
+        A block declares its own iteration space: each axis is a fresh variable with a domain and a kind
+        (spatial or reduce) bound to `values[i]`, an expression over the loops around it.  The body uses axes,
+        not loops.
         `init` runs before the first reduction step of each spatial point.
 
     PrimFunc = (name, params: (Buffer | Var)*, body, attrs)
         Buffer parameters are passed as pointers, Var parameters by value.
 
-Statements are immutable values compared by identity; `tir/functor.py` walks and rebuilds them, `ir.structural` compares.
+Statements are immutable values compared by identity; `tir/functor.py` walks and rebuilds them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Union
+from typing import Any
 
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.buffer import Buffer
@@ -65,7 +67,9 @@ class For(Stmt):
 
     def __post_init__(self) -> None:
         if self.kind not in FOR_KINDS:
-            raise UsageError(f"unknown loop kind {self.kind!r}", hint=f"known: {', '.join(sorted(FOR_KINDS))}")
+            raise UsageError(
+                f"unknown loop kind {self.kind!r}", hint=f"known: {', '.join(sorted(FOR_KINDS))}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +167,7 @@ class PrimFunc:
     """A tensor program.  `attrs` holds target-independent facts; `spans` the model nodes it computes."""
 
     name: str
-    params: tuple[Union[Buffer, Var], ...]
+    params: tuple[Buffer | Var, ...]
     body: Stmt
     attrs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     spans: tuple[Span, ...] = ()
@@ -194,11 +198,14 @@ def store(buffer: Buffer, indices: Sequence[ExprLike], value: ExprLike) -> Store
     """A store with its arguments checked: rank, and the value's dtype (lanes included)."""
     exprs = tuple(as_expr(i) for i in indices)
     if len(exprs) != buffer.ndim:
-        raise UsageError(f"buffer {buffer.name} has {buffer.ndim} dims but is written with {len(exprs)} indices")
+        raise UsageError(
+            f"buffer {buffer.name} has {buffer.ndim} dims but is written with {len(exprs)} indices"
+        )
     value = as_expr(value, None if isinstance(value, Expr) else buffer.dtype)
     if value.dtype.scalar is not buffer.dtype:
         raise UsageError(
-            f"{value.dtype} stored to buffer {buffer.name} of {buffer.dtype}", hint="cast the value with .astype(...)"
+            f"{value.dtype} stored to buffer {buffer.name} of {buffer.dtype}",
+            hint="cast the value with .astype(...)",
         )
     return Store(buffer, exprs, value)
 
