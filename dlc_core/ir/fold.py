@@ -1,0 +1,89 @@
+"""Values of operations on literals: what `unary` and `binary` fold at construction."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dlc_core.ir.dtype import DType
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+_FLOAT: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+}
+
+
+def round_to(value: float, type_: DType) -> float:
+    """The value of `type_` nearest to `value` (ties to even), as a Python float."""
+    if type_.bits == 64 or not math.isfinite(value):
+        return value
+    with np.errstate(all="ignore"):
+        return float(type_.numpy.type(value))
+
+
+def fold_unary(op: str, value: int | float | bool) -> int | float | bool:
+    if op == "neg":
+        return -value
+    if op == "not":
+        return not value
+    return ~int(value)
+
+
+def fold_binary(op: str, a: Any, b: Any, type_: DType) -> int | float | bool | None:
+    """Value of `a op b` for literals of `type_`; None where undefined (division by zero) or not folded."""
+    if op in _COMPARE:
+        return _COMPARE[op](a, b)
+    if op == "and":
+        return bool(a and b)
+    if op == "or":
+        return bool(a or b)
+    if type_.is_float:
+        return _fold_float(op, a, b, type_)
+    return _fold_int(op, int(a), int(b))
+
+
+def _fold_float(op: str, a: float, b: float, type_: DType) -> float | None:
+    if op not in _FLOAT:
+        return None
+    scalar = type_.numpy.type
+    with np.errstate(all="ignore"):
+        return float(_FLOAT[op](scalar(a), scalar(b)))
+
+
+def _fold_int(op: str, a: int, b: int) -> int | None:
+    if op in ("div", "floordiv", "floormod", "truncdiv", "truncmod") and b == 0:
+        return None
+    if op in ("shl", "shr") and not 0 <= b < 64:
+        return None
+    quotient = 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return {
+        "add": a + b,
+        "sub": a - b,
+        "mul": a * b,
+        "div": quotient,
+        "truncdiv": quotient,
+        "truncmod": a - quotient * b,
+        "floordiv": a // b if b else 0,
+        "floormod": a % b if b else 0,
+        "min": min(a, b),
+        "max": max(a, b),
+        "bitand": a & b,
+        "bitor": a | b,
+        "bitxor": a ^ b,
+        "shl": a << b if 0 <= b < 64 else 0,
+        "shr": a >> b if 0 <= b < 64 else 0,
+    }[op]
