@@ -7,12 +7,12 @@ plugin.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from dlc_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dlc_core.diag import DlcError as DlcError
-
-__version__ = "0.1.0"
 
 # public name -> module that defines it ("" in the second place: the module itself)
 _LAZY = {
@@ -33,11 +33,11 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'dlc_core' has no attribute {name!r}")
     module, attribute = _LAZY[name]
-    value: object = importlib.import_module(module)
+    value: Any = importlib.import_module(module)
     if attribute:
         value = getattr(value, attribute)
     globals()[name] = value

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 import pluggy
 
 API_VERSION = (0, 1)
-"""Version of this interface.  Below 1.0 every minor version is its own; from 1.0 on a major one is compatible."""
+"""Version of this interface: below 1.0 a minor version is compatible with itself alone, later a major one."""
 
 PROJECT = "dlc"
 """The entry-point group and the pluggy project name."""

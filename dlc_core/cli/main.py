@@ -1,0 +1,134 @@
+"""`dlc`: finds the command, runs it, and turns every `DlcError` into a message and an exit code.
+
+Exit codes: 0 done, 1 a `DlcError`, 2 a wrong use of the command line or of the API (`UsageError`).  An error
+shows its traceback with `DLC_DEBUG=1` or more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from dlc_core.builtin import COMMANDS
+from dlc_core.config import config
+from dlc_core.diag import DlcError, PluginError, UsageError
+from dlc_core.hooks import Command
+from dlc_core.version import __version__
+
+HELP = """Compile deep-learning models to native code.
+
+Example: `dlc plugins` shows what is installed, `dlc COMMAND --help` what a command takes.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line, without the program's name; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _app(arguments)(args=arguments, prog_name="dlc")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except DlcError as error:
+        return report(error)
+    return 0
+
+
+def report(error: DlcError) -> int:
+    """Print an error on stderr as the user should see it; returns the exit code."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True)
+    if _debug():
+        console.print_exception()
+    first, _, rest = str(error).partition("\n")
+    text = Text.assemble(("error: ", "bold red"), (first, "bold"))
+    for line in rest.split("\n") if rest else ():
+        text.append("\n")
+        text.append(line, "green" if line.startswith("  hint: ") else "")
+    console.print(text)
+    return 2 if isinstance(error, UsageError) else 1
+
+
+def _debug() -> bool:
+    try:
+        return config.debug >= 1
+    except UsageError:  # the message on its way may be about this very variable
+        return False
+
+
+def _app(arguments: Sequence[str]) -> typer.Typer:
+    """The typer application: the command that `arguments` name is imported, the others are name and help."""
+    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if "_DLC_COMPLETE" in os.environ:  # the shell asks for completions of this line
+        wanted = next(iter(os.environ.get("COMP_WORDS", "").split()[1:]), None)
+    commands: Iterable[Command] = COMMANDS
+    if all(command.name != wanted for command in COMMANDS):
+        commands = _all_commands(wanted)
+
+    app = typer.Typer(
+        name="dlc",
+        help=HELP,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for command in commands:
+        if command.name != wanted:
+            app.command(command.name, help=command.help)(_not_loaded)
+            continue
+        entry = _load(command)
+        if isinstance(entry, typer.Typer):
+            app.add_typer(entry, name=command.name, help=command.help)
+        else:
+            app.command(command.name)(entry)
+    return app
+
+
+def _all_commands(wanted: str | None) -> list[Command]:
+    """The core's and the plugins' commands; a clash is an error only when its name is asked for."""
+    from dlc_core.registry import registry
+
+    given = registry().commands
+    if wanted in given.clashes:
+        given[str(wanted)]
+    return list(given.values())
+
+
+def _load(command: Command) -> Callable[..., Any]:
+    try:
+        return command.load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"the command {command.name!r} cannot be loaded from {command.entry}",
+            why=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dlc {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Options of `dlc` itself."""
+
+
+def _not_loaded() -> None:
+    """Stands for a command that this command line does not run."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,379 @@
+"""One frozen registry of everything the core and the installed plugins give, by category and name.
+
+    registry().targets["acme"]          the declaration, or an error that says what there is and what is
+    broken registry().get_or_error("ops", "relu") registry().plugins                  every plugin: status,
+    what it gives, what is wrong with it
+
+The registry is built on first use and once for each value of `DLC_PLUGINS`.  Plugins are imported then; a
+hook is called when its category is first asked for.  A name that is not found makes the entry points be read
+again once, so that a package installed meanwhile is found; `refresh()` does the same on demand.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+import pluggy
+
+from dlc_core import builtin
+from dlc_core.config import config
+from dlc_core.diag import PluginError
+from dlc_core.discovery import Plugin, Problem, Source, discover, new_manager, register, scan
+from dlc_core.version import __version__
+
+CATEGORIES: Mapping[str, str] = MappingProxyType(
+    {
+        "ops": "op",
+        "rules": "rule",
+        "passes": "pass",
+        "frontends": "frontend",
+        "targets": "target",
+        "codegens": "codegen",
+        "devices": "device",
+        "schedule_rules": "schedule rule",
+        "partitioners": "partitioner",
+        "watchers": "watcher",
+        "commands": "command",
+        "knobs": "knob",
+        "expectations": "expectation",
+    }
+)
+"""The categories, each with the word for one of its members; `dlc_<category>` is the hook."""
+
+
+class UnknownNameError(PluginError, KeyError):
+    """No working plugin gives the name asked for."""
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """What is known of one plugin; `gives` maps categories to names, `problem` is empty where all is well.
+
+    `status` is `broken` as soon as anything of the plugin failed: what `gives` lists works all the same.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    status: Literal["ok", "broken", "disabled"]
+    gives: Mapping[str, tuple[str, ...]]
+    problem: str
+    traceback: str
+
+
+class Category(Mapping[str, Any]):
+    """The declarations of one category by name, in the order of their plugins; read-only.
+
+    `category[name]` raises `UnknownNameError` or, where several plugins claim the name, `PluginError`.
+    Iterating skips the claimed names; `clashes` has them.
+    """
+
+    def __init__(self, owner: Registry, name: str, given: Iterable[tuple[Plugin, Any]]) -> None:
+        self._registry = owner
+        self._name = name
+        self._claims: dict[str, list[tuple[Plugin, Any]]] = {}
+        for plugin, declaration in given:
+            self._claims.setdefault(declaration.name, []).append((plugin, declaration))
+
+    def __getitem__(self, name: str) -> Any:
+        claims = self._claims.get(name, [])
+        if len(claims) == 1:
+            return claims[0][1]
+        word = CATEGORIES[self._name]
+        if claims:
+            raise PluginError(
+                f"{len(claims)} plugins give a {word} {name!r}",
+                details=[f"{plugin.source}" for plugin, _ in claims],
+                hint="uninstall all but one of them, or choose with DLC_PLUGINS",
+            )
+        newer = _newer(self._registry)
+        if newer is not None:
+            return newer.category(self._name)[name]
+        raise self._unknown(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The declaration or `default`, without looking for newly installed packages; raises for a clash."""
+        return self[name] if name in self._claims else default
+
+    def __contains__(self, name: object) -> bool:
+        return len(self._claims.get(name, ())) == 1 if isinstance(name, str) else False
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, claims in self._claims.items() if len(claims) == 1)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}: {', '.join(self) or 'none'}>"
+
+    @property
+    def clashes(self) -> Mapping[str, tuple[str, ...]]:
+        """The names that several plugins claim, with those plugins."""
+        return {
+            name: tuple(plugin.name for plugin, _ in claims)
+            for name, claims in self._claims.items()
+            if len(claims) > 1
+        }
+
+    def giver(self, name: str) -> str:
+        """The plugin that gives a name of this category."""
+        self[name]
+        return self._claims[name][0][0].name
+
+    def given_by(self, plugin: Plugin) -> tuple[str, ...]:
+        """The names that a plugin gives, clashing ones included."""
+        return tuple(n for n, claims in self._claims.items() if any(p is plugin for p, _ in claims))
+
+    def _unknown(self, name: str) -> UnknownNameError:
+        word = CATEGORIES[self._name]
+        broken = [plugin for plugin in self._registry.loaded if plugin.problems]
+        disabled = [plugin.name for plugin in self._registry.loaded if plugin.disabled]
+        details = [f"known: {', '.join(self) or 'none'}"]
+        for plugin in broken:
+            for problem in plugin.problems:
+                details += [f"broken plugin {plugin.source}: " + str(problem).replace("\n", "\n    ")]
+        if disabled:
+            details.append(f"not loaded because of DLC_PLUGINS: {', '.join(disabled)}")
+        close = get_close_matches(name, list(self), 3)
+        if close:
+            hint = f"did you mean {' or '.join(map(repr, close))}?"
+        elif broken:
+            hint = "`dlc plugins -v` shows where each broken plugin fails"
+        else:
+            hint = f"install a package that gives this {word}; `dlc plugins` lists the installed ones"
+        error = UnknownNameError(f"there is no {word} {name!r}", details=details, hint=hint)
+        if broken:
+            error.__cause__ = broken[0].problems[0].error
+        return error
+
+
+class _CategoryOf:
+    """Gives `Registry` one read-only attribute per category."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, registry: Registry, owner: type) -> Category:
+        return registry.category(self._name)
+
+
+class Registry:
+    """Everything that the core and a set of plugins give."""
+
+    __slots__ = ("_categories", "_collecting", "_lock", "_manager", "loaded", "sources")
+
+    ops = _CategoryOf()
+    rules = _CategoryOf()
+    passes = _CategoryOf()
+    frontends = _CategoryOf()
+    targets = _CategoryOf()
+    codegens = _CategoryOf()
+    devices = _CategoryOf()
+    schedule_rules = _CategoryOf()
+    partitioners = _CategoryOf()
+    watchers = _CategoryOf()
+    commands = _CategoryOf()
+    knobs = _CategoryOf()
+    expectations = _CategoryOf()
+
+    def __init__(
+        self, manager: pluggy.PluginManager, loaded: Iterable[Plugin], sources: tuple[Source, ...] | None
+    ) -> None:
+        self._manager = manager
+        self.loaded = tuple(loaded)
+        self.sources = sources  # what the entry points were; None for a registry that they did not make
+        self._categories: dict[str, Category] = {}
+        self._collecting: set[str] = set()
+        self._lock = threading.RLock()
+
+    def category(self, name: str) -> Category:
+        """The declarations of a category; raises `PluginError` for a name that is not in `CATEGORIES`."""
+        if name in self._categories:
+            return self._categories[name]
+        if name not in CATEGORIES:
+            raise PluginError(
+                f"there is no category {name!r}", hint="the categories are " + ", ".join(CATEGORIES)
+            )
+        with self._lock:
+            if name not in self._categories:
+                if name in self._collecting:
+                    raise PluginError(f"the hook dlc_{name} asks the registry for what it is about to give")
+                self._collecting.add(name)
+                try:
+                    self._categories[name] = Category(self, name, self._collect(name))
+                finally:
+                    self._collecting.discard(name)
+        return self._categories[name]
+
+    def get_or_error(self, category: str, name: str) -> Any:
+        """`registry.<category>[name]` with the category as text."""
+        return self.category(category)[name]
+
+    @property
+    def plugins(self) -> tuple[PluginInfo, ...]:
+        """Every installed plugin, the core first; calls all hooks that were not called yet."""
+        categories = {name: self.category(name) for name in CATEGORIES}
+        infos = []
+        for plugin in self.loaded:
+            gives = {name: names for name, c in categories.items() if (names := c.given_by(plugin))}
+            if plugin.value is not None and self._implementations("dlc_schedule", plugin):
+                gives["schedule"] = ("dlc_schedule",)
+            problems = [str(problem) for problem in plugin.problems]
+            for name, c in categories.items():
+                for clash, claimants in c.clashes.items():
+                    if clash in gives.get(name, ()):
+                        others = (
+                            ", ".join(other for other in claimants if other != plugin.name) or plugin.name
+                        )
+                        problems.append(f"{CATEGORIES[name]} {clash!r} is also given by {others}")
+            infos.append(
+                PluginInfo(
+                    name=plugin.name,
+                    distribution=plugin.source.distribution,
+                    version=plugin.source.version,
+                    status="disabled" if plugin.disabled else "broken" if problems else "ok",
+                    gives=MappingProxyType(gives),
+                    problem="\n".join(problems),
+                    traceback="\n".join(problem.traceback for problem in plugin.problems),
+                )
+            )
+        return tuple(infos)
+
+    def schedule(self, kernel: Any, target: Any) -> Any:
+        """The first answer that a tuner gives for a kernel, or None; one that raises is named and skipped."""
+        arguments = {"kernel": kernel, "target": target}
+        for plugin in self.loaded:
+            for call in self._implementations("dlc_schedule", plugin):
+                try:
+                    answer = call.function(*(arguments[name] for name in call.argnames))
+                except Exception as error:  # noqa: BLE001 (a tuner only advises)
+                    plugin.problems.append(Problem("dlc_schedule", error))
+                    message = f"plugin {plugin.source} failed to schedule a kernel: {error!r}"
+                    warnings.warn(message, RuntimeWarning, stacklevel=2)
+                    continue
+                if answer is not None:
+                    return answer
+        return None
+
+    def _implementations(self, hook: str, plugin: Plugin) -> list[pluggy.HookImpl]:
+        caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
+        return [call for call in caller.get_hookimpls() if call.plugin is plugin.value]
+
+    def _collect(self, category: str) -> Iterator[tuple[Plugin, Any]]:
+        hook = f"dlc_{category}"
+        for plugin in self.loaded:
+            if plugin.value is None:
+                continue
+            for call in self._implementations(hook, plugin):
+                try:
+                    declarations = tuple(cast(Iterable[Any], call.function() or ()))
+                    for declaration in declarations:
+                        if not isinstance(getattr(declaration, "name", None), str):
+                            raise PluginError(f"{declaration!r} is not a declaration", why="it has no name")
+                except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a plugin raises stays its own)
+                    plugin.problems.append(Problem(hook, error))
+                    continue
+                yield from ((plugin, declaration) for declaration in declarations)
+
+
+_lock = threading.RLock()
+_registries: dict[tuple[str, ...] | None, Registry] = {}
+_fresh: list[Registry] = []
+_building = False
+
+
+def registry() -> Registry:
+    """The registry of this process, built on first use.
+
+    Raises `PluginError` where `DLC_PLUGINS` names a plugin that is not installed.
+    """
+    if _fresh:
+        return _fresh[-1]
+    only = config.plugins
+    found = _registries.get(only)
+    if found is None:
+        with _lock:
+            found = _registries.get(only)
+            if found is None:
+                found = _registries[only] = _build(scan(), only)
+    return found
+
+
+def refresh() -> Registry:
+    """Read the entry points again, and load what was installed since; registries in use stay as they are."""
+    with _lock:
+        _registries.clear()
+    return registry()
+
+
+@contextmanager
+def fresh_registry(plugins: Mapping[str, object] | None = None) -> Iterator[Registry]:
+    """For tests: within the block, `registry()` has the core and `plugins` (name -> plugin object) and no
+    other.
+
+    It holds for all threads of the process.
+    """
+    manager = new_manager()
+    loaded = [_core(manager)]
+    for name, value in (plugins or {}).items():
+        plugin = Plugin(Source(name, repr(value), name, ""))
+        register(manager, plugin, value)
+        loaded.append(plugin)
+    made = Registry(manager, loaded, None)
+    _fresh.append(made)
+    try:
+        yield made
+    finally:
+        _fresh.remove(made)
+
+
+def _core(manager: pluggy.PluginManager) -> Plugin:
+    plugin = Plugin(Source("core", builtin.__name__, "dlc-core", __version__))
+    register(manager, plugin, builtin)
+    return plugin
+
+
+def _build(sources: tuple[Source, ...], only: tuple[str, ...] | None) -> Registry:
+    global _building
+    if _building:
+        raise PluginError(
+            "a plugin asks for the registry while it is imported", hint="ask for it in a function"
+        )
+    _building = True
+    try:
+        manager = new_manager()
+        core = _core(manager)
+        return Registry(manager, [core, *discover(manager, sources, only)], sources)
+    finally:
+        _building = False
+
+
+def _newer(old: Registry) -> Registry | None:
+    """A registry of what is installed now, where that is not what `old` was made of."""
+    if old.sources is None or _fresh:
+        return None
+    now = scan()
+    if now == old.sources:
+        return None
+    current = registry()
+    return current if current.sources == now else refresh()
+
+
+__all__ = [
+    "CATEGORIES",
+    "Category",
+    "PluginInfo",
+    "Registry",
+    "UnknownNameError",
+    "fresh_registry",
+    "refresh",
+    "registry",
+]
