@@ -1,0 +1,269 @@
+"""External tensor data, read from the model's folder and from nowhere else.
+
+The laws (each is a hole some ONNX loader once had):
+
+- a location is a relative path of plain components: not absolute, no `..`, no backslash, no NUL;
+- folders are opened one component at a time from a handle of the model's folder, never following a symbolic
+  link, so that a link put there while we read leads nowhere either;
+- the file is a regular one with exactly one name (a hard link may be a foreign file in disguise);
+- the range asked for lies inside the file, and nothing is allocated before that is known;
+- the keys of an entry are looked up, never assigned to attributes; a repeated key is an error.
+
+Files are memory-mapped and each is opened once per model.  Where the system has no folder handles (Windows)
+every component is checked by its path instead, and the opened file is compared with the checked one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import ntpath
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from dlc_frontend_onnx.place import Place, quoted
+
+HAS_DIR_FDS = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+"""Whether this system opens files relative to a folder handle without following links."""
+
+MAP_FROM = 1 << 16
+"""Files of fewer bytes are read: a process may hold only so many maps."""
+
+MAX_LOCATION = 4096
+"""Characters of the longest location accepted."""
+
+_DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
+_KEYS = frozenset({"location", "offset", "length", "checksum"})
+_OPEN_FILE = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_NOINHERIT", 0)
+)
+_OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRef:
+    """Where a tensor's bytes lie: a file of the model's folder, from byte `offset` on, `length` bytes.
+
+    `length` is `None` when the file does not say; `checksum` is what the file claims (never verified here).
+    """
+
+    location: str
+    offset: int = 0
+    length: int | None = None
+    checksum: str = ""
+
+
+def parse_ref(entries: Iterable[tuple[object, object]], what: str, place: Place) -> ExternalRef:
+    """The reference in a tensor's `external_data` entries; unknown keys are ignored."""
+    found: dict[str, str] = {}
+    for key, value in entries:
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise place.error(f"{what} has external data whose entry is not valid UTF-8")
+        if key not in _KEYS:
+            continue
+        if key in found:
+            raise place.error(f"{what} has external data with two entries {key!r}")
+        found[key] = value
+    if not found.get("location"):
+        raise place.error(f"{what} has external data without a location")
+    numbers: dict[str, int] = {}
+    for key in ("offset", "length"):
+        if key in found:
+            if _DIGITS.fullmatch(found[key]) is None:
+                raise place.error(
+                    f"{what} has external data with {key} {quoted(found[key])}, not a number of bytes"
+                )
+            numbers[key] = int(found[key])
+    return ExternalRef(
+        found["location"], numbers.get("offset", 0), numbers.get("length"), found.get("checksum", "")
+    )
+
+
+def split_location(location: str, what: str, place: Place) -> tuple[str, ...]:
+    """The components of a location, or an error when it is not a plain relative path."""
+    parts = tuple(part for part in location.split("/") if part not in ("", "."))
+    if len(location) > MAX_LOCATION:
+        why = "it is too long"
+    elif "\0" in location:
+        why = "it holds a NUL character"
+    elif location.startswith("/") or (ntpath.splitdrive(location)[0] and os.name == "nt"):
+        why = "it is absolute"
+    elif "\\" in location:
+        why = "it holds a backslash; components are separated by '/'"
+    elif ".." in parts:
+        why = "it leads out of the model's folder"
+    elif not parts or location.endswith("/"):
+        why = "it names no file"
+    elif os.name == "nt" and any(_strange_on_windows(part) for part in parts):
+        why = "it is a reserved name or a stream"
+    else:
+        return parts
+    raise place.error(
+        f"{what} has external data at {quoted(location)}, which is not a file of the model's folder",
+        why=why,
+        hint="save the model again with its data beside it, under a plain relative name",
+    )
+
+
+def _strange_on_windows(part: str) -> bool:
+    stem = part.split(".")[0].rstrip().upper()
+    return (
+        ":" in part
+        or part[-1] in ". "
+        or stem in ("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$")
+        or re.fullmatch(r"(COM|LPT)[0-9¹²³]", stem) is not None
+    )
+
+
+class Folder:
+    """The folder of one model, for the time the model is read: a context manager.
+
+    `path` is `None` for a model that came as bytes without `base_dir`: any external data is then an error.
+    `dir_fds=False` checks paths instead of using folder handles, as on systems that have none.
+    """
+
+    def __init__(self, path: str | None, *, dir_fds: bool = HAS_DIR_FDS) -> None:
+        self._path = path
+        self._dir_fds = dir_fds
+        self._root = -1
+        self._files: dict[tuple[str, ...], memoryview] = {}
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def read(self, ref: ExternalRef, nbytes: int, what: str, place: Place) -> memoryview:
+        """The `nbytes` bytes of the tensor `what`, read-only and not copied."""
+        parts = split_location(ref.location, what, place)
+        if ref.length is not None and ref.length != nbytes:
+            raise place.error(
+                f"{what} needs {nbytes} bytes of data, but its external data has length {ref.length}",
+                hint="the shape, the element type and the length must agree",
+            )
+        data = self._files.get(parts)
+        if data is None:
+            data = self._files[parts] = self._open(parts, ref.location, what, place)
+        if ref.offset > len(data) or nbytes > len(data) - ref.offset:
+            raise place.error(
+                f"{what} needs bytes {ref.offset} to {ref.offset + nbytes} of {quoted(ref.location)}, "
+                f"which has {len(data)} bytes",
+                why="the data file is truncated, or the offset is wrong",
+            )
+        return data[ref.offset : ref.offset + nbytes]
+
+    def _open(self, parts: tuple[str, ...], location: str, what: str, place: Place) -> memoryview:
+        if self._path is None:
+            raise place.error(
+                f"{what} has external data at {quoted(location)}, but the model's folder is not known",
+                why="the model was given as bytes or as an object",
+                hint="pass base_dir, the folder that holds the data, or the path of the model",
+            )
+        try:
+            file = self._open_in_handle(parts) if self._dir_fds else _open_by_path(self._path, parts)
+            try:
+                return _contents(file)
+            finally:
+                os.close(file)
+        except _Refused as refused:
+            why, hint = (
+                str(refused),
+                "external data must be plain files of the model's folder; copy them there",
+            )
+        except (OSError, ValueError) as error:
+            why, hint = _reason(error), "the data files must lie beside the model, under the names it gives"
+        raise place.error(
+            f"{what} has external data at {quoted(location)}, which cannot be read", why=why, hint=hint
+        )
+
+    def _open_in_handle(self, parts: tuple[str, ...]) -> int:
+        if self._root < 0:
+            self._root = os.open(self._path or ".", _OPEN_FOLDER)
+        folder = self._root
+        try:
+            for part in parts[:-1]:
+                _require(os.stat(part, dir_fd=folder, follow_symlinks=False), part, folder=True)
+                inner = os.open(part, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+                if folder != self._root:
+                    os.close(folder)
+                folder = inner
+            name = parts[-1]
+            _require(os.stat(name, dir_fd=folder, follow_symlinks=False), name, folder=False)
+            return _checked(os.open(name, _OPEN_FILE, dir_fd=folder), name)
+        finally:
+            if folder != self._root:
+                os.close(folder)
+
+
+class _Refused(Exception):
+    """A file that exists and that we will not read; the text says why."""
+
+
+def _require(status: os.stat_result, name: str, *, folder: bool) -> None:
+    reparse = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0x400)
+    if stat.S_ISLNK(status.st_mode) or getattr(status, "st_file_attributes", 0) & reparse:
+        raise _Refused(f"{quoted(name)} is a symbolic link")
+    if folder:
+        if not stat.S_ISDIR(status.st_mode):
+            raise _Refused(f"{quoted(name)} is not a folder")
+    elif not stat.S_ISREG(status.st_mode):
+        raise _Refused(f"{quoted(name)} is not a regular file")
+    elif status.st_nlink != 1:
+        raise _Refused(f"{quoted(name)} is a hard link: the file has {status.st_nlink} names")
+
+
+def _checked(file: int, name: str) -> int:
+    try:
+        _require(os.fstat(file), name, folder=False)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _open_by_path(root: str, parts: tuple[str, ...]) -> int:
+    path = Path(root)
+    for part in parts[:-1]:
+        path /= part
+        _require(path.lstat(), part, folder=True)
+    name = parts[-1]
+    path /= name
+    before = path.lstat()
+    _require(before, name, folder=False)
+    file = _checked(os.open(path, _OPEN_FILE), name)
+    after = os.fstat(file)
+    inside = path.resolve().is_relative_to(Path(root).resolve())
+    if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino) or not inside:
+        os.close(file)
+        raise _Refused(f"{quoted(name)} changed while it was opened, or is a link")
+    return file
+
+
+def _contents(file: int) -> memoryview:
+    size = os.fstat(file).st_size
+    if size >= MAP_FROM:
+        return memoryview(mmap.mmap(file, size, access=mmap.ACCESS_READ))
+    with os.fdopen(os.dup(file), "rb") as stream:
+        return memoryview(stream.read(size))
+
+
+def _reason(error: OSError | ValueError) -> str:
+    text = error.strerror if isinstance(error, OSError) else None
+    return (text or "the name is not valid here").lower()
+
+
+__all__ = ["HAS_DIR_FDS", "ExternalRef", "Folder", "parse_ref", "split_location"]

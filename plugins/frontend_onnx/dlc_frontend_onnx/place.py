@@ -1,0 +1,61 @@
+"""Where in a model something stands, and errors that say so.
+
+Names in a model come from whoever wrote the file: messages show them quoted, escaped and shortened, so that
+no name can forge a line of a log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.diag import ModelError, Span, UnsupportedError
+
+SHOWN = 96
+"""Characters of a foreign name that a message shows at most."""
+
+
+def shorten(text: str) -> str:
+    """The text itself, or its beginning when it is longer than `SHOWN` characters."""
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+
+
+def quoted(name: str) -> str:
+    """A name of the model, escaped, shortened and in quotes."""
+    return repr(shorten(name))
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A node of a graph (or, with `index` -1, the graph or function itself) in the model `source`."""
+
+    source: str
+    scope: str
+    index: int = -1
+    name: str = ""
+    op: str = ""
+    domain: str = ""
+
+    @property
+    def span(self) -> Span:
+        """The place as the core's `Span`."""
+        return Span(shorten(self.source), shorten(self.name), shorten(self.op))
+
+    def describe(self) -> str:
+        """One phrase: which node, its operator and domain, its index, and the graph around it."""
+        if self.index < 0:
+            return f"in {self.scope}"
+        name = quoted(self.name) if self.name else "(unnamed)"
+        domain = shorten(self.domain) or "ai.onnx"
+        op = shorten(self.op)
+        return f"in node {self.index} {name}, operator {op!r} of domain {domain!r}, of {self.scope}"
+
+    def error(self, what: str, *, why: str = "", hint: str = "") -> ModelError:
+        """An error about a malformed, inconsistent or unsafe part of the model at this place."""
+        return ModelError(what, spans=[self.span], why=why, hint=hint, details=[self.describe()])
+
+    def unsupported(self, what: str, *, why: str = "", hint: str = "") -> UnsupportedError:
+        """An error about a valid part of the model at this place that this version cannot read."""
+        return UnsupportedError(what, spans=[self.span], why=why, hint=hint, details=[self.describe()])
+
+
+__all__ = ["Place", "quoted", "shorten"]

@@ -1,0 +1,148 @@
+"""Parsing a model without copying its weights.
+
+A serialized model is mostly `raw_data` of tensors, and protobuf copies every byte of it, twice.  `parse`
+therefore first walks the wire format along the few fields that lead to tensors, puts a short marker in the
+place of every large `raw_data`, and lets protobuf parse what remains, which is small.  `Cuts.resolve` turns a
+marker back into a view of the original bytes (a memory map, when the model is a file).
+
+A marker begins with random bytes drawn for this parse, so no model can forge one.  The walk changes nothing
+else: a field it does not know, an odd encoding or a broken message is passed on as it is, for protobuf to
+judge.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import onnx
+
+CUT_FROM = 1 << 12
+"""Bytes from which a `raw_data` is cut out; also the size from which a message is looked into."""
+
+WALK_FROM = 1 << 18
+"""Bytes from which a model is walked at all: smaller ones are parsed as they are."""
+
+MAX_PARSE = (1 << 31) - 1
+"""Bytes that protobuf can parse in one message."""
+
+_DEEPEST = 128
+
+Buffer: TypeAlias = "bytes | memoryview"
+
+# For each kind of message: the field numbers that lead to tensors, and the kind of message behind them.
+_PATHS: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 25: "function"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {9: "raw"},
+}
+_LENGTH_DELIMITED = 2
+
+
+class Cuts:
+    """The large `raw_data` fields of one model, each a view of the model's own bytes."""
+
+    def __init__(self) -> None:
+        self._token = secrets.token_bytes(16)
+        self._views: list[memoryview] = []
+
+    def mark(self, view: memoryview) -> bytes:
+        """Remember the view; returns its marker."""
+        self._views.append(view)
+        return self._token + (len(self._views) - 1).to_bytes(8, "little")
+
+    def resolve(self, data: bytes) -> Buffer:
+        """What `data` stands for: the cut-out view when it is a marker, else the data themselves."""
+        if len(data) == 24 and data.startswith(self._token):
+            return self._views[int.from_bytes(data[16:], "little")]
+        return data
+
+
+def parse(data: memoryview) -> tuple[onnx.ModelProto, Cuts]:
+    """The message in `data` and the cut-out weights; protobuf's `DecodeError` when it is none.
+
+    `OverflowError` when, even without its weights, the message is larger than protobuf can parse.
+    """
+    cuts = Cuts()
+    body: Buffer = data
+    if len(data) >= WALK_FROM:
+        rope = _walk(data, 0, len(data), "model", 0, cuts)
+        if rope is not None:
+            body = b"".join(rope)
+    if len(body) > MAX_PARSE:
+        raise OverflowError(f"{len(body)} bytes")
+    return onnx.ModelProto.FromString(body), cuts
+
+
+def _walk(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: Cuts) -> list[Buffer] | None:
+    """The message in data[start:end] in pieces, large `raw_data` replaced; `None` where nothing changes."""
+    paths = _PATHS[kind]
+    pieces: list[Buffer] = []
+    kept = start
+    at = start
+    while at < end:
+        tag, at = _varint(data, at, end)
+        if at < 0:
+            break
+        wire = tag & 7
+        if wire == 0:
+            _, at = _varint(data, at, end)
+            if at < 0:
+                break
+            continue
+        if wire != _LENGTH_DELIMITED:
+            if wire not in (1, 5):
+                break
+            at += 8 if wire == 1 else 4
+            continue
+        length_at = at
+        length, at = _varint(data, at, end)
+        if at < 0 or length > end - at:
+            break
+        after = at + length
+        inner = paths.get(tag >> 3) if length >= CUT_FROM else None
+        if inner is not None and depth < _DEEPEST:
+            new: Sequence[Buffer] | None
+            new = (
+                [cuts.mark(data[at:after])]
+                if inner == "raw"
+                else _walk(data, at, after, inner, depth + 1, cuts)
+            )
+            if new is not None:
+                pieces += (data[kept:length_at], _encode(sum(map(len, new))), *new)
+                kept = after
+        at = after
+    if not pieces:
+        return None
+    pieces.append(data[kept:end])
+    return pieces
+
+
+def _varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A variable-length integer and the position after it; the position is -1 when there is none."""
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return 0, -1
+
+
+def _encode(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+__all__ = ["CUT_FROM", "MAX_PARSE", "WALK_FROM", "Buffer", "Cuts", "parse"]
