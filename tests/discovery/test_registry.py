@@ -1,0 +1,193 @@
+"""The registry with plugin objects made in the test."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from dlc_core import hooks
+from dlc_core.diag import PluginError
+from dlc_core.discovery import HOOKS
+from dlc_core.hooks import hookimpl
+from dlc_core.registry import CATEGORIES, UnknownNameError, fresh_registry, registry
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+
+
+class Board:
+    """A plugin that counts how often its hook is called."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @hookimpl
+    def dlc_targets(self):
+        self.calls += 1
+        return (Thing(name) for name in ("board", "board-mini"))
+
+
+def test_declarations_by_category_and_name():
+    with fresh_registry({"board": Board()}) as made:
+        assert registry() is made
+        assert made.targets["board"] == Thing("board")
+        assert made.get_or_error("targets", "board-mini") == Thing("board-mini")
+        assert made.targets.giver("board") == "board"
+        assert [name for name in made.targets if name.startswith("board")] == ["board", "board-mini"]
+        assert made.devices.get("board") is None
+    assert registry() is not made
+
+
+def test_a_hook_is_called_once_and_only_when_its_category_is_asked_for():
+    board = Board()
+    with fresh_registry({"board": board}) as made:
+        assert len(made.knobs) > 0
+        assert board.calls == 0
+        assert "board" in made.targets
+        assert len(made.plugins) == 2
+        assert "board" in made.targets
+        assert board.calls == 1
+
+
+def test_threads_get_one_registry_and_one_category():
+    board = Board()
+    seen = []
+    barrier = threading.Barrier(8)
+
+    def ask():
+        barrier.wait()
+        seen.append(registry().targets)
+
+    with fresh_registry({"board": board}):
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(seen) == 8
+    assert len({id(category) for category in seen}) == 1
+    assert board.calls == 1
+
+
+def test_the_registry_is_frozen():
+    with fresh_registry({"board": Board()}) as made:
+        with pytest.raises(AttributeError):
+            made.targets = {}
+        with pytest.raises(TypeError):
+            made.targets["other"] = Thing("other")
+        with pytest.raises(TypeError):
+            made.plugins[1].gives["targets"] = ()
+
+
+def test_unknown_category_and_unknown_name():
+    with fresh_registry() as made:
+        with pytest.raises(PluginError, match="there is no category 'target'") as caught:
+            made.category("target")
+        assert "targets" in str(caught.value)
+        with pytest.raises(UnknownNameError, match="there is no command 'plugin'") as caught:
+            made.commands["plugin"]
+        assert "did you mean 'plugins'?" in str(caught.value)
+        with pytest.raises(UnknownNameError) as caught:
+            made.devices["some-device"]
+        assert "install a package that gives this device" in str(caught.value)
+
+
+def test_a_category_that_asks_for_itself():
+    class Mirror:
+        @hookimpl
+        def dlc_watchers(self):
+            return list(registry().watchers.values())
+
+    with fresh_registry({"mirror": Mirror()}) as made:
+        assert list(made.watchers) == []
+        (info,) = [info for info in made.plugins if info.name == "mirror"]
+        assert info.status == "broken"
+        assert "asks the registry for what it is about to give" in info.problem
+
+
+def test_the_cause_of_an_unknown_name_is_the_first_broken_plugin():
+    reason = RuntimeError("the board is not attached")
+
+    class Absent:
+        @hookimpl
+        def dlc_devices(self):
+            raise reason
+
+    with fresh_registry({"absent": Absent()}) as made:
+        with pytest.raises(UnknownNameError, match="RuntimeError: the board is not attached") as caught:
+            made.devices["board"]
+        assert caught.value.__cause__ is reason
+
+
+@pytest.mark.parametrize(
+    ("written_for", "words"),
+    [
+        ("0.2", "written for interface 0.2"),
+        ("1.0", "written for interface 1.0"),
+        ("new", "DLC_API is 'new'"),
+        (1, "DLC_API is 1"),
+    ],
+)
+def test_interface_versions(written_for, words):
+    with fresh_registry({"odd": SimpleNamespace(DLC_API=written_for)}) as made:
+        assert words in made.plugins[1].problem
+    with fresh_registry({"even": SimpleNamespace(DLC_API="0.1")}) as made:
+        assert made.plugins[1].status == "ok"
+
+
+def test_from_version_one_on_an_older_minor_is_compatible(monkeypatch):
+    monkeypatch.setattr(hooks, "API_VERSION", (1, 4))
+    written_for = ["1.4", "1.3", "1.5", "2.0", "0.4"]
+    plugins = {text: SimpleNamespace(DLC_API=text) for text in written_for}
+    with fresh_registry(plugins) as made:
+        status = {info.name: info.status for info in made.plugins}
+    assert [status[text] for text in written_for] == ["ok", "ok", "broken", "broken", "broken"]
+
+
+def test_a_class_is_not_a_plugin():
+    with fresh_registry({"board": Board}) as made:
+        assert "name an instance or a module" in made.plugins[1].problem
+
+
+def test_a_hook_wrapper_is_not_accepted():
+    class Wrapper:
+        @hookimpl(wrapper=True)
+        def dlc_targets(self):
+            return (yield)
+
+    with fresh_registry({"wrapper": Wrapper()}) as made:
+        assert "is a hook wrapper" in made.plugins[1].problem
+
+
+def test_the_first_tuner_with_an_answer_wins():
+    class Tuner:
+        def __init__(self, answer):
+            self.answer = answer
+
+        @hookimpl
+        def dlc_schedule(self, kernel):
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer and f"{self.answer} for {kernel}"
+
+    with fresh_registry({"a": Tuner(None), "b": Tuner("tiles"), "c": Tuner("other")}) as made:
+        assert made.schedule("matmul", "board") == "tiles for matmul"
+        assert made.plugins[2].gives == {"schedule": ("dlc_schedule",)}
+    with fresh_registry({"a": Tuner(None)}) as made:
+        assert made.schedule("matmul", "board") is None
+    with fresh_registry({"a": Tuner(OSError("no database")), "b": Tuner("tiles")}) as made:
+        with pytest.warns(RuntimeWarning, match="plugin a of a failed to schedule a kernel: OSError"):
+            assert made.schedule("matmul", "board") == "tiles for matmul"
+        assert made.plugins[1].status == "broken"
+
+
+def test_every_category_has_its_hook_and_every_hook_its_example():
+    assert {f"dlc_{category}" for category in CATEGORIES} | {"dlc_schedule"} == set(HOOKS)
+    for name in HOOKS:
+        assert "Example: `return " in inspect.getdoc(getattr(hooks, name))
