@@ -233,15 +233,10 @@ class Call(Expr):
     def rebuild(self, children: Sequence[Expr]) -> Expr:
         if all(new is old for new, old in zip(children, self.args, strict=True)):
             return self
-        old, new = _widest(self.args), _widest(children)
-        # A reduction of lanes gives a scalar; every other call is as wide as its arguments.
-        return call(
-            self.name, children, self.dtype if self.dtype.lanes != old else self.dtype.with_lanes(new)
-        )
-
-
-def _widest(exprs: Sequence[Expr]) -> int:
-    return max((e.dtype.lanes for e in exprs), default=1)
+        if self.name.startswith("vector_"):
+            return call(self.name, children, self.dtype)
+        lanes = max((child.dtype.lanes for child in children), default=1)
+        return call(self.name, children, self.dtype.with_lanes(lanes))
 
 
 class Ramp(Expr):
@@ -452,10 +447,11 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def call(name: str, args: Sequence[ExprLike], type_: DTypeLike) -> Expr:
-    """An intrinsic call.  Scalar arguments of a vector call are broadcast."""
+    """An intrinsic call.  Scalar arguments of a vector call are broadcast; `vector_*` calls mix widths."""
     exprs = [as_expr(arg) for arg in args]
     type_ = dtype(type_)
-    exprs = [broadcast(e, type_.lanes) if e.dtype.lanes == 1 and type_.lanes > 1 else e for e in exprs]
+    if not name.startswith("vector_"):
+        exprs = [broadcast(e, type_.lanes) if e.dtype.lanes == 1 and type_.lanes > 1 else e for e in exprs]
     return _intern(Call, (Call, name, type_, *exprs), name=name, args=tuple(exprs), dtype=type_)
 
 
