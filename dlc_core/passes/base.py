@@ -1,0 +1,205 @@
+"""What a pass is, and the context in which passes run.
+
+    @dataclass(frozen=True)
+    class Fuse(GraphPass):
+        '''Group nodes into kernels.'''
+        name = "fuse"
+        place = (120,)
+        max_ops: int = 256
+
+        def run_function(self, function, context): ...
+
+A pass is a pure function from module to module; its dataclass fields are its options.  It says itself where
+it stands in the default pipeline of its stage: at the numbers in `place`, or after and before other passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType, TracebackType
+from typing import Any, ClassVar
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import CALL, Function, Node, functions_of, node, post_order, rewrite
+from dlc_core.ir.module import IRModule
+from dlc_core.op.declare import OpDecl
+
+_stack: ContextVar[tuple[PassContext, ...]] = ContextVar("dlc_pass_contexts", default=())
+
+
+def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return values if isinstance(values, MappingProxyType) else MappingProxyType(dict(values))
+
+
+@dataclass(frozen=True, eq=False)
+class PassContext:
+    """What passes may read besides the module; immutable.
+
+    `with PassContext(opt_level=1):` makes it the current one of this thread or task.
+    """
+
+    opt_level: int = 3
+    """0 computes the model plainly as it is; 3 is everything that leaves results within tolerance."""
+    disabled: tuple[str, ...] = ()
+    """Names of passes to leave out."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Settings by name; a failing pass leaves what repeats the failure in the folder `reproducer_dir`."""
+    watchers: tuple[Any, ...] = ()
+    """Called before and after each pass; see `passes.watch`."""
+    target: Any = None
+    """The target compiled for; None where no pass may depend on one."""
+    ops: Mapping[str, OpDecl] = field(default_factory=dict)
+    """All known ops by name."""
+    rules: tuple[Any, ...] = ()
+    """Rewrite rules of plugins, which `simplify` applies besides its own."""
+    schedule_rules: tuple[Any, ...] = ()
+    """Rules that choose schedules, the preferred ones first."""
+
+    def __post_init__(self) -> None:
+        for name in ("config", "ops"):
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
+        for name in ("disabled", "watchers", "rules", "schedule_rules"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise UsageError(f"PassContext.{name} is text", hint=f"write {name}=({value!r},)")
+            object.__setattr__(self, name, tuple(value))
+
+    def with_(self, **changes: Any) -> PassContext:
+        """A copy with these fields; `config` is merged into the present one."""
+        if "config" in changes:
+            changes["config"] = {**self.config, **changes["config"]}
+        unknown = changes.keys() - {f.name for f in fields(self)}
+        if unknown:
+            known = ", ".join(f.name for f in fields(self))
+            raise UsageError(f"PassContext has no field {min(unknown)!r}", hint=f"it has: {known}")
+        return replace(self, **changes)
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context that is entered, or the default one."""
+        stack = _stack.get()
+        return stack[-1] if stack else _DEFAULT
+
+    def __enter__(self) -> PassContext:
+        _stack.set((*_stack.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _stack.set(_stack.get()[:-1])
+
+
+_DEFAULT = PassContext()
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A function from module to module with options; see the module's text."""
+
+    name: ClassVar[str] = ""
+    stage: ClassVar[str] = "graph"
+    """"graph" or "tir": which default pipeline it belongs to."""
+    place: ClassVar[tuple[float, ...]] = ()
+    """Its positions in the default pipeline, ascending numbers among those of the other passes."""
+    after: ClassVar[tuple[str, ...]] = ()
+    before: ClassVar[tuple[str, ...]] = ()
+    """Where it has no `place`: passes that it follows, and that it precedes."""
+    min_level: ClassVar[int] = 0
+    """The lowest `opt_level` at which it runs."""
+    exact: ClassVar[bool] = True
+    """Whether results keep their bits; else they stay within tolerance."""
+    drops_spans: ClassVar[bool] = False
+    """Whether model nodes may vanish (because nothing depends on them any more)."""
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        """The new module; the given one is not changed."""
+        raise NotImplementedError(f"{type(self).__name__}.run")
+
+    def __str__(self) -> str:
+        return format_pass(self)
+
+
+@dataclass(frozen=True)
+class GraphPass(Pass):
+    """A pass that treats every graph function by itself, bodies of control flow first."""
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        """The new function, with the same parameters and types."""
+        raise NotImplementedError(f"{type(self).__name__}.run_function")
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        return map_functions(module, lambda function: self.run_function(function, context))
+
+
+def map_functions(
+    module: IRModule, change: Callable[[Function], Function], *, groups: bool = False
+) -> IRModule:
+    """The module with `change` applied to each graph function and, innermost first, to the functions in
+    attributes.
+
+    Fused groups (functions of `call` nodes) are entered only where `groups` is true.
+    """
+    memo: dict[int, Function] = {}
+    graphs: dict[str, Function] = module.of_kind(Function)
+    changed = {name: _map_function(function, change, groups, memo) for name, function in graphs.items()}
+    if all(changed[name] is graphs[name] for name in graphs):
+        return module
+    return module.with_functions(changed)
+
+
+def _map_function(
+    function: Function, change: Callable[[Function], Function], groups: bool, memo: dict[int, Function]
+) -> Function:
+    found = memo.get(id(function))
+    if found is not None:
+        return found
+    body = function.body
+    if any(functions_of(n) for n in post_order(body)):
+
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            if old.op is CALL and not groups:
+                return None
+            inner = functions_of(old)
+            new = {id(f): _map_function(f, change, groups, memo) for f in inner}
+            if all(new[id(f)] is f for f in inner):
+                return None
+            attrs = {k: new[id(v)] if isinstance(v, Function) else v for k, v in old.attrs.items()}
+            return node(old.op, args, attrs, old.type)
+
+        body = rewrite(body, visit)
+    result = change(function if body is function.body else function.with_body(body))
+    memo[id(function)] = result
+    return result
+
+
+def format_pass(value: Pass) -> str:
+    """`name`, or `name{option=value, …}` with the options that differ from their defaults."""
+    shown = [
+        f"{f.name}={format_value(getattr(value, f.name))}"
+        for f in fields(value)
+        if not _same(getattr(value, f.name), f.default)
+    ]
+    return f"{value.name}{{{', '.join(shown)}}}" if shown else value.name
+
+
+def _same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)
+
+
+def format_value(value: Any) -> str:
+    """An option's value as pipeline text: a Python literal with double quotes."""
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+        return f'"{escaped}"'
+    if isinstance(value, tuple):
+        inner = ", ".join(map(format_value, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if value is None or isinstance(value, (bool, int, float)):
+        return repr(value)
+    raise UsageError(
+        f"{value!r} cannot be an option of a pass",
+        hint="use numbers, truth values, text, None, tuples of them",
+    )

@@ -1,0 +1,152 @@
+"""Pipelines: passes in order, written as text, run under watchers.
+
+Pipeline.parse("simplify | fuse{max_ops=64}", PASSES).run(module)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc_core.diag import DlcError, PassError
+from dlc_core.ir.module import IRModule
+from dlc_core.passes.base import Pass, PassContext, format_pass
+from dlc_core.passes.reproducer import write_reproducer
+from dlc_core.passes.syntax import parse_passes
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A sequence of passes; `str` gives the text that parses back to an equal one."""
+
+    passes: tuple[Pass, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "passes", tuple(self.passes))
+
+    @staticmethod
+    def parse(text: str, known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Pipeline:
+        """The pipeline that `text` writes; `known` are the pass classes, by name or in any order."""
+        return Pipeline(parse_passes(text, _by_name(known)))
+
+    def __str__(self) -> str:
+        return " | ".join(map(format_pass, self.passes))
+
+    def __iter__(self) -> Iterator[Pass]:
+        return iter(self.passes)
+
+    def __len__(self) -> int:
+        return len(self.passes)
+
+    def __add__(self, other: Pipeline) -> Pipeline:
+        return Pipeline((*self.passes, *other.passes))
+
+    def active(self, context: PassContext) -> Pipeline:
+        """The passes that run under a context: of its level, and not disabled."""
+        return Pipeline(
+            tuple(
+                p for p in self.passes if p.min_level <= context.opt_level and p.name not in context.disabled
+            )
+        )
+
+    def run(self, module: IRModule, context: PassContext | None = None) -> IRModule:
+        """The module after all active passes; `context` is by default the current one.
+
+        Raises PassError, which names the pass, for whatever a pass or watcher raises.
+        """
+        context = PassContext.current() if context is None else context
+        passes = self.active(context).passes
+        with context:
+            for index, one in enumerate(passes):
+                module = _run_one(one, module, context, passes[index:])
+        return module
+
+
+def _run_one(one: Pass, module: IRModule, context: PassContext, rest: Sequence[Pass]) -> IRModule:
+    try:
+        for watcher in context.watchers:
+            watcher.before(one, module, context)
+        result = one.run(module, context)
+        for watcher in context.watchers:
+            watcher.after(one, result, context)
+    except PassError as error:
+        if error.details and error.details[0].startswith("pipeline: "):
+            raise
+        raise _failed(one, module, context, rest, error) from error
+    except Exception as error:
+        raise _failed(one, module, context, rest, error) from error
+    return result
+
+
+def _failed(
+    one: Pass, module: IRModule, context: PassContext, rest: Sequence[Pass], error: Exception
+) -> PassError:
+    text = str(Pipeline(tuple(rest)))
+    details = [f"pipeline: {text}"]
+    if isinstance(error, DlcError):
+        what, spans, why, hint = error.what, error.spans, error.why, error.hint
+        details += error.details
+    else:
+        what, spans, why = str(error) or type(error).__name__, (), f"{type(error).__name__} in the pass"
+        hint = "this is a defect of the pass; `disabled` leaves it out"
+    folder = context.config.get("reproducer_dir")
+    if folder:
+        details.append(f"reproducer: {write_reproducer(folder, one, module, context, text, error)}")
+    return PassError(f"pass {one.name!r} failed: {what}", spans=spans, why=why, hint=hint, details=details)
+
+
+def _by_name(known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Mapping[str, type[Pass]]:
+    return known if isinstance(known, Mapping) else {cls.name: cls for cls in known}
+
+
+def default_pipeline(
+    stage: str, passes: Mapping[str, type[Pass]] | Iterable[type[Pass]], opt_level: int = 3
+) -> Pipeline:
+    """The passes of a stage in the order that they themselves declare, with default options.
+
+    Those with `place` are sorted by it (a pass may stand at several places); then each with `after` or
+    `before` goes right behind the last of the passes that it follows, else right before the first that it
+    precedes.  Names that are not in the pipeline do not count.  Raises PassError where both cannot be had.
+    """
+    of_stage = {
+        name: cls
+        for name, cls in _by_name(passes).items()
+        if cls.stage == stage and cls.min_level <= opt_level
+    }
+    placed = sorted((place, name) for name, cls in of_stage.items() for place in cls.place)
+    order = [name for _, name in placed]
+    waiting = sorted(n for n, cls in of_stage.items() if not cls.place and (cls.after or cls.before))
+    while waiting:
+        # A pass that refers to another waiting one is placed after that one is.
+        ready = [n for n in waiting if not _refers(of_stage[n], waiting)]
+        if not ready:
+            raise PassError(f"the passes {', '.join(waiting)} wait for each other's place in the pipeline")
+        for name in ready:
+            index = _index_for(of_stage[name], order)
+            if index is not None:
+                order.insert(index, name)
+        waiting = [n for n in waiting if n not in ready]
+    return Pipeline(tuple(of_stage[name]() for name in order))
+
+
+def _refers(cls: type[Pass], names: Sequence[str]) -> bool:
+    return any(n in names for n in (*cls.after, *cls.before))
+
+
+def _index_for(cls: type[Pass], order: Sequence[str]) -> int | None:
+    """Where to insert a pass, None where nothing that it refers to is there."""
+    first = {n: order.index(n) for n in cls.before if n in order}
+    limit = min(first.values()) if first else len(order)
+    behind = [i + 1 for i, name in enumerate(order) if name in cls.after]
+    if not behind:
+        return limit if first else None
+    fitting = [i for i in behind if i <= limit]
+    missed = [n for n in cls.after if n in order and n not in order[:limit]]
+    if missed:
+        earlier = min(first, key=lambda n: first[n])
+        raise PassError(
+            f"pass {cls.name!r} has no place in the pipeline",
+            why=f"it follows {missed[0]!r} and precedes {earlier!r}, which comes earlier",
+            details=[" | ".join(order)],
+        )
+    return max(fitting)

@@ -1,0 +1,45 @@
+"""What repeats a failure: one text file with input, passes still to run, target and versions."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from pathlib import Path
+from typing import Any
+
+from dlc_core.diag import DlcError
+from dlc_core.ir.module import IRModule
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.listing import listing
+from dlc_core.version import __version__
+
+
+def reproducer_text(
+    one: Pass, module: IRModule, context: PassContext, pipeline: str, error: BaseException
+) -> str:
+    """The text: comments with all that is needed to run it again, then the module before the failing pass."""
+    said = str(error) if isinstance(error, DlcError) else "".join(traceback.format_exception(error))
+    head = [
+        f"a failure of pass {one.name!r}",
+        f"dlc: {__version__}",
+        f"target: {context.target if context.target is not None else 'none'}",
+        f"opt_level: {context.opt_level}",
+        f"disabled: {', '.join(context.disabled) or 'none'}",
+        f"pipeline: {pipeline}",
+        "",
+        *said.rstrip().split("\n"),
+    ]
+    return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + listing(module)
+
+
+def write_reproducer(
+    folder: Any, one: Pass, module: IRModule, context: PassContext, pipeline: str, error: BaseException
+) -> Path:
+    """Write the text into a folder, which is made where it is missing; the path."""
+    text = reproducer_text(one, module, context, pipeline, error)
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = place / f"{one.name}-{digest}.py"
+    path.write_text(text, encoding="utf-8")
+    return path
