@@ -1,0 +1,175 @@
+"""Targets: what code is made for.  A kind declares typed options and a description record; a Target is kind + options.
+
+    Target("acme -mcpu=big -num-threads=8")     text form, parsed against the kind's option schema
+    target.describe()                           the record that schedules and legality read
+
+Making or parsing a target touches no hardware, except where an option is left to "this machine".
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from dlc_core.diag import TargetError
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "bool": lambda text: {"1": True, "true": True, "0": False, "false": False, "": True}[text.lower()],
+    "strs": lambda text: tuple(part for part in text.split(",") if part),
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a kind.  `kind` is str, int, bool or strs (comma-separated)."""
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+
+    def parse(self, text: str) -> Any:
+        try:
+            return _PARSERS[self.kind](text)
+        except (ValueError, KeyError):
+            raise TargetError(f"target option -{self.name}={text}: not {self.kind}", hint=self.help) from None
+
+
+@dataclass(frozen=True)
+class Description:
+    """The facts of a machine that schedules, legality and cost models read.  Sizes in bytes, caches per core."""
+
+    vector_bits: int = 0
+    """Width of the widest useful vector register; 0 for a scalar machine."""
+    vector_registers: int = 16
+    fma: bool = False
+    caches: tuple[int, ...] = (32 << 10, 512 << 10)
+    cores: int = 1
+    parallel: bool = True
+    """Whether `parallel` loops are executed by several threads."""
+    memory_scopes: tuple[str, ...] = ("global", "local")
+    dtypes: tuple[str, ...] = ()
+    """Dtypes with arithmetic of their own; empty means all."""
+    intrinsics: frozenset[str] = frozenset()
+    thread_axes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Hardware thread axes and their largest extents; empty where loops are not bound to hardware."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def lanes(self, bits: int) -> int:
+        """Elements of `bits` width in one vector register; 1 on a scalar machine."""
+        return max(1, self.vector_bits // bits)
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """A family of targets.
+
+    `describe(options)` gives the description record; `codegen` and `device` name the defaults, which meet at the
+    artefact format `format`.  `problem()` says why this machine cannot run it (None where it can).  `host_rank` orders
+    the kinds that can run on the machine that compiles: the highest is the default target; 0 never is.
+    """
+
+    name: str
+    doc: str
+    codegen: str
+    device: str
+    options: tuple[Option, ...] = ()
+    describe: Callable[[Mapping[str, Any]], Description] = lambda options: Description()
+    problem: Callable[[], str | None] = lambda: None
+    host_rank: int = 0
+
+    def option(self, name: str) -> Option:
+        for option in self.options:
+            if option.name == name:
+                return option
+        known = [option.name for option in self.options]
+        close = get_close_matches(name, known, 1)
+        raise TargetError(
+            f"target kind {self.name!r} has no option -{name}",
+            hint=(f"did you mean -{close[0]}? " if close else "") + f"options: {', '.join('-' + k for k in known) or 'none'}",
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind with its options; hashable, equal by value, printed as the text that parses back."""
+
+    kind: TargetKind
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @staticmethod
+    def parse(text: str | Mapping[str, Any], kinds: Mapping[str, TargetKind]) -> Target:
+        """A target of `"kind -name=value …"`, of JSON text or of a mapping with the key `kind`."""
+        if isinstance(text, Mapping):
+            given = dict(text)
+        elif text.lstrip().startswith("{"):
+            given = _from_json(text)
+        else:
+            given = _from_words(text)
+        name = given.pop("kind", None)
+        if name is None:
+            raise TargetError("a target needs a kind", hint=f"known kinds: {', '.join(kinds)}")
+        kind = kinds[name]
+        options = {}
+        for key, value in given.items():
+            option = kind.option(key)
+            options[key] = option.parse(value) if isinstance(value, str) and option.kind != "str" else value
+        return Target(kind, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())))
+
+    def __getitem__(self, name: str) -> Any:
+        """An option's value, or its default."""
+        option = self.kind.option(name)
+        return dict(self.options).get(name, option.default)
+
+    def with_options(self, **options: Any) -> Target:
+        """The target with options changed; `num_threads` names `-num-threads`."""
+        merged = dict(self.options)
+        for name, value in options.items():
+            merged[self.kind.option(name.replace("_", "-")).name] = value
+        return Target(self.kind, tuple(sorted(merged.items())))
+
+    def describe(self) -> Description:
+        return self.kind.describe({option.name: self[option.name] for option in self.kind.options})
+
+    def to_json(self) -> str:
+        return json.dumps({"kind": self.kind.name, **dict(self.options)})
+
+    def __str__(self) -> str:
+        words = [self.kind.name]
+        for name, value in self.options:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if value in (True, False) else str(value)
+            words.append(shlex.quote(f"-{name}={text}"))
+        return " ".join(words)
+
+
+def _from_json(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise TargetError("the target's JSON does not parse", why=str(error)) from None
+    if not isinstance(data, dict):
+        raise TargetError("the target's JSON must be an object with the key 'kind'")
+    return data
+
+
+def _from_words(text: str) -> dict[str, Any]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"target {text!r} does not parse", why=str(error)) from None
+    if not words or words[0].startswith("-"):
+        raise TargetError(f"target {text!r} starts with its kind", hint='for example "kind -num-threads=2"')
+    given: dict[str, Any] = {"kind": words[0]}
+    for word in words[1:]:
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or not name:
+            raise TargetError(f"target {text!r}: {word!r} is not an option", hint="options are written -name=value")
+        given[name] = value if equals else "true"
+    return given

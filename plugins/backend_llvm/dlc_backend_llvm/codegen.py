@@ -1,0 +1,68 @@
+"""The code generator: PrimFuncs to an object file for any machine LLVM knows."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_backend_llvm.engine import compile_ir
+from dlc_backend_llvm.host import HostCpu
+from dlc_backend_llvm.kind import cpu_of
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.module import IRModule
+from dlc_core.target import Artifact, Target
+from dlc_core.tir.stmt import PrimFunc
+
+FORMAT = "object"
+"""Artefacts of this format are relocatable object files whose entry points have the packed signature below."""
+
+ENTRY_SUFFIX = "__entry"
+
+
+def packed_entry(func: PrimFunc) -> str:
+    """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit integers."""
+    lines, args = [], []
+    buffers = scalars = 0
+    for index, param in enumerate(func.params):
+        if isinstance(param, Buffer):
+            lines.append(f"  %p{index} = getelementptr ptr, ptr %buffers, i64 {buffers}")
+            lines.append(f"  %a{index} = load ptr, ptr %p{index}, align 8")
+            args.append(f"ptr %a{index}")
+            buffers += 1
+        else:
+            lines.append(f"  %p{index} = getelementptr i64, ptr %scalars, i64 {scalars}")
+            lines.append(f"  %a{index} = load i64, ptr %p{index}, align 8")
+            args.append(f"i64 %a{index}")
+            scalars += 1
+    name = f"{func.name}{ENTRY_SUFFIX}"
+    head = f"define i32 @{name}(ptr %buffers, ptr %scalars, i32 %threads) nounwind {{"
+    call = f"  call void @{func.name}({', '.join([*args, 'i32 %threads'])})"
+    return "\n".join([head, *lines, call, "  ret i32 0", "}", ""])
+
+
+def module_text(module: IRModule, cpu: HostCpu) -> tuple[str, tuple[str, ...]]:
+    """LLVM IR of a module and the names of its entry points."""
+    unit = Unit(cpu)
+    entries = []
+    for func in module.of_kind(PrimFunc).values():
+        emit_function(unit, func)
+        if func.attrs.get("entry"):
+            unit.functions.append(packed_entry(func))
+            entries.append(func.name)
+    return unit.text(), tuple(entries)
+
+
+class LlvmCodegen:
+    """Emits the artefact format "object"."""
+
+    name = "llvm"
+    kinds = ("llvm",)
+    format = FORMAT
+
+    def emit(self, module: IRModule, target: Target) -> Artifact:
+        """One object with every PrimFunc of the module; those with the attribute `entry` are callable from outside."""
+        cpu = cpu_of(target)
+        text, entries = module_text(module, cpu)
+        code = compile_ir(text, cpu.triple, cpu.cpu, cpu.features, opt=target["opt"])
+        return Artifact(FORMAT, code, str(target), entries, MappingProxyType({"llvm": text}))

@@ -1,0 +1,1 @@
+"""From PrimFuncs to LLVM IR text."""

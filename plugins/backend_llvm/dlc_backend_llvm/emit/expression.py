@@ -1,0 +1,413 @@
+"""Expressions to instructions.
+
+Pure expressions go to the prefix of the scope of their innermost variable (see `scope.py`); what reads memory or may trap
+stays where it is and is reused until something it read is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_backend_llvm.emit.address import affine, sum_of
+from dlc_backend_llvm.emit.operators import binary_instruction, cast_instructions, unary_instruction
+from dlc_backend_llvm.emit.scope import Lines, Scope
+from dlc_backend_llvm.emit.types import NARROW_FLOATS, literal, memory_type, register_type, vector
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import BOOL, DType, dtype
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+    const,
+    const_value,
+    post_order,
+    transform,
+)
+
+_TRAPPING = ("floordiv", "floormod", "truncdiv", "truncmod", "div")
+
+Info = tuple[int, frozenset[Buffer], bool]
+"""Depth of the innermost scope that binds a variable of it, buffers read, and whether it may move."""
+
+
+class ExpressionEmitter:
+    """Emits the expressions of one function.  Statements are emitted by the subclass in `function.py`."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.scopes: list[Scope] = []
+        self.lines: Lines = []
+        self.vars: dict[Var, tuple[str, int]] = {}
+        self.pointers: dict[Buffer, tuple[str, int]] = {}
+        self.registers: dict[Buffer, dict[tuple[int, int], str]] = {}
+        self.mask = ""
+        self._count = 0
+        self._info: dict[Expr, Info] = {}
+
+    def fresh(self, hint: str = "v") -> str:
+        """A new SSA name."""
+        self._count += 1
+        return f"%{hint}{self._count}"
+
+    def emit(self, instruction: str, hint: str = "v") -> str:
+        """Append an instruction at the current place; its result's name."""
+        name = self.fresh(hint)
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    @property
+    def depth(self) -> int:
+        return len(self.scopes) - 1
+
+    def value(self, expr: Expr) -> str:
+        """The operand that holds an expression's value (without its type)."""
+        if isinstance(expr, Const):
+            return literal(expr.value, expr.dtype)
+        if isinstance(expr, Var):
+            if expr not in self.vars:
+                raise CodegenError(f"variable {expr.name} is used outside of its loop or function")
+            return self.vars[expr][0]
+        if isinstance(expr, Load) and expr.buffer in self.registers:
+            return self._load(expr)
+        depth, reads, movable = self.info(expr)
+        if movable:
+            return self._movable(expr, self.scopes[depth])
+        for scope in self.scopes:
+            found = scope.volatile.get(expr)
+            if found is not None:
+                return found[0]
+        result = self._instruction(expr)
+        self.scopes[-1].volatile[expr] = (result, reads)
+        return result
+
+    def _movable(self, expr: Expr, scope: Scope) -> str:
+        found = scope.values.get(expr)
+        if found is None:
+            here, self.lines = self.lines, scope.prefix
+            masked, self.mask = self.mask, ""
+            try:
+                found = self._instruction(expr)
+            finally:
+                self.lines, self.mask = here, masked
+            scope.values[expr] = found
+        return found
+
+    def typed(self, expr: Expr) -> str:
+        """`type operand`, as LLVM's instructions take arguments."""
+        return f"{register_type(expr.dtype)} {self.value(expr)}"
+
+    def info(self, root: Expr) -> Info:
+        known = self._info.get(root)
+        if known is not None:
+            return known
+        for expr in post_order(root):
+            if expr in self._info:
+                continue
+            depth, movable = 0, True
+            reads: frozenset[Buffer] = frozenset()
+            for child in expr.children:
+                child_depth, child_reads, child_movable = self._info[child]
+                depth, movable = max(depth, child_depth), movable and child_movable
+                reads |= child_reads
+            if isinstance(expr, Var):
+                depth = self.vars[expr][1] if expr in self.vars else self.depth
+            elif isinstance(expr, Load):
+                reads, movable = reads | {expr.buffer}, False
+            elif isinstance(expr, Call) and (expr.name == "if_then_else" or expr.name.startswith("kernel.")):
+                movable = False
+            elif isinstance(expr, Binary) and expr.op in _TRAPPING and not expr.dtype.is_float:
+                movable = movable and bool(const_value(expr.b))
+            self._info[expr] = (depth, reads, movable)
+        return self._info[root]
+
+    def _instruction(self, expr: Expr) -> str:
+        if isinstance(expr, Load):
+            return self._load(expr)
+        if isinstance(expr, Unary):
+            return self._rounded(self.emit(unary_instruction(expr.op, expr.dtype, self.value(expr.a))), expr.dtype)
+        if isinstance(expr, Binary):
+            a, b = self.value(expr.a), self.value(expr.b)
+            lines, result = binary_instruction(expr, a, b, self.fresh, self.nonnegative(expr.a))
+            self.lines.extend(lines)
+            return self._rounded(result, expr.dtype) if expr.op not in ("min", "max") else result
+        if isinstance(expr, Cast):
+            lines, result = cast_instructions(expr.a.dtype, expr.dtype, self.value(expr.a), self.fresh)
+            self.lines.extend(lines)
+            return result
+        if isinstance(expr, Select):
+            return self.emit(f"select {self.typed(expr.cond)}, {self.typed(expr.a)}, {self.typed(expr.b)}")
+        if isinstance(expr, Broadcast):
+            return self._splat(expr.value, expr.lanes)
+        if isinstance(expr, Ramp):
+            return self._ramp(expr)
+        assert isinstance(expr, Call)
+        return self._call(expr)
+
+    def nonnegative(self, expr: Expr) -> bool:
+        """Whether an integer is known to be at least 0."""
+        return False
+
+    def _rounded(self, operand: str, type_: DType) -> str:
+        """float16 and bfloat16 results are rounded to representable values after each operation."""
+        if type_.scalar.name not in NARROW_FLOATS:
+            return operand
+        wide = dtype("float32").with_lanes(type_.lanes)
+        lines, result = cast_instructions(wide, type_, operand, self.fresh)
+        self.lines.extend(lines)
+        return result
+
+    # Vectors
+
+    def _splat(self, value: Expr, lanes: int) -> str:
+        scalar, type_ = register_type(value.dtype), register_type(value.dtype.with_lanes(lanes))
+        if isinstance(value, Const):
+            return f"splat ({scalar} {self.value(value)})"
+        one = self.emit(f"insertelement {type_} poison, {self.typed(value)}, i32 0")
+        return self.emit(f"shufflevector {type_} {one}, {type_} poison, <{lanes} x i32> zeroinitializer")
+
+    def _ramp(self, expr: Ramp) -> str:
+        type_, scalar = register_type(expr.dtype), register_type(expr.base.dtype)
+        lanes = expr.lanes
+        steps = "<" + ", ".join(f"{scalar} {i}" for i in range(lanes)) + ">"
+        stride = const_value(expr.stride)
+        if stride is not None:
+            scaled = "<" + ", ".join(f"{scalar} {i * stride}" for i in range(lanes)) + ">"
+        else:
+            scaled = self.emit(f"mul {type_} {self._splat(expr.stride, lanes)}, {steps}")
+        if const_value(expr.base) == 0:
+            return scaled
+        return self.emit(f"add {type_} {self._splat(expr.base, lanes)}, {scaled}")
+
+    # Memory
+
+    def pointer(self, buffer: Buffer, offset: Expr) -> str:
+        """Pointer to an element; the varying part is computed as far out as it can, the constant part last."""
+        base, base_depth = self.base(buffer)
+        element = memory_type(buffer.dtype)
+        terms, displacement = affine(offset)
+        operand = base
+        if terms:
+            ordered = sorted(terms.items(), key=lambda item: self.info(item[0])[0])
+            index = sum_of(ordered)
+            depth, _, movable = self.info(index)
+            scope = self.scopes[max(depth, base_depth)] if movable else self.scopes[-1]
+            key = (element, base, index)
+            found = scope.addresses.get(key) if movable else None
+            if found is None:
+                position = self.value(index)
+                found = self.fresh("p")
+                line = f"  {found} = getelementptr inbounds {element}, ptr {base}, i64 {position}"
+                (scope.prefix if movable else self.lines).append(line)
+                if movable:
+                    scope.addresses[key] = found
+            operand = found
+        if displacement:
+            operand = self.emit(f"getelementptr inbounds {element}, ptr {operand}, i64 {displacement}", "p")
+        return operand
+
+    def base(self, buffer: Buffer) -> tuple[str, int]:
+        """A buffer's pointer and the depth of the scope that has it."""
+        if buffer not in self.pointers:
+            raise CodegenError(f"buffer {buffer.name} is used where it is not allocated")
+        return self.pointers[buffer]
+
+    def place(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, int | None, list[Expr]]:
+        """Where a vector access goes: (element offset of lane 0, constant stride or None, all lanes' offsets if None)."""
+        lanes = max(i.dtype.lanes for i in indices)
+        forms = [ramp_form(i) for i in indices]
+        if all(form is not None for form in forms):
+            start = buffer.linear_index([form[0] for form in forms if form])
+            step = const(0)
+            for form, stride in zip(forms, buffer.element_strides(), strict=True):
+                assert form is not None
+                step = form[1] * stride + step
+            if (value := const_value(step)) is not None:
+                return start, value, []
+        offsets = [buffer.linear_index([lane_of(i, k) for i in indices]) for k in range(lanes)]
+        return offsets[0], None, offsets
+
+    def _load(self, expr: Load) -> str:
+        buffer, lanes = expr.buffer, expr.dtype.lanes
+        if lanes == 1:
+            start, stride, offsets = buffer.linear_index(expr.indices), 1, []
+        else:
+            start, stride, offsets = self.place(buffer, expr.indices)
+        if buffer in self.registers:
+            return self._read_register(expr, start, stride)
+        if stride == 1:
+            return self._load_contiguous(buffer, start, expr.dtype)
+        if self.mask:
+            raise CodegenError(f"a masked load of {buffer.name} with a stride is not expressible")
+        result = "poison"
+        for lane in range(lanes):
+            offset = offsets[lane] if offsets else start + lane * (stride or 0)
+            one = self._load_contiguous(buffer, offset, buffer.dtype)
+            scalar = register_type(buffer.dtype)
+            result = self.emit(f"insertelement {register_type(expr.dtype)} {result}, {scalar} {one}, i32 {lane}")
+        return result
+
+    def _load_contiguous(self, buffer: Buffer, start: Expr, type_: DType) -> str:
+        pointer, memory = self.pointer(buffer, start), memory_type(type_)
+        align = buffer.dtype.itemsize
+        if self.mask and type_.lanes > 1:
+            name = f"llvm.masked.load.{self.unit.overload(memory)}.p0"
+            mask = vector("i1", type_.lanes)
+            self.unit.declare(name, f"{memory} @{name}(ptr, {mask}, {memory})")
+            loaded = self.emit(f"call {memory} @{name}(ptr align {align} {pointer}, {mask} {self.mask}, {memory} zeroinitializer)")
+        else:
+            loaded = self.emit(f"load {memory}, ptr {pointer}, align {align}")
+        return self._from_memory(loaded, type_)
+
+    def _from_memory(self, loaded: str, type_: DType) -> str:
+        memory, register, name = memory_type(type_), register_type(type_), type_.scalar.name
+        if name == "bool":
+            return self.emit(f"icmp ne {memory} {loaded}, zeroinitializer" if type_.lanes > 1 else f"icmp ne i8 {loaded}, 0")
+        if name == "float16":
+            return self.emit(f"fpext {memory} {loaded} to {register}")
+        if name == "bfloat16":
+            wide = vector("i32", type_.lanes)
+            bits = self.emit(f"zext {memory} {loaded} to {wide}")
+            sixteen = "16" if type_.lanes == 1 else "splat (i32 16)"
+            return self.emit(f"bitcast {wide} {self.emit(f'shl {wide} {bits}, {sixteen}')} to {register}")
+        return loaded
+
+    def to_memory(self, operand: str, type_: DType) -> str:
+        """A register value in its memory form."""
+        memory, register, name = memory_type(type_), register_type(type_), type_.scalar.name
+        if name == "bool":
+            return self.emit(f"zext {register} {operand} to {memory}")
+        if name == "float16":
+            return self.emit(f"fptrunc {register} {operand} to {memory}")
+        if name == "bfloat16":
+            wide = vector("i32", type_.lanes)
+            bits = self.emit(f"bitcast {register} {operand} to {wide}")
+            sixteen = "16" if type_.lanes == 1 else "splat (i32 16)"
+            return self.emit(f"trunc {wide} {self.emit(f'lshr {wide} {bits}, {sixteen}')} to {memory}")
+        return operand
+
+    def _read_register(self, expr: Load, start: Expr, stride: int | None) -> str:
+        key = self.register_key(expr.buffer, start, stride, expr.dtype.lanes)
+        values = self.registers[expr.buffer]
+        if key in values:
+            return values[key]
+        lanes = expr.dtype.lanes
+        for (first, width), operand in values.items():
+            # One lane of a promoted vector, as horizontal reductions read them.
+            if lanes == 1 and first <= key[0] < first + width:
+                type_ = register_type(expr.buffer.dtype.with_lanes(width))
+                return self.emit(f"extractelement {type_} {operand}, i32 {key[0] - first}")
+        return "poison"
+
+    def register_key(self, buffer: Buffer, start: Expr, stride: int | None, lanes: int) -> tuple[int, int]:
+        """Which register of a promoted buffer an access means."""
+        first = const_value(start)
+        if first is None or stride != 1:
+            raise CodegenError(f"buffer {buffer.name} was promoted to registers but is accessed at {start}")
+        return first, lanes
+
+    # Calls
+
+    def _call(self, expr: Call) -> str:
+        if expr.name == "if_then_else":
+            return self._lazy_select(expr)
+        if expr.name == "address_of":
+            target = expr.args[0]
+            assert isinstance(target, Load)
+            return self.pointer(target.buffer, target.buffer.linear_index(target.indices))
+        args = [self.value(arg) for arg in expr.args]
+        if expr.dtype.scalar.name in NARROW_FLOATS:
+            wide = dtype("float32").with_lanes(expr.dtype.lanes)
+            return self._rounded(self._intrinsic(expr, args, wide), expr.dtype)
+        return self._intrinsic(expr, args, expr.dtype)
+
+    def _intrinsic(self, expr: Call, args: list[str], type_: DType) -> str:
+        operand = dtype("float32") if expr.args[0].dtype.scalar.name in NARROW_FLOATS else expr.args[0].dtype.scalar
+        lines, result = self.unit.intrinsic(
+            expr.name, args, operand.with_lanes(expr.args[0].dtype.lanes), type_, self.fresh
+        )
+        self.lines.extend(lines)
+        return result
+
+    def _lazy_select(self, expr: Call) -> str:
+        """Only the taken side may touch memory: branches for one lane, masked loads for vectors."""
+        cond, a, b = expr.args
+        if expr.dtype.lanes == 1:
+            return self.branch_value(cond, a, b)
+        mask = self.value(cond)
+        inverse = self.emit(f"xor {vector('i1', expr.dtype.lanes)} {mask}, splat (i1 true)")
+        return self.emit(
+            f"select {vector('i1', expr.dtype.lanes)} {mask}, {register_type(expr.dtype)} {self._masked(a, mask)}, "
+            f"{register_type(expr.dtype)} {self._masked(b, inverse)}"
+        )
+
+    def _masked(self, expr: Expr, mask: str) -> str:
+        """A vector value whose loads are made only in the lanes of `mask`."""
+        if self.info(expr)[2]:
+            return self.value(expr)
+        saved = self.mask
+        if saved:
+            mask = self.emit(f"and {vector('i1', expr.dtype.lanes)} {saved}, {mask}")
+        self.mask = mask
+        scope = Scope(self.lines, self.depth)
+        hidden = [s.volatile for s in self.scopes]
+        for s in self.scopes:
+            s.volatile = {}
+        try:
+            result = self.value(expr)
+        finally:
+            for s, volatile in zip(self.scopes, hidden, strict=True):
+                s.volatile = volatile
+            self.mask = saved
+        del scope
+        return result
+
+    def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
+        """`a` or `b` by control flow; defined where basic blocks are made."""
+        raise NotImplementedError
+
+
+def ramp_form(expr: Expr) -> tuple[Expr, Expr] | None:
+    """(value of lane 0, step between lanes) of an index, or None when the step is not uniform."""
+    if expr.dtype.lanes == 1:
+        return expr, const(0)
+    if isinstance(expr, Ramp):
+        return expr.base, expr.stride
+    if isinstance(expr, Broadcast):
+        return expr.value, const(0)
+    if isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"):
+        left, right = ramp_form(expr.a), ramp_form(expr.b)
+        if left is None or right is None:
+            return None
+        if expr.op == "add":
+            return left[0] + right[0], left[1] + right[1]
+        if expr.op == "sub":
+            return left[0] - right[0], left[1] - right[1]
+        if const_value(right[1]) == 0:
+            return left[0] * right[0], left[1] * right[0]
+        if const_value(left[1]) == 0:
+            return left[0] * right[0], left[0] * right[1]
+    return None
+
+
+def lane_of(expr: Expr, lane: int) -> Expr:
+    """The scalar expression of one lane of a vector expression."""
+
+    def visit(e: Expr) -> Expr | None:
+        if isinstance(e, Ramp):
+            return e.base + e.stride * const(lane, e.base.dtype)
+        return e.value if isinstance(e, Broadcast) else None
+
+    return transform(expr, visit)
+
+
+TRUE = const(True, BOOL)

@@ -1,0 +1,367 @@
+"""Statements to basic blocks, and the functions around them.
+
+Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant places after unrolling is
+never memory.  A parallel loop becomes a function of its own (closure, begin, end), handed to the thread pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from collections.abc import Iterator
+
+from dlc_backend_llvm.emit.expression import ExpressionEmitter, lane_of
+from dlc_backend_llvm.emit.promote import promotable
+from dlc_backend_llvm.emit.scope import Scope, flatten
+from dlc_backend_llvm.emit.types import memory_type, register_type
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
+from dlc_core.tir.functor import buffers_written, free_buffers, free_vars_stmt
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
+
+STACK_LIMIT = 1 << 20
+"""Bytes of stack that one function's allocations may take."""
+
+POOL = "dlc_parallel_for"
+
+
+class FunctionEmitter(ExpressionEmitter):
+    """Emits one function's body."""
+
+    def __init__(self, unit: Unit, name: str, kernels: Sequence[str] = ()) -> None:
+        super().__init__(unit)
+        self.name = name
+        self.kernels = kernels
+        self.entry_allocas: list[str] = []
+        self.threads = "%threads"
+        self._labels = 0
+        self._block = "entry"
+        self._stack = 0
+        self._regions = 0
+        self._nonnegative: set[Var] = set()
+
+    # Blocks and scopes
+
+    def label(self, hint: str) -> str:
+        self._labels += 1
+        return f"{hint}{self._labels}"
+
+    def start(self, label: str) -> None:
+        """Begin a basic block."""
+        self.lines.append(f"{label}:")
+        self._block = label
+
+    @contextmanager
+    def scope(self) -> Iterator[Scope]:
+        fresh = Scope(self.lines, len(self.scopes))
+        self.scopes.append(fresh)
+        try:
+            yield fresh
+        finally:
+            self.scopes.pop()
+
+    def nonnegative(self, expr: Expr) -> bool:
+        return all(
+            (isinstance(e, Var) and e in self._nonnegative)
+            or (isinstance(e, Const) and e.value >= 0)
+            or (isinstance(e, Binary) and e.op in ("add", "mul", "floordiv", "floormod", "min", "max"))
+            for e in post_order(expr)
+        )
+
+    # Statements
+
+    def stmt(self, stmt: Stmt) -> None:
+        if isinstance(stmt, Seq):
+            for part in stmt.stmts:
+                self.stmt(part)
+        elif isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, For):
+            self._for(stmt)
+        elif isinstance(stmt, If):
+            self._if(stmt)
+        elif isinstance(stmt, Let):
+            self.vars[stmt.var] = (self.value(stmt.value), self.depth)
+            self.stmt(stmt.body)
+        elif isinstance(stmt, Alloc):
+            self._alloc(stmt)
+        elif isinstance(stmt, View):
+            self.pointers[stmt.buffer] = self.base(stmt.base)
+            self.stmt(stmt.body)
+        elif isinstance(stmt, Eval):
+            self._eval(stmt.value)
+        elif isinstance(stmt, While):
+            self._while(stmt)
+        else:
+            raise CodegenError(
+                f"{type(stmt).__name__} reached code generation", hint="lower blocks to loops first (pass lower_blocks)"
+            )
+
+    def _store(self, stmt: Store) -> None:
+        buffer, lanes = stmt.buffer, max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)
+        if lanes == 1:
+            start, stride, offsets = buffer.linear_index(stmt.indices), 1, []
+        elif all(i.dtype.lanes == 1 for i in stmt.indices):
+            raise CodegenError(f"a vector is stored to one element of {buffer.name}")
+        else:
+            start, stride, offsets = self.place(buffer, stmt.indices)
+        operand = self.value(stmt.value)
+        if stmt.value.dtype.lanes != lanes:
+            operand = self._splat(stmt.value, lanes)
+        type_ = buffer.dtype.with_lanes(lanes)
+        if buffer in self.registers:
+            self.registers[buffer][self.register_key(buffer, start, stride, lanes)] = operand
+        elif stride == 1:
+            pointer = self.pointer(buffer, start)
+            stored = self.to_memory(operand, type_)
+            self.lines.append(f"  store {memory_type(type_)} {stored}, ptr {pointer}, align {buffer.dtype.itemsize}")
+        else:
+            scalar = memory_type(buffer.dtype)
+            stored = self.to_memory(operand, type_)
+            for lane in range(lanes):
+                pointer = self.pointer(buffer, offsets[lane] if offsets else start + lane * (stride or 0))
+                one = self.emit(f"extractelement {memory_type(type_)} {stored}, i32 {lane}")
+                self.lines.append(f"  store {scalar} {one}, ptr {pointer}, align {buffer.dtype.itemsize}")
+        self._forget([buffer])
+
+    def _forget(self, buffers: Sequence[Buffer]) -> None:
+        for scope in self.scopes:
+            for buffer in buffers:
+                scope.forget(buffer)
+
+    def _carried(self, body: Stmt) -> list[tuple[Buffer, tuple[int, int]]]:
+        """Registers that a loop or branch changes."""
+        written = [b for b in buffers_written(body) if b in self.registers]
+        return [(b, key) for b in written for key in self.registers[b]]
+
+    def _for(self, loop: For) -> None:
+        if loop.kind == "parallel":
+            self._parallel(loop)
+            return
+        if loop.kind == "thread":
+            raise CodegenError(f"loop {loop.var.name} is bound to hardware thread {loop.thread}, which a CPU has not")
+        begin, extent = self.value(loop.begin), self.value(loop.extent)
+        known = const_value(loop.extent)
+        if known is not None and known <= 0:
+            return
+        end = extent if begin == "0" else str(int(begin) + int(extent)) if _is_int(begin) and _is_int(extent) else ""
+        end = end or self.emit(f"add i64 {begin}, {extent}")
+        if self.nonnegative(loop.begin):
+            self._nonnegative.add(loop.var)
+        body, done = self.label("loop"), self.label("done")
+        carried = self._carried(loop.body)
+        self._forget(buffers_written(loop.body))
+        before = self._block
+        if known is None:
+            self.lines.append(f"  br i1 {self.emit(f'icmp sgt i64 {extent}, 0')}, label %{body}, label %{done}")
+        else:
+            self.lines.append(f"  br label %{body}")
+        initial = [self.registers[b][key] for b, key in carried]
+        self.start(body)
+        index, following = self.fresh("i"), self.fresh("n")
+        header: list[str] = []
+        self.lines.append(header)
+        inside = []
+        for b, key in carried:
+            name = self.fresh("r")
+            inside.append(name)
+            self.registers[b][key] = name
+        with self.scope():
+            self.vars[loop.var] = (index, self.depth)
+            self.stmt(loop.body)
+        latch = self._block
+        final = [self.registers[b][key] for b, key in carried]
+        header.append(f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{latch} ]")
+        for (b, key), name, old, new in zip(carried, inside, initial, final, strict=True):
+            type_ = register_type(b.dtype.with_lanes(key[1]))
+            header.append(f"  {name} = phi {type_} [ {old}, %{before} ], [ {new}, %{latch} ]")
+        self.lines.append(f"  {following} = add nsw i64 {index}, 1")
+        self.lines.append(f"  br i1 {self.emit(f'icmp slt i64 {following}, {end}')}, label %{body}, label %{done}")
+        self.start(done)
+        if known is None:
+            for (b, key), old, new in zip(carried, initial, final, strict=True):
+                type_ = register_type(b.dtype.with_lanes(key[1]))
+                self.registers[b][key] = self.emit(f"phi {type_} [ {old}, %{before} ], [ {new}, %{latch} ]", "r")
+        self._forget(buffers_written(loop.body))
+
+    def _if(self, stmt: If) -> None:
+        if stmt.cond.dtype.lanes > 1:
+            self._if_lanes(stmt)
+            return
+        carried = self._carried(stmt)
+        initial = [self.registers[b][key] for b, key in carried]
+        cond = self.value(stmt.cond)
+        then, orelse, done = self.label("then"), self.label("else"), self.label("end")
+        self.lines.append(f"  br i1 {cond}, label %{then}, label %{orelse if stmt.orelse else done}")
+        arms = [(self._block, initial)] if stmt.orelse is None else []
+        for label, body in ((then, stmt.then), (orelse, stmt.orelse)):
+            if body is None:
+                continue
+            for (b, key), old in zip(carried, initial, strict=True):
+                self.registers[b][key] = old
+            self.start(label)
+            with self.scope():
+                self.stmt(body)
+            self.lines.append(f"  br label %{done}")
+            arms.append((self._block, [self.registers[b][key] for b, key in carried]))
+        self.start(done)
+        for index, (b, key) in enumerate(carried):
+            type_ = register_type(b.dtype.with_lanes(key[1]))
+            ways = ", ".join(f"[ {values[index]}, %{block} ]" for block, values in arms)
+            self.registers[b][key] = self.emit(f"phi {type_} {ways}", "r")
+        self._forget(buffers_written(stmt))
+
+    def _if_lanes(self, stmt: If) -> None:
+        """A condition that differs between lanes: each lane's stores under its own branch."""
+        if stmt.orelse is not None or not isinstance(stmt.then, Store):
+            raise CodegenError("only a single store may stand under a condition that differs between lanes")
+        inner = stmt.then
+        for lane in range(stmt.cond.dtype.lanes):
+            scalar = Store(
+                inner.buffer, tuple(lane_of(i, lane) for i in inner.indices), lane_of(inner.value, lane)
+            )
+            self._if(If(lane_of(stmt.cond, lane), scalar))
+
+    def _while(self, stmt: While) -> None:
+        if self._carried(stmt.body):
+            raise CodegenError("a while loop may not change promoted registers")
+        head, body, done = self.label("while"), self.label("body"), self.label("done")
+        self._forget(buffers_written(stmt.body))
+        self.lines.append(f"  br label %{head}")
+        self.start(head)
+        with self.scope():
+            cond = self.value(stmt.cond)
+        self.lines.append(f"  br i1 {cond}, label %{body}, label %{done}")
+        self.start(body)
+        with self.scope():
+            self.stmt(stmt.body)
+        self.lines.append(f"  br label %{head}")
+        self.start(done)
+
+    def _alloc(self, stmt: Alloc) -> None:
+        buffer = stmt.buffer
+        keys = promotable(buffer, stmt.body)
+        if keys is not None:
+            self.registers[buffer] = dict.fromkeys(sorted(keys), "poison")
+            self.stmt(stmt.body)
+            del self.registers[buffer]
+            return
+        shape = buffer.static_shape()
+        count = 1
+        for dim in shape or ():
+            count *= dim
+        size = count * buffer.dtype.itemsize
+        self._stack += size
+        if shape is None or self._stack > STACK_LIMIT:
+            raise CodegenError(
+                f"{self.name}: buffer {buffer!r} is too large for the stack",
+                hint="hoist it to a workspace parameter (pass hoist_workspace)",
+            )
+        name = self.fresh("buf")
+        self.entry_allocas.append(f"  {name} = alloca [{count} x {memory_type(buffer.dtype)}], align 64")
+        self.pointers[buffer] = (name, 0)
+        self.stmt(stmt.body)
+
+    def _eval(self, value: Expr) -> None:
+        if not isinstance(value, Call):
+            return
+        if value.name.startswith("kernel."):
+            args = [*(self.typed(a) for a in value.args), f"i32 {self.threads}"]
+            self.lines.append(f"  call void @{value.name.removeprefix('kernel.')}({', '.join(args)})")
+            for scope in self.scopes:
+                scope.volatile.clear()
+            return
+        raise CodegenError(f"intrinsic {value.name} has no effect that this backend knows")
+
+    def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
+        test = self.value(cond)
+        then, orelse, done = self.label("then"), self.label("else"), self.label("end")
+        self.lines.append(f"  br i1 {test}, label %{then}, label %{orelse}")
+        ways = []
+        for label, side in ((then, a), (orelse, b)):
+            self.start(label)
+            with self.scope():
+                operand = self.value(side)
+            self.lines.append(f"  br label %{done}")
+            ways.append(f"[ {operand}, %{self._block} ]")
+        self.start(done)
+        return self.emit(f"phi {register_type(a.dtype)} {', '.join(ways)}")
+
+    # Parallel loops
+
+    def _parallel(self, loop: For) -> None:
+        """Outline the body and hand it to the pool."""
+        if any(b in self.registers for b in (*buffers_written(loop.body), *free_buffers(loop.body))):
+            raise CodegenError(f"parallel loop {loop.var.name} shares registers with the code around it")
+        self._regions += 1
+        name = f"{self.name}.region{self._regions}"
+        buffers = [b for b in free_buffers(loop.body) if b in self.pointers]
+        strides = [e for b in buffers for e in (*b.element_strides(), b.offset)]
+        needed = {v for e in strides for v in post_order(e) if isinstance(v, Var)}
+        scalars = [v for v in {*free_vars_stmt(loop.body), *needed} if v in self.vars and v is not loop.var]
+        scalars.sort(key=lambda v: int("".join(c for c in self.vars[v][0] if c.isdigit()) or 0))
+        closure = self.fresh("closure")
+        self.entry_allocas.append(f"  {closure} = alloca [{len(buffers) + len(scalars) + 1} x i64], align 64")
+        inner = FunctionEmitter(self.unit, name, self.kernels)
+        inner._nonnegative = set(self._nonnegative)
+        head: list[str] = []
+        for slot, captured in enumerate([*buffers, *scalars]):
+            kind = "ptr" if isinstance(captured, Buffer) else register_type(captured.dtype)
+            operand = self.base(captured)[0] if isinstance(captured, Buffer) else self.vars[captured][0]
+            place = self.emit(f"getelementptr i64, ptr {closure}, i64 {slot}", "p")
+            self.lines.append(f"  store {kind} {operand}, ptr {place}, align 8")
+            source, target = inner.fresh("p"), inner.fresh("c")
+            head.append(f"  {source} = getelementptr i64, ptr %closure, i64 {slot}")
+            head.append(f"  {target} = load {kind}, ptr {source}, align 8")
+            if isinstance(captured, Buffer):
+                inner.pointers[captured] = (target, 0)
+            else:
+                inner.vars[captured] = (target, 0)
+        begin = Var("begin")
+        end = Var("end")
+        inner.vars[begin], inner.vars[end] = ("%begin", 0), ("%end", 0)
+        inner._nonnegative.add(begin)
+        inner.threads = "1"
+        serial = For(loop.var, loop.begin + begin, end - begin, loop.body)
+        inner.unit.functions.append(
+            inner.function_text(f"define internal void @{name}(ptr %closure, i64 %begin, i64 %end)", serial, head)
+        )
+        self.unit.declare(POOL, f"i32 @{POOL}(ptr, ptr, i64, i32)")
+        count = self.value(loop.extent)
+        self.emit(f"call i32 @{POOL}(ptr @{name}, ptr {closure}, i64 {count}, i32 {self.threads})")
+        for scope in self.scopes:
+            scope.volatile.clear()
+
+    def function_text(self, signature: str, body: Stmt, head: Sequence[str] = ()) -> str:
+        """The whole text of a function with this signature and statement."""
+        with self.scope():
+            self.stmt(body)
+        code = flatten(self.lines)
+        return "\n".join([signature + " nounwind {", "entry:", *self.entry_allocas, *head, *code, "  ret void", "}", ""])
+
+
+def _is_int(text: str) -> bool:
+    return text.lstrip("-").isdigit()
+
+
+def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None:
+    """Add a PrimFunc to the unit: `void @name(ptr …, scalars …, i32 %threads)`."""
+    emitter = FunctionEmitter(unit, func.name)
+    params = []
+    for index, param in enumerate(func.params):
+        operand = f"%arg{index}"
+        if isinstance(param, Buffer):
+            params.append(f"ptr noalias {operand}")
+            emitter.pointers[param] = (operand, 0)
+        else:
+            params.append(f"{register_type(param.dtype)} {operand}")
+            emitter.vars[param] = (operand, 0)
+            if param.dtype.is_int:
+                emitter._nonnegative.add(param)
+    params.append("i32 %threads")
+    signature = f"define {linkage} void @{func.name}({', '.join(params)})"
+    unit.functions.append(emitter.function_text(signature, func.body))
+
+

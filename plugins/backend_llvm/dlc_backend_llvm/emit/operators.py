@@ -1,0 +1,190 @@
+"""Arithmetic, comparison and cast instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlc_backend_llvm.emit.types import literal, memory_type, register_type, vector
+from dlc_core.diag import CodegenError
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Binary, Broadcast, Const, Expr
+
+Fresh = Callable[[], str]
+
+_FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv", "truncmod": "frem"}
+_INT = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor", "shl": "shl"}
+_LOGIC = {"and": "and", "or": "or", "bitand": "and", "bitor": "or", "bitxor": "xor", "eq": "icmp eq", "ne": "icmp ne"}
+_ORDER = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+
+
+def unary_instruction(op: str, type_: DType, a: str) -> str:
+    kind = register_type(type_)
+    if op == "neg":
+        return f"fneg {kind} {a}" if type_.is_float else f"sub {kind} {_zero(type_)}, {a}"
+    ones = "true" if type_.is_bool else "-1"
+    scalar = register_type(type_.scalar)
+    return f"xor {kind} {a}, {ones if type_.lanes == 1 else f'splat ({scalar} {ones})'}"
+
+
+def _zero(type_: DType) -> str:
+    return "0" if type_.lanes == 1 else "zeroinitializer"
+
+
+def _literal_of(expr: Expr) -> Const | None:
+    inner = expr.value if isinstance(expr, Broadcast) else expr
+    return inner if isinstance(inner, Const) else None
+
+
+def binary_instruction(
+    expr: Binary, a: str, b: str, fresh: Fresh, nonnegative: bool
+) -> tuple[list[str], str]:
+    """Lines and result of `expr.op` on operands a and b.  `nonnegative`: the left side is known to be >= 0."""
+    op, type_ = expr.op, expr.a.dtype
+    kind = register_type(type_)
+    lines: list[str] = []
+
+    def emit(instruction: str) -> str:
+        name = fresh()
+        lines.append(f"  {name} = {instruction}")
+        return name
+
+    if op in ("min", "max"):
+        return lines, _extremum(expr, a, b, emit)
+    if type_.is_float:
+        return lines, emit(_float_instruction(op, kind, a, b))
+    if op in ("floordiv", "floormod"):
+        return lines, _floor_division(expr, a, b, emit, nonnegative)
+    return lines, emit(_int_instruction(op, type_, kind, a, b))
+
+
+def _float_instruction(op: str, kind: str, a: str, b: str) -> str:
+    if op in _FLOAT:
+        return f"{_FLOAT[op]} {kind} {a}, {b}"
+    if op == "eq":
+        return f"fcmp oeq {kind} {a}, {b}"
+    if op == "ne":
+        return f"fcmp une {kind} {a}, {b}"
+    if op in _ORDER:
+        return f"fcmp o{_ORDER[op]} {kind} {a}, {b}"
+    raise CodegenError(f"operation {op} is not defined on floats")
+
+
+def _int_instruction(op: str, type_: DType, kind: str, a: str, b: str) -> str:
+    signed = type_.kind == "int"
+    if type_.is_bool and op in _LOGIC:
+        return f"{_LOGIC[op]} {kind} {a}, {b}"
+    if op in _INT:
+        return f"{_INT[op]} {kind} {a}, {b}"
+    if op == "shr":
+        return f"{'ashr' if signed else 'lshr'} {kind} {a}, {b}"
+    if op in ("truncdiv", "div"):
+        return f"{'sdiv' if signed else 'udiv'} {kind} {a}, {b}"
+    if op == "truncmod":
+        return f"{'srem' if signed else 'urem'} {kind} {a}, {b}"
+    if op in ("eq", "ne"):
+        return f"icmp {op} {kind} {a}, {b}"
+    if op in _ORDER:
+        return f"icmp {'s' if signed else 'u'}{_ORDER[op]} {kind} {a}, {b}"
+    raise CodegenError(f"operation {op} is not defined on {type_}")
+
+
+def _extremum(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
+    """min and max.  Of floats NaN wins; with a literal on one side that costs one instruction."""
+    type_, kind = expr.a.dtype, register_type(expr.a.dtype)
+    flags = vector("i1", type_.lanes)
+    if not type_.is_float:
+        sign = "s" if type_.kind == "int" else "u"
+        order = f"{sign}lt" if expr.op == "min" else f"{sign}gt"
+        return emit(f"select {flags} {emit(f'icmp {order} {kind} {a}, {b}')}, {kind} {a}, {kind} {b}")
+    order = "olt" if expr.op == "min" else "ogt"
+    known = _literal_of(expr.b)
+    if known is not None and known.value == known.value:
+        a, b = b, a
+    elif not ((known := _literal_of(expr.a)) is not None and known.value == known.value):
+        known = None
+    # "compare, else the right side" gives the right side when either is NaN; that is right when only it may be NaN.
+    result = emit(f"select {flags} {emit(f'fcmp {order} {kind} {a}, {b}')}, {kind} {a}, {kind} {b}")
+    if known is not None:
+        return result
+    return emit(f"select {flags} {emit(f'fcmp uno {kind} {a}, {a}')}, {kind} {a}, {kind} {result}")
+
+
+def _floor_division(expr: Binary, a: str, b: str, emit: Callable[[str], str], nonnegative: bool) -> str:
+    type_, kind = expr.a.dtype, register_type(expr.a.dtype)
+    quotient, remainder = ("udiv", "urem") if type_.kind == "uint" else ("sdiv", "srem")
+    divisor = _literal_of(expr.b)
+    positive = divisor is not None and divisor.value > 0
+    if type_.kind == "uint" or (nonnegative and positive):
+        unsigned = {"sdiv": "udiv", "srem": "urem"}
+        plain = quotient if expr.op == "floordiv" else remainder
+        return emit(f"{unsigned.get(plain, plain)} {kind} {a}, {b}")
+    flags = vector("i1", type_.lanes)
+    rest = emit(f"srem {kind} {a}, {b}")
+    # Signs differ and the division is inexact: truncation went the wrong way.
+    mixed = emit(f"icmp slt {kind} {emit(f'xor {kind} {rest}, {b}')}, {_zero(type_)}")
+    inexact = emit(f"icmp ne {kind} {rest}, {_zero(type_)}")
+    fix = emit(f"and {flags} {mixed}, {inexact}")
+    if expr.op == "floormod":
+        return emit(f"select {flags} {fix}, {kind} {emit(f'add {kind} {rest}, {b}')}, {kind} {rest}")
+    plain = emit(f"sdiv {kind} {a}, {b}")
+    return emit(f"add {kind} {plain}, {emit(f'sext {flags} {fix} to {kind}')}")
+
+
+def cast_instructions(source: DType, to: DType, a: str, fresh: Fresh) -> tuple[list[str], str]:
+    """Conversion of a register value.  Float to integer truncates; out of range is undefined, as in C."""
+    lines: list[str] = []
+
+    def emit(instruction: str) -> str:
+        name = fresh()
+        lines.append(f"  {name} = {instruction}")
+        return name
+
+    old, new = register_type(source), register_type(to)
+    if to.is_bool:
+        if source.is_float:
+            return lines, emit(f"fcmp une {old} {a}, {_float_zero(source)}")
+        return lines, a if source.is_bool else emit(f"icmp ne {old} {a}, {_zero(source)}")
+    if to.is_float:
+        if not source.is_float:
+            how = "sitofp" if source.kind == "int" else "uitofp"
+            wide = vector("double" if to.bits == 64 else "float", to.lanes)
+            return lines, _narrow(emit(f"{how} {old} {a} to {wide}"), to, emit)
+        if source.bits <= 32 < to.bits:
+            return lines, emit(f"fpext {old} {a} to {new}")
+        if to.bits <= 32 < source.bits:
+            a = emit(f"fptrunc {old} {a} to {vector('float', to.lanes)}")
+        return lines, _narrow(a, to, emit)
+    if source.is_float:
+        return lines, emit(f"{'fptosi' if to.kind == 'int' else 'fptoui'} {old} {a} to {new}")
+    if source.is_bool:
+        return lines, emit(f"zext {old} {a} to {new}")
+    if source.bits == to.bits:
+        return lines, a
+    how = "trunc" if to.bits < source.bits else ("sext" if source.kind == "int" else "zext")
+    return lines, emit(f"{how} {old} {a} to {new}")
+
+
+def _float_zero(type_: DType) -> str:
+    return literal(0.0, type_) if type_.lanes == 1 else "zeroinitializer"
+
+
+def _narrow(a: str, to: DType, emit: Callable[[str], str]) -> str:
+    """A float32 value rounded to the nearest float16 or bfloat16, still held as float32."""
+    wide = vector("float", to.lanes)
+    if to.scalar.name == "float16":
+        return emit(f"fpext {memory_type(to)} {emit(f'fptrunc {wide} {a} to {memory_type(to)}')} to {wide}")
+    if to.scalar.name != "bfloat16":
+        return a
+    ints, flags = vector("i32", to.lanes), vector("i1", to.lanes)
+
+    def splat(value: int) -> str:
+        return str(value) if to.lanes == 1 else f"splat (i32 {value})"
+
+    bits = emit(f"bitcast {wide} {a} to {ints}")
+    odd = emit(f"and {ints} {emit(f'lshr {ints} {bits}, {splat(16)}')}, {splat(1)}")
+    nudged = emit(f"add {ints} {bits}, {emit(f'add {ints} {odd}, {splat(0x7FFF)}')}")
+    kept = emit(f"and {ints} {nudged}, {splat(-0x10000)}")
+    # The nudge would carry a NaN into the sign or to infinity: keep NaNs, quietened.
+    quiet = emit(f"and {ints} {emit(f'or {ints} {bits}, {splat(0x400000)}')}, {splat(-0x10000)}")
+    nan = emit(f"fcmp uno {wide} {a}, {a}")
+    return emit(f"bitcast {ints} {emit(f'select {flags} {nan}, {ints} {quiet}, {ints} {kept}')} to {wide}")

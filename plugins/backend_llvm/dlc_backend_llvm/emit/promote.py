@@ -1,0 +1,77 @@
+"""Which local buffers live in registers: those whose every access has a constant place, the same vectors throughout."""
+
+from __future__ import annotations
+
+from dlc_backend_llvm.emit.expression import ramp_form
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, const_value, post_order
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.stmt import For, Stmt, Store, View, While
+
+MAX_REGISTERS = 64
+"""Promoted values of one buffer beyond which it stays in memory (the register allocator would only spill them)."""
+
+
+def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
+    """The (first element, lanes) places of a buffer that can be registers, or None when it must be memory."""
+    if buffer.scope != "local" or buffer.static_shape() is None:
+        return None
+    vectors: set[tuple[int, int]] = set()
+    reads: set[tuple[int, int]] = set()
+    for stmt in stmts(body):
+        if isinstance(stmt, View) and stmt.base is buffer:
+            return None
+        if isinstance(stmt, While):
+            return None
+        if isinstance(stmt, For) and stmt.kind == "parallel" and _mentions(stmt, buffer):
+            return None
+        if isinstance(stmt, Store) and stmt.buffer is buffer:
+            place = _place(buffer, stmt.indices)
+            if place is None:
+                return None
+            vectors.add(place)
+        for expr in post_order(*exprs_of(stmt)):
+            if isinstance(expr, Call) and expr.name == "address_of" and expr.args[0] in _loads_of(expr, buffer):
+                return None
+            if isinstance(expr, Load) and expr.buffer is buffer:
+                place = _place(buffer, expr.indices)
+                if place is None:
+                    return None
+                reads.add(place)
+    for first, lanes in reads - vectors:
+        if lanes != 1 or not any(start <= first < start + width for start, width in vectors):
+            return None
+    ordered = sorted(vectors)
+    for (start, width), (following, _) in zip(ordered, ordered[1:]):
+        if start + width > following:
+            return None
+    return vectors if len(vectors) <= MAX_REGISTERS else None
+
+
+def _loads_of(expr: Expr, buffer: Buffer) -> set[Expr]:
+    return {e for e in post_order(expr) if isinstance(e, Load) and e.buffer is buffer}
+
+
+def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
+    for inner in stmts(stmt):
+        if isinstance(inner, Store) and inner.buffer is buffer:
+            return True
+        if any(isinstance(e, Load) and e.buffer is buffer for e in post_order(*exprs_of(inner))):
+            return True
+    return False
+
+
+def _place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, int] | None:
+    lanes = max((i.dtype.lanes for i in indices), default=1)
+    forms = [ramp_form(i) for i in indices]
+    if any(form is None for form in forms):
+        return None
+    first = const_value(buffer.linear_index([form[0] for form in forms if form]))
+    step = sum(
+        (const_value(form[1] * stride) or 0) if const_value(form[1] * stride) is not None else 1 << 40
+        for form, stride in zip(forms, buffer.element_strides(), strict=True)
+        if form
+    )
+    if first is None or (lanes > 1 and step != 1):
+        return None
+    return first, lanes

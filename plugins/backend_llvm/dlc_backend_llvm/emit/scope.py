@@ -1,0 +1,46 @@
+"""Where instructions go: nested scopes with a prefix each, so that pure values are computed once, as far out as possible.
+
+A scope is the body of a loop, a branch or a function.  An expression without loads goes to the prefix of the innermost scope
+that binds one of its variables: loop-invariant code motion and common-subexpression elimination by construction, which is
+why the emitted text needs no pass over it.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr
+
+Lines = list[Union[str, "Lines"]]
+
+
+class Scope:
+    """One nesting level.  `lines` is the code; `prefix` a hole at its start that stays open while it is emitted."""
+
+    def __init__(self, lines: Lines, depth: int) -> None:
+        self.prefix: Lines = []
+        lines.append(self.prefix)
+        self.depth = depth
+        self.values: dict[Expr, str] = {}
+        self.addresses: dict[tuple[str, str, Expr], str] = {}
+        self.volatile: dict[Expr, tuple[str, frozenset[Buffer]]] = {}
+
+    def forget(self, buffer: Buffer) -> None:
+        """Drop what was read from a buffer that is now written."""
+        stale = [expr for expr, (_, read) in self.volatile.items() if buffer in read]
+        for expr in stale:
+            del self.volatile[expr]
+
+
+def flatten(lines: Lines) -> list[str]:
+    """The text lines of nested lists, in order; iterative."""
+    out: list[str] = []
+    stack: list[Union[str, Lines]] = [lines]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            out.append(item)
+        else:
+            stack.extend(reversed(item))
+    return out

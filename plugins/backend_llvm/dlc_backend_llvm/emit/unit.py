@@ -1,0 +1,148 @@
+"""One LLVM module under construction: declarations, helper functions, and how intrinsics become instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from dlc_backend_llvm.emit.types import literal, register_type, suffix, vector
+from dlc_backend_llvm.host import HostCpu
+from dlc_backend_llvm.vmath import VMath, machine_of
+from dlc_core.diag import CodegenError
+from dlc_core.ir.dtype import DType
+
+Fresh = Callable[[], str]
+
+_LLVM = {
+    "sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc",
+    "fma": "fma", "copysign": "copysign",
+}  # fmt: skip
+_REDUCE = {"vector_reduce_add": "fadd", "vector_reduce_max": "max", "vector_reduce_min": "min"}
+
+
+class Unit:
+    """Text of an LLVM module: `declare` and `define` what functions refer to, then `text()`."""
+
+    def __init__(self, cpu: HostCpu) -> None:
+        self.cpu = cpu
+        self.vmath = VMath(machine_of(cpu))
+        self._declared: dict[str, str] = {}
+        self.functions: list[str] = []
+
+    def declare(self, name: str, signature: str) -> None:
+        """Declare an external function once; `signature` is `type @name(types)`."""
+        self._declared.setdefault(name, f"declare {signature}")
+
+    def text(self) -> str:
+        """The whole module."""
+        return "\n".join([*self._declared.values(), "", *self.functions, self.vmath.functions()]) + "\n"
+
+    @staticmethod
+    def overload(type_text: str) -> str:
+        """The overload suffix of a type: `<8 x float>` is `v8f32`."""
+        match = re.fullmatch(r"<(\d+) x (\w+)>", type_text)
+        lanes, scalar = (f"v{match.group(1)}", match.group(2)) if match else ("", type_text)
+        return lanes + {"float": "f32", "double": "f64", "half": "f16"}.get(scalar, scalar)
+
+    def intrinsic(
+        self, name: str, args: Sequence[str], operand: DType, result: DType, fresh: Fresh
+    ) -> tuple[list[str], str]:
+        """Lines and result of an intrinsic on operands of dtype `operand` (lanes included)."""
+        lines: list[str] = []
+
+        def emit(instruction: str) -> str:
+            target = fresh()
+            lines.append(f"  {target} = {instruction}")
+            return target
+
+        kind = register_type(operand)
+        if name in _REDUCE:
+            return lines, self._reduce(name, args[0], operand, emit)
+        if name == "reinterpret":
+            return lines, emit(f"bitcast {kind} {args[0]} to {register_type(result)}")
+        if not operand.is_float:
+            return lines, self._integer(name, args, operand, emit)
+        if name in _LLVM:
+            return lines, self._call_llvm(_LLVM[name], args, operand, emit)
+        if name == "isnan":
+            return lines, emit(f"fcmp uno {kind} {args[0]}, {args[0]}")
+        if name == "isinf":
+            magnitude = self._call_llvm("fabs", args, operand, emit)
+            return lines, emit(f"fcmp oeq {kind} {magnitude}, {self._splat(float('inf'), operand)}")
+        if name == "sign":
+            return lines, self._sign(args[0], operand, emit)
+        if name == "rsqrt":
+            root = self._call_llvm("sqrt", args, operand, emit)
+            return lines, emit(f"fdiv {kind} {self._splat(1.0, operand)}, {root}")
+        if name == "fmod":
+            return lines, emit(f"frem {kind} {args[0]}, {args[1]}")
+        more, value = self.vmath.emit(name, list(args), operand.scalar.name, operand.lanes, fresh)
+        return [f"  {line}" for line in more], value
+
+    def _splat(self, value: float, type_: DType) -> str:
+        scalar = literal(value, type_.scalar)
+        return scalar if type_.lanes == 1 else f"splat ({register_type(type_.scalar)} {scalar})"
+
+    def _call_llvm(self, name: str, args: Sequence[str], type_: DType, emit: Callable[[str], str]) -> str:
+        full, kind = f"llvm.{name}.{suffix(type_)}", register_type(type_)
+        self.declare(full, f"{kind} @{full}({', '.join([kind] * len(args))})")
+        return emit(f"call {kind} @{full}({', '.join(f'{kind} {a}' for a in args)})")
+
+    def _sign(self, a: str, type_: DType, emit: Callable[[str], str]) -> str:
+        """-1, 0 or 1 with the zero and NaN of the argument kept."""
+        kind, flags = register_type(type_), vector("i1", type_.lanes)
+        zero = "zeroinitializer" if type_.lanes > 1 else literal(0.0, type_)
+        one = self._call_llvm("copysign", [self._splat(1.0, type_), a], type_, emit)
+        moved = emit(f"fcmp one {kind} {a}, {zero}")
+        return emit(f"select {flags} {moved}, {kind} {one}, {kind} {a}")
+
+    def _integer(self, name: str, args: Sequence[str], type_: DType, emit: Callable[[str], str]) -> str:
+        kind, flags = register_type(type_), vector("i1", type_.lanes)
+        zero = "zeroinitializer" if type_.lanes > 1 else "0"
+        if name == "abs":
+            if type_.kind == "uint":
+                return args[0]
+            negative = emit(f"icmp slt {kind} {args[0]}, {zero}")
+            return emit(f"select {flags} {negative}, {kind} {emit(f'sub {kind} {zero}, {args[0]}')}, {kind} {args[0]}")
+        if name == "sign":
+            above = emit(f"zext {flags} {emit(f'icmp ne {kind} {args[0]}, {zero}')} to {kind}")
+            if type_.kind == "uint":
+                return above
+            below = emit(f"icmp slt {kind} {args[0]}, {zero}")
+            minus = "-1" if type_.lanes == 1 else f"splat ({register_type(type_.scalar)} -1)"
+            return emit(f"select {flags} {below}, {kind} {minus}, {kind} {above}")
+        if name == "popcount":
+            return self._call_llvm("ctpop", args, type_, emit)
+        if name in ("floor", "ceil", "round", "trunc"):
+            return args[0]
+        raise CodegenError(f"intrinsic {name} is not defined on {type_}", hint="cast the argument to a float dtype")
+
+    def _reduce(self, name: str, a: str, type_: DType, emit: Callable[[str], str]) -> str:
+        """Horizontal reduction in log2(lanes) halving steps; sums pair neighbours at distance lanes/2."""
+        lanes, kind = type_.lanes, register_type(type_)
+        scalar = register_type(type_.scalar)
+        while lanes > 1:
+            half = lanes // 2
+            if half * 2 != lanes:
+                raise CodegenError(f"{name} over {type_.lanes} lanes", hint="use a power of two")
+            low = ", ".join(f"i32 {i}" for i in range(half))
+            high = ", ".join(f"i32 {i + half}" for i in range(half))
+            left = emit(f"shufflevector {kind} {a}, {kind} poison, <{half} x i32> <{low}>")
+            right = emit(f"shufflevector {kind} {a}, {kind} poison, <{half} x i32> <{high}>")
+            kind, lanes = vector(scalar, half) if half > 1 else f"<1 x {scalar}>", half
+            a = self._combine(name, left, right, kind, type_, half, emit)
+        return emit(f"extractelement {kind} {a}, i32 0")
+
+    def _combine(
+        self, name: str, a: str, b: str, kind: str, type_: DType, lanes: int, emit: Callable[[str], str]
+    ) -> str:
+        if name == "vector_reduce_add":
+            return emit(f"{'fadd' if type_.is_float else 'add'} {kind} {a}, {b}")
+        flags = f"<{lanes} x i1>"
+        order = "gt" if name == "vector_reduce_max" else "lt"
+        if not type_.is_float:
+            sign = "s" if type_.kind == "int" else "u"
+            first = emit(f"icmp {sign}{order} {kind} {a}, {b}")
+            return emit(f"select {flags} {first}, {kind} {a}, {kind} {b}")
+        best = emit(f"select {flags} {emit(f'fcmp o{order} {kind} {a}, {b}')}, {kind} {a}, {kind} {b}")
+        return emit(f"select {flags} {emit(f'fcmp uno {kind} {a}, {a}')}, {kind} {a}, {kind} {best}")

@@ -1,0 +1,53 @@
+"""The target kind `llvm`: CPUs, this one by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
+from dlc_core.target import Description, Option, Target, TargetKind
+
+OPTIONS = (
+    Option("mtriple", "str", "", "target triple, such as aarch64-linux-gnu; empty is this machine"),
+    Option("mcpu", "str", "", "processor name as LLVM knows it; empty is this machine's features"),
+    Option("mattr", "str", "", "features, such as +avx2,+fma"),
+    Option("num-threads", "int", 0, "threads of an executable; 0 takes the cores this process may use"),
+    Option("opt", "int", 2, "level of LLVM's code generator, 0 to 3"),
+)
+
+
+def _cpu(mtriple: str, mcpu: str, mattr: str, threads: int) -> HostCpu:
+    if not (mtriple or mcpu or mattr):
+        return host_cpu()
+    triple = mtriple or host_cpu().triple
+    return describe(triple, mcpu, mattr, cores=threads or usable_cores())
+
+
+def cpu_of(target: Target) -> HostCpu:
+    """The processor that a target of this kind names."""
+    return _cpu(target["mtriple"], target["mcpu"], target["mattr"], target["num-threads"])
+
+
+def description(options: Mapping[str, Any]) -> Description:
+    """The record that schedules read."""
+    threads = options["num-threads"]
+    cpu = _cpu(options["mtriple"], options["mcpu"], options["mattr"], threads)
+    return Description(
+        vector_bits=cpu.vector_bits,
+        vector_registers=cpu.vector_registers,
+        fma=cpu.fma,
+        caches=(cpu.l1d, cpu.l2, cpu.l3),
+        cores=threads or cpu.cores,
+    )
+
+
+KIND = TargetKind(
+    name="llvm",
+    doc="CPUs through LLVM: this machine, or any triple for objects and libraries",
+    codegen="llvm",
+    device="cpu",
+    options=OPTIONS,
+    describe=description,
+    host_rank=100,
+)
