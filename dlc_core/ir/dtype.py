@@ -67,7 +67,7 @@ class DType:
         found = cls._interned.get(name)
         if found is not None:
             return found
-        match = re.fullmatch(r"(.+?)(?:x(\d+))?", name)
+        match = None if name in _TABLE else re.fullmatch(r"(.+?)(?:x(\d+))?", name)
         scalar, lanes = (match.group(1), int(match.group(2) or 1)) if match else (name, 1)
         if scalar not in _TABLE or lanes < 1:
             raise UsageError(f"unknown dtype {name!r}", hint=f"known dtypes: {', '.join(_TABLE)}")

@@ -1,0 +1,206 @@
+"""Parts of type inference that op declarations share: broadcasting, axes, arithmetic on symbolic dims, dtype checks.
+
+Two dims are known to be equal when they are one int or one (interned) expression.  Where one dim is an int and the
+other a symbol, the int is believed and the run-time check of the shapes has the last word.
+Symbolic dims are at least 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from dlc_core.diag import TypeInferenceError
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Binary, Expr, as_expr, const_value, maximum, minimum
+from dlc_core.ir.types import Dim, TensorType, Type, dim
+from dlc_core.op.declare import Infer, tensor_types
+
+Attrs = Mapping[str, Any]
+
+
+def fail(what: str, hint: str = "") -> TypeInferenceError:
+    """The error to raise; the declaration adds the op's name, inputs and attributes."""
+    return TypeInferenceError(what, hint=hint)
+
+
+def simplify(value: Dim) -> Dim:
+    """A dim in simplest form; int where known."""
+    return dim(value)
+
+
+def dims_text(shape: Iterable[Dim]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def dim_min(a: Dim, b: Dim) -> Dim:
+    return simplify(minimum(a, b))
+
+
+def dim_max(a: Dim, b: Dim) -> Dim:
+    return simplify(maximum(a, b))
+
+
+def ceil_div(a: Dim, b: int) -> Dim:
+    """ceil(a / b) for b > 0."""
+    return simplify((a + (b - 1)) // b)
+
+
+def factors(shape: Iterable[Dim]) -> tuple[int, list[Expr]]:
+    """The product of dims as an int and symbolic factors."""
+    number, symbols = 1, list[Expr]()
+    stack = [as_expr(d) for d in shape][::-1]
+    while stack:
+        current = stack.pop()
+        value = const_value(current)
+        if value is not None:
+            number *= value
+        elif isinstance(current, Binary) and current.op == "mul":
+            stack += [current.b, current.a]
+        else:
+            symbols.append(current)
+    return number, symbols
+
+
+def product(shape: Iterable[Dim]) -> Dim:
+    """Number of elements of a shape."""
+    number, symbols = factors(shape)
+    total: Dim = 1
+    for symbol in symbols:
+        total = total * symbol
+    return dim(total * number)
+
+
+def quotient(whole: Sequence[Dim], part: Sequence[Dim]) -> Dim | None:
+    """product(whole) / product(part); None when it is known not to divide."""
+    number, symbols = factors(whole)
+    below, remaining = factors(part)
+    left = []
+    for symbol in symbols:
+        if symbol in remaining:
+            remaining.remove(symbol)
+        else:
+            left.append(symbol)
+    if not remaining and below and number % below == 0:
+        return product([number // below, *left])
+    if below == 0 or (not left and not remaining):
+        return None
+    return simplify(as_expr(product([number, *left])) // product([below, *remaining]))
+
+
+def same_size(a: Sequence[Dim], b: Sequence[Dim]) -> bool | None:
+    """Whether two shapes have as many elements; None where that depends on symbols."""
+    a_number, a_symbols = factors(a)
+    b_number, b_symbols = factors(b)
+    if sorted(map(id, a_symbols)) == sorted(map(id, b_symbols)):
+        return a_number == b_number
+    return None
+
+
+def merge_dims(a: Dim, b: Dim, what: str) -> Dim:
+    """The dim that `a` and `b` both are: the int where one is known.  Two different ints are an error."""
+    if a is b or a == b:
+        return a
+    if isinstance(a, int) and isinstance(b, int):
+        raise fail(f"{what} must be equal, not {a} and {b}")
+    return a if isinstance(a, int) else b if isinstance(b, int) else a
+
+
+def broadcast_dims(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """NumPy broadcasting, aligned to the right."""
+    rank = max(map(len, shapes), default=0)
+    result = []
+    for position in range(rank):
+        found: Dim = 1
+        for shape in shapes:
+            index = position - rank + len(shape)
+            if index >= 0:
+                found = _broadcast_pair(found, shape[index], shapes)
+        result.append(found)
+    return tuple(result)
+
+
+def _broadcast_pair(a: Dim, b: Dim, shapes: Sequence[Sequence[Dim]]) -> Dim:
+    if a is b or a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    if isinstance(a, int) and not isinstance(b, int):
+        return a
+    if isinstance(b, int) and not isinstance(a, int):
+        return b
+    raise fail(
+        f"shapes {' and '.join(map(dims_text, shapes))} do not broadcast: {a} against {b}",
+        "dims must be equal or 1, aligned to the right",
+    )
+
+
+def axis_of(axis: int, rank: int, name: str = "axis") -> int:
+    """A non-negative axis from one that may count from the end."""
+    if not -rank <= axis < rank:
+        raise fail(f"{name} {axis} is out of range for rank {rank}", f"it must be in [{-rank}, {rank})")
+    return axis % rank if rank else 0
+
+
+def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ...]:
+    """Non-negative distinct axes, in the given order."""
+    found = tuple(axis_of(a, rank, name) for a in axes)
+    if len(set(found)) != len(found):
+        raise fail(f"{name} {tuple(axes)} has an axis twice")
+    return found
+
+
+def check_dtype(found: DType, allowed: Sequence[str], what: str = "input") -> None:
+    if found.name not in allowed:
+        raise fail(f"{what} has dtype {found}", f"allowed: {', '.join(allowed)}")
+
+
+def check_rank(type_: TensorType, low: int, high: int | None = None, what: str = "input") -> None:
+    """Refuse ranks outside [low, high] (no upper bound where `high` is None)."""
+    if type_.ndim < low or (high is not None and type_.ndim > high):
+        wanted = f"{low}" if high == low else f"{low} to {high}" if high is not None else f"at least {low}"
+        raise fail(f"{what} has rank {type_.ndim}, rank {wanted} is needed")
+
+
+def common_dtype(tensors: Sequence[TensorType], allowed: Sequence[str]) -> DType:
+    """The one dtype of all inputs."""
+    first = tensors[0].dtype
+    for other in tensors[1:]:
+        if other.dtype is not first:
+            raise fail(f"inputs have dtypes {first} and {other.dtype}", "all must have one dtype: insert a cast")
+    check_dtype(first, allowed)
+    return first
+
+
+def same_type(allowed: Sequence[str], result: str = "") -> Infer:
+    """Inference of a unary elementwise op: the input's type (with dtype `result` where given)."""
+
+    def infer(types: Sequence[Type], attrs: Attrs) -> Type:
+        (x,) = tensor_types(types)
+        check_dtype(x.dtype, allowed)
+        return x.with_dtype(result) if result else x
+
+    return infer
+
+
+def broadcast_type(allowed: Sequence[str], result: str = "") -> Infer:
+    """Inference of an elementwise op of several inputs of one dtype."""
+
+    def infer(types: Sequence[Type], attrs: Attrs) -> Type:
+        tensors = tensor_types(types)
+        found = common_dtype(tensors, allowed)
+        shape = broadcast_dims(*(t.shape for t in tensors))
+        return TensorType(shape, DType(result) if result else found)
+
+    return infer
+
+
+def of_input(make: Callable[[TensorType, Attrs], Type], allowed: Sequence[str]) -> Infer:
+    """Inference of a one-input op from the checked input type."""
+
+    def infer(types: Sequence[Type], attrs: Attrs) -> Type:
+        (x,) = tensor_types(types)
+        check_dtype(x.dtype, allowed)
+        return make(x, attrs)
+
+    return infer

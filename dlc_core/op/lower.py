@@ -1,0 +1,162 @@
+"""Parts of tensor lowerings that op declarations share.
+
+A lowering is `lower(type_, attrs, *tensors)`: it gets the inferred result type, canonical attributes and one te tensor
+for each argument, and gives the result tensor (a tuple of them for a tuple type).  Shapes may be symbolic.
+
+Floats narrower than 32 bits are computed in float32 and rounded once for each op: `widen` at loads, `narrow` at stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dlc_core import te
+from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.expr import (
+    Expr,
+    ExprLike,
+    as_expr,
+    binary,
+    call,
+    cast_to,
+    const,
+    const_value,
+    eq,
+    logical_and,
+    ne,
+    select,
+)
+from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op.declare import Lower
+
+
+def compute_type(type_: DType) -> DType:
+    """The dtype that values of `type_` are computed in."""
+    return DType("float32") if type_.is_float and type_.bits < 32 else type_
+
+
+def widen(value: Expr) -> Expr:
+    """The value in its computing dtype."""
+    return cast_to(compute_type(value.dtype), value)
+
+
+def narrow(value: Expr, to: DTypeLike) -> Expr:
+    """The value in the result dtype."""
+    return cast_to(to, value)
+
+
+def intrinsic(name: str, *args: Expr) -> Expr:
+    """An intrinsic whose result has its first argument's dtype."""
+    return call(name, args, args[0].dtype)
+
+
+def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
+    """Lazy choice: only the chosen side is evaluated, so that the other may be an access out of bounds."""
+    cond, a = as_expr(cond), as_expr(a)
+    known = const_value(cond)
+    b = as_expr(b, None if isinstance(b, Expr) else a.dtype)
+    if known is not None:
+        return a if known else b
+    return call("if_then_else", (cond, a, b), a.dtype)
+
+
+def truncate_div(a: Expr, b: Expr) -> Expr:
+    """Integer division toward zero that never traps: x / 0 is 0, and the smallest value / -1 wraps around."""
+    safe = select(eq(b, 0), const(1, b.dtype), b)
+    if b.dtype.kind == "uint":
+        return select(eq(b, 0), const(0, a.dtype), binary("truncdiv", a, safe))
+    safe = select(eq(safe, -1), const(1, b.dtype), safe)
+    return select(eq(b, 0), const(0, a.dtype), select(eq(b, -1), -a, binary("truncdiv", a, safe)))
+
+
+def truncate_mod(a: Expr, b: Expr) -> Expr:
+    """Integer remainder with the dividend's sign that never traps; x mod 0 is 0."""
+    safe = select(eq(b, 0), const(1, b.dtype), b)
+    if b.dtype.kind == "int":
+        safe = select(eq(safe, -1), const(1, b.dtype), safe)
+    return binary("truncmod", a, safe)
+
+
+def to_bool(value: Expr) -> Expr:
+    """value != 0; NaN is true."""
+    return value if value.dtype.is_bool else ne(value, const(0, value.dtype))
+
+
+def at(tensor: te.Tensor, indices: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
+    """The element of a tensor that is broadcast to `shape`, at a point of `shape`."""
+    offset = len(indices) - tensor.ndim
+    wanted = [as_expr(d) for d in shape][offset:]
+    places = []
+    for index, own, out in zip(indices[offset:], tensor.shape, wanted, strict=True):
+        size = const_value(own)
+        if own is out:
+            places.append(index)
+        elif size == 1:
+            places.append(const(0))
+        elif size is not None:
+            places.append(index)
+        else:
+            # A symbolic dim against an int may be 1 at run time.
+            places.append(select(eq(own, 1), const(0), index))
+    return tensor[tuple(places)]
+
+
+def elementwise(name: str, body: Callable[..., Expr]) -> Lower:
+    """Lowering of an op whose result elements are `body(*elements, **attrs)` of the broadcast inputs."""
+
+    def lower(type_: TensorType, attrs: dict[str, Any], *tensors: te.Tensor) -> te.Tensor:
+        def value(*indices: Expr) -> Expr:
+            operands = [widen(at(t, indices, type_.shape)) for t in tensors]
+            return narrow(body(*operands, **attrs), type_.dtype)
+
+        return compute(type_.shape, value, name)
+
+    return lower
+
+
+def compute(shape: Sequence[Dim], body: Callable[..., Any], name: str) -> te.Tensor:
+    """`te.compute` of one tensor."""
+    made: te.Tensor = te.compute(shape, body, name)
+    return made
+
+
+def rounded(tensor: te.Tensor, to: DType, name: str) -> te.Tensor:
+    """A tensor in another dtype; itself when it has it already."""
+    if tensor.dtype is to:
+        return tensor
+    return compute(tensor.shape, lambda *i: narrow(tensor[i], to), name)
+
+
+def padded(
+    tensor: te.Tensor,
+    before: Sequence[Dim],
+    after: Sequence[Dim],
+    value: int | float | bool,
+    name: str = "pad",
+) -> te.Tensor:
+    """The tensor with a border of `value`; negative sizes crop.  Itself where all sizes are zero."""
+    if all(b == 0 for b in (*before, *after)):
+        return tensor
+    shape = [d + b + a for d, b, a in zip(tensor.shape, before, after, strict=True)]
+
+    def body(*indices: Expr) -> Expr:
+        places = [i - b if b != 0 else i for i, b in zip(indices, before, strict=True)]
+        inside: list[ExprLike] = []
+        for place, low, high, size in zip(places, before, after, tensor.shape, strict=True):
+            if not isinstance(low, int) or low > 0:
+                inside.append(place >= 0)
+            if not isinstance(high, int) or high > 0:
+                inside.append(place < size)
+        return if_then_else(logical_and(*inside), tensor[tuple(places)], const(value, tensor.dtype))
+
+    return compute(shape, body, name)
+
+
+def result_types(type_: Any) -> tuple[TensorType, ...]:
+    """Fields of a tuple type, or the one tensor type."""
+    return (type_,) if isinstance(type_, TensorType) else type_.fields
+
+
+def literal(value: int | float | bool, like: Expr | DTypeLike) -> Expr:
+    return const(value, like.dtype if isinstance(like, Expr) else dtype(like))

@@ -1,0 +1,211 @@
+"""The reference interpreter of graphs: NumPy, one node at a time, every result checked against its inferred type.
+
+`evaluate(function, feeds)` is the meaning of a graph.  Where a result has another shape or dtype than inference said,
+it raises: inference equals reality.  Floats narrower than 32 bits reach a declaration's reference as float32, integers
+narrower than 8 bits as 8-bit ones; results are rounded once, to the inferred dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from dlc_core.diag import DlcError, UnsupportedError, UsageError, VerifyError
+from dlc_core.graph.node import CALL, CALL_PRIM, CONST, GET, PARAM, TUPLE, Array, Function, Node, param, post_order
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, substitute
+from dlc_core.ir.types import Dim, TensorType, TupleType, Type
+from dlc_core.op.declare import NDArray, OpDecl
+
+Value = Union[NDArray, tuple["Value", ...]]
+Symbols = dict[Var, int]
+CallPrim = Callable[[str, Sequence[NDArray], Type], Value]
+"""Runs a PrimFunc of the module: symbol, arguments, result type -> result."""
+
+
+def evaluate(
+    graph: Node | Function,
+    feeds: Mapping[Any, Any] | Sequence[Any],
+    *,
+    call_prim: CallPrim | None = None,
+    symbols: Mapping[Var, int] | None = None,
+) -> Value:
+    """The value of a node or function: an array, or a tuple of them for a tuple type.
+
+    `feeds` maps params (nodes or their names) to arrays; for a function it may be a sequence in the order of the
+    params. Symbolic dims are bound by the shapes of the feeds.  Raises UsageError for feeds that do not fit and
+    VerifyError where a result contradicts inference.
+    """
+    params = graph.params if isinstance(graph, Function) else _params(graph)
+    body = graph.body if isinstance(graph, Function) else graph
+    env = dict(symbols or {})
+    values: dict[Node, Value] = {}
+    for own, fed in _match_feeds(params, feeds):
+        values[own] = _bind(own.type, fed, env, f"feed {own.attrs['name']!r}")
+    for own in params:
+        _check_dims(own.type, values[own], env, f"feed {own.attrs['name']!r}", UsageError)
+    return _run(body, values, env, call_prim)
+
+
+def apply(decl: OpDecl, args: Sequence[Value], attrs: Mapping[str, Any], type_: Type, env: Symbols | None = None) -> Value:
+    """One op on arrays: its reference (or its body's), in the dtypes of `type_`.  Symbolic attributes need `env`."""
+    env = {} if env is None else env
+    if decl.reference is None:
+        params = [param(f"arg{index}", _type_of(arg)) for index, arg in enumerate(args)]
+        body = decl.expand(params, {name: concrete(value, env) for name, value in attrs.items()})
+        result = _run(body, dict(zip(params, args, strict=True)), env, None)
+    else:
+        wide = [_widen(arg) for arg in args]
+        with np.errstate(all="ignore"):
+            result = decl.reference(*wide, **{name: concrete(value, env) for name, value in attrs.items()})
+    return _bind(type_, result, env, decl.name, VerifyError)
+
+
+def concrete(value: Any, env: Symbols) -> Any:
+    """An attribute as a reference takes it: dims as ints, arrays as NumPy's, functions as callables."""
+    if isinstance(value, Expr):
+        return evaluate_dim(value, env)
+    if isinstance(value, tuple):
+        return tuple(concrete(item, env) for item in value)
+    if isinstance(value, Array):
+        return value.data
+    if isinstance(value, Function):
+        return lambda *args: evaluate(value, args, symbols=env)
+    return value
+
+
+def evaluate_dim(value: Dim, env: Mapping[Var, int]) -> int:
+    """The int that a dim is with these symbols."""
+    known = const_value(value)
+    if known is not None:
+        return known
+    assert isinstance(value, Expr)
+    missing = [v.name for v in free_vars(value) if v not in env]
+    if missing:
+        raise UsageError(f"the dim {value} depends on {', '.join(missing)}, which the feeds do not determine")
+    result = const_value(substitute(value, {v: const(env[v], v.dtype) for v in free_vars(value)}))
+    if result is None:
+        raise UsageError(f"the dim {value} has no value", details=[f"with {v.name} = {n}" for v, n in env.items()])
+    return result
+
+
+def _run(root: Node, values: dict[Node, Value], env: Symbols, call_prim: CallPrim | None) -> Value:
+    order = list(post_order(root))
+    uses: dict[Node, int] = {root: 1}
+    for node in order:
+        for arg in node.args:
+            uses[arg] = uses.get(arg, 0) + 1
+    for node in order:
+        if node not in values:
+            try:
+                values[node] = _step(node, [values[arg] for arg in node.args], env, call_prim)
+            except DlcError as error:
+                raise error.at(node.spans)
+        for arg in node.args:
+            uses[arg] -= 1
+            if not uses[arg]:
+                del values[arg]
+    return values[root]
+
+
+def _step(node: Node, args: list[Value], env: Symbols, call_prim: CallPrim | None) -> Value:
+    if node.op is PARAM:
+        raise UsageError(f"no feed for the param {node.attrs['name']!r}")
+    if node.op is CONST:
+        return _bind(node.type, node.attrs["value"].data, env, "const", VerifyError)
+    if node.op is TUPLE:
+        return tuple(args)
+    if node.op is GET:
+        field: Value = args[0][node.attrs["index"]]
+        return field
+    if node.op is CALL:
+        result = evaluate(node.attrs["function"], args, call_prim=call_prim, symbols=env)
+        return _bind(node.type, result, env, "call", VerifyError)
+    if node.op is CALL_PRIM:
+        if call_prim is None:
+            raise UnsupportedError(f"no interpreter given for the PrimFunc {node.attrs['symbol']!r}")
+        arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
+        return _bind(node.type, call_prim(node.attrs["symbol"], arrays, node.type), env, "call_prim", VerifyError)
+    if not isinstance(node.op, OpDecl):
+        raise UnsupportedError(f"the op {node.op.name!r} has no reference")
+    return apply(node.op, args, node.attrs, node.type, env)
+
+
+def _params(root: Node) -> tuple[Node, ...]:
+    return tuple(node for node in post_order(root) if node.op is PARAM)
+
+
+def _match_feeds(params: Sequence[Node], feeds: Mapping[Any, Any] | Sequence[Any]) -> list[tuple[Node, Any]]:
+    if not isinstance(feeds, Mapping):
+        if len(feeds) != len(params):
+            raise UsageError(f"{len(feeds)} feeds for {len(params)} params")
+        return list(zip(params, feeds, strict=True))
+    matched = []
+    for own in params:
+        name = own.attrs["name"]
+        if own not in feeds and name not in feeds:
+            raise UsageError(f"no feed for the param {name!r}", hint=f"fed: {', '.join(map(str, feeds)) or 'nothing'}")
+        matched.append((own, feeds[own] if own in feeds else feeds[name]))
+    return matched
+
+
+def _type_of(value: Value) -> Type:
+    if isinstance(value, tuple):
+        return TupleType(tuple(_type_of(item) for item in value))
+    return TensorType(value.shape, DType.of(value.dtype))
+
+
+def _widen(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_widen(item) for item in value)
+    type_ = DType.of(value.dtype)
+    if type_.is_float and type_.bits < 32:
+        return value.astype(np.float32)
+    if type_.is_int and type_.bits < 8:
+        return value.astype(np.int8 if type_.kind == "int" else np.uint8)
+    return value
+
+
+def _bind(
+    type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError] = UsageError
+) -> Value:
+    """The value in the dtypes of its type; symbols that the type introduces are bound."""
+    if isinstance(type_, TupleType):
+        if not isinstance(value, (tuple, list)) or len(value) != len(type_.fields):
+            raise error(f"{what}: {type_} is expected, not {type(value).__name__}")
+        fields = zip(type_.fields, value, strict=True)
+        return tuple(_bind(t, v, env, f"{what}, field {i}", error) for i, (t, v) in enumerate(fields))
+    array = np.asarray(value)
+    _check_dtype(type_, array, what, error)
+    if array.ndim != type_.ndim:
+        raise error(f"{what}: shape {array.shape}, but inferred is {type_}")
+    for dim, size in zip(type_.shape, array.shape, strict=True):
+        if isinstance(dim, Var) and dim not in env:
+            env[dim] = size
+    if error is not UsageError:
+        _check_dims(type_, array, env, what, error)
+    with np.errstate(all="ignore"):
+        return array.astype(type_.dtype.numpy, copy=False)
+
+
+def _check_dtype(type_: TensorType, array: NDArray, what: str, error: type[DlcError]) -> None:
+    found = DType.of(array.dtype)
+    if found is type_.dtype:
+        return
+    rounded = error is not UsageError and (found.is_float and type_.dtype.is_float)
+    held_wider = error is not UsageError and found.kind == type_.dtype.kind and type_.dtype.bits < 8
+    if not rounded and not held_wider:
+        raise error(f"{what}: dtype {found}, but {'inferred' if error is VerifyError else 'declared'} is {type_}")
+
+
+def _check_dims(type_: Type, value: Value, env: Symbols, what: str, error: type[DlcError]) -> None:
+    if isinstance(type_, TupleType):
+        for field, item in zip(type_.fields, value, strict=True):
+            _check_dims(field, item, env, what, error)
+        return
+    assert isinstance(value, np.ndarray)
+    wanted = tuple(evaluate_dim(dim, env) for dim in type_.shape)
+    if wanted != value.shape:
+        raise error(f"{what}: shape {value.shape}, but {wanted} is expected of {type_}")

@@ -1,0 +1,42 @@
+"""The standard ops.  `OPS` are all declarations, `BY_NAME` the same by name; `std.relu(x)` builds a node.
+
+One file for each family of ops.
+"""
+
+from __future__ import annotations
+
+from dlc_core.graph.node import Node
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.std import activation, binary, unary
+
+OPS: tuple[OpDecl, ...] = (
+    *unary.OPS,
+    *activation.OPS,
+    *binary.OPS,
+)
+BY_NAME = {decl.name: decl for decl in OPS}
+
+
+class _Build:
+    """What `std.<name>` is: a call makes a node of the op, `.decl` is its declaration."""
+
+    __slots__ = ("decl",)
+
+    def __init__(self, decl: OpDecl) -> None:
+        self.decl = decl
+
+    def __call__(self, *args: Node, **attrs: object) -> Node:
+        return self.decl.build(*args, **attrs)
+
+    def __repr__(self) -> str:
+        return f"<builder of {self.decl.name}({', '.join((*self.decl.inputs, *self.decl.attrs))})>"
+
+
+def __getattr__(name: str) -> _Build:
+    if name not in BY_NAME:
+        raise AttributeError(f"no standard op {name!r}")
+    return _Build(BY_NAME[name])
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *BY_NAME]

@@ -1,0 +1,167 @@
+"""Elementwise mathematics of one input: arithmetic, roundings, exponentials, trigonometry, tests of floats, casts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, call, cast_to, const, select, unary
+from dlc_core.ir.types import TensorType
+from dlc_core.op.declare import ALL, FLOATS, INTS, NUMBERS, Attr, NDArray, OpDecl, Sample, Tensor, op
+from dlc_core.op.infer import Attrs, check_dtype, of_input, same_type
+from dlc_core.op.lower import elementwise, intrinsic, to_bool
+from dlc_core.op.samples import unary_samples, wrong_dtype
+
+
+def _unary(
+    name: str,
+    doc: str,
+    reference: Callable[[Any], Any],
+    body: Callable[[Expr], Expr] | None = None,
+    dtypes: Sequence[str] = FLOATS,
+    *,
+    values: str = "normal",
+    result: str = "",
+) -> OpDecl:
+    """An elementwise op; without a body it is the intrinsic of its name."""
+    refused = next(d for d in (*ALL, "complex64") if d not in dtypes)
+    return op(
+        name, doc, ["x"], kind="elementwise", infer=same_type(dtypes, result), reference=reference,
+        lower=elementwise(name, body or (lambda x: intrinsic(name, x))), dtypes=dtypes,
+        samples=unary_samples(values), error_samples=[wrong_dtype(refused)],
+    )  # fmt: skip
+
+
+def _abs(x: Expr) -> Expr:
+    if x.dtype.is_float:
+        return intrinsic("abs", x)
+    return x if x.dtype.kind == "uint" else select(x < 0, -x, x)
+
+
+def _sign(x: Expr) -> Expr:
+    if x.dtype.is_float:
+        return intrinsic("sign", x)
+    zero, one = const(0, x.dtype), const(1, x.dtype)
+    negative = zero if x.dtype.kind == "uint" else select(x < 0, const(-1, x.dtype), zero)
+    return select(x > 0, one, negative)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _erf_reference(x: NDArray) -> NDArray:
+    return np.asarray(_erf(x.astype(np.float64)), np.float64).astype(x.dtype)
+
+
+def sigmoid_reference(x: NDArray) -> NDArray:
+    """1 / (1 + exp(-x)), without overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)
+
+
+NEG = _unary("neg", "-x; unsigned integers wrap around", np.negative, lambda x: unary("neg", x), NUMBERS)
+ABS = _unary("abs", "|x|; the smallest integer stays itself", np.abs, _abs, NUMBERS)
+SIGN = _unary("sign", "-1, 0 or 1; NaN stays NaN", np.sign, _sign, NUMBERS)
+EXP = _unary("exp", "e to the x", np.exp)
+EXP2 = _unary("exp2", "2 to the x", np.exp2)
+EXPM1 = _unary("expm1", "exp(x) - 1, exact near 0", np.expm1)
+LOG = _unary("log", "natural logarithm", np.log, values="positive")
+LOG2 = _unary("log2", "logarithm to base 2", np.log2, values="positive")
+LOG10 = _unary("log10", "logarithm to base 10", np.log10, values="positive")
+LOG1P = _unary("log1p", "log(1 + x), exact near 0", np.log1p, values="positive")
+SQRT = _unary("sqrt", "square root", np.sqrt, values="positive")
+RSQRT = _unary("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), values="positive")
+RECIPROCAL = _unary("reciprocal", "1 / x", lambda x: 1 / x, lambda x: 1.0 / x)
+FLOOR = _unary("floor", "largest integer not above x", np.floor)
+CEIL = _unary("ceil", "smallest integer not below x", np.ceil)
+ROUND = _unary("round", "nearest integer, ties to even", np.rint, values="uniform:-4:4")
+TRUNC = _unary("trunc", "integer part", np.trunc)
+SIN = _unary("sin", "sine of radians", np.sin)
+COS = _unary("cos", "cosine of radians", np.cos)
+TAN = _unary("tan", "tangent of radians", np.tan, values="unit")
+ASIN = _unary("asin", "arc sine in radians", np.arcsin, values="unit")
+ACOS = _unary("acos", "arc cosine in radians", np.arccos, values="unit")
+ATAN = _unary("atan", "arc tangent in radians", np.arctan)
+SINH = _unary("sinh", "hyperbolic sine", np.sinh)
+COSH = _unary("cosh", "hyperbolic cosine", np.cosh)
+TANH = _unary("tanh", "hyperbolic tangent", np.tanh)
+ASINH = _unary("asinh", "inverse hyperbolic sine", np.arcsinh)
+ACOSH = _unary("acosh", "inverse hyperbolic cosine; NaN below 1", np.arccosh, values="uniform:1:4")
+ATANH = _unary("atanh", "inverse hyperbolic tangent", np.arctanh, values="uniform:-0.9:0.9")
+ERF = _unary("erf", "error function", _erf_reference)
+SIGMOID = _unary("sigmoid", "1 / (1 + exp(-x))", sigmoid_reference)
+ISNAN = _unary("isnan", "whether x is NaN", np.isnan, lambda x: call("isnan", (x,), "bool"), result="bool")
+LOGICAL_NOT = _unary("logical_not", "not x", np.logical_not, lambda x: unary("not", x), ("bool",))
+BITWISE_NOT = _unary("bitwise_not", "all bits flipped", np.invert, lambda x: unary("bitnot", x), INTS)
+IDENTITY = _unary("identity", "x itself", lambda x: x, lambda x: x, ALL)
+
+
+def _isinf_reference(x: NDArray, *, positive: bool, negative: bool) -> NDArray:
+    return np.asarray((np.isposinf(x) & positive) | (np.isneginf(x) & negative))
+
+
+def _isinf(x: Expr, *, positive: bool, negative: bool) -> Expr:
+    infinite = call("isinf", (x,), "bool")
+    if positive and negative:
+        return infinite
+    if not positive and not negative:
+        return const(False, "bool")
+    return infinite & (x > 0.0 if positive else x < 0.0)
+
+
+ISINF = op(
+    "isinf", "whether x is infinite, of the wanted signs", ["x"],
+    [Attr("positive", "bool", True), Attr("negative", "bool", True)],
+    kind="elementwise", infer=same_type(FLOATS, "bool"), reference=_isinf_reference, lower=elementwise("isinf", _isinf),
+    samples=(
+        *unary_samples(),
+        *(Sample((Tensor((24,), "special"),), {"positive": p, "negative": not p}) for p in (True, False)),
+        Sample((Tensor((24,), "special"),), {"positive": False, "negative": False}),
+    ),
+    error_samples=[wrong_dtype("int32")],
+)  # fmt: skip
+
+
+def _cast_infer(x: TensorType, attrs: Attrs) -> TensorType:
+    check_dtype(attrs["to"], ALL, "the result")
+    return x.with_dtype(attrs["to"])
+
+
+def _cast_reference(x: NDArray, *, to: DType) -> NDArray:
+    return np.not_equal(x, 0) if to.is_bool else x.astype(to.numpy)
+
+
+def cast_value(x: Expr, *, to: DType) -> Expr:
+    """A value as the `cast` op converts it."""
+    return to_bool(x) if to.is_bool else cast_to(to, x)
+
+
+CAST = op(
+    "cast",
+    "x in another dtype.  Floats are rounded to nearest even; floats to integers toward zero (out of range: undefined);"
+    " integers wrap around; to bool: x != 0",
+    ["x"], [Attr("to", "dtype", help="the result's dtype")],
+    kind="elementwise", infer=of_input(_cast_infer, ALL), reference=_cast_reference,
+    lower=elementwise("cast", cast_value), dtypes=ALL,
+    samples=(
+        *(Sample((Tensor((3, 5), "normal"),), {"to": to}, ("float32", "int32", "bool")) for to in ALL if to[0] != "u"),
+        *(Sample((Tensor((3, 5), "positive"),), {"to": to}, ("float32", "int64")) for to in ALL if to[0] == "u"),
+        *(Sample((Tensor((3, 5), "positive"),), {"to": to}) for to in ("float32", "int32")),
+        Sample((Tensor((24,), "special"),), {"to": "float16"}, ("float32", "float64")),
+        Sample((Tensor((24,), "special"),), {"to": "bfloat16"}, ("float32",)),
+        Sample((Tensor((24,), "special"),), {"to": "int8"}, ("int32", "int64")),
+        Sample((Tensor((24,), "special"),), {"to": "bool"}, FLOATS),
+    ),
+    error_samples=[wrong_dtype("complex64", attrs={"to": "float32"})],
+)  # fmt: skip
+
+
+OPS = (
+    NEG, ABS, SIGN, EXP, EXP2, EXPM1, LOG, LOG2, LOG10, LOG1P, SQRT, RSQRT, RECIPROCAL, FLOOR, CEIL, ROUND, TRUNC, SIN,
+    COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF, SIGMOID, ISNAN, LOGICAL_NOT, BITWISE_NOT,
+    IDENTITY, ISINF, CAST,
+)  # fmt: skip
