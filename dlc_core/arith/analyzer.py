@@ -1,0 +1,216 @@
+"""The `Analyzer`: the one object other parts of the compiler ask about integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dlc_core.arith.interval import INF, Interval, Num, intersect
+from dlc_core.arith.poly import ONE, Poly, atoms_of, constant_of, mentions, shifted, split_by, sub, times
+from dlc_core.arith.prove import DEPTH_PROVE
+from dlc_core.arith.simplify import Simplifier
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Unary, Var, as_expr, eq, free_vars
+
+
+class Analyzer(Simplifier):
+    """Simplifies and proves under what it knows of variables.
+
+    Not to be shared between threads.  An expression may hold any node; only scalar index expressions and conditions
+    are analysed, the rest is kept with its operands simplified.
+    """
+
+    def bind(self, var: Var, begin: ExprLike, extent: ExprLike) -> None:
+        """`var` takes the values begin <= var < begin + extent; a later binding replaces an earlier one.
+
+        The ends may be symbolic; they must not mention `var` itself.
+        """
+        first = self._poly(_index(begin))
+        last = shifted(_plus(first, self._poly(_index(extent))), -1)
+        self._bind_inclusive(var, first, last)
+
+    def bind_extents(self, extents: dict[Var, ExprLike]) -> None:
+        """Bind several variables to 0 <= var < extent."""
+        for var, extent in extents.items():
+            self.bind(var, 0, extent)
+
+    def _bind_inclusive(self, var: Var, first: Poly, last: Poly) -> None:
+        if mentions(first, var) or mentions(last, var):
+            raise UsageError(f"the range of {var.name} mentions {var.name} itself")
+        interval = self._poly_bounds(first)[0], self._poly_bounds(last)[1]
+        low = first if constant_of(first) is None else None
+        high = last if constant_of(last) is None else None
+        if low is not None or high is not None:
+            # Elimination wants both ends once one is symbolic.
+            low, high = first, last
+        self._set_range(var, interval, low, high)
+
+    def declare_dim(self, var: Var, low: int = 1, high: int | None = None) -> None:
+        """`var` is a symbolic dim with low <= var, and var <= high where given."""
+        self._set_range(var, (low, INF if high is None else high))
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Whatever is bound, declared or assumed inside is forgotten at the end."""
+        known, memo, looked_up = self._known, self._memo, self._looked_up
+        self._known = known.copy()
+        self._memo, self._looked_up = type(memo)(), set()
+        try:
+            yield
+        finally:
+            self._known, self._memo, self._looked_up = known, memo, looked_up
+
+    @contextmanager
+    def assume(self, *conds: ExprLike) -> Iterator[None]:
+        """Inside, every condition holds."""
+        with self.scope():
+            for cond in conds:
+                self._learn(self._expr(as_expr(cond)))
+            yield
+
+    def simplify(self, expr: ExprLike) -> Expr:
+        """The canonical form: same value for all values within the declared ranges.  Idempotent and deterministic."""
+        return self._expr(as_expr(expr))
+
+    def const_bounds(self, expr: ExprLike) -> Interval:
+        """Smallest and largest value as ints, -inf or inf where unbounded."""
+        e = self._expr(as_expr(expr))
+        if e.dtype is not INDEX:
+            return self._bounds_of(e)
+        p = self._poly(e)
+        low, high = self._poly_bounds(p)
+        if self._known.symbolic and len(p) > 1:
+            low = max(low, self._lower_bound(p))
+            high = min(high, -self._lower_bound(times(p, -1)))
+        return low, high
+
+    def _lower_bound(self, p: Poly) -> Num:
+        best: Num = -INF
+        for _ in range(2 * len(self._known.ranges)):
+            smaller = self._eliminate_variable(p)
+            if smaller is None or smaller == p:
+                break
+            p = smaller
+            best = max(best, self._poly_bounds(p)[0])
+        return best
+
+    def modular(self, expr: ExprLike) -> tuple[int, int]:
+        """(coeff, base) with expr ≡ base modulo coeff; coeff is 0 where expr is the constant base."""
+        return self._poly_residue(self._poly(_index(expr)))
+
+    def prove(self, cond: ExprLike) -> bool:
+        """Whether the condition holds for all values; False also means "do not know"."""
+        return self._prove(self._expr(as_expr(cond)))
+
+    def _prove(self, e: Expr) -> bool:
+        if isinstance(e, Const):
+            return bool(e.value)
+        if isinstance(e, Binary):
+            if e.op == "and":
+                return self._prove(e.a) and self._prove(e.b)
+            if e.op == "or":
+                return self._prove(e.a) or self._prove(e.b)
+            if e.a.dtype is INDEX:
+                p = sub(self._poly(e.b), self._poly(e.a))
+                if e.op == "lt":
+                    return self._nonneg(shifted(p, -1), DEPTH_PROVE)
+                if e.op == "eq":
+                    return self._zero(p, DEPTH_PROVE)
+                if e.op == "ne":
+                    return any(self._nonneg(shifted(q, -1), DEPTH_PROVE) for q in (p, times(p, -1)))
+        return False
+
+    def prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
+        """Whether a and b have the same value always."""
+        left, right = as_expr(a), as_expr(b)
+        if left is right:
+            return True
+        if left.dtype is not right.dtype:
+            return False
+        if left.dtype is not INDEX:
+            return self._expr(left) is self._expr(right)
+        return self._zero(self._poly(left - right), DEPTH_PROVE)
+
+    # Learning.
+
+    def _learn(self, cond: Expr) -> None:
+        """Take a simplified condition as true."""
+        if isinstance(cond, Const):
+            return
+        if isinstance(cond, Binary) and cond.op == "and":
+            self._learn(cond.a)
+            self._learn(self._expr(cond.b))
+            return
+        self._known.truths[cond] = True
+        negated = self._not(cond)
+        if not isinstance(negated, Const):
+            self._known.truths[negated] = False
+        if isinstance(cond, Unary) and cond.op == "not":
+            self._known.truths[cond.a] = False
+        if isinstance(cond, Binary) and cond.a.dtype is INDEX:
+            p = sub(self._poly(cond.b), self._poly(cond.a))
+            if cond.op == "lt":
+                self._learn_nonneg(shifted(p, -1))
+            elif cond.op == "eq":
+                self._learn_zero(cond, p)
+        self._forget()
+
+    def _learn_nonneg(self, p: Poly) -> None:
+        """p >= 0"""
+        variables = [m for m in p if m]
+        if len(variables) == 1 and len(variables[0]) == 1 and isinstance(variables[0][0], Var):
+            var, c, start = variables[0][0], p[variables[0]], p.get(ONE, 0)
+            old = self._range_of(var)
+            limit: Interval = (-(start // c), INF) if c > 0 else (-INF, start // -c)
+            self._tighten(var, old.interval, limit)
+        self._known.facts.append(p)
+
+    def _tighten(self, var: Var, old: Interval, limit: Interval) -> None:
+        known = self._range_of(var)
+        order = self._order
+        self._set_range(var, intersect(old, limit), known.low, known.high)
+        self._known.ranges[var] = type(known)(
+            self._known.ranges[var].interval, known.low, known.high, known.order
+        )
+        self._order = order
+
+    def _learn_zero(self, cond: Binary, p: Poly) -> None:
+        """p == 0: replace an atom by what it equals, and remember remainders."""
+        self._known.facts += (p, times(p, -1))
+        for atom in sorted(atoms_of(p), key=self.atom_key, reverse=True):
+            parts = split_by(p, atom)
+            if parts is None or constant_of(parts[0]) not in (1, -1):
+                continue
+            sign = constant_of(parts[0]) or 1
+            value = times(parts[1], -sign)
+            if any(_inside(atom, other) for other in atoms_of(value)):
+                continue
+            known = constant_of(value)
+            if isinstance(atom, Binary) and atom.op == "floormod" and known is not None:
+                modulus = atom.b
+                if isinstance(atom.a, Var) and isinstance(modulus, Const) and int(modulus.value) > 0:
+                    self._known.residues[atom.a] = int(modulus.value), known
+            if isinstance(atom, Var) and known is not None:
+                self._tighten(atom, self._range_of(atom).interval, (known, known))
+            if isinstance(atom, Var) or known is not None:
+                self._known.values[atom] = value
+                break
+
+
+def _inside(atom: Expr, e: Expr) -> bool:
+    return e is atom or (isinstance(atom, Var) and atom in free_vars(e))
+
+
+def _plus(p: Poly, q: Poly) -> Poly:
+    return sub(p, times(q, -1))
+
+
+def _index(value: ExprLike) -> Expr:
+    e = as_expr(value)
+    if e.dtype is not INDEX:
+        raise UsageError(f"{e} of type {e.dtype} is not an index expression")
+    return e
+
+
+__all__ = ["Analyzer", "eq"]

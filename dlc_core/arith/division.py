@@ -1,0 +1,295 @@
+"""floordiv and floormod of polys: splitting off what divides, dropping what is too small to matter."""
+
+from __future__ import annotations
+
+import math
+
+from dlc_core.arith.poly import (
+    ONE,
+    Poly,
+    add_scaled,
+    atom_poly,
+    constant,
+    constant_of,
+    exact_div,
+    poly_key,
+    shifted,
+    sub,
+    times,
+)
+from dlc_core.arith.prove import Prover
+from dlc_core.ir.expr import Binary, Const, Expr, binary
+
+
+class Division(Prover):
+    """Quotients and remainders, and their recombination in sums."""
+
+    def _rewrite(self, e: Expr) -> Expr | None:
+        raise NotImplementedError
+
+    def _quotient(self, op: str, p: Poly, d: Poly) -> Poly:
+        """The atom p // d or p % d, unless a rule or a fact knows better."""
+        e = binary(op, self.emit(p), self.emit(d))
+        found = self._memo.polys.get(e)
+        if found is not None:
+            return found
+        if not isinstance(e, Binary) or e.op != op:
+            return self._poly(e)
+        result = self._known.values.get(e)
+        if result is None:
+            better = self._rewrite(e)
+            result = atom_poly(e) if better is None else self._poly(better)
+        self._memo.polys[e] = result
+        return result
+
+    def _floordiv(self, p: Poly, d: Poly) -> Poly:
+        c = constant_of(d)
+        if c is None:
+            return self._floordiv_symbolic(p, d)
+        if c == 0 or not p:
+            return self._quotient("floordiv", p, d) if c == 0 else p
+        return self._floordiv_literal(p, c) if c > 0 else self._floordiv_literal(times(p, -1), -c)
+
+    def _floormod(self, p: Poly, d: Poly) -> Poly:
+        c = constant_of(d)
+        if c is None:
+            return self._floormod_symbolic(p, d)
+        if c == 0 or not p:
+            return self._quotient("floormod", p, d) if c == 0 else p
+        # x % -c == -((-x) % c)
+        return self._floormod_literal(p, c) if c > 0 else times(self._floormod_literal(times(p, -1), -c), -1)
+
+    def _floordiv_literal(self, p: Poly, c: int) -> Poly:
+        if c == 1:
+            return p
+        whole: Poly = {}
+        rest: Poly = {}
+        offset, start = divmod(p.get(ONE, 0), c)
+        for m, k in p.items():
+            if not m:
+                continue
+            q = k // c if k >= 0 else -(-k // c)
+            if q:
+                whole[m] = q
+            if k != q * c:
+                rest[m] = k - q * c
+        if not rest:
+            return shifted(whole, offset)
+        g = math.gcd(c, *rest.values())
+        if g > 1:
+            return add_scaled(
+                shifted(whole, offset),
+                self._floordiv_literal(shifted(exact_div(rest, g), start // g), c // g),
+            )
+        low, high = self._poly_bounds(rest)
+        if (low + start) // c == (high + start) // c:
+            return shifted(whole, offset + int((low + start) // c))
+        if self._known.residues:
+            modulus, residue = self._poly_residue(shifted(rest, start))
+            if modulus % c == 0:
+                carry, start = divmod(start - residue % c, c)
+                exact = self._quotient("floordiv", shifted(rest, start), constant(c))
+                return add_scaled(shifted(whole, offset + carry), exact)
+        for g in self._common_steps(rest, c):
+            small = self._small_part(rest, start, g)
+            if small is not None:
+                high_part, _, carry = small
+                part = self._floordiv_literal(shifted(exact_div(high_part, g), carry), c // g)
+                return add_scaled(shifted(whole, offset), part)
+        return add_scaled(
+            shifted(whole, offset), self._quotient("floordiv", shifted(rest, start), constant(c))
+        )
+
+    def _floormod_literal(self, p: Poly, c: int) -> Poly:
+        if c == 1:
+            return {}
+        rest: Poly = {}
+        start = p.get(ONE, 0) % c
+        unwrapped: Poly = {}
+        for m, k in p.items():
+            if not m:
+                continue
+            inner = m[0] if len(m) == 1 else None
+            if type(inner) is Binary and inner.op == "floormod" and isinstance(inner.b, Const):
+                d = int(inner.b.value)
+                if d and k * d % c == 0:
+                    # k*(x % d) and k*x differ by a multiple of k*d, so of c.
+                    unwrapped = add_scaled(unwrapped, self._poly(inner.a), k)
+                    continue
+            r = k % c if k >= 0 else -(-k % c)
+            if r:
+                rest[m] = r
+        if unwrapped:
+            return self._floormod_literal(add_scaled(shifted(rest, start), unwrapped), c)
+        if not rest:
+            return constant(start)
+        g = math.gcd(c, *rest.values())
+        if g > 1:
+            inner_mod = self._floormod_literal(shifted(exact_div(rest, g), start // g), c // g)
+            return shifted(times(inner_mod, g), start % g)
+        low, high = self._poly_bounds(rest)
+        if (low + start) // c == (high + start) // c:
+            return shifted(rest, start - c * int((low + start) // c))
+        if self._known.residues:
+            modulus, residue = self._poly_residue(shifted(rest, start))
+            if modulus % c == 0:
+                return constant(residue % c)
+        for g in self._common_steps(rest, c):
+            small = self._small_part(rest, start, g)
+            if small is not None:
+                high_part, low_part, carry = small
+                inner_mod = self._floormod_literal(shifted(exact_div(high_part, g), carry), c // g)
+                return add_scaled(low_part, inner_mod, g)
+        return self._quotient("floormod", shifted(rest, start), constant(c))
+
+    @staticmethod
+    def _common_steps(p: Poly, c: int) -> list[int]:
+        """Divisors of c that some, not all, coefficients share, biggest first."""
+        if len(p) < 2:
+            return []
+        return sorted({g for k in p.values() if (g := math.gcd(k, c)) > 1}, reverse=True)
+
+    def _small_part(self, p: Poly, start: int, g: int) -> tuple[Poly, Poly, int] | None:
+        """(H, L, t): p + start == H + L + g*t with coefficients of H multiples of g and 0 <= L < g, or None."""
+        high_part = {m: k for m, k in p.items() if k % g == 0}
+        low_part = {m: k for m, k in p.items() if k % g}
+        if not high_part or not low_part:
+            return None
+        low, high = self._poly_bounds(low_part)
+        t = (low + start) // g
+        if t != (high + start) // g or abs(t) == math.inf:
+            return None
+        return high_part, shifted(low_part, start - g * int(t)), int(t)
+
+    # Symbolic divisors.
+
+    def _divide(self, p: Poly, d: Poly) -> tuple[Poly, Poly]:
+        """(A, B) with p == d*A + B, by the leading monomial of d."""
+        lead, k = self.sorted_terms(d)[0]
+        whole: Poly = {}
+        for _ in range(len(p) + 4):
+            for m, c in self.sorted_terms(p):
+                quotient = self.divide_mono(m, lead) if c % k == 0 else None
+                if quotient is not None:
+                    step = {quotient: c // k}
+                    whole = add_scaled(whole, step)
+                    p = sub(p, self.mul(d, step))
+                    break
+            else:
+                break
+        return whole, p
+
+    def _common_factor(self, p: Poly, d: Poly) -> tuple[Poly, Poly, Poly]:
+        """(g, p/g, d/g) for the greatest monomial, with coefficient, that divides both."""
+        k = math.gcd(*p.values(), *d.values())
+        shared = None
+        for m in (*p, *d):
+            if shared is None:
+                shared = list(m)
+                continue
+            left = list(m)
+            kept = []
+            for atom in shared:
+                if atom in left:
+                    left.remove(atom)
+                    kept.append(atom)
+            shared = kept
+            if not shared:
+                break
+        common = tuple(shared or ())
+        if not common and k == 1:
+            return {ONE: 1}, p, d
+
+        def reduced(q: Poly) -> Poly:
+            return {m_: c // k for m, c in q.items() if (m_ := self.divide_mono(m, common)) is not None}
+
+        return {common: k}, reduced(p), reduced(d)
+
+    def _floordiv_symbolic(self, p: Poly, d: Poly) -> Poly:
+        whole, rest = self._divide(p, d)
+        if not rest:
+            return whole
+        found = self._whole_steps(rest, d)
+        if found is not None:
+            return shifted(whole, found)
+        common, top, bottom = self._common_factor(rest, d)
+        if common != {ONE: 1}:
+            return add_scaled(whole, self._floordiv(top, bottom))
+        # The other splitting is as right; the smaller remainder is the canonical one.
+        return add_scaled(whole, self._quotient("floordiv", rest, d))
+
+    def _floormod_symbolic(self, p: Poly, d: Poly) -> Poly:
+        _, rest = self._divide(p, d)
+        if not rest:
+            return {}
+        found = self._whole_steps(rest, d)
+        if found is not None:
+            return add_scaled(rest, d, -found)
+        common, top, bottom = self._common_factor(rest, d)
+        if common != {ONE: 1}:
+            # (g*x) % (g*d) == g * (x % d) for g of either sign.
+            return self.mul(common, self._floormod(top, bottom))
+        return self._quotient("floormod", rest, d)
+
+    def _whole_steps(self, p: Poly, d: Poly) -> int | None:
+        """k where k*d <= p < (k+1)*d is provable for a k near zero and d > 0."""
+        if not self._nonneg(shifted(d, -1)):
+            # A remainder that lies in [0, d) shows d > 0 by itself.
+            return 0 if self._nonneg(p) and self._nonneg(shifted(sub(d, p), -1)) else None
+        for k in (0, -1, 1):
+            base = add_scaled(p, d, -k)
+            if self._nonneg(base) and self._nonneg(shifted(sub(d, base), -1)):
+                return k
+        return None
+
+    # Recombination in sums.
+
+    def _recombine(self, p: Poly) -> Poly:
+        """d*(x//d) + x%d -> x and x - d*(x//d) -> x%d, also scaled by other factors, until none applies."""
+        seen = {poly_key(p)}
+        while True:
+            better = self._recombine_once(p)
+            if better is None:
+                return p
+            p = better
+            key = poly_key(p)
+            if key in seen:
+                return p
+            seen.add(key)
+
+    def _recombine_once(self, p: Poly) -> Poly | None:
+        for m, k in p.items():
+            for i, atom in enumerate(m):
+                if type(atom) is not Binary or atom.op not in ("floordiv", "floormod"):
+                    continue
+                others: Poly = {m[:i] + m[i + 1 :]: k}
+                x, d = self._poly(atom.a), self._poly(atom.b)
+                if atom.op == "floormod":
+                    quotient = self.mul(others, self.mul(d, self._floordiv(x, d)))
+                    if quotient and all(p.get(n) == c for n, c in quotient.items()):
+                        return add_scaled(sub(p, {m: k}), sub(self.mul(others, x), quotient))
+                else:
+                    better = self._recombine_quotient(p, m, k, x, d)
+                    if better is not None:
+                        return better
+        return None
+
+    def _recombine_quotient(self, p: Poly, m: tuple[Expr, ...], k: int, x: Poly, d: Poly) -> Poly | None:
+        """-s*d*(x//d) + s*x + r -> s*(x%d) + r, and s*d*(x//d) -> s*(x - x%d) where the remainder is known."""
+        lead, c = self.sorted_terms(d)[0]
+        if len(d) > 1 or k % c:
+            return None
+        atom = next(a for a in m if type(a) is Binary and self._poly(a.a) == x and self._poly(a.b) == d)
+        scale = self.divide_mono(m, (*lead, atom))
+        if scale is None:
+            return None
+        s: Poly = {self.mono(scale): k // c}
+        if self._known.residues and not lead:
+            modulus, residue = self._poly_residue(x)
+            if modulus % c == 0:
+                return add_scaled(sub(p, {m: k}), self.mul(s, shifted(x, -(residue % c))))
+        scaled = self.mul(s, x)
+        if all(p.get(n) == -v for n, v in scaled.items() if n) and any(n for n in scaled):
+            rest = add_scaled(sub(p, {m: k}), scaled)
+            return sub(rest, self.mul(s, self._floormod(x, d)))
+        return None

@@ -1,0 +1,211 @@
+"""Integer polynomials over atoms: the canonical linear core.
+
+A monomial is a tuple of atoms in canonical order, () for the constant term; a `Poly` maps monomials to coefficients
+other than zero.  Polys are never changed once made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dlc_core.arith.order import OrderKey, order_key
+from dlc_core.ir.expr import Expr, Var, binary, const, unary
+
+Mono = tuple[Expr, ...]
+Poly = dict[Mono, int]
+
+ONE: Mono = ()
+ZERO_POLY: Poly = {}
+ONE_POLY: Poly = {ONE: 1}
+
+
+def constant(value: int) -> Poly:
+    return {ONE: value} if value else {}
+
+
+def atom_poly(atom: Expr) -> Poly:
+    return {(atom,): 1}
+
+
+def constant_of(p: Poly) -> int | None:
+    """The value of a poly without atoms, else None."""
+    if not p:
+        return 0
+    return p[ONE] if len(p) == 1 and ONE in p else None
+
+
+def add_scaled(p: Poly, q: Poly, k: int = 1) -> Poly:
+    """p + k*q"""
+    out = dict(p)
+    for m, c in q.items():
+        total = out.get(m, 0) + c * k
+        if total:
+            out[m] = total
+        elif m in out:
+            del out[m]
+    return out
+
+
+def sub(p: Poly, q: Poly) -> Poly:
+    return add_scaled(p, q, -1)
+
+
+def times(p: Poly, k: int) -> Poly:
+    return {m: c * k for m, c in p.items()} if k else {}
+
+
+def shifted(p: Poly, k: int) -> Poly:
+    """p + k"""
+    if not k:
+        return p
+    out = dict(p)
+    total = out.get(ONE, 0) + k
+    if total:
+        out[ONE] = total
+    else:
+        del out[ONE]
+    return out
+
+
+def exact_div(p: Poly, k: int) -> Poly:
+    return {m: c // k for m, c in p.items()}
+
+
+def content(p: Poly) -> int:
+    """Greatest common divisor of all coefficients, the constant's too; 0 for the zero poly."""
+    return math.gcd(*p.values()) if p else 0
+
+
+def poly_key(p: Poly) -> frozenset[tuple[Mono, int]]:
+    """A hashable identity of a poly."""
+    return frozenset(p.items())
+
+
+def degree(p: Poly) -> int:
+    return max(map(len, p), default=0)
+
+
+def mentions(p: Poly, atom: Expr) -> bool:
+    return any(atom in m for m in p)
+
+
+def split_by(p: Poly, atom: Expr) -> tuple[Poly, Poly] | None:
+    """(C, R) with p == C*atom + R where atom is a factor of neither; None where it occurs squared."""
+    factor: Poly = {}
+    rest: Poly = {}
+    for m, c in p.items():
+        if atom in m:
+            i = m.index(atom)
+            others = m[:i] + m[i + 1 :]
+            if atom in others:
+                return None
+            factor[others] = c
+        else:
+            rest[m] = c
+    return factor, rest
+
+
+class Algebra:
+    """Polynomial arithmetic that needs the order of atoms: products and the way back to expressions."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[Expr, int] = {}
+        self._atom_keys: dict[Expr, OrderKey] = {}
+        self._mono_keys: dict[Mono, tuple[OrderKey, ...]] = {ONE: ()}
+
+    def atom_key(self, atom: Expr) -> OrderKey:
+        key = self._atom_keys.get(atom)
+        if key is None:
+            key = self._atom_keys[atom] = order_key(atom, self._hashes)
+        return key
+
+    def mono_key(self, m: Mono) -> tuple[OrderKey, ...]:
+        key = self._mono_keys.get(m)
+        if key is None:
+            key = self._mono_keys[m] = tuple(self.atom_key(atom) for atom in m)
+        return key
+
+    def mono(self, atoms: Iterable[Expr]) -> Mono:
+        return tuple(sorted(atoms, key=self.atom_key))
+
+    def mul(self, p: Poly, q: Poly) -> Poly:
+        out: Poly = {}
+        for m, c in p.items():
+            for n, d in q.items():
+                product = n if not m else m if not n else self.mono(m + n)
+                total = out.get(product, 0) + c * d
+                if total:
+                    out[product] = total
+                else:
+                    del out[product]
+        return out
+
+    def replace(self, p: Poly, atom: Expr, value: Poly) -> Poly:
+        """p with the atom replaced where it is a factor of a monomial (not inside other atoms)."""
+        out: Poly = {}
+        for m, c in p.items():
+            if atom not in m:
+                out = add_scaled(out, {m: c})
+                continue
+            product: Poly = {tuple(a for a in m if a is not atom): c}
+            for _ in range(m.count(atom)):
+                product = self.mul(product, value)
+            out = add_scaled(out, product)
+        return out
+
+    def divide_mono(self, m: Mono, by: Mono) -> Mono | None:
+        """m / by, or None where by does not divide m."""
+        left = list(m)
+        for atom in by:
+            if atom not in left:
+                return None
+            left.remove(atom)
+        return tuple(left)
+
+    def sorted_terms(self, p: Poly) -> list[tuple[Mono, int]]:
+        """Terms in canonical order: high degree first, then big coefficients (outer loops), the constant last."""
+        if len(p) < 2:
+            return list(p.items())
+        return sorted(p.items(), key=lambda t: (-len(t[0]), -abs(t[1]), self.mono_key(t[0])))
+
+    def sort_key(self, p: Poly) -> tuple[tuple[int, int, tuple[OrderKey, ...]], ...]:
+        """Orders polys among each other, constants last."""
+        return tuple((-len(m), -c, self.mono_key(m)) for m, c in self.sorted_terms(p))
+
+    def emit(self, p: Poly) -> Expr:
+        """The canonical expression of a poly: positive terms first, then negative ones subtracted."""
+        if not p:
+            return const(0)
+        terms = self.sorted_terms(p)
+        total: Expr | None = None
+        for m, c in terms:
+            if c > 0:
+                term = _term(m, c)
+                total = term if total is None else binary("add", total, term)
+        for m, c in terms:
+            if c < 0:
+                if total is None:
+                    total = unary("neg", _term(m, 1)) if c == -1 and m else _term(m, c)
+                else:
+                    total = binary("sub", total, _term(m, -c))
+        assert total is not None
+        return total
+
+
+def _term(m: Mono, c: int) -> Expr:
+    if not m:
+        return const(c)
+    product = m[0]
+    for atom in m[1:]:
+        product = binary("mul", product, atom)
+    return product if c == 1 else binary("mul", product, const(c))
+
+
+def atoms_of(p: Poly) -> dict[Expr, None]:
+    """Distinct atoms in order of appearance."""
+    return {atom: None for m in p for atom in m}
+
+
+def vars_of(p: Poly) -> list[Var]:
+    return [atom for atom in atoms_of(p) if isinstance(atom, Var)]

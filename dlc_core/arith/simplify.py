@@ -1,0 +1,437 @@
+"""The simplifier: expressions to canonical polys over simplified atoms, and back.
+
+Scalar expressions of index type become polys; conditions go to `logic`; everything else is rebuilt over simplified
+operands, so floats are never reordered.  The result denotes the same value wherever the original is defined.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dlc_core.arith.logic import Logic
+from dlc_core.arith.poly import (
+    ONE,
+    Mono,
+    Poly,
+    add_scaled,
+    atom_poly,
+    constant,
+    constant_of,
+    content,
+    exact_div,
+    poly_key,
+    shifted,
+    sub,
+    times,
+)
+from dlc_core.arith.rules import candidates, match
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+    binary,
+    broadcast,
+    cast_to,
+    const,
+    post_order,
+    ramp,
+    select,
+    substitute,
+)
+
+MAX_TERMS = 32
+"""A product is multiplied out up to this many terms; a bigger one stays a product of sums."""
+MAX_FACTORS = 16
+MAX_DEPTH = 60
+MAX_PAIRWISE = 8
+"""Operands of one min or max that are compared with each other."""
+
+
+class Simplifier(Logic):
+    """Simplification of any expression."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._depth = 0
+
+    # Entry points by type.
+
+    def _expr(self, e: Expr) -> Expr:
+        """The simplified form of any expression."""
+        found = self._memo.exprs.get(e)
+        if found is not None:
+            return found
+        if e.dtype is INDEX:
+            result = self.emit(self._poly(e))
+        elif not e.children:
+            result = self._known_truth(e)
+        else:
+            self._enter(e)
+            try:
+                result = self._other(e)
+            finally:
+                self._depth -= 1
+        self._memo.exprs[e] = result
+        self._memo.exprs.setdefault(result, result)
+        return result
+
+    def _poly(self, e: Expr) -> Poly:
+        """The canonical poly of a scalar index expression."""
+        found = self._memo.polys.get(e)
+        if found is not None:
+            return found
+        self._enter(e)
+        try:
+            result = self._index(e)
+        finally:
+            self._depth -= 1
+        self._memo.polys[e] = result
+        return result
+
+    def _enter(self, e: Expr) -> None:
+        """Recursion stays shallow: below a certain depth, operands are simplified before those that use them."""
+        self._depth += 1
+        if self._depth % MAX_DEPTH:
+            return
+        depth, self._depth = self._depth, 1
+        try:
+            for x in post_order(e):
+                if x is not e and not _in_sum(x):
+                    self._expr(x)
+        finally:
+            self._depth = depth
+
+    def _index(self, e: Expr) -> Poly:
+        if isinstance(e, Const):
+            return constant(int(e.value))
+        if isinstance(e, Var):
+            return self._variable(e)
+        if isinstance(e, Binary):
+            op = e.op
+            if op in ("add", "sub"):
+                return self._sum(e)
+            if op == "mul":
+                return self._product(e)
+            if op == "floordiv":
+                return self._floordiv(self._poly(e.a), self._poly(e.b))
+            if op == "floormod":
+                return self._floormod(self._poly(e.a), self._poly(e.b))
+            if op in ("min", "max"):
+                return self._extremum(op, e)
+            if op in ("div", "truncdiv", "truncmod"):
+                return self._truncating(op, e)
+            return self._bitwise(op, e)
+        if isinstance(e, Unary):
+            p = self._poly(e.a)
+            return times(p, -1) if e.op == "neg" else shifted(times(p, -1), -1)
+        if isinstance(e, Select):
+            return self._select(self._expr(e.cond), self._poly(e.a), self._poly(e.b))
+        if isinstance(e, Cast):
+            return self._cast(e)
+        return self._atom(e.rebuild([self._expr(c) for c in e.children]))
+
+    def _atom(self, e: Expr) -> Poly:
+        known = self._known.values.get(e) if self._known.values else None
+        result = atom_poly(e) if known is None else known
+        self._memo.polys[e] = result
+        return result
+
+    def _variable(self, e: Var) -> Poly:
+        known = self._known.values.get(e) if self._known.values else None
+        if known is not None:
+            return known
+        low, high = self._range_of(e).interval
+        return constant(int(low)) if low == high else atom_poly(e)
+
+    # Sums and products.
+
+    def _sum(self, root: Expr) -> Poly:
+        total: Poly = {}
+        stack: list[tuple[Expr, int]] = [(root, 1)]
+        steps = 0
+        polys = self._memo.polys
+        while stack:
+            e, k = stack.pop()
+            known = polys.get(e)
+            if known is None:
+                steps += 1
+                if isinstance(e, Const):
+                    known = constant(int(e.value))
+                elif steps <= 64 or e is root:
+                    # A long or shared chain goes on with memoised pieces of 64 nodes.
+                    if isinstance(e, Binary):
+                        if e.op == "add":
+                            stack += ((e.b, k), (e.a, k))
+                            continue
+                        if e.op == "sub":
+                            stack += ((e.b, -k), (e.a, k))
+                            continue
+                        if e.op == "mul" and isinstance(e.b, Const):
+                            stack.append((e.a, k * int(e.b.value)))
+                            continue
+                    elif isinstance(e, Unary) and e.op == "neg":
+                        stack.append((e.a, -k))
+                        continue
+                if known is None:
+                    known = self._poly(e)
+            for m, c in known.items():
+                total[m] = total.get(m, 0) + c * k
+        return self._settled({m: c for m, c in total.items() if c})
+
+    def _settled(self, p: Poly) -> Poly:
+        """A sum after recombination of quotients with remainders."""
+        if len(p) > 1 or (self._known.residues and p):
+            for m in p:
+                for atom in m:
+                    if type(atom) is Binary and atom.op in ("floordiv", "floormod"):
+                        return self._recombine(p)
+        return p
+
+    def _product(self, root: Expr) -> Poly:
+        factors: list[Poly] = []
+        stack = [root]
+        while stack:
+            e = stack.pop()
+            if isinstance(e, Binary) and e.op == "mul" and len(factors) + len(stack) < MAX_FACTORS:
+                stack += (e.b, e.a)
+            else:
+                factors.append(self._poly(e))
+        scale = 1
+        mono: list[Expr] = []
+        sums: list[Poly] = []
+        for p in factors:
+            if not p:
+                return {}
+            if len(p) == 1:
+                ((m, c),) = p.items()
+                scale *= c
+                mono += m
+            else:
+                sums.append(p)
+        result: Poly = {self.mono(mono): scale}
+        if math.prod(map(len, sums)) > MAX_TERMS:
+            opaque = [self.emit(p) for p in sums]
+            for e, p in zip(opaque, sums):
+                self._memo.polys.setdefault(e, p)
+            return {self.mono([*mono, *opaque]): scale}
+        for p in sums:
+            result = self.mul(result, p)
+        return self._settled(result)
+
+    # Other operators.
+
+    def _truncating(self, op: str, e: Binary) -> Poly:
+        a, b = self._poly(e.a), self._poly(e.b)
+        (low, high), (blow, bhigh) = self._poly_bounds(a), self._poly_bounds(b)
+        if bhigh < 0:
+            # Only the sign of a quotient depends on the divisor's.
+            flipped = self._index_binary(op, self.emit(a), self.emit(times(b, -1)))
+            return times(flipped, -1) if op != "truncmod" else flipped
+        if high <= 0 and low < 0:
+            return times(self._index_binary(op, self.emit(times(a, -1)), self.emit(b)), -1)
+        if blow >= 0 and (low >= 0 or self._nonneg(a)):
+            return self._floormod(a, b) if op == "truncmod" else self._floordiv(a, b)
+        return self._atom(binary("truncmod" if op == "truncmod" else "truncdiv", self.emit(a), self.emit(b)))
+
+    def _index_binary(self, op: str, a: Expr, b: Expr) -> Poly:
+        return self._poly(binary(op, a, b))
+
+    def _bitwise(self, op: str, e: Binary) -> Poly:
+        a, b = self._expr(e.a), self._expr(e.b)
+        literal = int(b.value) if isinstance(b, Const) else -1
+        if op == "shl" and 0 <= literal < 63:
+            return times(self._poly(a), 1 << literal)
+        if op == "shr" and 0 <= literal < 63:
+            return self._floordiv(self._poly(a), constant(1 << literal))
+        if op == "bitand" and literal >= 0 and literal & (literal + 1) == 0:
+            return self._floormod(self._poly(a), constant(literal + 1))
+        rebuilt = e.rebuild([a, b])
+        return self._poly(rebuilt) if isinstance(rebuilt, Const) else self._atom(rebuilt)
+
+    def _cast(self, e: Cast) -> Poly:
+        a = self._expr(e.a)
+        if isinstance(a, Cast) and a.a.dtype is INDEX:
+            # A round trip through a narrower type changes nothing where the value fits.
+            low, high = self._poly_bounds(self._poly(a.a))
+            if a.dtype.is_int and a.dtype.int_range()[0] <= low and high <= a.dtype.int_range()[1]:
+                return self._poly(a.a)
+        rebuilt = cast_to(INDEX, a)
+        return self._poly(rebuilt) if isinstance(rebuilt, Const) else self._atom(rebuilt)
+
+    def _extremum(self, op: str, root: Expr) -> Poly:
+        polys: dict[frozenset[tuple[Mono, int]], Poly] = {}
+        stack = [root]
+        while stack:
+            e = stack.pop()
+            if isinstance(e, Binary) and e.op == op:
+                stack += (e.b, e.a)
+            else:
+                p = self._poly(e)
+                polys.setdefault(poly_key(p), p)
+        return self._extremum_of(op, list(polys.values()))
+
+    def _extremum_of(self, op: str, operands: list[Poly]) -> Poly:
+        operands = self._flattened(op, operands)
+        kept: list[Poly] = []
+        for p in operands:
+            if len(kept) <= MAX_PAIRWISE:
+                if any(self._dominates(op, q, p) for q in kept):
+                    continue
+                kept = [q for q in kept if not self._dominates(op, p, q)]
+            kept.append(p)
+        if len(kept) == 1:
+            return kept[0]
+        common, rests = _common_part(kept)
+        g = math.gcd(*map(content, rests))
+        rests = [exact_div(p, g) for p in rests]
+        if self._flattened(op, rests) != rests:
+            return add_scaled(common, self._extremum_of(op, rests), g)
+        rests.sort(key=self.sort_key)
+        total = self.emit(rests[0])
+        for p in rests[1:]:
+            total = binary(op, total, self.emit(p))
+            better = self._rewrite(total) if isinstance(total, Binary) and total.op == op else None
+            total = total if better is None else self._expr(better)
+        if isinstance(total, Binary) and total.op == op:
+            return self._settled(add_scaled(common, self._atom(total), g))
+        return self._settled(add_scaled(common, self._poly(total), g))
+
+    def _flattened(self, op: str, operands: list[Poly]) -> list[Poly]:
+        out: list[Poly] = []
+        stack = operands[::-1]
+        while stack:
+            p = stack.pop()
+            if len(p) == 1:
+                ((m, c),) = p.items()
+                if c == 1 and len(m) == 1 and isinstance(m[0], Binary) and m[0].op == op:
+                    stack += (self._poly(m[0].b), self._poly(m[0].a))
+                    continue
+            if p not in out:
+                out.append(p)
+        return out
+
+    def _dominates(self, op: str, p: Poly, q: Poly) -> bool:
+        """Whether q can be left out beside p."""
+        return self._nonneg(sub(q, p) if op == "min" else sub(p, q))
+
+    def _select(self, cond: Expr, a: Poly, b: Poly) -> Poly:
+        if isinstance(cond, Const):
+            return a if cond.value else b
+        gap = sub(a, b)
+        if not gap:
+            return a
+        if isinstance(cond, Unary) and cond.op == "not":
+            return self._select(cond.a, b, a)
+        if isinstance(cond, Binary) and cond.op == "lt" and cond.a.dtype is INDEX:
+            # Under X < 0: select(a - b < 0, a, b) is min(a, b); the tie may fall to either side.
+            x = sub(self._poly(cond.a), self._poly(cond.b))
+            if gap in (x, shifted(x, 1)):
+                return self._extremum_of("min", [a, b])
+            if times(gap, -1) in (x, shifted(x, 1)):
+                return self._extremum_of("max", [a, b])
+        if isinstance(cond, Binary) and cond.op in ("eq", "ne") and cond.a.dtype is INDEX:
+            x = sub(self._poly(cond.a), self._poly(cond.b))
+            if gap == x or times(gap, -1) == x:
+                return b if cond.op == "eq" else a
+        common, (first, second) = _common_part([a, b])
+        g = math.gcd(content(first), content(second))
+        e = select(cond, self.emit(exact_div(first, g)), self.emit(exact_div(second, g)))
+        better = self._rewrite(e) if isinstance(e, Select) else e
+        inner = self._atom(e) if better is None else self._poly(better)
+        return self._settled(add_scaled(common, inner, g))
+
+    # Everything that is no scalar index expression.
+
+    def _other(self, e: Expr) -> Expr:
+        if e.dtype.is_bool and e.dtype.lanes == 1:
+            if isinstance(e, Select):
+                return self._known_truth(self._bool_select(e))
+            return self._bool(e)
+        children = [self._expr(c) for c in e.children]
+        if isinstance(e, Binary) and e.dtype.lanes > 1 and e.a.dtype.scalar is INDEX:
+            vector = self._vector(e.op, children[0], children[1])
+            if vector is not None:
+                return vector
+        if isinstance(e, Cast) and isinstance(children[0], Cast) and e.dtype.is_int and e.dtype.lanes == 1:
+            inner = children[0]
+            if inner.dtype.is_int and inner.a.dtype.is_int:
+                low, high = self._bounds_of(inner.a)
+                if inner.dtype.int_range()[0] <= low and high <= inner.dtype.int_range()[1]:
+                    return self._expr(cast_to(e.dtype, inner.a))
+        if isinstance(e, Ramp) and isinstance(children[1], Const) and not children[1].value:
+            return broadcast(children[0], e.lanes)
+        return e.rebuild(children)
+
+    def _bool_select(self, e: Select) -> Expr:
+        cond, a, b = (self._expr(c) for c in e.children)
+        if isinstance(cond, Unary) and cond.op == "not":
+            cond, a, b = cond.a, b, a
+        if isinstance(a, Const):
+            other = b if a.value else binary("and", self._not(cond), b)
+            return self._expr(binary("or", cond, other)) if a.value else self._expr(other)
+        if isinstance(b, Const):
+            return self._expr(binary("or", self._not(cond), a) if b.value else binary("and", cond, a))
+        return select(cond, a, b)
+
+    def _vector(self, op: str, a: Expr, b: Expr) -> Expr | None:
+        """Arithmetic of ramps and broadcasts as a ramp or broadcast, where it is one."""
+        lanes = a.dtype.lanes
+        if isinstance(a, Broadcast) and isinstance(b, Broadcast):
+            return broadcast(self._expr(binary(op, a.value, b.value)), lanes)
+        if op not in ("add", "sub", "mul"):
+            return None
+        parts = [(x.base, x.stride) if isinstance(x, Ramp) else _level(x) for x in (a, b)]
+        if parts[0] is None or parts[1] is None:
+            return None
+        (base, stride), (other, step) = parts[0], parts[1]
+        if op != "mul":
+            new = binary(op, base, other), binary(op, stride, step)
+        elif isinstance(a, Broadcast) or isinstance(b, Broadcast):
+            if isinstance(a, Broadcast):
+                base, stride, other = other, step, base
+            new = base * other, stride * other
+        else:
+            return None
+        return self._expr(ramp(new[0], new[1], lanes))
+
+    # Rules.
+
+    def _rewrite(self, e: Expr) -> Expr | None:
+        """The expression after the first rule that applies, or None."""
+        for rule in candidates(e):
+            found: dict[Var, Expr] = {}
+            if not match(rule.pattern, e, found):
+                continue
+            if rule.computed is not None:
+                literals = [int(x.value) if isinstance(x := found[v], Const) else 0 for v in rule.literals]
+                if not all(rule.computed(*literals)):
+                    continue
+            conditions = [self._expr(substitute(c, found)) for c in rule.proved]
+            if all(isinstance(c, Const) and c.value for c in conditions):
+                return substitute(rule.replacement, found)
+        return None
+
+
+def _in_sum(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op in ("add", "sub")
+
+
+def _level(e: Expr) -> tuple[Expr, Expr] | None:
+    return (e.value, const(0)) if isinstance(e, Broadcast) else None
+
+
+def _common_part(polys: list[Poly]) -> tuple[Poly, list[Poly]]:
+    """Terms that all polys share, and what is left of each."""
+    first = polys[0]
+    common = {m: c for m, c in first.items() if all(p.get(m) == c for p in polys[1:])}
+    return common, [{m: c for m, c in p.items() if m not in common} for p in polys] if common else polys
+
+
+__all__ = ["ONE", "Simplifier", "constant_of"]
