@@ -35,10 +35,25 @@ _TYPICAL_CACHES = (32 << 10, 512 << 10, 8 << 20)
 
 _PROBE = """
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
+declare <16 x float> @llvm.floor.v16f32(<16 x float>)
 define void @probe(ptr %a) {
   %x = load <16 x float>, ptr %a, align 64
   %y = call <16 x float> @llvm.fma.v16f32(<16 x float> %x, <16 x float> %x, <16 x float> %x)
   store <16 x float> %y, ptr %a, align 64
+  ret void
+}
+define void @probe_rounding(ptr %a) {
+  %x = load <16 x float>, ptr %a, align 64
+  %y = call <16 x float> @llvm.floor.v16f32(<16 x float> %x)
+  store <16 x float> %y, ptr %a, align 64
+  ret void
+}
+define void @probe_float16(ptr %a) {
+  %x = load <16 x half>, ptr %a, align 64
+  %y = fpext <16 x half> %x to <16 x float>
+  %d = fadd <16 x float> %y, %y
+  %z = fptrunc <16 x float> %d to <16 x half>
+  store <16 x half> %z, ptr %a, align 64
   ret void
 }
 """
@@ -65,6 +80,10 @@ class HostCpu:
     l3: int
     cores: int
     """Cores this process may use (affinity and cgroup quota considered)."""
+    rounding: bool = True
+    """Whether floor, ceil, trunc and roundeven are instructions (else libm calls per lane)."""
+    float16: bool = False
+    """Whether float16 <-> float32 conversion is an instruction."""
 
     @property
     def arch(self) -> str:
@@ -109,8 +128,8 @@ def host_cpu() -> HostCpu:
             cpu = level
         table["prefer-256-bit"] = False
     features = ",".join(("+" if on else "-") + feature for feature, on in sorted(table.items()))
-    bits, registers, fma = vector_facts(triple, cpu, features)
-    return HostCpu(triple, cpu, features, bits, registers, fma, *_caches(), usable_cores())
+    facts = vector_facts(triple, cpu, features)
+    return HostCpu(triple, cpu, features, *facts[:3], *_caches(), usable_cores(), *facts[3:])
 
 
 def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) -> HostCpu:
@@ -141,13 +160,13 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
     text = ",".join(words)
     if asked_cpu or asked:
         _refuse_unknown(triple, cpu, text)
-    bits, registers, fma = vector_facts(triple, cpu, text)
-    return HostCpu(triple, cpu, text, bits, registers, fma, *_TYPICAL_CACHES, cores)
+    facts = vector_facts(triple, cpu, text)
+    return HostCpu(triple, cpu, text, *facts[:3], *_TYPICAL_CACHES, cores, *facts[3:])
 
 
 @lru_cache(maxsize=64)
-def vector_facts(triple: str, cpu: str, features: str) -> tuple[int, int, bool]:
-    """(vector bits, vector registers, fma) of a machine, read off the assembly of a fused multiply-add."""
+def vector_facts(triple: str, cpu: str, features: str) -> tuple[int, int, bool, bool, bool]:
+    """(vector bits, vector registers, fma, rounding, float16) of a machine, read off assembly."""
     with LOCK:
         binding = llvm()
         target = _target(triple)
@@ -155,7 +174,10 @@ def vector_facts(triple: str, cpu: str, features: str) -> tuple[int, int, bool]:
         module.triple = triple
         machine = target.create_target_machine(cpu=cpu, features=features, opt=1, codemodel="small")
         text = machine.emit_assembly(module)
-    return _read_probe(normal_arch(triple), text)
+    first, _, rest = text.partition("probe_rounding:")
+    second, _, third = rest.partition("probe_float16:")
+    rounding, float16 = "floorf" not in second, not re.search(r"__(extendhfsf2|truncsfhf2|gnu_)", third)
+    return *_read_probe(normal_arch(triple), first), rounding, float16
 
 
 def _target(triple: str) -> Any:
@@ -216,7 +238,7 @@ def _read_probe(arch: str, text: str) -> tuple[int, int, bool]:
         groups = {"m1": 512, "m2": 256, "m4": 128, "m8": 64}
         found = re.search(r"vset(?:i?)vli\s+[^\n]*\be32, (m[1248])\b", text)
         return (groups[found.group(1)] if found else 128), 32, True
-    return 128, 16, "fma" in text and "fmaf" not in text
+    return 128, 16, "fmaf" not in text
 
 
 def _caches() -> tuple[int, int, int]:

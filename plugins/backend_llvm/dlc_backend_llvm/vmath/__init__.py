@@ -1,0 +1,286 @@
+"""Vector math as LLVM IR text: every transcendental function of dlc, straight-line, no libm, no libmvec.
+
+    vm = VMath(machine_of(host_cpu()))                    one per module being written
+    lines, result = vm.emit("exp", ["%x"], "float32", 8, fresh)
+    lines, result = vm.convert("%h", "float16", "float32", 8, fresh)
+    vm.functions() -> str                                 append to the module: what the lines call
+    vm.function("exp", "float32", 8) -> (name, text)      any operation as an internal function
+    OPS, ULP, INLINE
+
+`emit` gives the lines (no trailing newlines, no indentation) that compute an operation on operands of LLVM
+type `<lanes x float>` (plain `float` for lanes 1), and the operand text of the result.  `fresh()` must return
+a new SSA name each time it is called (`%12`, `%v12`); names derived from it are unique with it.  The
+operations in INLINE are straight lines; the others are calls of internal functions that `functions()` then
+defines.  Intrinsics need no declaration. float16 and bfloat16 compute in float32.  Lanes are any power of
+two: vectors wider than the target's registers are worked in register-sized parts, one after another, which
+keeps the temporaries in registers.
+
+`ULP[op][dtype]` is the largest error in units in the last place that the tests allow, and measure, over all
+finite arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from dlc_backend_llvm.host import HostCpu
+from dlc_backend_llvm.vmath import error, exponential, logarithm, rounding
+from dlc_backend_llvm.vmath.code import Code, Machine
+from dlc_core.diag import CodegenError
+
+_FORMULAS: dict[str, Callable[..., str]] = {
+    "ceil": rounding.ceil,
+    "cosh": exponential.cosh,
+    "acosh": logarithm.acosh,
+    "asinh": logarithm.asinh,
+    "atanh": logarithm.atanh,
+    "erf": error.erf,
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "floor": rounding.floor,
+    "log": logarithm.log,
+    "log1p": logarithm.log1p,
+    "log2": logarithm.log2,
+    "round": rounding.round_even,
+    "rsqrt": rounding.rsqrt,
+    "sigmoid": exponential.sigmoid,
+    "sinh": exponential.sinh,
+    "sqrt": rounding.sqrt,
+    "tanh": exponential.tanh,
+    "trunc": rounding.trunc,
+}
+
+INLINE = frozenset(
+    [
+        "ceil",
+        "erf",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "log",
+        "log1p",
+        "log2",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sqrt",
+        "tanh",
+        "trunc",
+    ]
+)
+"""Operations that `VMath.emit` writes in place; the others become calls."""
+
+OPS: dict[str, int] = {name: 2 if name in ("atan2", "fmod", "pow") else 1 for name in _FORMULAS}
+"""Every operation and its number of operands."""
+
+ULP: dict[str, dict[str, float]] = {
+    name: {"float32": single, "float64": double}
+    for name, single, double in [
+        ("acosh", 2.5, 2.8),
+        ("asinh", 2.0, 2.0),
+        ("atanh", 2.2, 2.2),
+        ("ceil", 0.0, 0.0),
+        ("cosh", 1.6, 1.6),
+        ("erf", 1.5, 1.5),
+        ("exp", 1.2, 1.2),
+        ("exp2", 1.2, 1.8),
+        ("expm1", 1.8, 2.3),
+        ("floor", 0.0, 0.0),
+        ("log", 1.0, 1.0),
+        ("log1p", 1.2, 1.2),
+        ("log2", 2.0, 2.0),
+        ("round", 0.0, 0.0),
+        ("rsqrt", 1.5, 1.5),
+        ("sigmoid", 2.5, 2.5),
+        ("sinh", 1.8, 1.8),
+        ("sqrt", 0.5, 0.5),
+        ("tanh", 2.8, 2.8),
+        ("trunc", 0.0, 0.0),
+    ]
+}
+
+_BITS = {"float16": 32, "bfloat16": 32, "float32": 32, "float64": 64}
+_LLVM = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
+
+
+def machine_of(cpu: HostCpu) -> Machine:
+    """The part of a processor's description that formulas depend on."""
+    return Machine(cpu.vector_bits, cpu.fma, cpu.rounding, cpu.float16)
+
+
+def llvm_type(dtype: str, lanes: int) -> str:
+    """`<8 x float>`; `float` for one lane."""
+    element = _LLVM[dtype]
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+class VMath:
+    """Writes math into one LLVM module and remembers which functions that module then needs."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._needed: dict[str, str] = {}
+
+    def emit(
+        self, op: str, args: Sequence[str], dtype: str, lanes: int, fresh: Callable[[], str]
+    ) -> tuple[list[str], str]:
+        """(lines, result) of `op`; see the module.  CodegenError for an unknown operation, dtype or argument
+        count.
+        """
+        _check(op, len(args), dtype, lanes)
+        if op in INLINE:
+            return _instantiate(_inline(op, dtype, lanes, self.machine), args, fresh)
+        name, _ = self.function(op, dtype, lanes)
+        kind = llvm_type(dtype, lanes)
+        result = _prefix(fresh)
+        listed = ", ".join(f"{kind} {arg}" for arg in args)
+        return [f"{result} = call {kind} @{name}({listed})"], result
+
+    def convert(
+        self, value: str, source: str, to: str, lanes: int, fresh: Callable[[], str]
+    ) -> tuple[list[str], str]:
+        """(lines, result) of a conversion between two floating-point dtypes, correctly rounded."""
+        if source == to:
+            return [], value
+        return _instantiate(_conversion(source, to, lanes, self.machine), [value], fresh)
+
+    def function(self, op: str, dtype: str, lanes: int) -> tuple[str, str]:
+        """(name, definition) of `op` as an internal function; `functions()` will hold the definition."""
+        _check(op, OPS.get(op, 0), dtype, lanes)
+        name, text = _function(op, dtype, lanes, self.machine)
+        self._needed[name] = text
+        return name, text
+
+    def functions(self) -> str:
+        """Definitions of every function that was asked for or called so far."""
+        return "\n".join(self._needed.values())
+
+
+def _check(op: str, count: int, dtype: str, lanes: int) -> None:
+    if OPS.get(op) != count:
+        known = ", ".join(sorted(OPS))
+        raise CodegenError(f"vector math has no {op!r} of {count} operands", hint=f"it has: {known}")
+    if dtype not in _BITS:
+        raise CodegenError(f"vector math does not work on {dtype}", hint=f"it does on {', '.join(_BITS)}")
+    if lanes < 1 or lanes & (lanes - 1):
+        raise CodegenError(f"vector math works on a power of two of lanes, not on {lanes}")
+
+
+class _Template:
+    """Lines over operands `%@a0`, `%@a1` and temporaries `%@.N`, ready to be named."""
+
+    def __init__(self, text: str, result: str) -> None:
+        self.text = text
+        self.result = result
+
+
+def _prefix(fresh: Callable[[], str]) -> str:
+    return "%m" + fresh().lstrip("%")
+
+
+def _instantiate(template: _Template, args: Sequence[str], fresh: Callable[[], str]) -> tuple[list[str], str]:
+    prefix = _prefix(fresh)
+    text = template.text.replace("%@.", prefix + ".")
+    for index, arg in enumerate(args):
+        text = text.replace(f"%@a{index}", arg)
+    return text.split("\n"), template.result.replace("%@.", prefix + ".")
+
+
+@lru_cache(maxsize=512)
+def _inline(op: str, dtype: str, lanes: int, machine: Machine) -> _Template:
+    bits = _BITS[dtype]
+    c = Code(bits, lanes, machine)
+    args = [f"%@a{index}" for index in range(OPS[op])]
+    result = _in_parts(c, op, [_widen(c, arg, dtype) for arg in args])
+    return _Template("\n".join(c.lines), _narrow(c, result, dtype)) if c.lines else _Template("", result)
+
+
+@lru_cache(maxsize=64)
+def _conversion(source: str, to: str, lanes: int, machine: Machine) -> _Template:
+    if source not in _BITS or to not in _BITS:
+        raise CodegenError(f"vector math does not convert {source} to {to}")
+    c = Code(64 if "float64" in (source, to) else 32, lanes, machine)
+    single = Code(32, lanes, machine, c.lines)
+    value = "%@a0"
+    if to in ("float16", "bfloat16"):
+        if source == "float64":
+            value = rounding.float64_to_float32_odd(c, value)
+        else:
+            value = _widen(single, value, source)
+        return _Template("\n".join(c.lines), _narrow(single, value, to))
+    value = _widen(single, value, source)
+    if to == "float64":
+        value = c.put(f"fpext {single.type} {value} to {c.type}")
+    elif source == "float64":
+        value = c.put(f"fptrunc {c.type} {value} to {single.type}")
+    return _Template("\n".join(c.lines), value)
+
+
+def _widen(c: Code, value: str, dtype: str) -> str:
+    if dtype == "float16":
+        return rounding.float16_to_float32(c, value)
+    return rounding.bfloat16_to_float32(c, value) if dtype == "bfloat16" else value
+
+
+def _narrow(c: Code, value: str, dtype: str) -> str:
+    if dtype == "float16":
+        return rounding.float32_to_float16(c, value)
+    return rounding.float32_to_bfloat16(c, value) if dtype == "bfloat16" else value
+
+
+def part_lanes(bits: int, lanes: int, machine: Machine) -> int:
+    """How many of `lanes` elements are worked at a time: what one register holds."""
+    return min(lanes, max(1, machine.vector_bits // bits))
+
+
+def _in_parts(c: Code, op: str, args: list[str]) -> str:
+    """Write the formula for register-sized parts of the operands and put the results together."""
+    width = part_lanes(c.bits, c.lanes, c.machine)
+    part = Code(c.bits, width, c.machine, c.lines)
+    return in_parts(c, part, args, lambda pieces: _FORMULAS[op](part, *pieces))
+
+
+def in_parts(c: Code, part: Code, args: Sequence[str], work: Callable[[list[str]], str]) -> str:
+    """Apply `work` to parts of the vectors `args`, of `part.lanes` lanes each, and put the results together."""
+    if part.lanes == c.lanes:
+        return work(list(args))
+    starts = range(0, c.lanes, part.lanes)
+    results = [work([_extract(c, part, arg, start) for arg in args]) for start in starts]
+    whole = "poison"
+    for index, result in enumerate(results):
+        whole = _insert(c, part, whole, result, index * part.lanes)
+    return whole
+
+
+def _extract(c: Code, part: Code, value: str, start: int) -> str:
+    if part.lanes == 1:
+        return c.put(f"extractelement {c.type} {value}, i64 {start}")
+    name = f"llvm.vector.extract.{part.mangled}.{c.mangled}"
+    return c.put(f"call {part.type} @{name}({c.type} {value}, i64 {start})")
+
+
+def _insert(c: Code, part: Code, whole: str, value: str, start: int) -> str:
+    if part.lanes == 1:
+        return c.put(f"insertelement {c.type} {whole}, {part.type} {value}, i64 {start}")
+    name = f"llvm.vector.insert.{c.mangled}.{part.mangled}"
+    return c.put(f"call {c.type} @{name}({c.type} {whole}, {part.type} {value}, i64 {start})")
+
+
+@lru_cache(maxsize=512)
+def _function(op: str, dtype: str, lanes: int, machine: Machine) -> tuple[str, str]:
+    kind = llvm_type(dtype, lanes)
+    suffix = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}[dtype]
+    name = f"dlc_{op}_" + (suffix if lanes == 1 else f"v{lanes}{suffix}")
+    c = Code(_BITS[dtype], lanes, machine)
+    args = [_widen(c, f"%x{index}", dtype) for index in range(OPS[op])]
+    result = _narrow(c, _in_parts(c, op, args), dtype)
+    listed = ", ".join(f"{kind} %x{index}" for index in range(OPS[op]))
+    body = "\n".join(c.lines).replace("%@.", "%t.")
+    result = result.replace("%@.", "%t.")
+    return name, f"define internal {kind} @{name}({listed}) nounwind {{\n{body}\nret {kind} {result}\n}}\n"
+
+
+__all__ = ["INLINE", "OPS", "ULP", "Machine", "VMath", "llvm_type", "machine_of"]
