@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from dlc_core import graph as graph
+    from dlc_core import te as te
+    from dlc_core import tir as tir
     from dlc_core.diag import DlcError as DlcError
+    from dlc_core.passes import PassContext as PassContext
+    from dlc_core.target import Target as Target
 
 # public name -> module that defines it ("" in the second place: the module itself)
 _LAZY = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from dlc_core.builtin import COMMANDS
 from dlc_core.cli.main import main
 from dlc_core.hooks import Command, hookimpl
 from dlc_core.registry import fresh_registry
+from dlc_core.target import Option, TargetKind
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,11 @@ code = main(["--help"])
 print(code, sorted(name for name in sys.modules if name.startswith("dlc_core.cli.")), "numpy" in sys.modules)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        [sys.executable, "-c", code],
+        env={**os.environ, "DLC_PLUGINS": "none"},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     *text, last = done.stdout.splitlines()
     assert last == "0 ['dlc_core.cli.main'] False"
@@ -115,17 +121,27 @@ def test_plugins_table(capsys):
 
 
 def test_targets(capsys):
+    slots = Option("slots", "int", 4, "Slots of the queue.")
+    board = TargetKind("board", "A board.", "c-board", "board", (slots,), problem=lambda: "no board attached")
+
     class Boards:
         @hookimpl
         def dlc_targets(self):
-            return [Command("board", "", "")]
+            return [board]
 
     with fresh_registry({"boards": Boards()}):
         assert main(["targets"]) == 0
-        assert "board" in capsys.readouterr().out
-        assert main(["targets", "--json"]) == 0
-        records = json.loads(capsys.readouterr().out)
-        assert {"board": "boards"}.items() <= {record["name"]: record["plugin"] for record in records}.items()
+        assert "no board attached" in capsys.readouterr().out
+        assert main(["targets", "board"]) == 0
+        assert "-slots  int   4        Slots of the queue." in capsys.readouterr().out
+        assert main(["targets", "bord"]) == 1
+        assert "did you mean 'board'?" in capsys.readouterr().err
+        assert main(["targets", "board", "--json"]) == 0
+        (record,) = json.loads(capsys.readouterr().out)
+        assert record["plugin"] == "boards"
+        assert record["options"] == [
+            {"name": "slots", "type": "int", "default": 4, "help": "Slots of the queue."}
+        ]
 
 
 def test_config_tells_values_and_illegal_ones(capsys, monkeypatch):
