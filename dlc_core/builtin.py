@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlc_core.config import Knob, config
-from dlc_core.hooks import Command, hookimpl
+from dlc_core.hooks import Command, Declaration, hookimpl
 
 DLC_API = "0.1"
 
@@ -22,6 +22,13 @@ COMMANDS: tuple[Command, ...] = (
     ),
 )
 """The core's commands: one line here adds one."""
+
+
+@hookimpl
+def dlc_ops() -> Iterable[Declaration]:
+    from dlc_core.op.std import OPS
+
+    return OPS
 
 
 @hookimpl
