@@ -1,0 +1,182 @@
+"""Lowering: each fused group of a graph becomes one PrimFunc, through the ops' te definitions.
+
+The graph function keeps its shape; its `call` nodes become `call_prim` nodes that name a PrimFunc of the module.  Groups that
+compute the same (the names of buffers and dims apart) share one PrimFunc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core import te
+from dlc_core.diag import DlcError, Span, UnsupportedError
+from dlc_core.graph.node import (
+    CALL,
+    CALL_PRIM,
+    CONST,
+    GET,
+    TUPLE,
+    Function,
+    Node,
+    const_array,
+    node,
+    param,
+    post_order,
+    rewrite,
+)
+from dlc_core.ir.expr import Var, const
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.structural import structural_hash
+from dlc_core.ir.types import TensorType, TupleType
+from dlc_core.op.declare import OpDecl
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.views import is_view
+from dlc_core.tir.stmt import PrimFunc
+
+INLINE_CONSTANTS = 1
+"""Constants of at most this many elements become literals of the code."""
+
+
+def lower_group(function: Function, name: str) -> PrimFunc:
+    """The PrimFunc of a closed graph function: inputs, then outputs, then symbolic dims.
+
+    Raises UnsupportedError, naming every such node, when an op has no tensor lowering.
+    """
+    missing = [n for n in post_order(function.body) if isinstance(n.op, OpDecl) and n.op.lower is None]
+    if missing:
+        raise UnsupportedError(
+            f"{len(missing)} node(s) of {function.name} have no tensor-level form",
+            spans=[span for n in missing for span in n.spans],
+            details=sorted({f"op {n.op.name}: {n.type}" for n in missing}),
+            hint="ops without a lowering run on the `reference` target",
+        )
+    values: dict[Node, tuple[te.Tensor, ...]] = {}
+    spans: dict[Span, None] = {}
+    inputs: list[te.Tensor] = []
+    with te.collect() as produced:
+        for index, p in enumerate(function.params):
+            placeholder = te.placeholder(p.tensor_type.shape, p.dtype, f"p{index}")
+            values[p] = (placeholder,)
+            inputs.append(placeholder)
+        for n in post_order(function.body):
+            spans.update(dict.fromkeys(n.spans))
+            if n not in values:
+                values[n] = _lower_node(n, values)
+        results = _outputs(function, values, inputs)
+    return te.create_prim_func(inputs, results, name, producers=produced, spans=tuple(spans))
+
+
+def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.Tensor, ...]:
+    if n.op is TUPLE:
+        return tuple(t for arg in n.args for t in values[arg])
+    if n.op is GET:
+        return (values[n.args[0]][n.attrs["index"]],)
+    if n.op is CONST:
+        array = const_array(n)
+        assert array is not None
+        if array.size > INLINE_CONSTANTS:
+            raise UnsupportedError("a large constant inside a group", spans=n.spans, hint="pass it as an argument")
+        literal = const(array.reshape(-1)[0].item(), n.dtype)
+        return (te.compute(n.shape, lambda *_: literal, "literal"),)
+    assert isinstance(n.op, OpDecl) and n.op.lower is not None
+    args = [t for arg in n.args for t in values[arg]]
+    try:
+        result = n.op.lower(n.type, n.attrs, *args)
+    except DlcError as error:
+        raise error.at(n.spans) from None
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _outputs(
+    function: Function, values: dict[Node, tuple[te.Tensor, ...]], inputs: Sequence[te.Tensor]
+) -> list[te.Tensor]:
+    """The result tensors; a result that is an input, or occurs twice, is copied."""
+    taken = {t.buffer for t in inputs}
+    outputs: list[te.Tensor] = []
+    for result in function.results:
+        for tensor in values[result]:
+            if tensor.buffer in taken:
+                source = tensor
+                tensor = te.compute(source.shape, lambda *i, s=source: s[i], "copy")
+            taken.add(tensor.buffer)
+            outputs.append(tensor)
+    return outputs
+
+
+@dataclass(frozen=True)
+class LowerGroups(Pass):
+    """Turn every group, and every op that stands alone, into a call of a PrimFunc."""
+
+    name: ClassVar[str] = "lower_groups"
+    stage: ClassVar[str] = "lower"
+    place: ClassVar[tuple[float, ...]] = (100,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        kernels: dict[str, PrimFunc] = {}
+        by_hash: dict[str, str] = {}
+
+        def kernel_of(function: Function) -> tuple[str, tuple[Var, ...]]:
+            func = lower_group(function, function.name)
+            digest = structural_hash(func, names=False)
+            name = by_hash.get(digest)
+            if name is None:
+                name = _unique(function.name, kernels)
+                by_hash[digest] = name
+                kernels[name] = PrimFunc(name, func.params, func.body, func.attrs, func.spans)
+            else:
+                shared = kernels[name]
+                spans = tuple(dict.fromkeys((*shared.spans, *func.spans)))
+                kernels[name] = PrimFunc(name, shared.params, shared.body, shared.attrs, spans)
+            return name, func.scalars
+
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            function = old.attrs["function"] if old.op is CALL else None
+            if function is None:
+                if not isinstance(old.op, OpDecl) or is_view(old):
+                    return None
+                function, args = _alone(old, args)
+            symbol, dims = kernel_of(function)
+            return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims}, old.type)
+
+        functions = {
+            name: function.with_body(rewrite(function.body, visit))
+            for name, function in module.of_kind(Function).items()
+        }
+        return module.with_functions(functions).with_functions(kernels)
+
+
+def _alone(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...]]:
+    """A function of one node; small constants go inside."""
+    params, inner, outer = [], [], []
+    for index, arg in enumerate(args):
+        array = const_array(arg)
+        if array is not None and array.size <= INLINE_CONSTANTS:
+            inner.append(arg)
+            continue
+        fresh = param(f"p{index}", arg.type)
+        params.append(fresh)
+        inner.append(fresh)
+        outer.append(arg)
+    body = node(old.op, inner, old.attrs, old.type)
+    body.add_spans(old.spans)
+    return Function(f"fused_{old.op.name}", tuple(params), body), tuple(outer)
+
+
+def _unique(name: str, taken: dict[str, PrimFunc]) -> str:
+    if name not in taken:
+        return name
+    number = 1
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
+
+
+def result_types(n: Node) -> tuple[TensorType, ...]:
+    """The tensor types of a node, one for each output."""
+    if isinstance(n.type, TupleType):
+        return tuple(f for f in n.type.fields if isinstance(f, TensorType))
+    return (n.tensor_type,)
+
+

@@ -1,0 +1,256 @@
+"""From the graph of kernel calls to `main`: one PrimFunc that calls every kernel on one planned arena.
+
+    main(inputs…, outputs…, weights, arena, dims…)
+
+`weights` holds all constants, each at a multiple of ALIGN bytes; `arena` all intermediate values and the kernels'
+workspaces.  The module's attributes say how to call it: see `Signature`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Array, Function, Node, get_item, param, post_order
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, TupleType
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.group import lower_group, result_types
+from dlc_core.passes.lower.memory import ALIGN, Request, plan
+from dlc_core.passes.lower.views import is_view
+from dlc_core.runtime.signature import Signature, Value
+from dlc_core.tir.intrinsics import call_kernel
+from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
+
+Place = tuple[Node, int]
+"""A tensor: a node and which of its outputs."""
+
+
+@dataclass(frozen=True)
+class BuildMain(Pass):
+    """Plan memory and write `main`; the graph entry is replaced, the module gets `signature` and `constants`."""
+
+    name: ClassVar[str] = "build_main"
+    stage: ClassVar[str] = "main"
+    place: ClassVar[tuple[float, ...]] = (100,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        function = module[module.entry]
+        builder = _Builder(module, function)
+        func, extra = builder.build()
+        return (
+            module.with_function(module.entry, func)
+            .with_functions(extra)
+            .with_attrs(signature=builder.signature, constants=tuple(builder.constants))
+        )
+
+
+class _Builder:
+    def __init__(self, module: IRModule, function: Function) -> None:
+        self.module = module
+        self.function = function
+        self.order = [n for n in post_order(function.body) if n.op is CALL_PRIM]
+        self.buffers: dict[Place, Buffer] = {}
+        self.views: list[tuple[Buffer, Buffer]] = []
+        self.constants: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.constant_at: dict[Array, int] = {}
+        self.weights_size = 0
+        self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
+        self.copies: dict[str, PrimFunc] = {}
+
+    def build(self) -> tuple[PrimFunc, dict[str, PrimFunc]]:
+        inputs = self._inputs()
+        outputs, copied = self._outputs()
+        requests, owners = self._requests(set(outputs))
+        offsets, size = plan(requests)
+        arena = Buffer("arena", (size,), "uint8", align=ALIGN)
+        for place, offset in zip(owners, offsets, strict=True):
+            if isinstance(place, Buffer):
+                self.views.append((_at(place, offset), arena))
+                self.workspaces[place] = self.views[-1][0]
+            else:
+                buffer = _at(_buffer_of(place), offset)
+                self.buffers[place] = buffer
+                self.views.append((buffer, arena))
+        body = seq(*(self._call(n) for n in self.order), *(self._copy(s, b) for s, b in copied))
+        weights = Buffer("weights", (self.weights_size,), "uint8", align=ALIGN)
+        for buffer, base in reversed(self.views):
+            body = View(buffer, weights if base is self.weights else base, body)
+        out_buffers = self.out_buffers
+        symbols = self._symbols([*inputs, *out_buffers], size)
+        func = PrimFunc(
+            self.module.entry, (*inputs, *out_buffers, weights, arena, *symbols), body, {"entry": True},
+            self.function.body.spans,
+        )  # fmt: skip
+        names = self.function.attrs
+        in_names = names.get("inputs") or tuple(p.attrs["name"] for p in self.function.params)
+        out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(out_buffers)))
+        results = [t for r in self.function.results for t in result_types(r)]
+        self.signature = Signature(
+            tuple(Value(n, p.tensor_type) for n, p in zip(in_names, self.function.params, strict=True)),
+            tuple(Value(n, t) for n, t in zip(out_names, results, strict=True)),
+            tuple(symbols),
+            size,
+            self.weights_size,
+        )
+        return func, self.copies
+
+    # Where values live
+
+    def resolve(self, value: Node, index: int = 0) -> Place:
+        """The kernel output, parameter or constant that a value's bytes are."""
+        while True:
+            if value.op is GET:
+                value, index = value.args[0], value.attrs["index"]
+            elif value.op is TUPLE:
+                value, index = value.args[index], 0
+            elif is_view(value):
+                value, index = value.args[0], 0
+            else:
+                return value, index
+
+    def _inputs(self) -> list[Buffer]:
+        for p in self.function.params:
+            self.buffers[p, 0] = _buffer_of((p, 0), p.attrs["name"])
+        return [self.buffers[p, 0] for p in self.function.params]
+
+    def _outputs(self) -> tuple[list[Place], list[tuple[Node, Buffer]]]:
+        """Kernel outputs that are written straight to the caller's memory, and results that must be copied there."""
+        direct: list[Place] = []
+        copied: list[tuple[Node, Buffer]] = []
+        self.out_buffers: list[Buffer] = []
+        for result in self.function.results:
+            many = isinstance(result.type, TupleType)
+            for value in [get_item(result, i) for i in range(len(result_types(result)))] if many else [result]:
+                place = self.resolve(value)
+                buffer = _buffer_of((value, 0), f"out{len(self.out_buffers)}")
+                self.out_buffers.append(buffer)
+                if place[0].op in (PARAM, CONST) or place in direct:
+                    copied.append((value, buffer))
+                    continue
+                direct.append(place)
+                self.buffers[place] = buffer
+        return direct, copied
+
+    def _requests(self, direct: set[Place]) -> tuple[list[Request], list[Place | Buffer]]:
+        """What needs arena memory and when: kernel outputs from their call to their last use, workspaces during it."""
+        step = {n: i for i, n in enumerate(self.order)}
+        last: dict[Place, int] = {}
+        for n in self.order:
+            for arg in n.args:
+                for place in self._places(arg):
+                    last[place] = step[n]
+        for result in self.function.results:
+            for place in self._places(result):
+                last[place] = len(self.order)
+        requests: list[Request] = []
+        owners: list[Place | Buffer] = []
+        self.workspaces: dict[Buffer, Buffer] = {}
+        self.workspace_of: dict[Node, list[Buffer]] = {}
+        for n in self.order:
+            now = step[n]
+            for index, type_ in enumerate(result_types(n)):
+                if (n, index) not in direct:
+                    requests.append(Request(_size(type_), now, last.get((n, index), now)))
+                    owners.append((n, index))
+            for workspace in self._workspaces(n):
+                requests.append(Request(_bytes(workspace), now, now))
+                owners.append(workspace)
+        return requests, owners
+
+    def _places(self, value: Node) -> list[Place]:
+        return [self.resolve(value, i) for i in range(len(result_types(value)))]
+
+    def _dims(self, n: Node) -> Mapping[Var, Expr]:
+        """The kernel's symbols in terms of this call's."""
+        func: PrimFunc = self.module[n.attrs["symbol"]]
+        return dict(zip(func.scalars, n.attrs["dims"], strict=True))
+
+    def _workspaces(self, n: Node) -> list[Buffer]:
+        func: PrimFunc = self.module[n.attrs["symbol"]]
+        count = func.attrs.get("workspaces", 0)
+        dims = self._dims(n)
+        fresh = [
+            Buffer(b.name, [substitute(d, dims) for d in b.shape], b.dtype, align=ALIGN)
+            for b in func.buffers[len(func.buffers) - count :]
+        ]
+        self.workspace_of[n] = fresh
+        return fresh
+
+    def _constant(self, value: Node) -> Buffer:
+        array: Array = value.attrs["value"]
+        offset = self.constant_at.get(array)
+        if offset is None:
+            offset = self.weights_size
+            self.constant_at[array] = offset
+            self.constants.append((offset, array.data))
+            self.weights_size += -(-array.data.nbytes // ALIGN) * ALIGN
+        buffer = _at(_buffer_of((value, 0), "const"), const(offset))
+        self.views.append((buffer, self.weights))
+        return buffer
+
+    def buffer(self, place: Place) -> Buffer:
+        found = self.buffers.get(place)
+        if found is None:
+            if place[0].op is not CONST:
+                raise UsageError(f"{place[0]!r} has no memory", spans=place[0].spans)
+            found = self.buffers[place] = self._constant(place[0])
+        return found
+
+    # Statements
+
+    def _call(self, n: Node) -> Stmt:
+        args = [self.buffer(place) for arg in n.args for place in self._places(arg)]
+        outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
+        spaces = [self.workspaces[b] for b in self.workspace_of[n]]
+        return Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *n.attrs["dims"]))
+
+    def _copy(self, value: Node, target: Buffer) -> Stmt:
+        """A result that is an input, a constant or another result: copied by a kernel of its own."""
+        source = param("source", value.type)
+        func = lower_group(Function(f"copy_{len(self.copies)}", (source,), source), f"copy_{len(self.copies)}")
+        self.copies[func.name] = func
+        return Eval(call_kernel(func.name, self.buffer(self.resolve(value)), target, *func.scalars))
+
+    def _symbols(self, buffers: list[Buffer], size: Expr) -> list[Var]:
+        dims = [d for b in buffers for d in b.shape] + [size]
+        seen = dict.fromkeys(free_vars(*dims))
+        for n in self.order:
+            seen.update(dict.fromkeys(v for d in n.attrs["dims"] for v in free_vars(d)))
+        bound = {v for p in self.function.params for v in p.tensor_type.symbols()}
+        unbound = [v.name for v in seen if v not in bound]
+        if unbound:
+            raise UnsupportedError(
+                f"dims {', '.join(unbound)} are known only while the model runs",
+                hint="give such dims by shapes={...}, or use the `reference` target",
+            )
+        return list(seen)
+
+
+def _buffer_of(place: Place, name: str = "t") -> Buffer:
+    type_ = result_types(place[0])[place[1]]
+    return Buffer(name, type_.dim_exprs(), type_.dtype, align=ALIGN)
+
+
+def _bytes(buffer: Buffer) -> Expr:
+    return buffer.num_elements() * buffer.dtype.itemsize
+
+
+def _size(type_: TensorType) -> Expr:
+    total: Expr = const(type_.dtype.itemsize)
+    for dim in type_.shape:
+        total = as_expr(dim) * total
+    return total
+
+
+def _at(buffer: Buffer, offset: Expr) -> Buffer:
+    """The buffer as a window at a byte offset, which is a multiple of ALIGN."""
+    return Buffer(
+        buffer.name, buffer.shape, buffer.dtype, offset=offset // buffer.dtype.itemsize, align=ALIGN
+    )

@@ -1,0 +1,76 @@
+"""Memory planning: where each intermediate value lies in the arena.
+
+Values whose lifetimes do not overlap may share bytes.  Known sizes are placed largest first at the lowest offset that is
+free during their lifetime; symbolic sizes share slots of equal size after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc_core.ir.expr import Expr, const, const_value
+
+ALIGN = 64
+"""Bytes; every value starts at a multiple, which is a cache line and the widest vector."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Memory of `size` bytes needed from step `first` to step `last`, both included."""
+
+    size: Expr
+    first: int
+    last: int
+
+    def overlaps(self, other: Request) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def plan(requests: Sequence[Request]) -> tuple[list[Expr], Expr]:
+    """The byte offset of each request, and the arena's size."""
+    offsets: list[Expr | None] = [None] * len(requests)
+    total = _place_known(requests, offsets)
+    size = _place_symbolic(requests, offsets, const(total))
+    return [o for o in offsets if o is not None], size
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def _place_known(requests: Sequence[Request], offsets: list[Expr | None]) -> int:
+    known = [(value, i) for i, r in enumerate(requests) if (value := const_value(r.size)) is not None]
+    placed: list[tuple[int, int, int]] = []
+    end = 0
+    for size, i in sorted(known, key=lambda item: (-item[0], item[1])):
+        size = _rounded(size)
+        start = 0
+        for other_start, other_size, j in placed:
+            if other_start >= start + size:
+                break
+            if requests[i].overlaps(requests[j]):
+                start = max(start, other_start + other_size)
+        offsets[i] = const(start)
+        placed.append((start, size, i))
+        placed.sort()
+        end = max(end, start + size)
+    return end
+
+
+def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], begin: Expr) -> Expr:
+    """Slots of one size expression each, reused by requests of that size which do not overlap."""
+    slots: list[tuple[Expr, Expr, list[int]]] = []
+    for i, request in enumerate(requests):
+        if offsets[i] is not None:
+            continue
+        for size, offset, members in slots:
+            if size is request.size and not any(request.overlaps(requests[j]) for j in members):
+                members.append(i)
+                offsets[i] = offset
+                break
+        else:
+            offsets[i] = begin
+            slots.append((request.size, begin, [i]))
+            begin = begin + (request.size + (ALIGN - 1)) // ALIGN * ALIGN
+    return begin
