@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dlc_frontend_onnx.convert import MAX_DEPTH
 from dlc_frontend_onnx.model import AttrRef, FunctionDef, Graph, Model, NodeDef
@@ -177,42 +177,31 @@ def _check_calls(model: Model) -> None:
     depth: dict[Key, int] = {}
     unfolded: dict[Key, int] = {}
     for root in functions:
-        path: dict[Key, None] = {}
-        stack: list[Key] = [root]
-        while stack:
-            key = stack[-1]
-            if key in depth:
-                stack.pop()
-                continue
-            path[key] = None
-            missing = [other for other, _ in calls[key][1] if other not in depth]
-            for other in missing:
-                if other in path:
-                    names = " -> ".join(
-                        quoted(name) for _, name, _ in [*list(path)[list(path).index(other) :], other]
+        path: dict[Key, Iterator[Key]] = {} if root in depth else {root: iter(calls[root][1])}
+        while path:
+            key = next(reversed(path))
+            other = next(path[key], None)
+            if other is None:
+                own, called = calls[key]
+                depth[key] = 1 + max((depth[callee] for callee in called), default=0)
+                unfolded[key] = own + sum(times * unfolded[callee] for callee, times in called.items())
+                if depth[key] > MAX_DEPTH:
+                    raise functions[key].place.error(
+                        f"functions call each other deeper than {MAX_DEPTH} levels"
                     )
-                    raise functions[other].place.error(
-                        f"functions call each other in a circle: {shorten(names)}"
-                    )
-            if missing:
-                stack.append(missing[0])
-                continue
-            own, called = calls[key]
-            depth[key] = 1 + max((depth[other] for other, _ in called), default=0)
-            unfolded[key] = own + sum(times * unfolded[other] for other, times in called)
-            if depth[key] > MAX_DEPTH:
-                raise functions[key].place.error(f"functions call each other deeper than {MAX_DEPTH} levels")
-            del path[key]
-            stack.pop()
+                del path[key]
+            elif other in path:
+                ring = [*list(path)[list(path).index(other) :], other]
+                shown = " -> ".join(quoted(name) for _, name, _ in ring[:8])
+                raise functions[other].place.error(f"functions call each other in a circle: {shown}")
+            elif other not in depth:
+                path[other] = iter(calls[other][1])
     own, called = _calls(model.graph.nodes, functions)
-    total = own + sum(times * unfolded[other] for other, times in called)
-    if total > MAX_UNFOLDED:
-        raise model.graph.place.error(
-            f"the calls of functions unfold to {total} nodes", why=f"at most {MAX_UNFOLDED} are allowed"
-        )
+    if own + sum(times * unfolded[callee] for callee, times in called.items()) > MAX_UNFOLDED:
+        raise model.graph.place.error(f"the calls of functions unfold to more than {MAX_UNFOLDED} nodes")
 
 
-def _calls(nodes: Iterable[NodeDef], functions: dict[Key, FunctionDef]) -> tuple[int, list[tuple[Key, int]]]:
+def _calls(nodes: Iterable[NodeDef], functions: dict[Key, FunctionDef]) -> tuple[int, dict[Key, int]]:
     """How many nodes there are, subgraphs included, and which functions they call how often."""
     count = 0
     called: dict[Key, int] = {}
@@ -224,7 +213,7 @@ def _calls(nodes: Iterable[NodeDef], functions: dict[Key, FunctionDef]) -> tuple
             if key in functions:
                 called[key] = called.get(key, 0) + 1
             waiting.extend(graph.nodes for _, graph in node.subgraphs())
-    return count, list(called.items())
+    return count, called
 
 
 def _define(name: str, known: set[str], what: str, place: Place) -> None:

@@ -85,17 +85,17 @@ class Converter:
             functions[function.key] = function
         name = self._text(message.graph.name, "the name of the graph", place)
         graph = self.graph(message.graph, f"graph {quoted(name)}", 0)
-        producer = " ".join(filter(None, (str(message.producer_name), str(message.producer_version))))
+        producer = " ".join(filter(None, (_loose(message.producer_name), _loose(message.producer_version))))
         return Model(
             ir_version=message.ir_version,
             opsets=opsets,
             graph=graph,
             functions=functions,
-            metadata={str(entry.key): str(entry.value) for entry in message.metadata_props},
+            metadata={_loose(entry.key): _loose(entry.value) for entry in message.metadata_props},
             name=name or fallback_name,
             source=self._source,
             producer=producer,
-            domain=str(message.domain),
+            domain=_loose(message.domain),
             model_version=message.model_version,
         )
 
@@ -158,7 +158,7 @@ class Converter:
 
     def _node(self, message: onnx.NodeProto, index: int, scope: str, depth: int) -> NodeDef:
         name, op, domain = message.name, message.op_type, message.domain
-        place = Place(self._source, scope, index, str(name), str(op), str(domain))
+        place = Place(self._source, scope, index, _loose(name), _loose(op), _loose(domain))
         self._text(name, "the name of a node", place)
         self._text(domain, "the domain of a node", place)
         if not self._text(op, "the operator of a node", place):
@@ -338,6 +338,11 @@ class Converter:
             raise place.error(f"{what} has no name")
         if name in taken:
             raise place.error(f"the name {quoted(name)} is defined twice, the second time by {what}")
+
+
+def _loose(value: str | bytes) -> str:
+    """A text that nothing depends on; what is not valid UTF-8 in it is replaced."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 __all__ = ["MAX_DEPTH", "Converter", "domain_of"]

@@ -15,13 +15,14 @@ SHOWN = 96
 
 
 def shorten(text: str) -> str:
-    """The text itself, or its beginning when it is longer than `SHOWN` characters."""
-    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+    """The text with unprintable characters escaped, and cut when it is longer than `SHOWN` characters."""
+    short = text if len(text) <= SHOWN else text[:SHOWN] + "…"
+    return short if short.isprintable() else repr(short)[1:-1]
 
 
 def quoted(name: str) -> str:
     """A name of the model, escaped, shortened and in quotes."""
-    return repr(shorten(name))
+    return repr(name if len(name) <= SHOWN else name[:SHOWN] + "…")
 
 
 @dataclass(slots=True, eq=False)
@@ -38,16 +39,16 @@ class Place:
     @property
     def span(self) -> Span:
         """The place as the core's `Span`."""
-        return Span(shorten(self.source), shorten(self.name), shorten(self.op))
+        name = self.name if len(self.name) <= SHOWN else self.name[:SHOWN] + "…"
+        return Span(shorten(self.source), name, shorten(self.op))
 
     def describe(self) -> str:
         """One phrase: which node, its operator and domain, its index, and the graph around it."""
         if self.index < 0:
             return f"in {self.scope}"
         name = quoted(self.name) if self.name else "(unnamed)"
-        domain = shorten(self.domain) or "ai.onnx"
-        op = shorten(self.op)
-        return f"in node {self.index} {name}, operator {op!r} of domain {domain!r}, of {self.scope}"
+        domain = quoted(self.domain or "ai.onnx")
+        return f"in node {self.index} {name}, operator {quoted(self.op)} of domain {domain}, of {self.scope}"
 
     def error(self, what: str, *, why: str = "", hint: str = "") -> ModelError:
         """An error about a malformed, inconsistent or unsafe part of the model at this place."""

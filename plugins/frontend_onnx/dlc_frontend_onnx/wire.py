@@ -27,6 +27,9 @@ WALK_FROM = 1 << 18
 MAX_PARSE = (1 << 31) - 1
 """Bytes that protobuf can parse in one message."""
 
+MAX_FIELDS = 1 << 22
+"""Fields that are walked at most; protobuf steps over a field a hundred times faster."""
+
 _DEEPEST = 128
 
 Buffer: TypeAlias = "bytes | memoryview"
@@ -50,6 +53,7 @@ class Cuts:
     def __init__(self) -> None:
         self._token = secrets.token_bytes(16)
         self._views: list[memoryview] = []
+        self.fields_left = MAX_FIELDS
 
     def mark(self, view: memoryview) -> bytes:
         """Remember the view; returns its marker."""
@@ -87,7 +91,8 @@ def _walk(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: C
     at = start
     while at < end:
         tag, at = _varint(data, at, end)
-        if at < 0:
+        cuts.fields_left -= 1
+        if at < 0 or cuts.fields_left < 0:
             break
         wire = tag & 7
         if wire == 0:
