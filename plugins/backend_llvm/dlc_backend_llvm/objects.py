@@ -221,7 +221,7 @@ def link_shared(
         made = Path(folder, "made")
         words = [*command, "-shared", "-o", str(made), *inputs, *(f"-l{name}" for name in libraries)]
         if infos[0].format == "elf":
-            words += ["-Wl,-z,noexecstack", f"-Wl,-soname,{target.name}"]
+            words += ["-Wl,-z,noexecstack", "-Wl,-z,nodelete", f"-Wl,-soname,{target.name}"]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_LINK_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
