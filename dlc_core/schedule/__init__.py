@@ -1,0 +1,7 @@
+"""Schedules: transformations of tensor programs that keep their meaning."""
+
+from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.schedule.trace import Trace, flat
+
+__all__ = ["BlockRV", "Copy", "LoopRV", "Loops", "Schedule", "Trace", "flat"]

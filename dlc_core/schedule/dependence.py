@@ -1,0 +1,133 @@
+"""What may change the order of iterations: the kinds of block axes, and values that flow between blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, free_vars, substitute
+from dlc_core.schedule.regions import Access, accesses, hull
+from dlc_core.schedule.tree import Program
+from dlc_core.tir.functor import allocations, stmts
+from dlc_core.tir.stmt import Block, Eval, For, Stmt, Store
+
+
+def axis_kinds(block: Block, var: Var) -> set[str]:
+    """The kinds of the axes that a loop variable moves."""
+    pairs = zip(block.axes, block.values, strict=True)
+    return {axis.kind for axis, value in pairs if var in free_vars(value)}
+
+
+def outer_blocks(root: Stmt) -> list[Block]:
+    """Blocks inside that are not inside another one, in order of execution."""
+    found: list[Block] = []
+    skip: set[Stmt] = set()
+    for stmt in stmts(root):
+        if isinstance(stmt, Block) and stmt not in skip:
+            found.append(stmt)
+            skip.update(s for s in stmts(stmt) if isinstance(s, Block))
+    return found
+
+
+def shared_buffers(root: Stmt) -> dict[Buffer, list[Access]]:
+    """Buffers from outside that one block inside writes and another one touches, with all their accesses."""
+    own = set(allocations(root))
+    by_buffer: dict[Buffer, list[Access]] = {}
+    for access in accesses(root):
+        if access.buffer not in own:
+            by_buffer.setdefault(access.buffer, []).append(access)
+    return {
+        buffer: found
+        for buffer, found in by_buffer.items()
+        if any(a.writes for a in found) and len({a.block for a in found}) > 1
+    }
+
+
+def check_independent(program: Program, loop: For, kind: str) -> None:
+    """Iterations may run at once: no axis that accumulates, no element written by two, no value handed on."""
+    what = f"cannot make loop {loop.var.name!r} {kind}"
+    own = set(allocations(loop.body))
+    for block in outer_blocks(loop.body):
+        kinds = axis_kinds(block, loop.var)
+        if "reduce" in kinds:
+            raise program.error(
+                what,
+                loop,
+                block,
+                why=f"block {block.name!r} accumulates over it",
+                hint="use rfactor to give every iteration its own accumulator",
+            )
+        repeated = [r.buffer.name for r in block.writes if r.buffer not in own]
+        if not kinds and repeated:
+            raise program.error(
+                what,
+                loop,
+                block,
+                why=f"every iteration writes the same elements of {', '.join(repeated)} in block {block.name!r}",
+                hint="compute the block, with its buffer, inside the loop",
+            )
+    _check_loose_stores(program, loop, own, what)
+    for buffer, found in shared_buffers(loop.body).items():
+        if not _apart(program, loop, found):
+            raise program.error(
+                what,
+                loop,
+                *{a.block: None for a in found if a.block is not None},
+                why=f"elements of {buffer.name} may pass from one iteration to another",
+            )
+
+
+def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str) -> None:
+    in_blocks = {s for block in outer_blocks(loop.body) for s in stmts(block)}
+    for stmt in stmts(loop.body):
+        if stmt in in_blocks:
+            continue
+        if isinstance(stmt, Eval):
+            raise program.error(what, loop, stmt, why="it calls something for its effect")
+        if isinstance(stmt, Store) and stmt.buffer not in own and not _apart(program, loop, accesses(loop.body, [stmt.buffer])):
+            raise program.error(
+                what, loop, stmt, why=f"elements of {stmt.buffer.name} may be touched by several iterations"
+            )
+
+
+def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
+    """Whether in some dim everything touched by one iteration lies below all that the next one touches."""
+    analyzer = program.analyzer(loop)
+    following = {loop.var: loop.var + 1}
+    for low, high in hull(found, analyzer, clip=False):
+        if analyzer.prove(high < _at(low, following)) and analyzer.prove(low <= _at(low, following)):
+            return True
+    return False
+
+
+def _at(expr: Expr, values: dict[Var, Expr]) -> Expr:
+    return substitute(expr, dict(values))
+
+
+def check_reorder(program: Program, chain: Sequence[For], moved: Sequence[For]) -> None:
+    """Other orders of these loops compute the same.
+
+    Within one block the kinds of its axes allow it: spatial points are independent, reductions commute.
+    Between blocks a value must stay within one iteration of all moved loops.
+    """
+    body = chain[-1].body
+    in_blocks = {s for block in outer_blocks(body) for s in stmts(block)}
+    for stmt in stmts(body):
+        if isinstance(stmt, (Store, Eval)) and stmt not in in_blocks:
+            raise program.error(
+                "cannot reorder", *moved, stmt, why="statements outside of blocks have no axes that allow it"
+            )
+    for buffer, found in shared_buffers(body).items():
+        analyzer = program.analyzer(chain[-1])
+        boxes = [hull([a for a in found if a.block is b], analyzer) for b in {a.block: None for a in found}]
+        for box in boxes[1:]:
+            pairs = zip(box, boxes[0], strict=True)
+            if not all(analyzer.prove_equal(x.low, y.low) and analyzer.prove_equal(x.high, y.high) for x, y in pairs):
+                raise program.error(
+                    "cannot reorder " + ", ".join(stmt.var.name for stmt in moved),
+                    *moved,
+                    why=f"elements of {buffer.name} may pass from one iteration to another",
+                )
+
+
+__all__ = ["axis_kinds", "check_independent", "check_reorder", "outer_blocks", "shared_buffers"]

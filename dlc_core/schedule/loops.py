@@ -1,0 +1,318 @@
+"""Primitives on loops: split, partition, fuse, reorder, loop kinds, annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, ceildiv, const, const_value, free_vars, logical_and, minimum
+from dlc_core.schedule.dependence import check_independent, check_reorder
+from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
+from dlc_core.schedule.tree import Program, renamed
+from dlc_core.tir.functor import substitute_stmt
+from dlc_core.tir.stmt import EMPTY, Alloc, Block, For, If, Let, Seq, Stmt, View, loop, seq
+
+TAILS = ("predicate", "partition", "shrink", "exact")
+
+
+def split(program: Program, handle: LoopRV, factors: Sequence[ExprLike | None], tail: str) -> Loops:
+    old = program.loop(handle)
+    if tail not in TAILS:
+        raise program.error(f"unknown tail {tail!r} of split", hint=f"one of {', '.join(TAILS)}")
+    analyzer = program.analyzer(old)
+    sizes = _sizes(program, old, factors, analyzer)
+    steps = _steps(sizes)
+    tile = steps[0]
+    count = analyzer.simplify(ceildiv(old.extent, tile)) if sizes[0] is None else as_expr(sizes[0])
+    exact = analyzer.prove_equal(count * tile, old.extent)
+    if not exact and sizes[0] is not None and not analyzer.prove(count * tile >= old.extent):
+        raise program.error(
+            f"the factors {_show(factors)} do not cover loop {handle.name!r} of extent {old.extent}",
+            old,
+            hint="leave one factor None to have it computed",
+        )
+    if tail == "exact" and not exact:
+        raise program.error(
+            f"cannot split loop {handle.name!r} exactly by {_show(factors)}",
+            old,
+            why=f"its extent {old.extent} is not known to be a multiple of {tile}",
+            hint='tail="predicate", "shrink" or "partition" handles the rest',
+        )
+    names = [Var(f"{handle.name}_{i}") for i in range(len(sizes))]
+    extents = [count, *(size for size in sizes[1:] if size is not None)]
+    value = old.begin
+    for var, step in zip(names, steps, strict=True):
+        value = var * step + value
+    handles = [LoopRV(v) for v in names]
+    if tail == "partition" and not exact:
+        return _split_in_two(program, old, names, steps, extents, analyzer)
+    body = substitute_stmt(old.body, {old.var: value})
+    if not exact and tail == "predicate":
+        body = guarded(body, value < old.begin + old.extent)
+    if not exact and tail == "shrink":
+        extents = _shrunk(old, names, steps, extents, analyzer)
+    program.replace({old: _nest(names, extents, body, old.annotations)})
+    return Loops(handles)
+
+
+def _sizes(
+    program: Program, old: For, factors: Sequence[ExprLike | None], analyzer: Analyzer
+) -> list[Expr | None]:
+    """Factors as expressions; at most the first is None."""
+    sizes = [None if f is None else as_expr(f) for f in factors]
+    unknown = [i for i, size in enumerate(sizes) if size is None]
+    if len(sizes) < 2 or len(unknown) > 1:
+        raise program.error(
+            f"split of {old.var.name!r} by {_show(factors)}",
+            old,
+            why="it wants two factors or more, at most one of them None",
+        )
+    for size in sizes:
+        if size is not None and not analyzer.prove(size > 0):
+            raise program.error(f"the factor {size} of split is not known to be positive", old)
+    if unknown and unknown[0] > 0:
+        rest: Expr = const(1)
+        for size in sizes:
+            rest = rest if size is None else rest * size
+        sizes[unknown[0]] = analyzer.simplify(ceildiv(old.extent, rest))
+    return sizes
+
+
+def _steps(sizes: Sequence[Expr | None]) -> list[Expr]:
+    """What one step of each new loop is in steps of the old one."""
+    steps: list[Expr] = [const(1)]
+    for size in reversed(sizes[1:]):
+        assert size is not None
+        steps.append(size * steps[-1])
+    return steps[::-1]
+
+
+def _shrunk(
+    old: For, names: Sequence[Var], steps: Sequence[Expr], extents: Sequence[Expr], analyzer: Analyzer
+) -> list[Expr]:
+    """Inner extents cut where the old range ends."""
+    result = [extents[0]]
+    left = old.extent
+    with analyzer.scope():
+        for i in range(1, len(names)):
+            analyzer.bind(names[i - 1], 0, result[-1])
+            left = left - names[i - 1] * steps[i - 1]
+            result.append(analyzer.simplify(minimum(extents[i], ceildiv(left, steps[i]))))
+    return result
+
+
+def _nest(names: Sequence[Var], extents: Sequence[Expr], body: Stmt, annotations: Any) -> Stmt:
+    for i in range(len(names) - 1, -1, -1):
+        body = loop(names[i], extents[i], body, annotations=annotations if i == 0 else EMPTY)
+    return body
+
+
+def _split_in_two(
+    program: Program,
+    old: For,
+    names: Sequence[Var],
+    steps: Sequence[Expr],
+    extents: Sequence[Expr],
+    analyzer: Analyzer,
+) -> Loops:
+    tile = steps[0]
+    full = analyzer.simplify(old.extent // tile)
+    rest = analyzer.simplify(old.extent - full * tile)
+    value = old.begin
+    for var, step in zip(names, steps, strict=True):
+        value = var * step + value
+    main = substitute_stmt(old.body, {old.var: value})
+    bounds = [full, *extents[1:]]
+    main = _nest(names, bounds, _settled(main, analyzer, list(zip(names, bounds, strict=True))), old.annotations)
+    tail, copy = _leg(program, old, analyzer.simplify(old.begin + full * tile), rest, analyzer)
+    program.replace({old: seq(main, tail)})
+    return Loops((LoopRV(v) for v in names), copy)
+
+
+def _leg(
+    program: Program, old: For, begin: Expr, extent: Expr, analyzer: Analyzer, taken: Iterable[str] = ()
+) -> tuple[Stmt, Copy]:
+    """A renamed copy of a loop over another range."""
+    copied, loops, blocks = renamed(old, program, taken=taken)
+    assert isinstance(copied, For)
+    body = _settled(copied.body, analyzer, [(copied.var, extent)], begin)
+    return replace(copied, begin=begin, extent=extent, body=body), Copy(LoopRV(copied.var), loops, blocks)
+
+
+def _settled(
+    body: Stmt, analyzer: Analyzer, ranges: Sequence[tuple[Var, Expr]], begin: Expr | None = None
+) -> Stmt:
+    """The body with the bounds of its loops and the predicates of its blocks simplified under new ranges."""
+    with analyzer.scope():
+        for var, extent in ranges:
+            analyzer.bind(var, 0 if begin is None else begin, extent)
+        return settle(body, analyzer)
+
+
+def settle(stmt: Stmt, analyzer: Analyzer) -> Stmt:
+    """Loop bounds and predicates simplified under what the analyzer knows; nothing else is touched."""
+    if isinstance(stmt, For):
+        begin, extent = analyzer.simplify(stmt.begin), analyzer.simplify(stmt.extent)
+        analyzer.bind(stmt.var, begin, extent)
+        return replace(stmt, begin=begin, extent=extent, body=settle(stmt.body, analyzer))
+    if isinstance(stmt, Block):
+        return replace(stmt, predicate=analyzer.simplify(stmt.predicate))
+    if isinstance(stmt, Seq):
+        return Seq(tuple(settle(s, analyzer) for s in stmt.stmts))
+    if isinstance(stmt, (Alloc, View, Let)):
+        return replace(stmt, body=settle(stmt.body, analyzer))
+    return stmt
+
+
+def guarded(stmt: Stmt, cond: Expr) -> Stmt:
+    """The statement run only where `cond` holds: blocks take it as a predicate, other leaves an If."""
+    if isinstance(stmt, Block):
+        return replace(stmt, predicate=logical_and(stmt.predicate, cond))
+    if isinstance(stmt, Seq):
+        return Seq(tuple(guarded(s, cond) for s in stmt.stmts))
+    if isinstance(stmt, (For, Alloc, View)):
+        return replace(stmt, body=guarded(stmt.body, cond))
+    return If(cond, stmt)
+
+
+def partition(program: Program, handle: LoopRV, points: Sequence[ExprLike]) -> list[Copy]:
+    old = program.loop(handle)
+    analyzer = program.analyzer(*list(program.tree.ancestors(old))[:1])
+    end = analyzer.simplify(old.begin + old.extent)
+    cuts = [old.begin, *(analyzer.simplify(as_expr(p)) for p in points), end]
+    for before, after in zip(cuts, cuts[1:]):
+        if not analyzer.prove(before <= after):
+            raise program.error(
+                f"cannot partition loop {handle.name!r} at {', '.join(map(str, cuts[1:-1]))}",
+                old,
+                why=f"{before} <= {after} is not provable: points ascend within [{old.begin}, {end}]",
+            )
+    first = analyzer.simplify(cuts[1] - cuts[0])
+    legs: list[Stmt] = [
+        replace(old, extent=first, body=_settled(old.body, analyzer, [(old.var, first)], old.begin))
+    ]
+    copies = [Copy(handle)]
+    taken: set[str] = set()
+    for begin, stop in zip(cuts[1:], cuts[2:]):
+        leg, copy = _leg(program, old, begin, analyzer.simplify(stop - begin), analyzer, taken)
+        taken.update(block.name for block in copy.blocks.values())
+        legs.append(leg)
+        copies.append(copy)
+    program.replace({old: seq(*legs)})
+    return copies
+
+
+def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
+    if len(handles) < 2:
+        raise program.error("fuse wants two loops or more")
+    chain = [program.loop(h) for h in handles]
+    for outer, inner in zip(chain, chain[1:]):
+        if outer.body is not inner:
+            raise program.error(
+                f"cannot fuse {outer.var.name!r} and {inner.var.name!r}",
+                outer,
+                inner,
+                why="the second must be the only statement in the first",
+            )
+        if outer.var in free_vars(inner.begin, inner.extent):
+            raise program.error(
+                f"cannot fuse {outer.var.name!r} and {inner.var.name!r}",
+                outer,
+                inner,
+                why=f"the range of the second depends on {outer.var.name}",
+            )
+    analyzer = program.analyzer(chain[0])
+    fused = Var("_".join([*(h.name for h in handles), "fused"]))
+    total: Expr = const(1)
+    values: dict[Var, Expr] = {}
+    for i in range(len(chain) - 1, -1, -1):
+        index = fused // total
+        # The outermost quotient never reaches its extent.
+        values[chain[i].var] = (index % chain[i].extent if i > 0 else index) + chain[i].begin
+        total = analyzer.simplify(chain[i].extent * total)
+    body = substitute_stmt(chain[-1].body, values)
+    program.replace({chain[0]: loop(fused, total, body, annotations=chain[0].annotations)})
+    return LoopRV(fused)
+
+
+def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
+    if len(set(handles)) != len(handles):
+        raise program.error("reorder was given a loop twice")
+    if len(handles) < 2:
+        return
+    wanted = [program.loop(h) for h in handles]
+    chain = _chain(program, wanted)
+    order = iter(wanted)
+    new_order = [next(order) if old in wanted else old for old in chain]
+    for i, inner in enumerate(new_order):
+        later = {o.var for o in new_order[i:]}
+        bad = later & set(free_vars(inner.begin, inner.extent))
+        if bad:
+            raise program.error(
+                f"cannot move loop {inner.var.name!r} outside of {min(v.name for v in bad)!r}",
+                inner,
+                why=f"its range [{inner.begin}, +{inner.extent}) depends on that loop",
+            )
+    moved = [new for new, old in zip(new_order, chain) if new is not old]
+    if not moved:
+        return
+    check_reorder(program, chain, moved)
+    body = chain[-1].body
+    for new in reversed(new_order):
+        body = replace(new, body=body)
+    program.replace({chain[0]: body})
+
+
+def _chain(program: Program, wanted: Sequence[For]) -> list[For]:
+    """The loops from the outermost to the innermost of the given ones; nothing else may stand between them."""
+    depth = {stmt: len(list(program.tree.ancestors(stmt))) for stmt in wanted}
+    innermost = max(wanted, key=lambda stmt: depth[stmt])
+    outermost = min(wanted, key=lambda stmt: depth[stmt])
+    path = program.tree.path(innermost)
+    if any(stmt not in path for stmt in wanted):
+        raise program.error("cannot reorder loops that are not nested in each other", *wanted)
+    between = path[path.index(outermost) :]
+    for stmt in between:
+        if not isinstance(stmt, For):
+            raise program.error(
+                "cannot reorder across other statements",
+                *wanted,
+                why=f"{type(stmt).__name__} stands between {outermost.var.name!r} and {innermost.var.name!r}",
+                hint="reorder before computing other blocks inside, or split the nest",
+            )
+    return [stmt for stmt in between if isinstance(stmt, For)]
+
+
+def set_kind(program: Program, handle: LoopRV, kind: str, thread: str = "") -> None:
+    old = program.loop(handle)
+    if kind in ("vectorized", "unrolled") and const_value(old.extent) is None:
+        raise program.error(
+            f"cannot make loop {handle.name!r} {kind}",
+            old,
+            why=f"its extent {old.extent} is not a constant",
+            hint="split it by a constant first",
+        )
+    if kind not in ("serial", "unrolled"):
+        check_independent(program, old, kind)
+    program.replace({old: replace(old, kind=kind, thread=thread)})
+
+
+def annotate(program: Program, handle: LoopRV | BlockRV, key: str, value: Any) -> None:
+    old: For | Block = program.loop(handle) if isinstance(handle, LoopRV) else program.block(handle)
+    annotations = {k: v for k, v in {**old.annotations, key: value}.items() if v is not None}
+    program.replace({old: replace(old, annotations=MappingProxyType(annotations))})
+
+
+def add_unit_loop(program: Program, handle: LoopRV | BlockRV) -> LoopRV:
+    """A loop of one iteration around a block or a loop; a block without loops can then be split, bound, moved."""
+    old: Stmt = program.loop(handle) if isinstance(handle, LoopRV) else program.block(handle)
+    var = Var("u")
+    program.replace({old: loop(var, 1, old)})
+    return LoopRV(var)
+
+
+def _show(factors: Sequence[ExprLike | None]) -> str:
+    return "[" + ", ".join(map(str, factors)) + "]"

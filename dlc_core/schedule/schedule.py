@@ -1,0 +1,199 @@
+"""`Schedule`: a program and the primitives that transform it without changing what it computes.
+
+    sch = Schedule(func)
+    c = sch.get_block("matmul")
+    i, j, k = sch.get_loops(c)
+    i0, i1 = sch.split(i, [None, 4])
+    sch.parallel(i0)
+    sch.func                       # the transformed PrimFunc
+
+Each primitive checks its own legality and raises ScheduleError, which shows the loop nest and the reason; the
+program is then as it was.  Handles stay valid until a primitive removes or replaces what they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dlc_core.ir.expr import Expr, ExprLike, Var
+from dlc_core.schedule import loops as loop_primitives
+from dlc_core.schedule import query
+from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
+from dlc_core.schedule.trace import Traced, primitive
+from dlc_core.schedule.tree import Program
+from dlc_core.tir.functor import bound_vars, rename_bound, stmts, transform_stmt
+from dlc_core.tir.stmt import Block, For, PrimFunc, Stmt
+
+
+class Schedule(Traced):
+    """A PrimFunc under transformation.  Blocks are known by name; names used twice are numbered."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(Program(_prepared(func)))
+
+    @property
+    def func(self) -> PrimFunc:
+        """The program as it is now."""
+        return self._program.func
+
+    def show(self) -> str:
+        """The loop nest with its blocks, one line each."""
+        return "\n".join(self._program.outline())
+
+    def copy(self) -> Schedule:
+        """A schedule that goes its own way from here; handles are good for both."""
+        other = Schedule.__new__(Schedule)
+        Traced.__init__(other, Program(self.func))
+        other.trace.steps.extend(self.trace.steps)
+        return other
+
+    # Blocks and loops.
+
+    @primitive
+    def get_block(self, name: str) -> BlockRV:
+        """The block of that name; ScheduleError lists the known ones."""
+        self._program.block(BlockRV(name))
+        return BlockRV(name)
+
+    @primitive
+    def get_blocks(self) -> list[BlockRV]:
+        """All blocks, outer before inner, in order of execution."""
+        return [BlockRV(name) for name in self._program.tree.blocks]
+
+    @primitive
+    def get_loops(self, block: BlockRV) -> list[LoopRV]:
+        """Loops around a block, outer to inner."""
+        return query.loops_of(self._program, block)
+
+    @primitive
+    def get_child_blocks(self, parent: BlockRV | LoopRV) -> list[BlockRV]:
+        """Outermost blocks inside a loop or a block, in order of execution."""
+        return query.child_blocks(self._program, parent)
+
+    @primitive
+    def get_producers(self, block: BlockRV) -> list[BlockRV]:
+        """Other blocks that write what the block reads."""
+        return query.producers(self._program, block)
+
+    @primitive
+    def get_consumers(self, block: BlockRV) -> list[BlockRV]:
+        """Other blocks that read what the block writes."""
+        return query.consumers(self._program, block)
+
+    @primitive
+    def get_output_blocks(self) -> list[BlockRV]:
+        """Blocks that write a parameter of the function."""
+        return query.output_blocks(self._program)
+
+    def get(self, handle: BlockRV) -> Block:
+        """The block as it stands in the tree."""
+        return self._program.block(handle)
+
+    def get_for(self, handle: LoopRV) -> For:
+        """The loop as it stands in the tree."""
+        return self._program.loop(handle)
+
+    def extent(self, loop: LoopRV) -> Expr:
+        """Number of iterations."""
+        return self._program.loop(loop).extent
+
+    # Loops.
+
+    @primitive
+    def split(self, loop: LoopRV, factors: Sequence[ExprLike | None], tail: str = "predicate") -> Loops:
+        """Loops of the given extents, outer to inner, in place of one; a factor None is computed.
+
+        `tail` says what happens where the extent is no multiple of the product of the factors:
+        "predicate" guards the blocks inside; "shrink" makes the inner loops of the last tile shorter (extents
+        become `min(factor, what is left)`: a later partition of the outer loop makes both constant);
+        "partition" runs full tiles only and then, as `.tail` of the result, a copy of the loop over the rest;
+        "exact" refuses.  Extents and factors may be symbolic.
+        """
+        return loop_primitives.split(self._program, loop, factors, tail)
+
+    @primitive
+    def partition(self, loop: LoopRV, points: Sequence[ExprLike]) -> list[Copy]:
+        """Consecutive loops [begin, p0), [p0, p1), … in place of one, each with a copy of the body.
+
+        The first keeps the handles; `copy[handle]` names the loops and blocks of the others.  Points are values
+        of the loop variable.  Bounds and predicates inside are simplified for each range.
+        """
+        return loop_primitives.partition(self._program, loop, points)
+
+    @primitive
+    def fuse(self, *loops: LoopRV) -> LoopRV:
+        """One loop over the product of directly nested ones, given outer to inner."""
+        return loop_primitives.fuse(self._program, loops)
+
+    @primitive
+    def reorder(self, *loops: LoopRV) -> None:
+        """Put loops of one nest in the given order, outer to inner; loops between them that are not named stay."""
+        loop_primitives.reorder(self._program, loops)
+
+    @primitive
+    def unroll(self, loop: LoopRV) -> None:
+        """Replace a loop of constant extent by its iterations, when lowered."""
+        loop_primitives.set_kind(self._program, loop, "unrolled")
+
+    @primitive
+    def vectorize(self, loop: LoopRV) -> None:
+        """Run a loop of constant extent as lanes of vectors."""
+        loop_primitives.set_kind(self._program, loop, "vectorized")
+
+    @primitive
+    def parallel(self, loop: LoopRV) -> None:
+        """Run the iterations on several threads."""
+        loop_primitives.set_kind(self._program, loop, "parallel")
+
+    @primitive
+    def serial(self, loop: LoopRV) -> None:
+        """Run the iterations one after the other."""
+        loop_primitives.set_kind(self._program, loop, "serial")
+
+    @primitive
+    def bind(self, loop: LoopRV, thread: str) -> None:
+        """Bind a loop to a hardware axis of the target, by the target's name for it."""
+        loop_primitives.set_kind(self._program, loop, "thread", thread)
+
+    @primitive
+    def annotate(self, target: LoopRV | BlockRV, key: str, value: Any) -> None:
+        """Attach a value to a loop or block; None takes it away."""
+        loop_primitives.annotate(self._program, target, key, value)
+
+    @primitive
+    def add_unit_loop(self, target: LoopRV | BlockRV) -> LoopRV:
+        """A loop of one iteration around a loop or block."""
+        return loop_primitives.add_unit_loop(self._program, target)
+
+
+def _prepared(func: PrimFunc) -> PrimFunc:
+    """Every block has a name, and every loop a variable, of its own."""
+    names: set[str] = set()
+    seen: set[Var] = set()
+    twice = False
+    for stmt in stmts(func.body):
+        twice = twice or any(v in seen for v in bound_vars(stmt))
+        seen.update(bound_vars(stmt))
+        if isinstance(stmt, Block):
+            twice = twice or stmt.name in names
+            names.add(stmt.name)
+    if not twice:
+        return func
+    taken: set[str] = set()
+
+    def number(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, Block):
+            return None
+        name, count = stmt.name, 0
+        while name in taken or (count and name in names):
+            count += 1
+            name = f"{stmt.name}_{count}"
+        taken.add(name)
+        return replace(stmt, name=name)
+
+    return replace(func, body=transform_stmt(rename_bound(func.body), stmt_fn=number))
+
+
+__all__ = ["Schedule"]

@@ -1,0 +1,265 @@
+"""A program under transformation: where everything is, replacing parts, and errors that show the loop nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, const_value, free_vars
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.tir.functor import bound_vars, child_stmts, copy_buffer, exprs_of, stmts, substitute_stmt, transform_stmt
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+
+EMPTY_STMT = Seq(())
+
+
+def is_empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.stmts
+
+
+def with_children(stmt: Stmt, children: list[Stmt]) -> Stmt:
+    """The statement over other nested statements; empty where nothing is left to do in it."""
+    if isinstance(stmt, Seq):
+        return seq(*(c for c in children if not is_empty(c)))
+    if isinstance(stmt, Block):
+        init, body = (children[0], children[1]) if stmt.init is not None else (None, children[0])
+        return replace(stmt, init=init, body=body)
+    if isinstance(stmt, If):
+        then, orelse = children[0], children[1] if len(children) > 1 else None
+        orelse = None if orelse is not None and is_empty(orelse) else orelse
+        return EMPTY_STMT if is_empty(then) and orelse is None else If(stmt.cond, then, orelse)
+    body = children[0]
+    if is_empty(body):
+        return EMPTY_STMT
+    if isinstance(stmt, For):
+        return For(stmt.var, stmt.begin, stmt.extent, body, stmt.kind, stmt.thread, stmt.annotations)
+    if isinstance(stmt, Alloc):
+        return Alloc(stmt.buffer, body)
+    if isinstance(stmt, Let):
+        return Let(stmt.var, stmt.value, body)
+    if isinstance(stmt, View):
+        return View(stmt.buffer, stmt.base, body)
+    assert isinstance(stmt, While)
+    return While(stmt.cond, body)
+
+
+class Tree:
+    """An index of one function body.  Statements are found by identity."""
+
+    __slots__ = ("allocs", "blocks", "loops", "parent", "root")
+
+    def __init__(self, root: Stmt) -> None:
+        self.root = root
+        self.parent: dict[Stmt, Stmt | None] = {root: None}
+        self.loops: dict[Var, For] = {}
+        self.blocks: dict[str, Block] = {}
+        self.allocs: dict[Buffer, Alloc] = {}
+        for stmt in stmts(root):
+            if isinstance(stmt, For):
+                self.loops[stmt.var] = stmt
+            elif isinstance(stmt, Block):
+                self.blocks[stmt.name] = stmt
+            elif isinstance(stmt, Alloc):
+                self.allocs[stmt.buffer] = stmt
+            for child in child_stmts(stmt):
+                self.parent[child] = stmt
+
+    def ancestors(self, stmt: Stmt) -> Iterator[Stmt]:
+        """Enclosing statements, innermost first."""
+        above = self.parent[stmt]
+        while above is not None:
+            yield above
+            above = self.parent[above]
+
+    def path(self, stmt: Stmt) -> list[Stmt]:
+        """From the root to the statement itself."""
+        return [*reversed(list(self.ancestors(stmt))), stmt]
+
+    def loops_above(self, stmt: Stmt) -> list[For]:
+        """Loops around a statement, outer to inner, up to the block it belongs to."""
+        found: list[For] = []
+        for above in self.ancestors(stmt):
+            if isinstance(above, Block):
+                break
+            if isinstance(above, For):
+                found.append(above)
+        return found[::-1]
+
+    def common(self, found: Iterable[Stmt]) -> Stmt:
+        """The innermost statement that contains (or is) all of the given ones."""
+        paths = [self.path(stmt) for stmt in found]
+        last = self.root
+        for level in zip(*paths):
+            if any(stmt is not level[0] for stmt in level):
+                break
+            last = level[0]
+        return last
+
+    def replace(self, new: Mapping[Stmt, Stmt]) -> Stmt:
+        """The root with statements replaced; empty ones vanish with whatever held nothing else."""
+        touched: set[Stmt] = set()
+        for stmt in new:
+            touched.add(stmt)
+            for above in self.ancestors(stmt):
+                if above in touched:
+                    break
+                touched.add(above)
+
+        def rebuild(stmt: Stmt) -> Stmt:
+            if stmt in new:
+                return new[stmt]
+            if stmt not in touched:
+                return stmt
+            return with_children(stmt, [rebuild(child) for child in child_stmts(stmt)])
+
+        return rebuild(self.root)
+
+
+class Program:
+    """A function and the index of its present body; what primitives read and change."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self._tree: Tree | None = None
+        self._given: list[Var] | None = None
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = Tree(self.func.body)
+        return self._tree
+
+    def set_body(self, body: Stmt) -> None:
+        self.func = replace(self.func, body=body)
+        self._tree = None
+
+    def set_func(self, func: PrimFunc) -> None:
+        self.func = func
+        self._tree = None
+        self._given = None
+
+    def replace(self, new: Mapping[Stmt, Stmt]) -> None:
+        self.set_body(self.tree.replace(new))
+
+    # Looking up.
+
+    def loop(self, handle: LoopRV) -> For:
+        found = self.tree.loops.get(handle.var)
+        if found is None:
+            raise self.error(
+                f"the program has no loop {handle.name!r}",
+                why="it was removed, or replaced by other loops, by an earlier primitive",
+                hint="take the handles that the primitive returned",
+            )
+        return found
+
+    def block(self, handle: BlockRV) -> Block:
+        found = self.tree.blocks.get(handle.name)
+        if found is None:
+            known = ", ".join(self.tree.blocks) or "none"
+            raise self.error(f"the program has no block {handle.name!r}", hint=f"its blocks: {known}")
+        return found
+
+    def fresh_block_name(self, base: str, taken: Iterable[str] = ()) -> str:
+        names = {*self.tree.blocks, *taken}
+        if base not in names:
+            return base
+        number = 1
+        while f"{base}_{number}" in names:
+            number += 1
+        return f"{base}_{number}"
+
+    def analyzer(self, *around: Stmt) -> Analyzer:
+        """Knows symbolic dims, and the loops and conditions around the first statement (itself included)."""
+        analyzer = Analyzer()
+        if self._given is None:
+            dims = [v for b in self.func.buffers for v in free_vars(*b.shape)]
+            self._given = list(dict.fromkeys(dims))
+        for var in self._given:
+            analyzer.declare_dim(var, 0)
+        for stmt in self.tree.path(around[0]) if around else ():
+            if isinstance(stmt, For):
+                analyzer.bind(stmt.var, stmt.begin, stmt.extent)
+            elif isinstance(stmt, Block):
+                for axis in stmt.axes:
+                    analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+        return analyzer
+
+    # Errors.
+
+    def error(self, what: str, *at: Stmt, why: str = "", hint: str = "") -> ScheduleError:
+        """An error that shows the loop nest with the given statements marked."""
+        return ScheduleError(
+            what, why=why, hint=hint, spans=self.func.spans, details=["the program:", *self.outline(at)]
+        )
+
+    def outline(self, marked: Iterable[Stmt] = ()) -> list[str]:
+        """The loop nest and its blocks, one line each."""
+        marks = set(marked)
+        lines: list[str] = []
+        work: list[tuple[Stmt, int]] = [(self.func.body, 1)]
+        while work:
+            stmt, depth = work.pop()
+            line = _line(stmt)
+            if line:
+                lines.append("  " * depth + line + ("   <--" if stmt in marks else ""))
+            if not isinstance(stmt, Block) or any(isinstance(s, Block) for s in stmts(stmt.body)):
+                work.extend((child, depth + bool(line)) for child in reversed(child_stmts(stmt)))
+        return lines
+
+
+def _line(stmt: Stmt) -> str:
+    if isinstance(stmt, For):
+        end = stmt.begin + stmt.extent
+        span = f"{end}" if const_value(stmt.begin) == 0 else f"{stmt.begin}, {end}"
+        kind = "" if stmt.kind == "serial" else f"  # {stmt.kind}" + (f" {stmt.thread}" if stmt.thread else "")
+        return f"for {stmt.var.name} in range({span}):{kind}"
+    if isinstance(stmt, Block):
+        axes = ", ".join(
+            f"{axis.var.name}{'' if axis.kind == 'spatial' else ' (reduce)'} = {value}"
+            for axis, value in zip(stmt.axes, stmt.values, strict=True)
+        )
+        true = const_value(stmt.predicate) == 1
+        return f"block {stmt.name}({axes})" + ("" if true else f" where {stmt.predicate}")
+    if isinstance(stmt, If):
+        return f"if {stmt.cond}:"
+    if isinstance(stmt, While):
+        return f"while {stmt.cond}:"
+    if isinstance(stmt, Alloc):
+        return f"alloc {stmt.buffer!r}"
+    if isinstance(stmt, Store):
+        return f"{stmt.buffer.name}[{', '.join(map(str, stmt.indices))}] = ..."
+    return "..." if isinstance(stmt, Eval) else ""
+
+
+def renamed(root: Stmt, program: Program, *, taken: Iterable[str] = ()) -> tuple[Stmt, dict[LoopRV, LoopRV], dict[BlockRV, BlockRV]]:
+    """A copy with fresh loops, axes, allocations and block names, and what they were called before."""
+    values: dict[Var, Expr] = {}
+    fresh: dict[Var, Var] = {}
+    inner: list[Buffer] = []
+    names: dict[str, str] = {}
+    used = set(taken)
+    for stmt in stmts(root):
+        for var in bound_vars(stmt):
+            fresh[var] = values[var] = Var(var.name, var.dtype)
+        if isinstance(stmt, (Alloc, View)):
+            inner.append(stmt.buffer)
+        if isinstance(stmt, Block):
+            names[stmt.name] = program.fresh_block_name(stmt.name, used)
+            used.add(names[stmt.name])
+
+    def rename(stmt: Stmt) -> Stmt | None:
+        return replace(stmt, name=names[stmt.name]) if isinstance(stmt, Block) else None
+
+    copied = substitute_stmt(root, values, {b: copy_buffer(b) for b in inner})
+    loops = {LoopRV(s.var): LoopRV(fresh[s.var]) for s in stmts(root) if isinstance(s, For)}
+    blocks = {BlockRV(old): BlockRV(new) for old, new in names.items()}
+    return transform_stmt(copied, stmt_fn=rename), loops, blocks
+
+
+def uses(stmt: Stmt, var: Var) -> bool:
+    """Whether an expression anywhere inside mentions a variable."""
+    return any(var in free_vars(*exprs_of(s, regions=True)) for s in stmts(stmt))
