@@ -1,0 +1,125 @@
+"""fuse: group nodes into kernels.
+
+Law: the function computes the same values; every node that is not structural, a bare reshape or an op without
+lowering is inside exactly one `call` of a closed function, which becomes one PrimFunc.
+
+    y = relu(add(conv(x, w), b))     =>     y = call(x, w, b){fused_conv_add_relu}
+
+Constants of one element go into the function, larger ones are its arguments (a constant is laid out anew when
+the kernel's schedule asks for that, and shared between kernels otherwise).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import Span
+from dlc_core.graph.node import (
+    CONST,
+    PARAM,
+    Function,
+    Node,
+    call_function,
+    node,
+    param,
+    post_order,
+    spanned,
+)
+from dlc_core.ir.types import TensorType
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, kind_of, why_not
+
+NAME_LENGTH = 64
+
+
+@dataclass(frozen=True)
+class Fuse(GraphPass):
+    """Group nodes into kernels of at most `max_ops` operations."""
+
+    name: ClassVar[str] = "fuse"
+    place: ClassVar[tuple[float, ...]] = (900,)
+    max_ops: int = 48
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        limit = self.max_ops if context.opt_level > 0 else 1
+        return _with_kernels(function, limit)
+
+    def why_not(self, function: Function) -> tuple[NotFused, ...]:
+        """For each producer and consumer that this pass leaves in different kernels the reason."""
+        return why_not(function, self.max_ops)
+
+
+def _with_kernels(function: Function, max_ops: int) -> Function:
+    grouping = group_nodes(function, max_ops)
+    groups = grouping.groups
+    names = _Names()
+    built: dict[Node, Node] = {}
+    position = {n: i for i, n in enumerate(grouping.order)}
+    for current in grouping.order:
+        group = groups.get(current)
+        if group is None:
+            args = tuple(built[arg] for arg in current.args)
+            if args == current.args:
+                built[current] = current
+            else:
+                with spanned(current.spans):
+                    built[current] = node(current.op, args, current.attrs, current.type)
+        elif group.root is current:
+            members = sorted(group.members, key=position.__getitem__)
+            built[current] = _call(group, members, built, names)
+    return function.with_body(built[function.body])
+
+
+def _is_literal(value: Node) -> bool:
+    return value.op is CONST and isinstance(value.type, TensorType) and value.attrs["value"].data.size == 1
+
+
+def _call(group: Group, members: Sequence[Node], built: dict[Node, Node], names: _Names) -> Node:
+    inside: dict[Node, Node] = {}
+    params: list[Node] = []
+    given: list[Node] = []
+    spans: dict[Span, None] = {}
+    for member in members:
+        for arg in member.args:
+            if arg in inside:
+                continue
+            if _is_literal(arg):
+                inside[arg] = arg
+                continue
+            fresh = param(_param_name(arg, len(params)), arg.type)
+            inside[arg] = fresh
+            params.append(fresh)
+            given.append(built[arg])
+        spans.update(dict.fromkeys(member.spans))
+        with spanned(member.spans):
+            inside[member] = node(member.op, [inside[arg] for arg in member.args], member.attrs, member.type)
+    label = next((span.name for span in reversed(spans) if span.name), "")
+    attrs = {"kind": kind_of(group.anchor or group.root), "label": label}
+    function = Function(names.of(members), tuple(params), inside[group.root]).with_attrs(**attrs)
+    with spanned(spans):
+        return call_function(function, given)
+
+
+def _param_name(value: Node, index: int) -> str:
+    return str(value.attrs["name"]) if value.op is PARAM else f"{'w' if value.op is CONST else 'x'}{index}"
+
+
+class _Names:
+    """Names of kernels by their operations, made unique within a function by a number."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, int] = {}
+
+    def of(self, members: Sequence[Node]) -> str:
+        name = "fused_" + "_".join(m.op.name for m in members)
+        if len(name) > NAME_LENGTH:
+            name = f"{name[: NAME_LENGTH - 8].rsplit('_', 1)[0]}_and_more"
+        number = self.used[name] = self.used.get(name, 0) + 1
+        return name if number == 1 else f"{name}_{number}"
+
+
+def kernels_of(function: Function) -> list[Function]:
+    """The fused functions that a function calls, in order of execution."""
+    return [n.attrs["function"] for n in post_order(function.body) if n.op.name == "call"]

@@ -1,0 +1,324 @@
+"""Which nodes become one kernel: the grouping that `fuse` turns into functions.
+
+A group has one result, its *root*; every other member is used by members only.  So a group reads nothing that
+depends on it, and the groups in the order of their roots are a valid order of execution.
+
+1. *Anchors* (contractions, then reductions, in the order of the graph) take the elementwise operations behind
+them, as
+   far as the values stay in the anchor's own shape: conv + add + relu.  A diamond (x * sigmoid(x)) is taken
+   whole.
+2. All other nodes, from the results backwards, join the group of their users where that is one group, or
+found one.
+   Reductions take what computes their input; contractions only what computes a further operand of their
+   epilogue.
+
+A member that is read at several places per result element is computed as many times: this is counted
+(`_Contexts`) and bounded.  A reshape is free between groups and therefore never at a group's edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlc_core.diag import Span
+from dlc_core.graph.node import Function, Node, functions_of, post_order
+from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op.declare import OpDecl
+
+POINTWISE = ("elementwise", "broadcast")
+ANCHORS = ("contraction", "reduction")
+JOINING = (*POINTWISE, "injective")
+
+VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "expand_dims", "flatten"})
+"""Ops whose result is the input's memory under another shape."""
+MOVES = frozenset({"transpose", "slice", "strided_slice", "expand", "broadcast_to", "flip", "tile"})
+"""Ops that only choose which element is read."""
+COSTLY = frozenset((
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod", "floordiv",
+    "pow", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus", "sin", "cos", "tan", "asin", "acos", "atan",
+    "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "elu", "selu", "celu", "softsign", "reciprocal",
+))  # fmt: skip
+"""Elementwise ops that are dearer to compute twice than to store and load."""
+
+LOOKAHEAD = 24
+"""How many nodes behind an anchor are looked at for the end of a diamond."""
+MAX_CONTEXTS = 4
+"""How many times per result element a cheap member may be computed."""
+
+
+@dataclass(frozen=True)
+class NotFused:
+    """Why a producer is not in its consumer's kernel."""
+
+    producer: Node
+    consumer: Node
+    reason: str
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return (*self.producer.spans, *(s for s in self.consumer.spans if s not in self.producer.spans))
+
+    def __str__(self) -> str:
+        return f"{_label(self.producer)} -> {_label(self.consumer)}: {self.reason}"
+
+
+def _label(value: Node) -> str:
+    names = [span.name for span in value.spans if span.name]
+    return f"{value.op.name} {names[-1]!r}" if names else value.op.name
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes of one kernel; `members` in no order, `anchor` the contraction or reduction in it."""
+
+    root: Node
+    members: list[Node] = field(default_factory=list)
+    anchor: Node | None = None
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The kernels of a function."""
+
+    order: tuple[Node, ...]
+    """All nodes, arguments first."""
+    groups: Mapping[Node, Group]
+    """The group of each member."""
+
+
+def kind_of(value: Node) -> str:
+    """The fusion kind of a node; "structural" and "host" are those that are in no group."""
+    decl = value.op
+    if not isinstance(decl, OpDecl):
+        return "structural"
+    if decl.name in VIEWS:
+        return "view"
+    if decl.lower is None or functions_of(value):
+        return "host"
+    return decl.kind if isinstance(value.type, TensorType) else "opaque"
+
+
+def _is_windowed(value: Node) -> bool:
+    """Whether a reduction reads its input in overlapping windows."""
+    return any(name in value.attrs for name in ("kernel_shape", "kernel", "window", "pool_size"))
+
+
+def _count(shape: Sequence[Dim]) -> int | None:
+    total = 1
+    for dim in shape:
+        if not isinstance(dim, int):
+            return None
+        total *= dim
+    return total
+
+
+def _is_smaller(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    """Whether a tensor has clearly fewer elements than another; unknown counts as smaller."""
+    a, b = _count(shape), _count(other)
+    if a is None or b is None:
+        return tuple(shape) != tuple(other)
+    return 4 * a <= b
+
+
+def _keeps_innermost(view: Node) -> bool:
+    """Whether a reshape leaves the innermost dim alone, so that only outer index arithmetic changes."""
+    before = [d for d in view.args[0].shape if d != 1]
+    after = [d for d in view.shape if d != 1]
+    return before == after or (bool(before) and bool(after) and before[-1] == after[-1])
+
+
+class _Grouper:
+    def __init__(self, function: Function, max_ops: int) -> None:
+        self.max_ops = max_ops
+        self.order = tuple(post_order(function.body))
+        self.index = {n: i for i, n in enumerate(self.order)}
+        self.users: dict[Node, list[Node]] = {n: [] for n in self.order}
+        for current in self.order:
+            for arg in dict.fromkeys(current.args):
+                self.users[arg].append(current)
+        self.results = frozenset(function.results) | {function.body}
+        self.kinds = {n: kind_of(n) for n in self.order}
+        self.groups: dict[Node, Group] = {}
+        self.contexts: dict[Node, frozenset[object]] = {}
+        self.obstacles: dict[Node, str] = {}
+
+    def run(self) -> Grouping:
+        for kind in ANCHORS:
+            for current in self.order:
+                if self.kinds[current] == kind:
+                    self.grow(current)
+        for current in reversed(self.order):
+            if self.kinds[current] in JOINING or self.kinds[current] == "view":
+                self.place(current)
+            elif self.kinds[current] == "opaque":
+                self.found(current)
+        self.peel_views()
+        return Grouping(self.order, self.groups)
+
+    def found(self, root: Node, anchor: Node | None = None) -> Group:
+        group = Group(root, [root], anchor)
+        self.groups[root] = group
+        self.contexts[root] = frozenset([None])
+        return group
+
+    # Phase 1: what follows an anchor.
+
+    def grow(self, anchor: Node) -> None:
+        """Make the anchor's group and extend it to the last node where all of its values meet again."""
+        group = self.found(anchor, anchor)
+        region: dict[Node, None] = {anchor: None}
+        still_read = [anchor]
+        obstacle = ""
+        while not obstacle:
+            if self.results.intersection(still_read):
+                obstacle = "the producer is a result of the function"
+                break
+            nearest = min(
+                (u for n in still_read for u in self.users[n] if u not in region), key=self.index.__getitem__
+            )
+            obstacle = self.epilogue_obstacle(nearest, anchor, len(region))
+            if len(region) - len(group.members) >= LOOKAHEAD:
+                obstacle = "the values of the kernel do not soon meet again in one node"
+            if not obstacle:
+                region[nearest] = None
+                still_read = [n for n in (*still_read, nearest) if self._is_read_outside(n, region)]
+                if still_read == [nearest]:
+                    group.root, group.members = nearest, list(region)
+        self.obstacles[group.root] = obstacle
+        for member in group.members:
+            self.groups[member] = group
+            self.contexts[member] = frozenset([None])
+
+    def _is_read_outside(self, value: Node, region: Mapping[Node, None]) -> bool:
+        return value in self.results or any(u not in region for u in self.users[value])
+
+    def epilogue_obstacle(self, consumer: Node, anchor: Node, size: int) -> str:
+        """Why a node cannot follow an anchor in its kernel; empty where it can."""
+        kind = self.kinds[consumer]
+        if consumer in self.groups:
+            return "the consumer belongs to another kernel"
+        if kind in ("structural", "host", "view"):
+            return f"the consumer {consumer.op.name} is not in a kernel"
+        if kind not in POINTWISE:
+            return f"{_article(kind)} operation does not follow {_article(self.kinds[anchor])} in one kernel"
+        if consumer.shape != anchor.shape:
+            return "the consumer has another shape than the result of the kernel"
+        return f"the kernel has max_ops={self.max_ops} operations" if size >= self.max_ops else ""
+
+    # Phase 2: everything else, from the results backwards.
+
+    def place(self, current: Node) -> None:
+        if current in self.groups:
+            return
+        obstacle = self.joining_obstacle(current)
+        if obstacle:
+            self.obstacles[current] = obstacle
+            if self.kinds[current] != "view":
+                self.found(current)
+            return
+        group = self.groups[self.users[current][0]]
+        group.members.append(current)
+        self.groups[current] = group
+        self.contexts[current] = self.contexts_of(current)
+
+    def joining_obstacle(self, current: Node) -> str:
+        """Why a node cannot join the group of its users; empty where it can."""
+        users = self.users[current]
+        if current in self.results:
+            return "the producer is a result of the function"
+        groups = {id(self.groups[u]) if u in self.groups else id(u) for u in users}
+        if len(groups) != 1:
+            return "the producer is used by several kernels"
+        group = self.groups.get(users[0])
+        if group is None:
+            return f"the consumer {users[0].op.name} is not in a kernel"
+        for user in users:
+            obstacle = self.pair_obstacle(current, user, group)
+            if obstacle:
+                return obstacle
+        if len(group.members) >= self.max_ops:
+            return f"the kernel has max_ops={self.max_ops} operations"
+        if self.kinds[current] == "view" and not _keeps_innermost(current):
+            return "the reshape changes the innermost dimension"
+        times = len(self.contexts_of(current))
+        if times > (1 if current.op.name in COSTLY else MAX_CONTEXTS):
+            return f"the producer would be computed {times} times for each element"
+        return ""
+
+    def pair_obstacle(self, current: Node, user: Node, group: Group) -> str:
+        kind, used_by = self.kinds[current], self.kinds[user]
+        if kind not in (*JOINING, "view"):
+            return f"{_article(kind)} operation is not computed inside its consumer"
+        if used_by == "opaque":
+            return "the consumer is opaque"
+        if used_by == "contraction":
+            return "a contraction reads its operands many times"
+        anchored = group.anchor is not None and self.kinds[group.anchor] == "contraction"
+        if anchored and (kind not in POINTWISE or current.shape != group.root.shape):
+            return "only elementwise operations on its own shape enter a contraction's epilogue"
+        if used_by == "reduction" and _is_windowed(user):
+            return "a windowed reduction reads each element many times"
+        if user.op.name == "concat" and current.op.name not in MOVES and kind != "view":
+            return "a concatenation reads each input in a part of its range only"
+        if current.op.name in COSTLY and _is_smaller(current.shape, user.shape) and used_by in JOINING:
+            return "the costly producer has fewer elements than its consumer"
+        return ""
+
+    def contexts_of(self, current: Node) -> frozenset[object]:
+        """The distinct places, per element of the root, at which a member is read."""
+        found: set[object] = set()
+        for user in self.users[current]:
+            same = self.kinds[user] in POINTWISE and user.shape == current.shape
+            for position in (k for k, arg in enumerate(user.args) if arg is current):
+                for context in self.contexts[user]:
+                    found.add(context if same else (user, position, context))
+        return frozenset(found)
+
+    def peel_views(self) -> None:
+        """Leave reshapes outside that stand at the edge of their group: there they cost nothing."""
+        for current in self.order:
+            if self.kinds[current] != "view" or current not in self.groups:
+                continue
+            group = self.groups[current]
+            if all(self.groups.get(arg) is not group for arg in current.args):
+                group.members.remove(current)
+                del self.groups[current]
+
+    def why_not(self) -> list[NotFused]:
+        found = []
+        for consumer in self.order:
+            if self.kinds[consumer] in ("structural", "host"):
+                continue
+            for producer in dict.fromkeys(consumer.args):
+                if self.kinds[producer] == "structural":
+                    continue
+                group = self.groups.get(producer)
+                if group is None or group is not self.groups.get(consumer):
+                    found.append(NotFused(producer, consumer, self.reason(producer, consumer)))
+        return found
+
+    def reason(self, producer: Node, consumer: Node) -> str:
+        if self.kinds[producer] == "host":
+            return f"{producer.op.name} has no lowering and runs by its reference on the host"
+        if self.kinds[producer] == "opaque" or self.kinds[consumer] == "opaque":
+            return "an opaque operation is a kernel of its own"
+        if "view" in (self.kinds[producer], self.kinds[consumer]):
+            return self.obstacles.get(producer) or "a reshape at the edge of a kernel costs nothing"
+        return self.obstacles[producer]
+
+
+def _article(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+
+
+def group_nodes(function: Function, max_ops: int) -> Grouping:
+    """The kernels of a function, with at most `max_ops` operations each."""
+    return _Grouper(function, max_ops).run()
+
+
+def why_not(function: Function, max_ops: int) -> tuple[NotFused, ...]:
+    """For each pair of producer and consumer in different kernels the reason."""
+    grouper = _Grouper(function, max_ops)
+    grouper.run()
+    return tuple(grouper.why_not())
