@@ -1,6 +1,7 @@
 """Integer analysis for symbolic shapes, loop bounds, schedules and lowering.
 
-`Analyzer` simplifies and proves under ranges of variables (`bind`, `declare_dim`) and scoped assumptions (`assume`):
+`Analyzer` simplifies and proves under ranges of variables (`bind`, `declare_dim`) and scoped assumptions
+(`assume`):
 
 >>> from dlc_core.ir.expr import Var
 >>> i, j, n = Var("i"), Var("j"), Var("n")
@@ -24,6 +25,22 @@ from __future__ import annotations
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.evaluate import compile_exprs, eval_expr
 from dlc_core.arith.interval import INF, Interval
+from dlc_core.arith.iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
 from dlc_core.arith.rules import Rule, rules
+from dlc_core.arith.solve import solve_dim
 
-__all__ = ["INF", "Analyzer", "Interval", "Rule", "compile_exprs", "eval_expr", "rules"]
+__all__ = [
+    "INF",
+    "Analyzer",
+    "Interval",
+    "IterMap",
+    "IterMark",
+    "IterSplit",
+    "IterSum",
+    "Rule",
+    "compile_exprs",
+    "detect_iter_map",
+    "eval_expr",
+    "rules",
+    "solve_dim",
+]

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from dlc_core.arith.interval import INF, Interval, Num, intersect
-from dlc_core.arith.poly import ONE, Poly, atoms_of, constant_of, mentions, shifted, split_by, sub, times
+from dlc_core.arith.intset import symbolic_bounds
+from dlc_core.arith.poly import (
+    ONE,
+    Poly,
+    add_scaled,
+    atoms_of,
+    constant_of,
+    mentions,
+    shifted,
+    split_by,
+    sub,
+    times,
+)
 from dlc_core.arith.prove import DEPTH_PROVE
 from dlc_core.arith.simplify import Simplifier
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Unary, Var, as_expr, eq, free_vars
+from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Unary, Var, as_expr, free_vars, post_order
 
 
 class Analyzer(Simplifier):
     """Simplifies and proves under what it knows of variables.
 
-    Not to be shared between threads.  An expression may hold any node; only scalar index expressions and conditions
-    are analysed, the rest is kept with its operands simplified.
+    Not to be shared between threads.  An expression may hold any node; only scalar index expressions and
+    conditions are analysed, the rest is kept with its operands simplified.
     """
 
     def bind(self, var: Var, begin: ExprLike, extent: ExprLike) -> None:
@@ -27,7 +39,7 @@ class Analyzer(Simplifier):
         The ends may be symbolic; they must not mention `var` itself.
         """
         first = self._poly(_index(begin))
-        last = shifted(_plus(first, self._poly(_index(extent))), -1)
+        last = shifted(add_scaled(first, self._poly(_index(extent))), -1)
         self._bind_inclusive(var, first, last)
 
     def bind_extents(self, extents: dict[Var, ExprLike]) -> None:
@@ -70,7 +82,8 @@ class Analyzer(Simplifier):
             yield
 
     def simplify(self, expr: ExprLike) -> Expr:
-        """The canonical form: same value for all values within the declared ranges.  Idempotent and deterministic."""
+        """The canonical form: same value for all values within the declared ranges.  Idempotent and
+        deterministic."""
         return self._expr(as_expr(expr))
 
     def const_bounds(self, expr: ExprLike) -> Interval:
@@ -131,6 +144,57 @@ class Analyzer(Simplifier):
         if left.dtype is not INDEX:
             return self._expr(left) is self._expr(right)
         return self._zero(self._poly(left - right), DEPTH_PROVE)
+
+    def bounds(
+        self, expr: ExprLike, variables: Iterable[Var] | Mapping[Var, tuple[ExprLike, ExprLike]]
+    ) -> tuple[Expr, Expr] | None:
+        """(min, max): bounds of an index expression while `variables` take all values of their ranges.
+
+        The ranges are the bound ones, or the (begin, extent) a mapping gives.  The results mention none of
+        the variables; they may be looser than the true extremes where variables occur together in
+        non-affine terms. None where there is no finite bound.
+        """
+        if not isinstance(variables, Mapping):
+            return symbolic_bounds(self, self._poly(_index(expr)), variables)
+        with self.scope():
+            for var, (begin, extent) in variables.items():
+                self.bind(var, begin, extent)
+            return symbolic_bounds(self, self._poly(_index(expr)), variables)
+
+    # Affine structure.
+
+    def linear(self, expr: ExprLike) -> tuple[dict[Expr, int], int]:
+        """(coefficients, constant): expr == sum(k * atom) + constant over non-constant terms in canonical
+        order.
+
+        An atom is a variable, a product of atoms, or any expression that is not affine.
+        """
+        p = self._poly(_index(expr))
+        return {self.emit({m: 1}): c for m, c in self.sorted_terms(p) if m}, p.get(ONE, 0)
+
+    def coefficient_of(self, expr: ExprLike, var: Var) -> Expr | None:
+        """The factor of `var` in an expression affine in it, free of `var` (it may be symbolic); else None.
+
+        For i*N + j the coefficient of i is N; where `var` does not occur it is 0.
+        """
+        parts = split_by(self._poly(_index(expr)), var)
+        if parts is None or any(_inside(var, atom) for part in parts for atom in atoms_of(part)):
+            return None
+        return self.emit(parts[0])
+
+    def solve(self, expr: ExprLike, value: ExprLike, var: Var) -> Expr | None:
+        """The `var` for which expr == value, as an expression; None where expr is not affine in it.
+
+        Where the factor of `var` does not divide, the result is rounded down: check it by putting it back.
+        """
+        factor = self.coefficient_of(expr, var)
+        if factor is None or not self._poly(factor) or any(v is var for v in free_vars(_index(value))):
+            return None
+        rest = sub(
+            self._poly(_index(value)),
+            add_scaled(self._poly(_index(expr)), self.mul({(var,): 1}, self._poly(factor)), -1),
+        )
+        return self.emit(self._floordiv(rest, self._poly(factor)))
 
     # Learning.
 
@@ -199,11 +263,7 @@ class Analyzer(Simplifier):
 
 
 def _inside(atom: Expr, e: Expr) -> bool:
-    return e is atom or (isinstance(atom, Var) and atom in free_vars(e))
-
-
-def _plus(p: Poly, q: Poly) -> Poly:
-    return sub(p, times(q, -1))
+    return any(x is atom for x in post_order(e))
 
 
 def _index(value: ExprLike) -> Expr:
@@ -211,6 +271,3 @@ def _index(value: ExprLike) -> Expr:
     if e.dtype is not INDEX:
         raise UsageError(f"{e} of type {e.dtype} is not an index expression")
     return e
-
-
-__all__ = ["Analyzer", "eq"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from dlc_core.arith.poly import (
     ONE,
@@ -56,34 +57,25 @@ class Division(Prover):
             return self._floormod_symbolic(p, d)
         if c == 0 or not p:
             return self._quotient("floormod", p, d) if c == 0 else p
-        # x % -c == -((-x) % c)
+        # The remainder has the sign of the divisor.
         return self._floormod_literal(p, c) if c > 0 else times(self._floormod_literal(times(p, -1), -c), -1)
 
     def _floordiv_literal(self, p: Poly, c: int) -> Poly:
         if c == 1:
             return p
-        whole: Poly = {}
-        rest: Poly = {}
         offset, start = divmod(p.get(ONE, 0), c)
-        for m, k in p.items():
-            if not m:
-                continue
-            q = k // c if k >= 0 else -(-k // c)
-            if q:
-                whole[m] = q
-            if k != q * c:
-                rest[m] = k - q * c
+        whole = {m: k // c for m, k in p.items() if m and k % c == 0}
+        rest = {m: k for m, k in p.items() if m and k % c}
         if not rest:
             return shifted(whole, offset)
         g = math.gcd(c, *rest.values())
         if g > 1:
-            return add_scaled(
-                shifted(whole, offset),
-                self._floordiv_literal(shifted(exact_div(rest, g), start // g), c // g),
-            )
-        low, high = self._poly_bounds(rest)
-        if (low + start) // c == (high + start) // c:
-            return shifted(whole, offset + int((low + start) // c))
+            part = self._floordiv_literal(shifted(exact_div(rest, g), start // g), c // g)
+            return add_scaled(shifted(whole, offset), part)
+        for quotient, remainder in _reductions(rest, c):
+            low, high = self._poly_bounds(remainder)
+            if (low + start) // c == (high + start) // c:
+                return add_scaled(shifted(whole, offset + int((low + start) // c)), quotient)
         if self._known.residues:
             modulus, residue = self._poly_residue(shifted(rest, start))
             if modulus % c == 0:
@@ -116,9 +108,8 @@ class Division(Prover):
                     # k*(x % d) and k*x differ by a multiple of k*d, so of c.
                     unwrapped = add_scaled(unwrapped, self._poly(inner.a), k)
                     continue
-            r = k % c if k >= 0 else -(-k % c)
-            if r:
-                rest[m] = r
+            if k % c:
+                rest[m] = k
         if unwrapped:
             return self._floormod_literal(add_scaled(shifted(rest, start), unwrapped), c)
         if not rest:
@@ -127,9 +118,10 @@ class Division(Prover):
         if g > 1:
             inner_mod = self._floormod_literal(shifted(exact_div(rest, g), start // g), c // g)
             return shifted(times(inner_mod, g), start % g)
-        low, high = self._poly_bounds(rest)
-        if (low + start) // c == (high + start) // c:
-            return shifted(rest, start - c * int((low + start) // c))
+        for _, remainder in _reductions(rest, c):
+            low, high = self._poly_bounds(remainder)
+            if (low + start) // c == (high + start) // c:
+                return shifted(remainder, start - c * int((low + start) // c))
         if self._known.residues:
             modulus, residue = self._poly_residue(shifted(rest, start))
             if modulus % c == 0:
@@ -150,7 +142,8 @@ class Division(Prover):
         return sorted({g for k in p.values() if (g := math.gcd(k, c)) > 1}, reverse=True)
 
     def _small_part(self, p: Poly, start: int, g: int) -> tuple[Poly, Poly, int] | None:
-        """(H, L, t): p + start == H + L + g*t with coefficients of H multiples of g and 0 <= L < g, or None."""
+        """(H, L, t): p + start == H + L + g*t with coefficients of H multiples of g and 0 <= L < g, or
+        None."""
         high_part = {m: k for m, k in p.items() if k % g == 0}
         low_part = {m: k for m, k in p.items() if k % g}
         if not high_part or not low_part:
@@ -275,7 +268,8 @@ class Division(Prover):
         return None
 
     def _recombine_quotient(self, p: Poly, m: tuple[Expr, ...], k: int, x: Poly, d: Poly) -> Poly | None:
-        """-s*d*(x//d) + s*x + r -> s*(x%d) + r, and s*d*(x//d) -> s*(x - x%d) where the remainder is known."""
+        """-s*d*(x//d) + s*x + r -> s*(x%d) + r, and s*d*(x//d) -> s*(x - x%d) where the remainder is
+        known."""
         lead, c = self.sorted_terms(d)[0]
         if len(d) > 1 or k % c:
             return None
@@ -293,3 +287,11 @@ class Division(Prover):
             rest = add_scaled(sub(p, {m: k}), scaled)
             return sub(rest, self.mul(s, self._floormod(x, d)))
         return None
+
+
+def _reductions(p: Poly, c: int) -> Iterator[tuple[Poly, Poly]]:
+    """(Q, R) with p == c*Q + R: nothing taken out, and where coefficients exceed c, all multiples taken out."""
+    yield {}, p
+    if any(abs(k) > c for k in p.values()):
+        whole = {m: q for m, k in p.items() if (q := k // c if k >= 0 else -(-k // c))}
+        yield whole, add_scaled(p, whole, -c)

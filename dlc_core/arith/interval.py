@@ -1,15 +1,14 @@
 """Intervals of integers with infinite ends: the arithmetic of bounds.
 
-An interval is `(low, high)` with ints, or -inf and inf where there is no bound.  Every operation returns an interval
-that contains all results for operands in the given ones.
+An interval is `(low, high)` with ints, or -inf and inf where there is no bound.  Every operation returns an
+interval that contains all results for operands in the given ones.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Union
 
-Num = Union[int, float]
+Num = int | float
 """An int, or one of the two infinities."""
 Interval = tuple[Num, Num]
 

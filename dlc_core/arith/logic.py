@@ -1,7 +1,7 @@
 """Conditions: canonical comparisons, and conjunctions and disjunctions of them.
 
-Integer comparisons become `a < b`, `a == b` or `a != b` with positive coefficients on both sides, no common factor and
-the constant on the right where there is anything on the left.
+Integer comparisons become `a < b`, `a == b` or `a != b` with positive coefficients on both sides, no common
+factor and the constant on the right where there is anything on the left.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 
 from dlc_core.arith.division import Division
 from dlc_core.arith.poly import ONE, Poly, exact_div, poly_key, shifted, sub, times
-from dlc_core.arith.prove import DEPTH_SIMPLIFY
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import COMPARE, Binary, Const, Expr, Unary, binary, const, unary
 
@@ -176,7 +175,8 @@ class Logic(Division):
         return total
 
     def _strongest(self, op: str, terms: list[Expr]) -> list[Expr] | None:
-        """Terms without those another of the same linear form implies; None where two contradict each other."""
+        """Terms without those another of the same linear form implies; None where two contradict each
+        other."""
         limits: dict[frozenset[tuple[tuple[Expr, ...], int]], tuple[int, int]] = {}
         dropped: set[int] = set()
         for i, term in enumerate(terms):
@@ -217,6 +217,3 @@ def _decide(op: str, a: tuple[float, float], b: tuple[float, float]) -> bool | N
     apart = a[1] < b[0] or b[1] < a[0]
     same = a[0] == a[1] == b[0] == b[1]
     return None if not apart and not same else same == (op == "eq")
-
-
-__all__ = ["DEPTH_SIMPLIFY", "FALSE", "TRUE", "Logic"]

@@ -1,7 +1,7 @@
 """Integer polynomials over atoms: the canonical linear core.
 
-A monomial is a tuple of atoms in canonical order, () for the constant term; a `Poly` maps monomials to coefficients
-other than zero.  Polys are never changed once made.
+A monomial is a tuple of atoms in canonical order, () for the constant term; a `Poly` maps monomials to
+coefficients other than zero.  Polys are never changed once made.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ class Algebra:
         return tuple(left)
 
     def sorted_terms(self, p: Poly) -> list[tuple[Mono, int]]:
-        """Terms in canonical order: high degree first, then big coefficients (outer loops), the constant last."""
+        """Terms in canonical order: high degree first, then big coefficients (outer loops), the constant
+        last."""
         if len(p) < 2:
             return list(p.items())
         return sorted(p.items(), key=lambda t: (-len(t[0]), -abs(t[1]), self.mono_key(t[0])))

@@ -1,8 +1,8 @@
 """Constant bounds of simplified expressions, and proofs that a poly is never negative.
 
-Proofs are sound and incomplete.  A goal G >= 0 is tried by intervals, then by replacing one atom at a time with a
-bound of it that makes G smaller: a variable by its symbolic bound, a quotient by the bounds of rounding, min, max and
-select by each of their cases; and by subtracting assumed facts.
+Proofs are sound and incomplete.  A goal G >= 0 is tried by intervals, then by replacing one atom at a time
+with a bound of it that makes G smaller: a variable by its symbolic bound, a quotient by the bounds of
+rounding, min, max and select by each of their cases; and by subtracting assumed facts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dlc_core.arith.poly import (
     ONE,
     Poly,
     add_scaled,
-    atom_poly,
     atoms_of,
     constant_of,
     degree,
@@ -155,9 +154,8 @@ class Prover(State):
             if isinstance(atom, Binary) and atom.op in ("floordiv", "floormod"):
                 if self._by_rounding(p, atom, depth):
                     return True
-            elif isinstance(atom, Select) or (isinstance(atom, Binary) and atom.op in ("min", "max")):
-                if self._by_cases(p, atom, depth):
-                    return True
+            elif _has_cases(atom) and self._by_cases(p, atom, depth):
+                return True
         return False
 
     def _sign(self, p: Poly) -> int:
@@ -172,7 +170,8 @@ class Prover(State):
         return 0
 
     def _eliminate_variable(self, p: Poly) -> Poly | None:
-        """p with its innermost variable of symbolic range replaced by the end of the range that makes p smaller."""
+        """p with its innermost variable of symbolic range replaced by the end of the range that makes p
+        smaller."""
         best: tuple[int, Poly] | None = None
         for atom in atoms_of(p):
             if type(atom) is not Var:
@@ -195,7 +194,8 @@ class Prover(State):
         return best[1] if best else None
 
     def _by_facts(self, p: Poly, depth: int) -> bool:
-        """G >= 0 follows from s*G - k*Q > -s for a fact Q >= 0 and s, k > 0; s and k cancel a shared monomial."""
+        """G >= 0 follows from s*G - k*Q > -s for a fact Q >= 0 and s, k > 0; s and k cancel a shared
+        monomial."""
         for fact in self._known.facts:
             for m, c in fact.items():
                 d = p.get(m, 0)
@@ -209,7 +209,8 @@ class Prover(State):
         return False
 
     def _shift_to_zero(self, p: Poly) -> bool:
-        """Write every bounded atom as its lower (or upper) bound plus a non-negative rest, and look at the signs."""
+        """Write every bounded atom as its lower (or upper) bound plus a non-negative rest, and look at the
+        signs."""
         shifts: dict[Expr, tuple[int, int]] = {}
         for atom in atoms_of(p):
             low, high = self._atom_bounds(atom)
@@ -262,10 +263,9 @@ class Prover(State):
             return all(self._nonneg(goal, depth - 1) for goal in goals)
         parts = split_by(p, atom)
         sign = self._sign(parts[0]) if parts else 0
-        if sign == (1 if isinstance(atom, Binary) and atom.op == "max" else -1):
-            # Either operand bounds p from below.
-            if any(self._nonneg(goal, depth - 1) for goal in goals):
-                return True
+        either = sign == (1 if isinstance(atom, Binary) and atom.op == "max" else -1)
+        if either and any(self._nonneg(goal, depth - 1) for goal in goals):
+            return True
         gap = sub(second, first) if isinstance(atom, Binary) and atom.op == "min" else sub(first, second)
         return all(
             self._nonneg(goal, depth - 1) or (depth > 2 and self._nonneg_given(goal, fact, depth - 2))
@@ -323,6 +323,10 @@ class Prover(State):
         return 1, 0
 
 
+def _has_cases(e: Expr) -> bool:
+    return isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("min", "max"))
+
+
 def _either(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     m = math.gcd(a[0], b[0], a[1] - b[1])
     return m, a[1] % m if m else a[1]
@@ -334,6 +338,3 @@ def _multiple_of(p: Poly, d: Poly) -> int | None:
         return None
     k, r = divmod(next(iter(p.values())), next(iter(d.values())))
     return k if r == 0 and p == times(d, k) else None
-
-
-__all__ = ["DEPTH_PROVE", "DEPTH_SIMPLIFY", "Prover", "atom_poly"]

@@ -1,8 +1,9 @@
 """The rewrite rules beside the linear core, as data.
 
-A rule's sides are ordinary expressions over pattern variables: `c1, c2, …` match literals, `x, y, z` any index
-expression, `p, q` any condition.  It applies where every condition of `when` holds: conditions over literals alone are
-computed, the others must be provable.  A test evaluates both sides of each rule over small domains.
+A rule's sides are ordinary expressions over pattern variables: `c1, c2, …` match literals, `x, y, z` any
+index expression, `p, q` any condition.  It applies where every condition of `when` holds: conditions over
+literals alone are computed, the others must be provable.  A test evaluates both sides of each rule over
+small domains.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The simplifier: expressions to canonical polys over simplified atoms, and back.
 
-Scalar expressions of index type become polys; conditions go to `logic`; everything else is rebuilt over simplified
-operands, so floats are never reordered.  The result denotes the same value wherever the original is defined.
+Scalar expressions of index type become polys; conditions go to `logic`; everything else is rebuilt over
+simplified operands, so floats are never reordered.  The result denotes the same value wherever the original
+is defined.
 """
 
 from __future__ import annotations
@@ -10,13 +11,11 @@ import math
 
 from dlc_core.arith.logic import Logic
 from dlc_core.arith.poly import (
-    ONE,
     Mono,
     Poly,
     add_scaled,
     atom_poly,
     constant,
-    constant_of,
     content,
     exact_div,
     poly_key,
@@ -96,7 +95,8 @@ class Simplifier(Logic):
         return result
 
     def _enter(self, e: Expr) -> None:
-        """Recursion stays shallow: below a certain depth, operands are simplified before those that use them."""
+        """Recursion stays shallow: below a certain depth, operands are simplified before those that use
+        them."""
         self._depth += 1
         if self._depth % MAX_DEPTH:
             return
@@ -238,7 +238,10 @@ class Simplifier(Logic):
             return times(self._index_binary(op, self.emit(times(a, -1)), self.emit(b)), -1)
         if blow >= 0 and (low >= 0 or self._nonneg(a)):
             return self._floormod(a, b) if op == "truncmod" else self._floordiv(a, b)
-        return self._atom(binary("truncmod" if op == "truncmod" else "truncdiv", self.emit(a), self.emit(b)))
+        kept = binary("truncmod" if op == "truncmod" else "truncdiv", self.emit(a), self.emit(b))
+        return (
+            self._atom(kept) if isinstance(kept, Binary) and kept.op.startswith("trunc") else self._poly(kept)
+        )
 
     def _index_binary(self, op: str, a: Expr, b: Expr) -> Poly:
         return self._poly(binary(op, a, b))
@@ -432,6 +435,3 @@ def _common_part(polys: list[Poly]) -> tuple[Poly, list[Poly]]:
     first = polys[0]
     common = {m: c for m, c in first.items() if all(p.get(m) == c for p in polys[1:])}
     return common, [{m: c for m, c in p.items() if m not in common} for p in polys] if common else polys
-
-
-__all__ = ["ONE", "Simplifier", "constant_of"]

@@ -1,0 +1,129 @@
+"""Symbolic bounds: the least and greatest value of an index expression while some of its variables move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from dlc_core.arith.poly import (
+    Poly,
+    add_scaled,
+    atoms_of,
+    constant,
+    shifted,
+    split_by,
+    sub,
+    times,
+)
+from dlc_core.arith.simplify import Simplifier
+from dlc_core.ir.expr import Binary, Expr, Select, Var, free_vars
+
+Ends = tuple[Poly, Poly]
+
+
+class SetEvaluator:
+    """Evaluates polys over the ranges the analyzer knows of `moving` variables."""
+
+    def __init__(self, analyzer: Simplifier, moving: Iterable[Var]) -> None:
+        self._az = analyzer
+        self._moving = frozenset(moving)
+        self._depends: dict[Expr, bool] = {}
+        self._ends: dict[Expr, Ends | None] = {}
+
+    def ends(self, p: Poly) -> Ends | None:
+        """(low, high) polys free of moving variables with low <= p <= high, or None."""
+        low = self._lower(p)
+        high = None if low is None else self._lower(times(p, -1))
+        return None if low is None or high is None else (low, times(high, -1))
+
+    def _moves(self, atom: Expr) -> bool:
+        found = self._depends.get(atom)
+        if found is None:
+            found = self._depends[atom] = any(v in self._moving for v in free_vars(atom))
+        return found
+
+    def _lower(self, p: Poly) -> Poly | None:
+        """A lower bound: every moving atom replaced by the end of its range that makes p smaller."""
+        for _ in range(64):
+            moving = [atom for atom in atoms_of(p) if self._moves(atom)]
+            if not moving:
+                return p
+            smaller = None
+            for atom in sorted(moving, key=self._precedence):
+                smaller = self._without(p, atom)
+                if smaller is not None:
+                    break
+            if smaller is None:
+                low, _ = self._az._poly_bounds(p)
+                return None if low == -math.inf else constant(int(low))
+            p = smaller
+        return None
+
+    def _precedence(self, atom: Expr) -> int:
+        """Compound atoms first, then variables from the innermost, whose ranges may mention outer ones."""
+        return -self._az._range_of(atom).order if isinstance(atom, Var) else -(1 << 60)
+
+    def _without(self, p: Poly, atom: Expr) -> Poly | None:
+        parts = split_by(p, atom)
+        ends = self._atom_ends(atom)
+        if parts is None or ends is None:
+            return None
+        factor, rest = parts
+        sign = self._az._sign(factor)
+        return add_scaled(rest, self._az.mul(factor, ends[0 if sign > 0 else 1])) if sign else None
+
+    def _atom_ends(self, atom: Expr) -> Ends | None:
+        if atom not in self._ends:
+            found = self._compute(atom)
+            if found is None:
+                low, high = self._az._atom_bounds(atom)
+                if low != -math.inf and high != math.inf:
+                    found = constant(int(low)), constant(int(high))
+            self._ends[atom] = found
+        return self._ends[atom]
+
+    def _compute(self, atom: Expr) -> Ends | None:
+        az = self._az
+        if isinstance(atom, Var):
+            known = az._range_of(atom)
+            return None if known.low is None or known.high is None else (known.low, known.high)
+        if isinstance(atom, Select):
+            a, b = self.ends(az._poly(atom.a)), self.ends(az._poly(atom.b))
+            if a is None or b is None:
+                return None
+            return az._extremum_of("min", [a[0], b[0]]), az._extremum_of("max", [a[1], b[1]])
+        if not isinstance(atom, Binary):
+            return None
+        if atom.op in ("min", "max"):
+            a, b = self.ends(az._poly(atom.a)), self.ends(az._poly(atom.b))
+            if a is None or b is None:
+                return None
+            return az._extremum_of(atom.op, [a[0], b[0]]), az._extremum_of(atom.op, [a[1], b[1]])
+        if atom.op not in ("floordiv", "floormod") or self._moves(atom.b):
+            return None
+        divisor = az._poly(atom.b)
+        if not az._nonneg(shifted(divisor, -1)):
+            return None
+        ends = self.ends(az._poly(atom.a))
+        if atom.op == "floordiv":
+            return None if ends is None else (az._floordiv(ends[0], divisor), az._floordiv(ends[1], divisor))
+        return self._remainder(ends, divisor)
+
+    def _remainder(self, ends: Ends | None, divisor: Poly) -> Ends:
+        az = self._az
+        everything: Ends = {}, shifted(divisor, -1)
+        if ends is None:
+            return everything
+        if not sub(az._floordiv(ends[0], divisor), az._floordiv(ends[1], divisor)):
+            return az._floormod(ends[0], divisor), az._floormod(ends[1], divisor)
+        if az._nonneg(ends[0]):
+            return {}, az._extremum_of("min", [ends[1], everything[1]])
+        return everything
+
+
+def symbolic_bounds(
+    analyzer: Simplifier, p: Poly, moving: Iterable[Var] | Mapping[Var, object]
+) -> tuple[Expr, Expr] | None:
+    """(min, max) expressions free of the moving variables, or None where no finite bound is known."""
+    ends = SetEvaluator(analyzer, moving).ends(p)
+    return None if ends is None else (analyzer.emit(ends[0]), analyzer.emit(ends[1]))

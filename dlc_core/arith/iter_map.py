@@ -1,0 +1,291 @@
+"""Index bindings as splits and fusions of loops, and whether they visit every point exactly once.
+
+A binding such as `(i*4 + j) // 2` is read as a sum of splits `(source // lower) % extent * scale`, where a
+source is a loop variable or a fused sum of splits.  Bindings are *independent* where no part of a loop is
+used twice, and *bijective* where moreover every loop is used whole: each combination of binding values then
+comes from exactly one iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.arith.poly import Mono, Poly, sub
+from dlc_core.ir.dtype import BOOL
+from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, ceildiv, const, free_vars, minimum
+
+
+@dataclass(frozen=True)
+class IterMark:
+    """What is split: a loop variable, or a fused sum whose values are 0 … extent-1, each once."""
+
+    source: Var | IterSum
+    extent: Expr
+
+
+@dataclass(frozen=True)
+class IterSplit:
+    """(mark // lower) % extent * scale"""
+
+    mark: IterMark
+    lower: Expr
+    extent: Expr
+    scale: Expr
+    topmost: bool
+    """Whether the split takes all that is above `lower`, so that the remainder changes nothing."""
+
+    def to_expr(self) -> Expr:
+        source = self.mark.source
+        digit = (source if isinstance(source, Var) else source.to_expr()) // self.lower
+        return (digit if self.topmost else digit % self.extent) * self.scale
+
+
+@dataclass(frozen=True)
+class IterSum:
+    """base + the sum of the splits, from the biggest scale down."""
+
+    splits: tuple[IterSplit, ...]
+    base: Expr
+
+    def to_expr(self) -> Expr:
+        total: Expr = const(0)
+        for split in self.splits:
+            total = total + split.to_expr()
+        return total + self.base
+
+
+@dataclass(frozen=True)
+class IterMap:
+    """Normalised bindings; `sums[k].to_expr()` equals the k-th binding on all iterations."""
+
+    sums: tuple[IterSum, ...]
+    injective: bool
+    """Every iteration that satisfies the predicate gives a combination of values of its own."""
+    extents: tuple[Expr | None, ...]
+    """Where a binding takes exactly the values base … base+extent-1, that extent; else None."""
+
+    @property
+    def bijective(self) -> bool:
+        """Every combination of values within the extents comes from exactly one iteration."""
+        return self.injective and all(extent is not None for extent in self.extents)
+
+
+def detect_iter_map(
+    values: Sequence[ExprLike], ranges: Mapping[Var, ExprLike], predicate: ExprLike = True
+) -> IterMap | None:
+    """How `values` split and fuse the loops `ranges` (variable to extent, from zero).
+
+    `predicate` is the condition under which the bindings are used, a conjunction of upper bounds of loops
+    or of fused sums of loops; it shrinks their extents.  Other variables are symbolic dims, at least 1.
+    None where a value is no sum of splits, where a part of a loop is used twice, or a bound of `predicate`
+    is not understood.
+    """
+    detector = _Detector({var: as_expr(extent) for var, extent in ranges.items()}, as_expr(predicate))
+    return detector.detect([as_expr(v) for v in values])
+
+
+class _NotAffineError(Exception):
+    """The expression is no sum of splits."""
+
+
+class _Detector:
+    def __init__(self, extents: dict[Var, Expr], predicate: Expr) -> None:
+        self.az = Analyzer()
+        self.loops = extents
+        for extent in (*extents.values(), predicate):
+            for dim in free_vars(extent):
+                if dim not in extents and dim.dtype is not BOOL:
+                    self.az.declare_dim(dim)
+        for var, extent in extents.items():
+            self.az.bind(var, 0, extent)
+        self.extents = dict(extents)
+        self.bounded: list[tuple[Poly, Expr]] = []
+        self.applied: set[int] = set()
+        self.understood = self._read_predicate(self.az.simplify(predicate))
+        self.marks: dict[Expr, IterMark] = {}
+
+    def _read_predicate(self, cond: Expr) -> bool:
+        if isinstance(cond, Const):
+            return bool(cond.value)
+        if isinstance(cond, Binary) and cond.op == "and":
+            return self._read_predicate(cond.a) and self._read_predicate(cond.b)
+        if not isinstance(cond, Binary) or cond.op != "lt":
+            return False
+        left, right = cond.a, cond.b
+        if self._is_fixed(left) or not self._is_fixed(right):
+            return False
+        if isinstance(left, Var):
+            self.extents[left] = self.az.simplify(minimum(self.extents[left], right))
+            self.az.bind(left, 0, self.extents[left])
+        else:
+            self.bounded.append((self.az._poly(left), right))
+        return True
+
+    def _is_fixed(self, e: Expr) -> bool:
+        return not any(v in self.loops for v in free_vars(e))
+
+    def detect(self, values: list[Expr]) -> IterMap | None:
+        if not self.understood:
+            return None
+        try:
+            sums = [self._sum(self.az._poly(v)) for v in values]
+        except _NotAffineError:
+            return None
+        whole = self._whole(sums)
+        if whole is None:
+            return None
+        injective = whole and all(self._injective(total) for total in sums)
+        # A bound that no fused sum took up cuts the box of values in some other way.
+        boxed = len(self.applied) == len(self.bounded)
+        return IterMap(
+            tuple(sums), injective, tuple(self._compact_extent(total) if boxed else None for total in sums)
+        )
+
+    # Reading sums.
+
+    def _sum(self, p: Poly) -> IterSum:
+        base: Poly = {}
+        parts: dict[Expr, Poly] = {}
+        for m, c in p.items():
+            moving = [atom for atom in m if not self._is_fixed(atom)]
+            if not moving:
+                base[m] = c
+            elif len(moving) == 1:
+                rest: Mono = tuple(atom for atom in m if atom is not moving[0])
+                parts.setdefault(moving[0], {})[rest] = c
+            else:
+                raise _NotAffineError
+        splits = [self._split(atom, self.az.emit(scale)) for atom, scale in parts.items()]
+        total = IterSum(tuple(self._ordered(splits)), self.az.emit(base))
+        moving_part = sub(p, base)
+        for i, (whole, limit) in enumerate(self.bounded):
+            if whole == moving_part:
+                self.applied.add(i)
+                mark = self._fused(IterSum(total.splits, const(0)), limit)
+                return IterSum((IterSplit(mark, const(1), mark.extent, const(1), True),), total.base)
+        return total
+
+    def _split(self, atom: Expr, scale: Expr) -> IterSplit:
+        if isinstance(atom, Var):
+            mark = IterMark(atom, self.extents[atom])
+            return IterSplit(mark, const(1), mark.extent, scale, True)
+        if (
+            not isinstance(atom, Binary)
+            or atom.op not in ("floordiv", "floormod")
+            or not self._is_fixed(atom.b)
+        ):
+            raise _NotAffineError
+        if not self.az.prove(atom.b > 0):
+            raise _NotAffineError
+        inner = self._single(self._sum(self.az._poly(atom.a)))
+        divisor = atom.b
+        if self.az.prove(inner.extent <= divisor):
+            if atom.op == "floormod":
+                return IterSplit(inner.mark, inner.lower, inner.extent, scale, inner.topmost)
+            raise _NotAffineError
+        # A ragged last group is fine at the top of a mark, where nothing lies above it.
+        ragged_top = inner.topmost and atom.op == "floordiv"
+        if not ragged_top and not self.az.prove_equal(inner.extent % divisor, 0):
+            raise _NotAffineError
+        if atom.op == "floormod":
+            return IterSplit(inner.mark, inner.lower, divisor, scale, False)
+        lower = self.az.simplify(inner.lower * divisor)
+        extent = self.az.simplify(ceildiv(inner.extent, divisor))
+        return IterSplit(inner.mark, lower, extent, scale, inner.topmost)
+
+    def _single(self, total: IterSum) -> IterSplit:
+        """A sum as one split of scale 1, fusing where it has several."""
+        if total.base is not const(0):
+            raise _NotAffineError
+        if len(total.splits) == 1 and total.splits[0].scale is const(1):
+            return total.splits[0]
+        extent = self._compact_extent(total)
+        if extent is None:
+            raise _NotAffineError
+        mark = self._fused(total, extent)
+        return IterSplit(mark, const(1), mark.extent, const(1), True)
+
+    def _fused(self, total: IterSum, extent: Expr) -> IterMark:
+        key = total.to_expr()
+        found = self.marks.get(key)
+        if found is None:
+            whole = self._compact_extent(total)
+            if whole is None:
+                raise _NotAffineError
+            found = self.marks[key] = IterMark(total, self.az.simplify(minimum(extent, whole)))
+        return found
+
+    def _ordered(self, splits: list[IterSplit]) -> list[IterSplit]:
+        """From the biggest scale to the smallest, as far as they compare."""
+        out: list[IterSplit] = []
+        for split in splits:
+            at = next(
+                (i for i, other in enumerate(out) if self.az.prove(other.scale < split.scale)), len(out)
+            )
+            out.insert(at, split)
+        return out
+
+    def _compact_extent(self, total: IterSum) -> Expr | None:
+        """n where the sum takes exactly the values base … base+n-1, each once per combination of its
+        splits."""
+        step: Expr = const(1)
+        left = list(total.splits)
+        while left:
+            following = next((s for s in reversed(left) if self.az.prove_equal(s.scale, step)), None)
+            if following is None:
+                return None
+            left.remove(following)
+            step = self.az.simplify(step * following.extent)
+        return step
+
+    # Checking.
+
+    def _injective(self, total: IterSum) -> bool:
+        """Every split's scale is at least the reach of all smaller ones."""
+        reach: Expr = const(1)
+        for split in reversed(total.splits):
+            if not self.az.prove(split.scale >= reach):
+                return False
+            reach = self.az.simplify(reach + split.scale * (split.extent - 1))
+        return True
+
+    def _whole(self, sums: list[IterSum]) -> bool | None:
+        """Whether the splits use every loop whole; None where two of them overlap."""
+        used: dict[IterMark, list[IterSplit]] = {}
+        pending = [split for total in sums for split in total.splits]
+        while pending:
+            split = pending.pop()
+            if split.mark not in used and isinstance(split.mark.source, IterSum):
+                pending += split.mark.source.splits
+            used.setdefault(split.mark, []).append(split)
+        tiled = [self._tiles(mark, splits) for mark, splits in used.items()]
+        if None in tiled:
+            return None
+        reached = {mark.source for mark in used}
+        idle = (extent for var, extent in self.extents.items() if var not in reached)
+        return all(tiled) and all(self.az.prove_equal(extent, 1) for extent in idle)
+
+    def _tiles(self, mark: IterMark, splits: list[IterSplit]) -> bool | None:
+        """Whether the splits cut the mark into digits without gaps; None where they overlap."""
+        step: Expr = const(1)
+        left = [s for s in splits if not self.az.prove_equal(s.extent, 1)]
+        gaps = False
+        while left:
+            following = next((s for s in left if self.az.prove_equal(s.lower, step)), None)
+            if following is None:
+                gaps = True
+                following = next((s for s in left if self._above(s, step, left)), None)
+                if following is None:
+                    return None
+            left.remove(following)
+            step = self.az.simplify(following.lower * following.extent)
+        return not gaps and self.az.prove(step >= mark.extent)
+
+    def _above(self, split: IterSplit, step: Expr, others: list[IterSplit]) -> bool:
+        lowest = all(other is split or self.az.prove(split.lower <= other.lower) for other in others)
+        return lowest and self.az.prove_equal(split.lower % step, 0)
+
+
+__all__ = ["IterMap", "IterMark", "IterSplit", "IterSum", "detect_iter_map"]
