@@ -8,11 +8,13 @@ Symbolic dims are at least 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+from dlc_core.arith import Analyzer
 from dlc_core.diag import TypeInferenceError
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Binary, Expr, as_expr, const_value, maximum, minimum
+from dlc_core.ir.expr import Binary, Expr, as_expr, const_value, free_vars, maximum, minimum
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Infer, tensor_types
 
@@ -26,7 +28,15 @@ def fail(what: str, hint: str = "") -> TypeInferenceError:
 
 def simplify(value: Dim) -> Dim:
     """A dim in simplest form; int where known."""
-    return dim(value)
+    return value if isinstance(value, int) else _simplified(value)
+
+
+@lru_cache(maxsize=4096)
+def _simplified(value: Expr) -> Dim:
+    analyzer = Analyzer()
+    for var in free_vars(value):
+        analyzer.declare_dim(var)
+    return dim(analyzer.simplify(value))
 
 
 def dims_text(shape: Iterable[Dim]) -> str:

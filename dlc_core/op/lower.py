@@ -18,17 +18,19 @@ from dlc_core.ir.expr import (
     ExprLike,
     as_expr,
     binary,
-    call,
     cast_to,
     const,
     const_value,
     eq,
     logical_and,
+    maximum,
+    minimum,
     ne,
     select,
 )
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import Lower
+from dlc_core.tir.intrinsics import if_then_else
 
 
 def compute_type(type_: DType) -> DType:
@@ -46,19 +48,12 @@ def narrow(value: Expr, to: DTypeLike) -> Expr:
     return cast_to(to, value)
 
 
-def intrinsic(name: str, *args: Expr) -> Expr:
-    """An intrinsic whose result has its first argument's dtype."""
-    return call(name, args, args[0].dtype)
-
-
-def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
-    """Lazy choice: only the chosen side is evaluated, so that the other may be an access out of bounds."""
-    cond, a = as_expr(cond), as_expr(a)
+def guarded(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
+    """`if_then_else` that is decided at once where the condition is a literal."""
     known = const_value(cond)
-    b = as_expr(b, None if isinstance(b, Expr) else a.dtype)
-    if known is not None:
-        return a if known else b
-    return call("if_then_else", (cond, a, b), a.dtype)
+    if known is None:
+        return if_then_else(cond, a, b)
+    return as_expr(a if known else b)
 
 
 def truncate_div(a: Expr, b: Expr) -> Expr:
@@ -148,7 +143,7 @@ def padded(
                 inside.append(place >= 0)
             if not isinstance(high, int) or high > 0:
                 inside.append(place < size)
-        return if_then_else(logical_and(*inside), tensor[tuple(places)], const(value, tensor.dtype))
+        return guarded(logical_and(*inside), tensor[tuple(places)], const(value, tensor.dtype))
 
     return compute(shape, body, name)
 
@@ -160,3 +155,16 @@ def result_types(type_: Any) -> tuple[TensorType, ...]:
 
 def literal(value: int | float | bool, like: Expr | DTypeLike) -> Expr:
     return const(value, like.dtype if isinstance(like, Expr) else dtype(like))
+
+
+def replaced(indices: Sequence[Expr], axis: int, value: Expr) -> tuple[Expr, ...]:
+    """The indices with another one at `axis`."""
+    return (*indices[:axis], value, *indices[axis + 1 :])
+
+
+def clamped_index(index: Expr, size: Dim) -> Expr:
+    """A data-dependent index as a safe one: negative ones count from the end; what is outside goes to the nearest end."""
+    wide = cast_to("int64", index)
+    if index.dtype.kind == "int":
+        wide = select(wide < 0, wide + size, wide)
+    return maximum(minimum(wide, as_expr(size) - 1), 0)

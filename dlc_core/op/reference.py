@@ -12,10 +12,11 @@ from typing import Any, Union
 
 import numpy as np
 
+from dlc_core.arith import eval_expr
 from dlc_core.diag import DlcError, UnsupportedError, UsageError, VerifyError
 from dlc_core.graph.node import CALL, CALL_PRIM, CONST, GET, PARAM, TUPLE, Array, Function, Node, param, post_order
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, substitute
+from dlc_core.ir.expr import Expr, Var, const_value, free_vars
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 from dlc_core.op.declare import NDArray, OpDecl
 
@@ -85,10 +86,7 @@ def evaluate_dim(value: Dim, env: Mapping[Var, int]) -> int:
     missing = [v.name for v in free_vars(value) if v not in env]
     if missing:
         raise UsageError(f"the dim {value} depends on {', '.join(missing)}, which the feeds do not determine")
-    result = const_value(substitute(value, {v: const(env[v], v.dtype) for v in free_vars(value)}))
-    if result is None:
-        raise UsageError(f"the dim {value} has no value", details=[f"with {v.name} = {n}" for v, n in env.items()])
-    return result
+    return eval_expr(value, env)
 
 
 def _run(root: Node, values: dict[Node, Value], env: Symbols, call_prim: CallPrim | None) -> Value:

@@ -7,11 +7,10 @@ Value tags of `declare.Tensor`: "normal", "positive", "unit", "bool", "distinct"
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from dlc_core.diag import UsageError
@@ -56,7 +55,7 @@ def make_array(tensor: Tensor, type_: DType, seed: int) -> NDArray:
     tag, *numbers = tensor.values.split(":")
     rng = np.random.default_rng((seed, zlib.crc32(tensor.values.encode())))
     count = int(np.prod(tensor.shape, dtype=np.int64))
-    makers = {
+    makers: dict[str, Callable[..., NDArray]] = {
         "normal": _normal,
         "positive": _positive,
         "unit": _unit,
@@ -122,7 +121,7 @@ def _special(rng: np.random.Generator, count: int, type_: DType) -> NDArray:
         marked: Sequence[Any] = (0, 1, low, high, low + 1, high - 1)
         values = values.astype(np.int64 if high < 2**63 else np.uint64)
     else:
-        tiny = float(ml_dtypes.finfo(type_.numpy).smallest_subnormal)
+        tiny = float(np.nextafter(type_.numpy.type(0), type_.numpy.type(1)))
         marked = (0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, 1.0, -1.0, 0.5, -0.5)
     known = np.array(marked[:count], values.dtype)
     values[: known.size] = known

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from dlc_core.graph.node import Node
 from dlc_core.op.declare import OpDecl
-from dlc_core.op.std import activation, binary, unary
+from dlc_core.op.std import activation, binary, creation, indexing, shape, slicing, unary
 
 OPS: tuple[OpDecl, ...] = (
     *unary.OPS,
     *activation.OPS,
     *binary.OPS,
+    *shape.OPS,
+    *slicing.OPS,
+    *indexing.OPS,
+    *creation.OPS,
 )
 BY_NAME = {decl.name: decl for decl in OPS}
 

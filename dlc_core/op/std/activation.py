@@ -12,10 +12,11 @@ from dlc_core.graph.node import Node, constant
 from dlc_core.ir.expr import Expr, const, maximum, minimum, select
 from dlc_core.op.declare import FLOATS, NUMBERS, SIGNED, Attr, NDArray, OpDecl, Sample, Tensor, op
 from dlc_core.op.infer import same_type
-from dlc_core.op.lower import elementwise, intrinsic
+from dlc_core.op.lower import elementwise
 from dlc_core.op.samples import unary_samples, wrong_dtype
 from dlc_core.op.std.binary import ADD, MUL
 from dlc_core.op.std.unary import ERF, TANH, sigmoid_reference
+from dlc_core.tir.intrinsics import intrinsic
 
 
 def _activation(
@@ -118,7 +119,7 @@ def _gelu_reference(x: NDArray, *, approximate: str) -> NDArray:
         inner = np.tanh(_ROOT_2_PI * (wide + 0.044715 * wide**3))
     else:
         inner = np.vectorize(math.erf, otypes=[np.float64])(wide * _ROOT_HALF)
-    return (0.5 * wide * (1 + inner)).astype(x.dtype)
+    return np.asarray(0.5 * wide * (1 + inner), x.dtype)
 
 
 def _gelu_inner(x: Any, approximate: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.ir.expr import Expr, binary, cast_to, const, eq, logical_and, ne, select
+from dlc_core.ir.expr import Expr, binary, const, eq, logical_and, ne, select
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     ALL,
@@ -24,8 +24,9 @@ from dlc_core.op.declare import (
     tensor_types,
 )
 from dlc_core.op.infer import Attrs, broadcast_dims, broadcast_type, common_dtype, fail
-from dlc_core.op.lower import elementwise, intrinsic, truncate_div, truncate_mod
+from dlc_core.op.lower import elementwise, truncate_div, truncate_mod
 from dlc_core.op.samples import MISMATCH, binary_samples, wrong_dtype
+from dlc_core.tir.intrinsics import intrinsic
 
 MIXED = ErrorSample((Tensor((2,)), Tensor((2,), dtype="int32")), {}, "dtypes float32 and int32")
 
@@ -58,7 +59,7 @@ def _ir(name: str) -> Callable[[Expr, Expr], Expr]:
 def _truncating(a: NDArray, b: NDArray) -> NDArray:
     """Quotient toward zero; 0 where b is 0."""
     safe = np.where(b == 0, b.dtype.type(1), b)
-    floored = a // safe
+    floored: NDArray = a // safe
     remainder = a - floored * safe
     up = (remainder != 0) & ((a < 0) != (safe < 0))
     return np.where(b == 0, a.dtype.type(0), floored + up.astype(a.dtype))
@@ -74,7 +75,7 @@ def _div(a: Expr, b: Expr) -> Expr:
 
 def _floordiv_reference(a: NDArray, b: NDArray) -> NDArray:
     if a.dtype.kind == "f":
-        return np.floor(a / b)
+        return np.asarray(np.floor(a / b))
     return np.where(b == 0, a.dtype.type(0), a // np.where(b == 0, b.dtype.type(1), b))
 
 
@@ -120,30 +121,10 @@ def _fmod(a: Expr, b: Expr) -> Expr:
 def _pow_reference(a: NDArray, b: NDArray) -> NDArray:
     if a.dtype.kind == "f":
         return np.power(a, b)
-    return np.trunc(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
-
-
-def _pow(a: Expr, b: Expr) -> Expr:
-    if a.dtype.is_float:
-        return intrinsic("pow", a, b)
-    wide = intrinsic("pow", cast_to("float64", a), cast_to("float64", b))
-    return cast_to(a.dtype, intrinsic("trunc", wide))
-
-
-def _in_range(b: Expr) -> Expr:
-    bits = const(b.dtype.bits, b.dtype)
-    return b < bits if b.dtype.kind == "uint" else logical_and(b >= 0, b < bits)
-
-
-def _shift_left(a: Expr, b: Expr) -> Expr:
-    valid = _in_range(b)
-    return select(valid, binary("shl", a, select(valid, b, 0)), const(0, a.dtype))
-
-
-def _shift_right(a: Expr, b: Expr) -> Expr:
-    return binary("shr", a, select(_in_range(b), b, b.dtype.bits - 1)) if a.dtype.kind == "int" else select(
-        _in_range(b), binary("shr", a, select(_in_range(b), b, 0)), const(0, a.dtype)
-    )
+    powers: NDArray = np.power(a, np.where(b < 0, b.dtype.type(0), b))
+    # 1 / a**|b| is a fraction, which is cut to 0, but for the bases 1 and -1.
+    fraction = np.where(a == 1, 1, np.where((a + 1) == 0, np.where(b % 2 == 0, 1, -1), 0)).astype(a.dtype)
+    return np.where(b < 0, fraction, powers)
 
 
 ADD = _binary("add", "a + b", np.add, _ir("add"), NUMBERS)
@@ -156,8 +137,8 @@ FLOORDIV = _binary(
 MOD = _binary("mod", "remainder with the sign of b; integers give 0 where b is 0", _mod_reference, _mod, NUMBERS)
 FMOD = _binary("fmod", "remainder with the sign of a; integers give 0 where b is 0", _fmod_reference, _fmod, NUMBERS)
 POW = _binary(
-    "pow", "a to the b; integers go through float64, exact below 2**53", _pow_reference, _pow,
-    (*FLOATS, *INTS), left="positive", right="uniform:0:2", special=False,
+    "pow", "a to the b; integers wrap around, and cut negative powers toward zero", _pow_reference,
+    lambda a, b: intrinsic("pow", a, b), NUMBERS, left="positive", right="uniform:0:3",
 )  # fmt: skip
 MINIMUM = _binary("minimum", "the smaller; NaN where one is NaN", np.minimum, _ir("min"), NUMBERS)
 MAXIMUM = _binary("maximum", "the larger; NaN where one is NaN", np.maximum, _ir("max"), NUMBERS)
@@ -175,11 +156,11 @@ BITWISE_AND = _binary("bitwise_and", "a & b", np.bitwise_and, _ir("bitand"), INT
 BITWISE_OR = _binary("bitwise_or", "a | b", np.bitwise_or, _ir("bitor"), INTS)
 BITWISE_XOR = _binary("bitwise_xor", "a ^ b", np.bitwise_xor, _ir("bitxor"), INTS)
 SHIFT_LEFT = _binary(
-    "shift_left", "a << b; 0 where b is outside [0, bits)", np.left_shift, _shift_left, INTS, right="uniform:0:7"
+    "shift_left", "a << b; 0 where b is outside [0, bits)", np.left_shift, _ir("shl"), INTS, right="uniform:0:9"
 )
 SHIFT_RIGHT = _binary(
     "shift_right", "a >> b, arithmetic for signed integers; all sign bits where b is outside [0, bits)",
-    np.right_shift, _shift_right, INTS, right="uniform:0:7",
+    np.right_shift, _ir("shr"), INTS, right="uniform:0:9",
 )  # fmt: skip
 PRELU = op(
     "prelu", "x, or slope x where x < 0; the slope broadcasts", ["x", "slope"], kind="broadcast",

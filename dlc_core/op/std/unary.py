@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, call, cast_to, const, select, unary
+from dlc_core.ir.expr import Expr, cast_to, const, unary
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import ALL, FLOATS, INTS, NUMBERS, Attr, NDArray, OpDecl, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, check_dtype, of_input, same_type
-from dlc_core.op.lower import elementwise, intrinsic, to_bool
+from dlc_core.op.lower import elementwise, to_bool
 from dlc_core.op.samples import unary_samples, wrong_dtype
+from dlc_core.tir.intrinsics import intrinsic
 
 
 def _unary(
@@ -36,20 +37,6 @@ def _unary(
     )  # fmt: skip
 
 
-def _abs(x: Expr) -> Expr:
-    if x.dtype.is_float:
-        return intrinsic("abs", x)
-    return x if x.dtype.kind == "uint" else select(x < 0, -x, x)
-
-
-def _sign(x: Expr) -> Expr:
-    if x.dtype.is_float:
-        return intrinsic("sign", x)
-    zero, one = const(0, x.dtype), const(1, x.dtype)
-    negative = zero if x.dtype.kind == "uint" else select(x < 0, const(-1, x.dtype), zero)
-    return select(x > 0, one, negative)
-
-
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
@@ -64,8 +51,8 @@ def sigmoid_reference(x: NDArray) -> NDArray:
 
 
 NEG = _unary("neg", "-x; unsigned integers wrap around", np.negative, lambda x: unary("neg", x), NUMBERS)
-ABS = _unary("abs", "|x|; the smallest integer stays itself", np.abs, _abs, NUMBERS)
-SIGN = _unary("sign", "-1, 0 or 1; NaN stays NaN", np.sign, _sign, NUMBERS)
+ABS = _unary("abs", "|x|; the smallest integer stays itself", np.abs, dtypes=NUMBERS)
+SIGN = _unary("sign", "-1, 0 or 1; NaN stays NaN", np.sign, dtypes=NUMBERS)
 EXP = _unary("exp", "e to the x", np.exp)
 EXP2 = _unary("exp2", "2 to the x", np.exp2)
 EXPM1 = _unary("expm1", "exp(x) - 1, exact near 0", np.expm1)
@@ -94,7 +81,7 @@ ACOSH = _unary("acosh", "inverse hyperbolic cosine; NaN below 1", np.arccosh, va
 ATANH = _unary("atanh", "inverse hyperbolic tangent", np.arctanh, values="uniform:-0.9:0.9")
 ERF = _unary("erf", "error function", _erf_reference)
 SIGMOID = _unary("sigmoid", "1 / (1 + exp(-x))", sigmoid_reference)
-ISNAN = _unary("isnan", "whether x is NaN", np.isnan, lambda x: call("isnan", (x,), "bool"), result="bool")
+ISNAN = _unary("isnan", "whether x is NaN", np.isnan, result="bool")
 LOGICAL_NOT = _unary("logical_not", "not x", np.logical_not, lambda x: unary("not", x), ("bool",))
 BITWISE_NOT = _unary("bitwise_not", "all bits flipped", np.invert, lambda x: unary("bitnot", x), INTS)
 IDENTITY = _unary("identity", "x itself", lambda x: x, lambda x: x, ALL)
@@ -105,7 +92,7 @@ def _isinf_reference(x: NDArray, *, positive: bool, negative: bool) -> NDArray:
 
 
 def _isinf(x: Expr, *, positive: bool, negative: bool) -> Expr:
-    infinite = call("isinf", (x,), "bool")
+    infinite = intrinsic("isinf", x)
     if positive and negative:
         return infinite
     if not positive and not negative:

@@ -1,0 +1,330 @@
+"""Ops whose places are data: gather, scatter, one_hot.
+
+Indices are integers; negative ones count from the end.  The reference refuses indices outside the tensor; native code
+never reads or writes outside its memory: gathers clamp such indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core import te
+from dlc_core.diag import RuntimeFailure
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, eq, select
+from dlc_core.ir.types import TensorType, Type
+from dlc_core.op.declare import ALL, INTS, NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.infer import Attrs, axis_of, check_dtype, check_rank, common_dtype, dims_text, fail, merge_dims
+from dlc_core.op.lower import clamped_index, compute, replaced
+
+
+def _inside(indices: NDArray, size: int) -> NDArray:
+    """Non-negative indices; refuses those outside."""
+    wide = indices.astype(np.int64)
+    if wide.size and (wide.min() < -size or wide.max() >= size):
+        raise RuntimeFailure(f"index {int(wide.min())} to {int(wide.max())} of a dim of {size}")
+    return np.where(wide < 0, wide + size, wide)
+
+
+def _gather_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices = tensor_types(types)
+    check_dtype(indices.dtype, INTS, "the indices")
+    check_dtype(x.dtype, ALL)
+    axis = axis_of(attrs["axis"], x.ndim)
+    check_rank(x, 1)
+    return TensorType((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
+
+
+def _gather_reference(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
+    return np.take(x, _inside(indices, x.shape[axis]), axis)
+
+
+def _gather_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    axis = axis_of(attrs["axis"], x.ndim)
+
+    def body(*i: Expr) -> Expr:
+        place = clamped_index(indices[i[axis : axis + indices.ndim]], x.shape[axis])
+        where = (*i[:axis], place, *i[axis + indices.ndim :])
+        return x[where]
+
+    return compute(type_.shape, body, "gather")
+
+
+def _index(shape: tuple[int, ...], size: int, dtype: str = "int64") -> Tensor:
+    return Tensor(shape, f"wrap:{size}", dtype)
+
+
+GATHER = op(
+    "gather", "x at the indices along an axis: the axis becomes the dims of the indices", ["x", "indices"],
+    [Attr("axis", "int", 0)], kind="injective", infer=_gather_infer, reference=_gather_reference, lower=_gather_lower,
+    dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), _index((2, 5), 4))),
+        Sample((Tensor((4, 3), "special"), _index((2,), 3, "int32")), {"axis": -1}),
+        Sample((Tensor((4, 3)), _index((), 4)), {"axis": 0}),
+        Sample((Tensor((4,)), Tensor((3,), "index:4", "uint8"))),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4,)), Tensor((2,))), {}, "indices has dtype float32"),
+        ErrorSample((Tensor((4,)), _index((2,), 4)), {"axis": 1}, "out of range"),
+        ErrorSample((Tensor(()), _index((2,), 4)), {}, "out of range"),
+    ],
+)  # fmt: skip
+
+
+def _gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices = tensor_types(types)
+    check_dtype(indices.dtype, INTS, "the indices")
+    check_dtype(x.dtype, ALL)
+    check_rank(indices, x.ndim, x.ndim, "the indices")
+    axis = axis_of(attrs["axis"], x.ndim)
+    for i, (size, wanted) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if i != axis and isinstance(size, int) and isinstance(wanted, int) and wanted > size:
+            raise fail(f"dim {i} of the indices is {wanted}, of the input only {size}")
+    return TensorType(indices.shape, x.dtype)
+
+
+def _gather_elements_reference(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
+    own = tuple(slice(n) if i != axis % x.ndim else slice(None) for i, n in enumerate(indices.shape))
+    return np.take_along_axis(x[own], _inside(indices, x.shape[axis]), axis)
+
+
+def _gather_elements_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    axis = axis_of(attrs["axis"], x.ndim)
+    return compute(
+        type_.shape,
+        lambda *i: x[replaced(i, axis, clamped_index(indices[i], x.shape[axis]))],
+        "gather_elements",
+    )
+
+
+GATHER_ELEMENTS = op(
+    "gather_elements", "x[i0, …, indices[i0, …, ik], …, in] with the index at `axis`", ["x", "indices"],
+    [Attr("axis", "int", 0)], kind="injective", infer=_gather_elements_infer, reference=_gather_elements_reference,
+    lower=_gather_elements_lower, dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), _index((2, 3), 4))),
+        Sample((Tensor((4, 3)), _index((2, 5), 3, "int32")), {"axis": -1}),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4, 3)), _index((2,), 4)), {}, "rank"),
+        ErrorSample((Tensor((4, 3)), _index((2, 4), 4)), {}, "only 3"),
+        ErrorSample((Tensor((4,)), Tensor((2,))), {}, "indices has dtype float32"),
+    ],
+)  # fmt: skip
+
+
+def _last_dim(indices: TensorType) -> int:
+    check_rank(indices, 1, None, "the indices")
+    depth = indices.shape[-1]
+    if not isinstance(depth, int):
+        raise fail(f"the last dim of the indices is {depth}", "it must be a number: how many axes they index")
+    return depth
+
+
+def _gather_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices = tensor_types(types)
+    check_dtype(indices.dtype, INTS, "the indices")
+    check_dtype(x.dtype, ALL)
+    depth, batch = _last_dim(indices), attrs["batch_dims"]
+    if batch < 0 or batch + 1 > indices.ndim or batch + depth > x.ndim:
+        raise fail(f"{batch} batch dims and {depth} indices do not fit {dims_text(x.shape)} at {dims_text(indices.shape)}")
+    shared = tuple(merge_dims(x.shape[i], indices.shape[i], f"dims {i}") for i in range(batch))
+    return TensorType((*shared, *indices.shape[batch:-1], *x.shape[batch + depth :]), x.dtype)
+
+
+def _gather_nd_reference(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
+    depth = indices.shape[-1]
+    middle = indices.shape[batch_dims:-1]
+    places: list[Any] = []
+    for k in range(batch_dims):
+        shape = [1] * (batch_dims + len(middle))
+        shape[k] = x.shape[k]
+        places.append(np.arange(x.shape[k]).reshape(shape))
+    for k in range(depth):
+        places.append(_inside(indices[..., k], x.shape[batch_dims + k]))
+    return x[tuple(places)] if places else np.broadcast_to(x, (*middle, *x.shape))
+
+
+def _gather_nd_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    batch = attrs["batch_dims"]
+    middle = indices.ndim - 1
+    depth = const_value(indices.shape[-1]) or 0
+
+    def body(*i: Expr) -> Expr:
+        rows = [(*i[:middle], const(k)) for k in range(depth)]
+        found = [clamped_index(indices[row], x.shape[batch + k]) for k, row in enumerate(rows)]
+        where = (*i[:batch], *found, *i[middle:])
+        return x[where]
+
+    return compute(type_.shape, body, "gather_nd")
+
+
+GATHER_ND = op(
+    "gather_nd",
+    "slices of x: the last dim of the indices holds the places in as many axes, after `batch_dims` shared ones",
+    ["x", "indices"], [Attr("batch_dims", "int", 0)], kind="injective", infer=_gather_nd_infer,
+    reference=_gather_nd_reference, lower=_gather_nd_lower, dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), _index((5, 2), 3))),
+        Sample((Tensor((4, 3, 2)), _index((2, 2, 1), 4))),
+        Sample((Tensor((2, 3, 4)), _index((2, 5, 1), 3, "int32")), {"batch_dims": 1}),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4,)), _index((5, 2), 3)), {}, "do not fit"),
+        ErrorSample((Tensor((4,)), _index((), 3)), {}, "rank"),
+        ErrorSample((Tensor((2, 4)), _index((3, 1), 3)), {"batch_dims": 1}, "must be equal"),
+    ],
+)  # fmt: skip
+
+_COMBINE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+_REDUCTION = Attr("reduction", "str", "none", choices=("none", *_COMBINE))
+
+
+def _scatter(x: NDArray, places: tuple[Any, ...], updates: NDArray, reduction: str) -> NDArray:
+    result = np.array(x)
+    if reduction == "none":
+        result[places] = updates
+    else:
+        _COMBINE[reduction].at(result, places, updates)  # type: ignore[attr-defined]
+    return result
+
+
+def _scatter_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices, updates = tensor_types(types)
+    _gather_elements_infer((x, indices), attrs)
+    common_dtype((x, updates), ALL if attrs["reduction"] == "none" else NUMBERS)
+    check_rank(updates, x.ndim, x.ndim, "the updates")
+    for i, (a, b) in enumerate(zip(indices.shape, updates.shape, strict=True)):
+        merge_dims(a, b, f"dims {i} of indices and updates")
+    return x
+
+
+def _scatter_elements_reference(
+    x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str
+) -> NDArray:
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = _inside(indices, x.shape[axis])
+    return _scatter(x, tuple(places), updates, reduction)
+
+
+SCATTER_ELEMENTS = op(
+    "scatter_elements",
+    "x with updates at [i0, …, indices[i0, …, ik], …, in], stored or combined.  Where places repeat without a"
+    " reduction, the last update wins",
+    ["x", "indices", "updates"], [Attr("axis", "int", 0), _REDUCTION], kind="opaque", infer=_scatter_elements_infer,
+    reference=_scatter_elements_reference, dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), Tensor((1, 3), "wrap:4", "int64"), Tensor((1, 3)))),
+        Sample(
+            (Tensor((2, 5)), Tensor((2, 2), [[1, -1], [0, 3]], "int32"), Tensor((2, 2))), {"axis": -1}
+        ),
+        *(
+            Sample((Tensor((4, 3)), _index((6, 3), 4), Tensor((6, 3))), {"reduction": reduction}, NUMBERS)
+            for reduction in _COMBINE
+        ),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((2, 3))), {}, "must be equal"),
+        ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((1, 3), dtype="int8")), {}, "dtypes"),
+        ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((3,))), {}, "rank"),
+    ],
+)  # fmt: skip
+
+
+def _scatter_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices, updates = tensor_types(types)
+    check_dtype(indices.dtype, INTS, "the indices")
+    common_dtype((x, updates), ALL if attrs["reduction"] == "none" else NUMBERS)
+    depth = _last_dim(indices)
+    if depth > x.ndim:
+        raise fail(f"{depth} indices for rank {x.ndim}")
+    wanted = (*indices.shape[:-1], *x.shape[depth:])
+    if len(wanted) != updates.ndim:
+        raise fail(f"the updates are {dims_text(updates.shape)}, but {dims_text(wanted)} is needed")
+    for i, (a, b) in enumerate(zip(wanted, updates.shape, strict=True)):
+        merge_dims(a, b, f"dims {i} of the updates")
+    return x
+
+
+def _scatter_nd_reference(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str) -> NDArray:
+    places = tuple(_inside(indices[..., k], x.shape[k]) for k in range(indices.shape[-1]))
+    return _scatter(x, places, updates, reduction)
+
+
+SCATTER_ND = op(
+    "scatter_nd",
+    "x with slices of updates at places that the last dim of the indices holds, stored or combined.  Where places repeat"
+    " without a reduction, the last update wins",
+    ["x", "indices", "updates"], [_REDUCTION], kind="opaque", infer=_scatter_nd_infer, reference=_scatter_nd_reference,
+    dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), Tensor((2, 1), [[2], [-4]], "int64"), Tensor((2, 3)))),
+        Sample((Tensor((4, 3)), Tensor((2, 2), [[2, 1], [0, -1]], "int64"), Tensor((2,)))),
+        *(
+            Sample((Tensor((4, 3)), _index((6, 1), 4), Tensor((6, 3))), {"reduction": reduction}, NUMBERS)
+            for reduction in _COMBINE
+        ),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4,)), _index((2, 2), 4), Tensor((2,))), {}, "2 indices for rank 1"),
+        ErrorSample((Tensor((4, 3)), _index((2, 1), 4), Tensor((2,))), {}, "is needed"),
+        ErrorSample((Tensor((4,)), Tensor((2, 1)), Tensor((2,))), {}, "indices has dtype"),
+    ],
+)  # fmt: skip
+
+
+def _one_hot_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    (indices,) = tensor_types(types)
+    check_dtype(indices.dtype, INTS, "the indices")
+    check_dtype(attrs["dtype"], ALL, "the result")
+    axis = axis_of(attrs["axis"], indices.ndim + 1)
+    return TensorType((*indices.shape[:axis], attrs["depth"], *indices.shape[axis:]), attrs["dtype"])
+
+
+def _one_hot_reference(indices: NDArray, *, depth: int, axis: int, dtype: DType) -> NDArray:
+    wide = np.expand_dims(indices.astype(np.int64), axis)
+    shape = [1] * wide.ndim
+    shape[axis] = depth
+    places = np.arange(depth).reshape(shape)
+    hot: NDArray = (wide == places) | (wide + depth == places)
+    return hot.astype(dtype.numpy)
+
+
+def _one_hot_lower(type_: TensorType, attrs: Attrs, indices: te.Tensor) -> te.Tensor:
+    axis = axis_of(attrs["axis"], type_.ndim)
+    depth = as_expr(attrs["depth"])
+
+    def body(*i: Expr) -> Expr:
+        others = (*i[:axis], *i[axis + 1 :])
+        place = cast_to("int64", indices[others])
+        hot = eq(select(place < 0, place + depth, place), i[axis])
+        return cast_to(attrs["dtype"], hot)
+
+    return compute(type_.shape, body, "one_hot")
+
+
+ONE_HOT = op(
+    "one_hot", "1 where the index equals the place along a new axis of `depth`, else 0; indices outside give none",
+    ["indices"], [Attr("depth", "dim"), Attr("axis", "int", -1), Attr("dtype", "dtype", DType("float32"))],
+    kind="injective", infer=_one_hot_infer, reference=_one_hot_reference, lower=_one_hot_lower, dtypes=INTS,
+    samples=(
+        Sample((Tensor((2, 3), "index:7"),), {"depth": 5}),
+        Sample((Tensor((4,), "wrap:6"),), {"depth": 4, "axis": 0, "dtype": "bool"}, ("int32", "int64")),
+        Sample((Tensor((4,), "index:6"),), {"depth": 6, "axis": 1, "dtype": "float16"}, ("int64",)),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((2,)),), {"depth": 3}, "dtype"),
+        ErrorSample((Tensor((2,), dtype="int64"),), {"depth": 3, "axis": 2}, "out of range"),
+    ],
+)  # fmt: skip
+
+OPS = (GATHER, GATHER_ELEMENTS, GATHER_ND, SCATTER_ELEMENTS, SCATTER_ND, ONE_HOT)
