@@ -32,9 +32,8 @@ def check_model(model: Model) -> None:
         _check_function(function, model)
     _check_calls(model)
     graph = model.graph
-    free = _check_graph(graph, model, model.opsets, None)
-    for name, user in free.items():
-        raise _undefined(name, user, graph.place)
+    for name, user in _check_graph(graph, model, model.opsets, None).items():
+        raise _undefined(name, user)
 
 
 def _check_function(function: FunctionDef, model: Model) -> None:
@@ -53,23 +52,22 @@ def _check_function(function: FunctionDef, model: Model) -> None:
                 f"output {quoted(name)} of function {quoted(function.name)} is not defined in it"
             )
     for name, user in free.items():
-        raise _undefined(name, user, place)
+        raise _undefined(name, user)
 
 
 def _check_graph(
     graph: Graph, model: Model, opsets: dict[str, int], declared: set[str] | None
-) -> dict[str, NodeDef | None]:
-    """The names the graph takes from around it, each with the node that uses it (`None`: its output)."""
+) -> dict[str, Place]:
+    """The names the graph takes from around it, each with who uses it: a node, or the graph as its output."""
     place = graph.place
     known: set[str] = set()
     for info in graph.inputs:
         _define(info.name, known, "input", place)
     known.update(graph.initializers, graph.sparse_initializers)
-    graph.nodes, users = _check_nodes(graph.nodes, known, model, opsets, declared, place)
-    free: dict[str, NodeDef | None] = dict(users)
+    graph.nodes, free = _check_nodes(graph.nodes, known, model, opsets, declared, place)
     for info in graph.outputs:
         if info.name not in known:
-            free.setdefault(info.name, None)
+            free.setdefault(info.name, place)
     graph.captures = tuple(free)
     return free
 
@@ -81,13 +79,14 @@ def _check_nodes(
     opsets: dict[str, int],
     declared: set[str] | None,
     place: Place,
-) -> tuple[list[NodeDef], dict[str, NodeDef]]:
+) -> tuple[list[NodeDef], dict[str, Place]]:
     """The nodes in order, and the names they use that nobody here defines; `known` gets what they define."""
     given = set(known)
     maker: dict[str, int] = {}
+    inner: dict[str, Place] = {}
     for position, node in enumerate(nodes):
         _check_operator(node, model, opsets)
-        captures: dict[str, None] = {}
+        captures: dict[str, Place] = {}
         for attribute, value in node.attrs.items():
             if isinstance(value, AttrRef) and (declared is None or value.name not in declared):
                 why = (
@@ -99,7 +98,8 @@ def _check_nodes(
                     f"attribute {quoted(attribute)} refers to attribute {quoted(value.name)}", why=why
                 )
         for _, graph in node.subgraphs():
-            captures.update(dict.fromkeys(_check_graph(graph, model, opsets, declared)))
+            captures |= _check_graph(graph, model, opsets, declared)
+        inner |= captures
         node.captures = tuple(captures)
         for name in node.outputs:
             if name:
@@ -107,16 +107,18 @@ def _check_nodes(
                     raise _redefined(name, node, nodes[maker[name]] if name in maker else None)
                 known.add(name)
                 maker[name] = position
-    free: dict[str, NodeDef] = {}
+    free: dict[str, Place] = {}
     sorted_already = True
     seen = given
     for node in nodes:
-        for name in (*node.inputs, *node.captures):
-            if name and name not in seen:
+        uses = [(name, node.place) for name in node.inputs if name]
+        uses += [(name, inner[name]) for name in node.captures]
+        for name, user in uses:
+            if name not in seen:
                 if name in maker:
                     sorted_already = False
                 else:
-                    free.setdefault(name, node)
+                    free.setdefault(name, user)
         seen.update(node.outputs)
     return (nodes if sorted_already else _sort(nodes, maker, place)), free
 
@@ -231,10 +233,10 @@ def _redefined(name: str, node: NodeDef, first: NodeDef | None) -> Exception:
     )
 
 
-def _undefined(name: str, user: NodeDef | None, place: Place) -> Exception:
-    if user is None:
-        return place.error(f"output {quoted(name)} is not defined: no node, input or initializer gives it")
-    return user.place.error(
+def _undefined(name: str, user: Place) -> Exception:
+    if user.index < 0:
+        return user.error(f"output {quoted(name)} is not defined: no node, input or initializer gives it")
+    return user.error(
         f"tensor {quoted(name)} is used but not defined: no node, input or initializer gives it",
         hint="the file may be damaged, or a part of a larger model",
     )
