@@ -46,7 +46,7 @@ _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {
     "x86_64": "call void @llvm.x86.sse2.pause()",
     "aarch64": "call void @llvm.aarch64.hint(i32 1)",
-    "riscv64": "call void @llvm.riscv.pause()",
+    "riscv64": 'fence syncscope("singlethread") acq_rel',
 }
 
 _SERIAL = """

@@ -25,11 +25,20 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from dlc_backend_llvm.host import HostCpu
-from dlc_backend_llvm.vmath import error, exponential, logarithm, rounding
+from dlc_backend_llvm.vmath import error, exponential, inverse_trig, logarithm, power, rounding, trig
 from dlc_backend_llvm.vmath.code import Code, Machine
 from dlc_core.diag import CodegenError
 
 _FORMULAS: dict[str, Callable[..., str]] = {
+    "acos": inverse_trig.acos,
+    "asin": inverse_trig.asin,
+    "atan": inverse_trig.atan,
+    "atan2": inverse_trig.atan2,
+    "cos": trig.cos,
+    "fmod": power.fmod,
+    "pow": power.power,
+    "sin": trig.sin,
+    "tan": trig.tan,
     "ceil": rounding.ceil,
     "cosh": exponential.cosh,
     "acosh": logarithm.acosh,
@@ -79,6 +88,15 @@ OPS: dict[str, int] = {name: 2 if name in ("atan2", "fmod", "pow") else 1 for na
 ULP: dict[str, dict[str, float]] = {
     name: {"float32": single, "float64": double}
     for name, single, double in [
+        ("acos", 1.3, 1.3),
+        ("asin", 2.5, 2.5),
+        ("atan", 2.2, 2.2),
+        ("atan2", 2.2, 2.2),
+        ("cos", 1.8, 1.0),
+        ("fmod", 0.0, 0.0),
+        ("pow", 0.6, 1.4),
+        ("sin", 1.8, 1.0),
+        ("tan", 3.3, 2.6),
         ("acosh", 2.5, 2.8),
         ("asinh", 2.0, 2.0),
         ("atanh", 2.2, 2.2),
@@ -151,6 +169,8 @@ class VMath:
         """(name, definition) of `op` as an internal function; `functions()` will hold the definition."""
         _check(op, OPS.get(op, 0), dtype, lanes)
         name, text = _function(op, dtype, lanes, self.machine)
+        if trig.REDUCE in text:
+            self._needed[trig.REDUCE] = trig.REDUCE_TEXT
         self._needed[name] = text
         return name, text
 
@@ -278,8 +298,8 @@ def _function(op: str, dtype: str, lanes: int, machine: Machine) -> tuple[str, s
     args = [_widen(c, f"%x{index}", dtype) for index in range(OPS[op])]
     result = _narrow(c, _in_parts(c, op, args), dtype)
     listed = ", ".join(f"{kind} %x{index}" for index in range(OPS[op]))
-    body = "\n".join(c.lines).replace("%@.", "%t.")
-    result = result.replace("%@.", "%t.")
+    body = "\n".join(c.lines).replace("@.", "t.")
+    result = result.replace("@.", "t.")
     return name, f"define internal {kind} @{name}({listed}) nounwind {{\n{body}\nret {kind} {result}\n}}\n"
 
 

@@ -68,9 +68,16 @@ _TANH_ONE = {32: 10.0, 64: 20.0}
 
 def reduced(c: Code, x: str) -> tuple[str, str]:
     """(expm1(r), n as integer) for x = n ln 2 + r; |x| at most a few thousand."""
+    return reduced_pair(c, x, None)
+
+
+def reduced_pair(c: Code, x: str, low: str | None) -> tuple[str, str]:
+    """`reduced` of x + low, where `low` is below an ulp of x."""
     whole, n = c.nearest_product(x, LOG2_E)
     r = c.fnma(LN2_HIGH[c.bits], whole, x)
     r = c.fnma(LN2_LOW[c.bits], whole, r)
+    if low is not None:
+        r = c.add(r, low)
     q = c.polynomial(r, _Q[c.bits]) if c.bits == 32 else c.estrin(r, _Q[64])
     return c.fma(c.mul(r, r), q, r), n
 
@@ -158,6 +165,7 @@ __all__ = [
     "exp_of_negative",
     "expm1",
     "reduced",
+    "reduced_pair",
     "sigmoid",
     "sinh",
     "tanh",

@@ -1,0 +1,140 @@
+"""pow and fmod, both operands vectors.
+
+float32 pow works in float64.  float64 pow takes the logarithm in two words: with s = (m - 1)/(m + 1), log m =
+2 s + s^3 (2/3 + s^2 T(s^2)), good to about 2^-67, so that |y log x| < 750 keeps an error far below one ulp.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dlc_backend_llvm.vmath import rounding
+from dlc_backend_llvm.vmath.code import Code
+from dlc_backend_llvm.vmath.exponential import LN2_HIGH, LN2_LOW, reduced_pair
+from dlc_backend_llvm.vmath.logarithm import correction, decompose
+
+_T = (
+    0.4,
+    0.285714285714269,
+    0.22222222222709914,
+    0.18181818107518483,
+    0.15384622011864635,
+    0.13332971199984,
+    0.11776850847363514,
+    0.10287121782019926,
+    0.11963079170164242,
+)
+_TWO_THIRDS_LOW = 3.700743415417188e-17
+_LOWEST, _HIGHEST = -746.0, 711.0
+
+
+def _log_pair(c: Code, a: str) -> tuple[str, str]:
+    """log(a) in two words, for positive finite a, in float64."""
+    f, e = decompose(c, a)
+    below, below_low = c.fast_two_sum(2.0, f)
+    s = c.div(f, below)
+    product, lost = c.two_product(s, below)
+    remainder = c.sub(c.sub(c.sub(f, product), lost), c.mul(s, below_low))
+    s_low = c.div(remainder, below)
+    z, z_low = c.two_product(s, s)
+    z_low = c.fma(c.add(s, s), s_low, z_low)
+    third, third_low = c.fast_two_sum(2.0 / 3.0, c.mul(z, c.estrin(z, _T)))
+    third_low = c.add(third_low, _TWO_THIRDS_LOW)
+    u, u_low = c.two_product(z, third)
+    u_low = c.add(u_low, c.fma(z, third_low, c.mul(z_low, third)))
+    v, v_low = c.two_product(s, u)
+    v_low = c.add(v_low, c.fma(s, u_low, c.mul(s_low, u)))
+    m, m_low = c.fast_two_sum(c.add(s, s), v)
+    m_low = c.add(m_low, c.add(v_low, c.add(s_low, s_low)))
+    high, high_low = c.two_sum(c.mul(e, LN2_HIGH[64]), m)
+    low = c.add(high_low, c.fma(e, LN2_LOW[64], m_low))
+    return c.fast_two_sum(high, low)
+
+
+def _log_single(c: Code, a: str) -> tuple[str, str]:
+    """log(a) in one word, for float32 arguments widened to float64."""
+    f, e = decompose(c, a, denormals=False)
+    low = c.fma(e, LN2_LOW[64], correction(c, f))
+    return c.fma(e, LN2_HIGH[64], c.add(f, low)), c.const(0.0)
+
+
+def _magnitude(c: Code, x: str, y: str, *, exact: bool) -> str:
+    """|x|^y in float64 for everything but nan, y = 0 and |x| = 1 with infinite y."""
+    a = c.abs(x)
+    log_high, log_low = _log_pair(c, a) if exact else _log_single(c, a)
+    log_high = c.select(c.compare("oeq", a, 0.0), -math.inf, log_high)
+    log_high = c.select(c.compare("oeq", a, math.inf), math.inf, log_high)
+    if exact:
+        t, lost = c.two_product(y, log_high)
+        t_low = c.fma(y, log_low, lost)
+        t_low = c.select(c.compare("olt", c.abs(t), 800.0), t_low, 0.0)
+    else:
+        t, t_low = c.mul(y, log_high), log_low
+    t = c.at_most(c.at_least(t, _LOWEST), _HIGHEST)
+    small, n = reduced_pair(c, t, t_low if exact else None)
+    return c.scale(c.add(small, 1.0), n)
+
+
+def power(c: Code, x: str, y: str) -> str:
+    """x^y with the special cases of C99."""
+    if c.bits == 32:
+        w = c.wide()
+        wide = [c.put(f"fpext {c.type} {value} to {w.type}") for value in (x, y)]
+        result = c.put(f"fptrunc {w.type} {_magnitude(w, *wide, exact=False)} to {c.type}")
+    else:
+        result = _magnitude(c, x, y, exact=True)
+    result = c.select(c.compare("oeq", c.abs(x), 1.0), 1.0, result)
+    half = c.mul(y, 0.5)
+    whole = c.compare("oeq", rounding.trunc(c, y), y)
+    odd = c.mask("and", whole, c.compare("one", rounding.trunc(c, half), half))
+    minus = c.mask("and", odd, c.icompare("slt", c.to_bits(x), 0))
+    result = c.select(minus, c.neg(result), result)
+    negative = c.mask("and", c.compare("olt", x, 0.0), c.compare("ogt", x, -math.inf))
+    complex_root = c.mask("and", negative, c.compare("one", rounding.trunc(c, y), y))
+    result = c.select(complex_root, math.nan, result)
+    result = c.select(c.compare("uno", x, y), math.nan, result)
+    one = c.mask("or", c.compare("oeq", x, 1.0), c.compare("oeq", y, 0.0))
+    return c.select(one, 1.0, result)
+
+
+def fmod(c: Code, x: str, y: str) -> str:
+    """Remainder of x / y with the sign of x, exact.
+
+    Quotients below 2^29 take one division and an exact product; a branch sends everything else to the
+    processor's or libm's own remainder.
+    """
+    a, b = c.abs(x), c.abs(y)
+    plain = c.compare("olt", c.div(a, b), 2.0**29)
+    plain = c.mask("and", plain, c.compare("olt", b, math.inf))
+    every = plain
+    if c.lanes > 1:
+        every = c.put(f"call i1 @llvm.vector.reduce.and.v{c.lanes}i1({c.btype} {plain})")
+    mark = len(c.lines)
+    fast, slow, done = f"@.fast{mark}", f"@.slow{mark}", f"@.done{mark}"
+    c.lines.append(f"br i1 {every}, label %{fast}, label %{slow}")
+    c.lines.append(f"{fast}:")
+    if c.bits == 32:
+        w = c.wide()
+        a64, b64 = (c.put(f"fpext {c.type} {value} to {w.type}") for value in (a, b))
+        r64 = _remainder(w, a64, b64)
+        near = c.put(f"fptrunc {w.type} {r64} to {c.type}")
+    else:
+        near = _remainder(c, a, b)
+    near = c.copysign(near, x)
+    c.lines.append(f"br label %{done}")
+    c.lines.append(f"{slow}:")
+    far = c.put(f"frem {c.type} {x}, {y}")
+    c.lines.append(f"br label %{done}")
+    c.lines.append(f"{done}:")
+    return c.put(f"phi {c.type} [{near}, %{fast}], [{far}, %{slow}]")
+
+
+def _remainder(c: Code, a: str, b: str) -> str:
+    """a - trunc(a / b) b, repaired where the rounded quotient is one too large."""
+    quotient = rounding.trunc(c, c.div(a, b))
+    product, lost = c.two_product(quotient, b)
+    r = c.sub(c.sub(a, product), lost)
+    return c.select(c.compare("olt", r, 0.0), c.add(r, b), r)
+
+
+__all__ = ["fmod", "power"]
