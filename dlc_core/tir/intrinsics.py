@@ -88,7 +88,7 @@ def fused_multiply_add(a: float, b: float, c: float) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _power(x: Any, y: Any) -> Any:
