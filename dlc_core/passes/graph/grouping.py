@@ -36,8 +36,8 @@ MOVES = frozenset({"transpose", "slice", "strided_slice", "expand", "broadcast_t
 """Ops that only choose which element is read."""
 COSTLY = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod", "floordiv",
-    "pow", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus", "sin", "cos", "tan", "asin", "acos", "atan",
-    "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "elu", "selu", "celu", "softsign", "reciprocal",
+    "pow", "reciprocal", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus", "softsign", "elu", "selu",
+    "celu", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh",
 ))  # fmt: skip
 """Elementwise ops that are dearer to compute twice than to store and load."""
 

@@ -1,0 +1,22 @@
+"""Algebraic rewrites of graphs: rules as data, their matcher, the driver that applies them, their test."""
+
+from dlc_core.rewrite.check import check_rule
+from dlc_core.rewrite.driver import Rewriter, Rewritten, rewrite_body, rewrite_function
+from dlc_core.rewrite.pattern import Match, attr, const_var, match, match_op, number, var
+from dlc_core.rewrite.rule import Rule
+
+__all__ = [
+    "Match",
+    "Rewriter",
+    "Rewritten",
+    "Rule",
+    "attr",
+    "check_rule",
+    "const_var",
+    "match",
+    "match_op",
+    "number",
+    "rewrite_body",
+    "rewrite_function",
+    "var",
+]

@@ -1,0 +1,98 @@
+"""Rewrite rules as data.
+
+    Rule("double_neg", match_op(NEG, match_op(NEG, x)), x, doc="-(-x) = x")
+
+A rule keeps the type of what it replaces.  One that does not keep the bits of every result is `approximate`.
+`rewrite.check` tests a rule by evaluating both sides on its examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dlc_core.diag import PassError
+from dlc_core.graph.node import Node, Op, constant
+from dlc_core.op.declare import OpDecl
+from dlc_core.rewrite.pattern import (
+    AttrVar,
+    Match,
+    NumberPattern,
+    OpPattern,
+    Pattern,
+    VarPattern,
+    match,
+)
+
+Replacement = Pattern | Callable[[Match], Node | None]
+Example = Callable[[str], Node]
+"""Makes, for a dtype, a node that the rule rewrites; its free values are fresh params."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """`pattern` becomes `replacement` where `condition` holds.
+
+    A replacement is a pattern over the same names, or a function of the match; a function that gives None
+    leaves the node as it is.
+    """
+
+    name: str
+    pattern: OpPattern
+    replacement: Replacement
+    condition: Callable[[Match], bool] | None = None
+    approximate: bool = False
+    """Whether bits of results may change (within the op's tolerance)."""
+    doc: str = ""
+    """The identity, and why it holds."""
+    examples: Sequence[Example] = ()
+    """Nodes to test it on; without any, they are made from the pattern."""
+    dtypes: tuple[str, ...] = ()
+    """The dtypes to test it with; by default those of the root op."""
+
+    @property
+    def roots(self) -> tuple[OpDecl, ...]:
+        """The ops whose nodes it may rewrite."""
+        return self.pattern.ops
+
+    def apply(self, root: Node) -> tuple[Node, Match] | None:
+        """What the node becomes, with the match; None where the rule does not fire.
+
+        Raises PassError where the replacement has another type.
+        """
+        found = match(self.pattern, root)
+        if found is None or (self.condition is not None and not self.condition(found)):
+            return None
+        if isinstance(self.replacement, Pattern):
+            new: Node | None = instantiate(self.replacement, found)
+        else:
+            new = self.replacement(found)
+        if new is None or new is root:
+            return None
+        if new.type != root.type:
+            raise PassError(
+                f"rule {self.name!r} changes the type of {root.op.name} from {root.type} to {new.type}",
+                spans=root.spans,
+            )
+        return new, found
+
+
+def instantiate(pattern: Pattern, found: Match) -> Node:
+    """The node that a pattern describes, with the match's values for its names."""
+    if isinstance(pattern, VarPattern):
+        value: Node = found[pattern.name]
+        return value
+    if isinstance(pattern, NumberPattern):
+        return constant(pattern.value, found.root.dtype)
+    assert isinstance(pattern, OpPattern)
+    attrs = {k: found[v.name] if isinstance(v, AttrVar) else v for k, v in pattern.attrs.items()}
+    return pattern.ops[0].build(*(instantiate(arg, found) for arg in pattern.args), **attrs)
+
+
+def by_root(rules: Iterable[Rule]) -> dict[Op, list[Rule]]:
+    """Rules by the ops at which they may fire, in the given order."""
+    table: dict[Op, list[Rule]] = {}
+    for rule in rules:
+        for root in rule.roots:
+            table.setdefault(root, []).append(rule)
+    return table
