@@ -9,7 +9,7 @@ from typing import Any
 from dlc_backend_llvm.codegen import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.engine import Loaded as LoadedObject
 from dlc_backend_llvm.engine import engine
-from dlc_backend_llvm.pool import ensure_pool
+from dlc_backend_llvm.pool import pool
 from dlc_core.diag import RuntimeFailure
 from dlc_core.target import Artifact
 
@@ -72,7 +72,7 @@ class CpuDevice:
 
     def load(self, artifact: Artifact) -> LoadedArtifact:
         """Map code into this process.  The artefact must be of this machine's architecture."""
-        ensure_pool()
+        pool()
         return LoadedArtifact(engine().load(artifact.code))
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int = 1) -> None:
