@@ -1,0 +1,170 @@
+"""What kind of computation a kernel is, read from its blocks' axes and access patterns, never from names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Binary, Cast, Expr, Load, Var, const_value, post_order
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
+from dlc_core.tir.functor import block_list
+
+
+def extent_of(axis: IterVar) -> int | None:
+    return const_value(axis.dom.extent)
+
+
+def spatial(block: Block) -> list[IterVar]:
+    return [a for a in block.axes if a.kind == "spatial"]
+
+
+def reduced(block: Block) -> list[IterVar]:
+    return [a for a in block.axes if a.kind == "reduce"]
+
+
+def coefficients(buffer: Buffer, indices: Iterable[Expr], axes: Iterable[Var]) -> dict[Var, Expr] | None:
+    """The factor of each axis in an access's element offset; None where the access is not affine in an axis."""
+    analyzer = Analyzer()
+    offset = buffer.linear_index(list(indices))
+    found: dict[Var, Expr] = {}
+    for axis in axes:
+        factor = analyzer.coefficient_of(offset, axis)
+        if factor is None:
+            return None
+        found[axis] = factor
+    return found
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A load in a reduction's source and the factors of the block's axes in its offset."""
+
+    load: Load
+    factors: Mapping[Var, Expr]
+
+    def uses(self, axis: IterVar) -> bool:
+        return const_value(self.factors[axis.var]) != 0
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """out[m…, n] += lhs[m…, k…] * rhs[n, k…]: `n` is the axis that only rhs has and that is contiguous in the output."""
+
+    block: Block
+    lhs: Operand
+    rhs: Operand
+    n: IterVar
+    shared: tuple[IterVar, ...]
+    """Spatial axes that both operands have: batches and groups."""
+    m: tuple[IterVar, ...]
+    """Spatial axes that only lhs has, outer to inner."""
+    k: tuple[IterVar, ...]
+
+
+def _strip(expr: Expr) -> Expr:
+    while isinstance(expr, Cast):
+        expr = expr.a
+    return expr
+
+
+def update_of(block: Block) -> Expr | None:
+    """The value combined into the accumulator by `acc = acc + value`, or None for any other body."""
+    body = block.body
+    if block.init is None or not isinstance(body, Store) or not isinstance(body.value, Binary):
+        return None
+    value = body.value
+    if value.op != "add" or not isinstance(value.a, Load) or value.a.buffer is not body.buffer:
+        return None
+    return value.b
+
+
+def contraction_of(block: Block) -> Contraction | None:
+    """The block as a contraction, or None where it is not one."""
+    update = update_of(block)
+    if not isinstance(update, Binary) or update.op != "mul" or not isinstance(block.body, Store):
+        return None
+    loads = [_strip(update.a), _strip(update.b)]
+    axes = [a.var for a in block.axes]
+    operands = []
+    for load in loads:
+        factors = coefficients(load.buffer, load.indices, axes) if isinstance(load, Load) else None
+        if factors is None or not isinstance(load, Load):
+            return None
+        operands.append(Operand(load, factors))
+    out = coefficients(block.body.buffer, block.body.indices, axes)
+    if out is None:
+        return None
+    n = next((a for a in reversed(spatial(block)) if const_value(out[a.var]) == 1 and extent_of(a) != 1), None)
+    if n is None:
+        return None
+    users = [o for o in operands if o.uses(n)]
+    if len(users) != 1:
+        return None
+    rhs = users[0]
+    lhs = operands[1] if rhs is operands[0] else operands[0]
+    others = [a for a in spatial(block) if a is not n]
+    shared = tuple(a for a in others if rhs.uses(a))
+    m = tuple(a for a in others if not rhs.uses(a))
+    k = tuple(reduced(block))
+    if not any(lhs.uses(a) and rhs.uses(a) for a in k):
+        return None
+    return Contraction(block, lhs, rhs, n, shared, m, k)
+
+
+def anchor(func: PrimFunc) -> Contraction | None:
+    """The contraction that a kernel is about: its only reduction block, when that is one."""
+    blocks = [b for b in block_list(func.body) if b.init is not None]
+    return contraction_of(blocks[0]) if len(blocks) == 1 else None
+
+
+def reductions(func: PrimFunc) -> list[Block]:
+    return [b for b in block_list(func.body) if b.init is not None]
+
+
+def is_pointwise(block: Block) -> bool:
+    """Whether a block has only spatial axes and one store."""
+    return block.init is None and not reduced(block) and isinstance(block.body, Store)
+
+
+def bytes_of(buffer: Buffer) -> int | None:
+    """Size of a buffer, None where it is symbolic."""
+    count = const_value(buffer.num_elements())
+    return None if count is None else count * buffer.dtype.itemsize
+
+
+def loads_of(block: Block) -> list[Load]:
+    return [e for e in post_order(block.body.value) if isinstance(e, Load)] if isinstance(block.body, Store) else []
+
+
+def inline_pointwise(schedule: Schedule) -> BlockRV:
+    """Inline every pointwise block that feeds another, except into reductions; the block that writes the output."""
+    outputs = {b.name for b in schedule.get_output_blocks()}
+    for handle in schedule.get_blocks():
+        block = schedule.get(handle)
+        if not is_pointwise(block) or handle.name in outputs:
+            continue
+        consumers = [schedule.get(c) for c in schedule.get_consumers(handle)]
+        if consumers and all(c.init is None for c in consumers):
+            schedule.compute_inline(handle)
+    return schedule.get_output_blocks()[0]
+
+
+def loop_of(schedule: Schedule, block: BlockRV, axis: int) -> LoopRV:
+    """The loop that block axis number `axis` is bound to, while bindings are plain variables."""
+    value = schedule.get(block).values[axis]
+    for loop in schedule.get_loops(block):
+        if loop.var is value:
+            return loop
+    raise AssertionError(f"axis {axis} of block {block.name} is bound to {value}, not to a loop")
+
+
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Whether two index expressions are known to be equal without analysis."""
+    x, y = const_value(a), const_value(b)
+    return a is b or (x is not None and x == y)

@@ -1,0 +1,80 @@
+"""Elementwise and injective kernels: one pass over the output, vectorised over its contiguous axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import coefficients, inline_pointwise, is_pointwise, loads_of, same, spatial
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import Block, PrimFunc, Store
+
+PARALLEL_ELEMENTS = 1 << 14
+"""Elements below which a kernel is not worth waking other threads for."""
+UNROLLED_VECTORS = 2
+
+
+@dataclass(frozen=True)
+class MapRule(ScheduleRule):
+    """Kernels of pointwise blocks only."""
+
+    name: ClassVar[str] = "cpu.map"
+    priority: ClassVar[int] = 10
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return all(is_pointwise(block) for block in block_list(func.body))
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        inline_pointwise(schedule)
+        for handle in schedule.get_blocks():
+            schedule_map(schedule, handle, machine)
+
+
+def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
+    """Vectorise a pointwise block's contiguous axis and deal its outer axes out to threads."""
+    block = schedule.get(handle)
+    if not isinstance(block.body, Store) or not block.axes:
+        return
+    loops = schedule.get_loops(handle)
+    merged = mergeable_tail(block, loops)
+    if merged > 1:
+        loops = [*loops[:-merged], schedule.fuse(*loops[-merged:])]
+    total = 1
+    for loop in loops:
+        total *= const_value(schedule.extent(loop)) or PARALLEL_ELEMENTS
+    inner = loops.pop()
+    extent = const_value(schedule.extent(inner))
+    lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
+    if lanes > 1 and (extent is None or extent >= lanes):
+        split = schedule.split(inner, [None, lanes], tail="partition")
+        schedule.vectorize(split[1])
+        loops.append(split[0])
+    elif lanes > 1 and extent is not None and extent > 1:
+        schedule.vectorize(inner)
+    if machine.description.parallel and total >= PARALLEL_ELEMENTS and loops:
+        outer = loops[0]
+        if len(loops) > 1 and (const_value(schedule.extent(outer)) or machine.threads) < machine.threads:
+            outer = schedule.fuse(*loops[:2])
+        schedule.parallel(outer)
+
+
+def mergeable_tail(block: Block, loops: list[LoopRV]) -> int:
+    """How many of the innermost loops are one contiguous axis of every access of a pointwise block."""
+    axes = spatial(block)
+    if len(axes) != len(loops) or any(v is not loop.var for v, loop in zip(block.values, loops, strict=True)):
+        return 1
+    assert isinstance(block.body, Store)
+    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
+    known = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses]
+    count = 1
+    while count < len(axes):
+        outer, inner = axes[-count - 1], axes[-count]
+        for steps in known:
+            if steps is None or not same(steps[outer.var], steps[inner.var] * inner.dom.extent):
+                return count
+        count += 1
+    return count
