@@ -78,23 +78,25 @@ def to_bool(value: Expr) -> Expr:
     return value if value.dtype.is_bool else ne(value, const(0, value.dtype))
 
 
-def at(tensor: te.Tensor, indices: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
-    """The element of a tensor that is broadcast to `shape`, at a point of `shape`."""
-    offset = len(indices) - tensor.ndim
-    wanted = [as_expr(d) for d in shape][offset:]
-    places = []
-    for index, own, out in zip(indices[offset:], tensor.shape, wanted, strict=True):
-        size = const_value(own)
-        if own is out:
+def broadcast_places(own: Sequence[Dim], indices: Sequence[Expr], shape: Sequence[Dim]) -> list[Expr]:
+    """Indices into dims `own` that are broadcast to `shape` (aligned to the right), at a point of `shape`."""
+    offset = len(indices) - len(own)
+    places: list[Expr] = []
+    for index, mine, out in zip(indices[offset:], own, list(shape)[offset:], strict=True):
+        size = const_value(mine)
+        if as_expr(mine) is as_expr(out) or (size is not None and size != 1):
             places.append(index)
         elif size == 1:
             places.append(const(0))
-        elif size is not None:
-            places.append(index)
         else:
             # A symbolic dim against an int may be 1 at run time.
-            places.append(select(eq(own, 1), const(0), index))
-    return tensor[tuple(places)]
+            places.append(select(eq(mine, 1), const(0), index))
+    return places
+
+
+def at(tensor: te.Tensor, indices: Sequence[Expr], shape: Sequence[Dim]) -> Expr:
+    """The element of a tensor that is broadcast to `shape`, at a point of `shape`."""
+    return tensor[tuple(broadcast_places(tensor.shape, indices, shape))]
 
 
 def elementwise(name: str, body: Callable[..., Expr]) -> Lower:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dlc_core.graph.node import Node
 from dlc_core.op.declare import OpDecl
-from dlc_core.op.std import activation, binary, creation, indexing, shape, slicing, unary
+from dlc_core.op.std import activation, binary, conv, creation, indexing, matmul, reduce, shape, slicing, softmax, unary
 
 OPS: tuple[OpDecl, ...] = (
     *unary.OPS,
@@ -17,6 +17,10 @@ OPS: tuple[OpDecl, ...] = (
     *slicing.OPS,
     *indexing.OPS,
     *creation.OPS,
+    *reduce.OPS,
+    *softmax.OPS,
+    *matmul.OPS,
+    *conv.OPS,
 )
 BY_NAME = {decl.name: decl for decl in OPS}
 

@@ -62,7 +62,7 @@ def _truncating(a: NDArray, b: NDArray) -> NDArray:
     floored: NDArray = a // safe
     remainder = a - floored * safe
     up = (remainder != 0) & ((a < 0) != (safe < 0))
-    return np.where(b == 0, a.dtype.type(0), floored + up.astype(a.dtype))
+    return np.asarray(np.where(b == 0, a.dtype.type(0), floored + up.astype(a.dtype)))
 
 
 def _div_reference(a: NDArray, b: NDArray) -> NDArray:

@@ -1,0 +1,357 @@
+"""Convolution and transposed convolution over 1, 2 or 3 spatial dims.
+
+Layouts: NCX is [n, channels, spatial…], NXC is [n, spatial…, channels].  Kernel layouts: OIX is [out, in / groups,
+window…], XIO is [window…, in / groups, out]; for the transposed convolution IOX is [in, out / groups, window…] and XIO is
+[window…, in, out / groups].  Accumulation as in `matmul`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlc_core import te
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, ExprLike, as_expr, cast_to, const, const_value, eq, logical_and
+from dlc_core.ir.types import Dim, TensorType, Type, dim
+from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
+from dlc_core.op.lower import compute, guarded, narrow, padded
+from dlc_core.op.std.matmul import accumulator, product_dtype
+from dlc_core.op.std.window import (
+    DILATION,
+    LAYOUT,
+    PADDING,
+    STRIDES,
+    Window,
+    array_channels_first,
+    array_in_layout,
+    channels_first,
+    in_layout,
+    windows,
+)
+
+GROUPS = Attr("groups", "int", 1, "blocks of channels that do not mix")
+OUT_DTYPE = Attr("out_dtype", "dtype", None, "dtype of the result")
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution's sizes, in the order channels first."""
+
+    batch: Dim
+    sizes: tuple[Dim, ...]
+    inputs: int
+    outputs: int
+    groups: int
+    window: Window
+
+    @property
+    def group_inputs(self) -> int:
+        return self.inputs // self.groups
+
+    @property
+    def group_outputs(self) -> int:
+        return self.outputs // self.groups
+
+
+def _kernel_shape(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
+    """A kernel's shape with its two channel dims first, in the order of the layout's name without X."""
+    return (shape[-2], shape[-1], *shape[:-2]) if layout.startswith("X") else tuple(shape)
+
+
+def _static(value: Dim, what: str) -> int:
+    known = const_value(value)
+    if known is None:
+        raise fail(f"{what} is {value}, it must be a number")
+    return known
+
+
+def conv_sizes(x_shape: Sequence[Dim], w_shape: Sequence[Dim], attrs: Attrs, *, transposed: bool = False) -> Conv:
+    """The sizes of a convolution of these shapes, checked."""
+    batch, channels, *sizes = channels_first([dim(d) for d in x_shape], attrs["layout"])
+    kernel = _kernel_shape(w_shape, attrs["kernel_layout"])
+    window = Window.of([_static(k, "the window") for k in kernel[2:]], attrs)
+    groups = attrs["groups"]
+    first, second = (_static(k, "the number of channels") for k in kernel[:2])
+    if attrs["kernel_layout"] == "XIO" and not transposed:
+        first, second = second, first
+    inputs, outputs = (first, second * groups) if transposed else (second * groups, first)
+    if groups < 1 or inputs % max(groups, 1) or outputs % max(groups, 1):
+        raise fail(f"{inputs} input and {outputs} output channels do not split into {groups} groups")
+    merge_dims(channels, inputs, "the channels of input and kernel")
+    return Conv(batch, tuple(sizes), inputs, outputs, groups, window)
+
+
+def _checked(types: Sequence[Type], attrs: Attrs) -> tuple[TensorType, TensorType, DType]:
+    x, w, *rest = tensor_types(types)
+    check_rank(x, 3, 5, "x")
+    check_rank(w, x.ndim, x.ndim, "the kernel")
+    result = product_dtype(x.dtype, w.dtype, attrs["out_dtype"])
+    for bias in rest:
+        check_rank(bias, 1, 1, "the bias")
+        if bias.dtype not in (result, x.dtype):
+            raise fail(f"the bias has dtype {bias.dtype}, {result} is needed")
+    return x, w, result
+
+
+def _check_bias(types: Sequence[Type], outputs: int) -> None:
+    for bias in tensor_types(types[2:]):
+        merge_dims(bias.shape[0], outputs, "the bias and the output channels")
+
+
+def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, w, result = _checked(types, attrs)
+    conv = conv_sizes(x.shape, w.shape, attrs)
+    _check_bias(types, conv.outputs)
+    shape = (conv.batch, conv.outputs, *conv.window.output_sizes(conv.sizes))
+    return TensorType(in_layout(shape, attrs["layout"]), result)
+
+
+def _accumulating(x: NDArray, w: NDArray, out_dtype: DType | None) -> tuple[NDArray, NDArray]:
+    if x.dtype.kind == "f":
+        return x, w
+    result = product_dtype(DType.of(x.dtype), DType.of(w.dtype), out_dtype).numpy
+    return x.astype(result), w.astype(result)
+
+
+def _conv_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **attrs: Any) -> NDArray:
+    conv = conv_sizes(x.shape, w.shape, attrs)
+    wide, weights = _accumulating(x, w, attrs["out_dtype"])
+    if attrs["kernel_layout"] == "XIO":
+        weights = np.moveaxis(weights, (-1, -2), (0, 1))
+    first = array_channels_first(wide, attrs["layout"])
+    window = conv.window
+    first = np.pad(first, [(0, 0), (0, 0), *zip(window.before, window.after, strict=True)])
+    counts = [_static(c, "the output") for c in window.output_sizes(conv.sizes)]
+    rank = len(counts)
+    groups = []
+    for g in range(conv.groups):
+        part = first[:, g * conv.group_inputs : (g + 1) * conv.group_inputs]
+        taps = windows(part, window, counts)
+        kernel = weights[g * conv.group_outputs : (g + 1) * conv.group_outputs]
+        axes = (1, *range(2 + rank, 2 + 2 * rank)), tuple(range(1, 2 + rank))
+        groups.append(np.moveaxis(np.tensordot(taps, kernel, axes), -1, 1))
+    result = array_in_layout(np.concatenate(groups, 1), attrs["layout"])
+    return result if bias is None else _add_bias(result, bias, attrs["layout"])
+
+
+def _add_bias(result: NDArray, bias: NDArray, layout: str) -> NDArray:
+    shape = in_layout((1, bias.size, *(1,) * (result.ndim - 2)), layout)
+    return np.asarray(result + bias.reshape(shape).astype(result.dtype))
+
+
+def _finish(
+    total: te.Tensor, type_: TensorType, bias: Sequence[te.Tensor], layout: str, name: str
+) -> te.Tensor:
+    """The bias added and the result rounded, where there is need."""
+    if not bias:
+        return total if total.dtype is type_.dtype else compute(
+            type_.shape, lambda *i: narrow(total[i], type_.dtype), f"{name}_end"
+        )
+
+    def body(*i: Expr) -> Expr:
+        channel = channels_first(i, layout)[1]
+        return narrow(total[i] + cast_to(total.dtype, bias[0][channel]), type_.dtype)
+
+    return compute(type_.shape, body, f"{name}_bias")
+
+
+def _contract(
+    type_: TensorType, attrs: Attrs, conv: Conv, x: te.Tensor, w: te.Tensor, name: str, *, transposed: bool = False
+) -> te.Tensor:
+    """The contraction of an input that is padded already; reduce axes are the window, then the input channels."""
+    window, wide = conv.window, accumulator(type_.dtype)
+    taps = [te.reduce_axis(k, f"r{axis}") for axis, k in enumerate(window.kernel)]
+    inner = [te.reduce_axis(conv.group_inputs, "ic")] if conv.group_inputs > 1 else []
+    strides = (1,) * len(taps) if transposed else window.strides
+    layout, kernel_layout = attrs["layout"], attrs["kernel_layout"]
+
+    def body(*i: Expr) -> te.tensor.Reduction:
+        n, oc, *spatial = channels_first(i, layout)
+        ic: Expr = inner[0].var if inner else const(0)
+        group = const(0) if conv.groups == 1 else oc // conv.group_outputs
+        channel = group * conv.group_inputs + ic
+        places = [
+            o * s + r.var * d for o, s, r, d in zip(spatial, strides, taps, window.dilation, strict=True)
+        ]
+        element = x[in_layout((n, channel, *places), layout)]
+        if transposed:
+            flipped = [k - 1 - r.var for k, r in zip(window.kernel, taps, strict=True)]
+            local = oc if conv.groups == 1 else oc % conv.group_outputs
+            where = (*flipped, channel, local) if kernel_layout == "XIO" else (channel, local, *flipped)
+        else:
+            tap = [r.var for r in taps]
+            where = (*tap, ic, oc) if kernel_layout == "XIO" else (oc, ic, *tap)
+        return te.sum(cast_to(wide, element) * cast_to(wide, w[where]), axis=[*taps, *inner])
+
+    return compute(type_.shape, body, name)
+
+
+def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
+    conv = conv_sizes([dim(d) for d in x.shape], [dim(d) for d in w.shape], attrs)
+    layout = attrs["layout"]
+    before = in_layout((0, 0, *conv.window.before), layout)
+    after = in_layout((0, 0, *conv.window.after), layout)
+    total = _contract(type_, attrs, conv, padded(x, before, after, 0), w, "conv")
+    return _finish(total, type_, bias, layout, "conv")
+
+
+def _conv_samples() -> tuple[Sample, ...]:
+    both = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
+    return (
+        Sample((Tensor((1, 3, 5, 6)), Tensor((4, 3, 3, 2))), {}, both),
+        Sample(
+            (Tensor((2, 3, 5, 5)), Tensor((4, 3, 3, 3)), Tensor((4,))),
+            {"strides": (2, 1), "padding": (1, 0, 1, 2), "dilation": (1, 2)},
+        ),
+        Sample((Tensor((1, 4, 5, 5)), Tensor((6, 2, 1, 1))), {"groups": 2}),
+        Sample((Tensor((1, 4, 6, 6)), Tensor((4, 1, 3, 3)), Tensor((4,))), {"groups": 4, "padding": (1, 1, 1, 1)}),
+        Sample((Tensor((1, 2, 6, 6)), Tensor((6, 1, 3, 3))), {"groups": 2}, note="depthwise, three for each channel"),
+        Sample((Tensor((2, 3, 9)), Tensor((4, 3, 3))), {"strides": (2,), "padding": (1, 1)}),
+        Sample((Tensor((1, 2, 3, 4, 3)), Tensor((2, 2, 2, 2, 2))), {"padding": (0, 1, 0, 1, 0, 1)}),
+        Sample(
+            (Tensor((1, 5, 5, 4)), Tensor((3, 3, 2, 6)), Tensor((6,))),
+            {"groups": 2, "layout": "NXC", "kernel_layout": "XIO", "padding": (1, 1, 1, 1), "strides": (2, 2)},
+        ),
+        Sample((Tensor((1, 5, 6, 3)), Tensor((3, 1, 3, 3))), {"groups": 3, "layout": "NXC", "kernel_layout": "OIX"}),
+        Sample((Tensor((1, 3, 4, 4), dtype="uint8"), Tensor((2, 3, 2, 2), dtype="int8")), {}, ("int32",)),
+    )
+
+
+_FLOAT_LIKE = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
+_ERRORS = (
+    ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 3, 3))), {}, "rank"),
+    ErrorSample((Tensor((1, 3)), Tensor((4, 3))), {}, "rank"),
+    ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 3), dtype="float16")), {}, "dtypes"),
+    ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 3))), {"strides": (1, 1)}, "2 strides for 1"),
+    ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 3))), {"strides": (0,)}, "at least 1"),
+)
+
+CONV = op(
+    "conv", "convolution (cross-correlation), with an optional bias for each output channel", ["x", "w", "bias?"],
+    [
+        STRIDES, PADDING, DILATION, GROUPS, LAYOUT,
+        Attr("kernel_layout", "str", "OIX", choices=("OIX", "XIO")), OUT_DTYPE,
+    ],
+    kind="contraction", infer=_conv_infer, reference=_conv_reference, lower=_conv_lower, dtypes=_FLOAT_LIKE,
+    samples=_conv_samples(),
+    error_samples=(
+        *_ERRORS,
+        ErrorSample((Tensor((1, 3, 5)), Tensor((4, 2, 3))), {}, "must be equal"),
+        ErrorSample((Tensor((1, 4, 5)), Tensor((3, 2, 3))), {"groups": 2}, "do not split"),
+        ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 7))), {}, "does not fit"),
+        ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 3)), Tensor((3,))), {}, "must be equal"),
+    ),
+)  # fmt: skip
+
+
+def _transposed_padding(attrs: Attrs, rank: int) -> tuple[int, ...]:
+    extra: tuple[int, ...] = (0,) * rank if attrs["output_padding"] is None else attrs["output_padding"]
+    if len(extra) != rank or any(e < 0 for e in extra):
+        raise fail(f"the output padding {extra} does not fit {rank} spatial dims")
+    return extra
+
+
+def _transposed_sizes(conv: Conv, attrs: Attrs) -> tuple[Dim, ...]:
+    window, sizes = conv.window, []
+    for axis, extra in enumerate(_transposed_padding(attrs, len(conv.sizes))):
+        grown = (conv.sizes[axis] - 1) * window.strides[axis] + window.extents[axis] + extra
+        size = simplify(grown - window.before[axis] - window.after[axis])
+        if isinstance(size, int) and size < 1:
+            raise fail(f"spatial dim {axis} of the result would be {size}")
+        sizes.append(size)
+    return tuple(sizes)
+
+
+def _transpose_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, w, result = _checked(types, attrs)
+    conv = conv_sizes(x.shape, w.shape, attrs, transposed=True)
+    _check_bias(types, conv.outputs)
+    shape = (conv.batch, conv.outputs, *_transposed_sizes(conv, attrs))
+    return TensorType(in_layout(shape, attrs["layout"]), result)
+
+
+def _transpose_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **attrs: Any) -> NDArray:
+    conv = conv_sizes(x.shape, w.shape, attrs, transposed=True)
+    wide, weights = _accumulating(x, w, attrs["out_dtype"])
+    if attrs["kernel_layout"] == "XIO":
+        weights = np.moveaxis(weights, (-2, -1), (0, 1))
+    first = array_channels_first(wide, attrs["layout"])
+    window = conv.window
+    final = [_static(s, "the output") for s in _transposed_sizes(conv, attrs)]
+    ends = zip(final, window.before, window.after, strict=True)
+    canvas = np.zeros((first.shape[0], conv.outputs, *(f + b + a for f, b, a in ends)), first.dtype)
+    for tap in np.ndindex(*window.kernel):
+        spans = zip(tap, window.dilation, window.strides, first.shape[2:], strict=True)
+        where = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in spans)
+        for g in range(conv.groups):
+            inputs = slice(g * conv.group_inputs, (g + 1) * conv.group_inputs)
+            outputs = slice(g * conv.group_outputs, (g + 1) * conv.group_outputs)
+            kernel = np.moveaxis(weights[inputs], (0, 1), (-2, -1))[tap]
+            part = np.tensordot(first[:, inputs], kernel, ((1,), (0,)))
+            target = (slice(None), outputs, *where)
+            canvas[target] += np.moveaxis(part, -1, 1)
+    kept = (slice(None), slice(None), *(slice(b, b + f) for b, f in zip(window.before, final, strict=True)))
+    result = array_in_layout(canvas[kept], attrs["layout"])
+    return result if bias is None else _add_bias(result, bias, attrs["layout"])
+
+
+def _spread(x: te.Tensor, conv: Conv, attrs: Attrs) -> te.Tensor:
+    """The input with zeros between its elements and around them, so that a stride of 1 remains."""
+    window = conv.window
+    sizes = [o + e - 1 for o, e in zip(_transposed_sizes(conv, attrs), window.extents, strict=True)]
+    low = [e - 1 - b for e, b in zip(window.extents, window.before, strict=True)]
+    shape = in_layout((as_expr(conv.batch), as_expr(conv.inputs), *map(as_expr, sizes)), attrs["layout"])
+
+    def body(*i: Expr) -> Expr:
+        n, c, *spatial = channels_first(i, attrs["layout"])
+        inside: list[ExprLike] = []
+        places = []
+        for place, first, stride, size in zip(spatial, low, window.strides, conv.sizes, strict=True):
+            offset = place - first
+            inside += [offset >= 0, eq(offset % stride, 0), offset // stride < size]
+            places.append(offset // stride)
+        where = in_layout((n, c, *places), attrs["layout"])
+        return guarded(logical_and(*inside), x[where], const(0, x.dtype))
+
+    return compute(shape, body, "spread")
+
+
+def _transpose_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
+    conv = conv_sizes([dim(d) for d in x.shape], [dim(d) for d in w.shape], attrs, transposed=True)
+    total = _contract(type_, attrs, conv, _spread(x, conv, attrs), w, "conv_transpose", transposed=True)
+    return _finish(total, type_, bias, attrs["layout"], "conv_transpose")
+
+
+CONV_TRANSPOSE = op(
+    "conv_transpose", "the gradient of a convolution with respect to its input, as a layer; `padding` crops the result,"
+    " `output_padding` extends its end", ["x", "w", "bias?"],
+    [
+        STRIDES, PADDING, Attr("output_padding", "ints", None, "one for each spatial dim; None: 0"), DILATION, GROUPS, LAYOUT,
+        Attr("kernel_layout", "str", "IOX", choices=("IOX", "XIO")), OUT_DTYPE,
+    ],
+    kind="contraction", infer=_transpose_infer, reference=_transpose_reference, lower=_transpose_lower,
+    dtypes=_FLOAT_LIKE,
+    samples=(
+        Sample((Tensor((1, 3, 4, 3)), Tensor((3, 2, 3, 2)))),
+        Sample(
+            (Tensor((1, 2, 3, 3)), Tensor((2, 3, 3, 3)), Tensor((3,))),
+            {"strides": (2, 3), "padding": (1, 0, 1, 2), "output_padding": (1, 0), "dilation": (1, 2)},
+        ),
+        Sample((Tensor((1, 4, 4)), Tensor((4, 3, 2))), {"groups": 2, "strides": (2,)}),
+        Sample((Tensor((1, 3, 3)), Tensor((3, 1, 4))), {"groups": 3, "strides": (2,), "padding": (1, 1)}),
+        Sample((Tensor((1, 3, 3, 4)), Tensor((2, 2, 4, 3))), {"layout": "NXC", "kernel_layout": "XIO", "strides": (2, 2)}),
+    ),
+    error_samples=(
+        *_ERRORS,
+        ErrorSample((Tensor((1, 3, 5)), Tensor((2, 3, 3))), {}, "must be equal"),
+        ErrorSample((Tensor((1, 3, 5)), Tensor((3, 2, 3))), {"padding": (4, 4)}, "would be"),
+        ErrorSample((Tensor((1, 3, 5)), Tensor((3, 2, 3))), {"output_padding": (1, 1)}, "does not fit"),
+    ),
+)  # fmt: skip
+
+OPS = (CONV, CONV_TRANSPOSE)

@@ -1,0 +1,93 @@
+"""Parts that convolutions and poolings share: window parameters, output sizes, layouts, NumPy windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from dlc_core.ir.types import Dim
+from dlc_core.op.declare import Attr, NDArray
+from dlc_core.op.infer import Attrs, ceil_div, dim_min, fail, simplify
+
+T = TypeVar("T")
+
+STRIDES = Attr("strides", "ints", None, "one for each spatial dim; None: 1")
+PADDING = Attr("padding", "ints", None, "sizes at the begins of the spatial dims, then at their ends; None: 0")
+DILATION = Attr("dilation", "ints", None, "distance of a window's elements for each spatial dim; None: 1")
+LAYOUT = Attr("layout", "str", "NCX", "X are the spatial dims", choices=("NCX", "NXC"))
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that moves over the spatial dims; one entry of each field for each of them."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @staticmethod
+    def of(kernel: Sequence[int], attrs: Attrs) -> Window:
+        """The window of an op's attributes, checked."""
+        rank = len(kernel)
+        strides = (1,) * rank if attrs["strides"] is None else attrs["strides"]
+        dilation = (1,) * rank if attrs["dilation"] is None else attrs["dilation"]
+        padding = (0,) * (2 * rank) if attrs["padding"] is None else attrs["padding"]
+        for name, values, count in (("strides", strides, rank), ("dilation", dilation, rank), ("padding", padding, 2 * rank)):
+            if len(values) != count:
+                raise fail(f"{len(values)} {name} for {rank} spatial dims", f"{count} are needed")
+        if any(v < 1 for v in (*kernel, *strides, *dilation)) or any(p < 0 for p in padding):
+            raise fail("kernel, strides and dilation are at least 1, padding at least 0")
+        return Window(tuple(kernel), strides, padding[:rank], padding[rank:], dilation)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Elements that a window spans."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    def output_sizes(self, sizes: Sequence[Dim], ceil_mode: bool = False) -> tuple[Dim, ...]:
+        """How often the window fits.  With `ceil_mode` the last one may hang over, if it begins inside."""
+        result = []
+        for axis, size in enumerate(sizes):
+            covered = size + self.before[axis] + self.after[axis] - self.extents[axis]
+            if isinstance(covered, int) and covered < 0:
+                raise fail(f"a window of {self.extents[axis]} does not fit into spatial dim {axis} of {size}")
+            stride = self.strides[axis]
+            if ceil_mode:
+                count = dim_min(ceil_div(covered, stride) + 1, ceil_div(size + self.before[axis], stride))
+            else:
+                count = simplify(covered // stride + 1)
+            result.append(count)
+        return tuple(result)
+
+
+def channels_first(shape: Sequence[T], layout: str) -> tuple[T, ...]:
+    """A shape of a layout in the order (n, c, spatial…)."""
+    return (shape[0], shape[-1], *shape[1:-1]) if layout == "NXC" else tuple(shape)
+
+
+def in_layout(shape: Sequence[T], layout: str) -> tuple[T, ...]:
+    """A shape in the order (n, c, spatial…) as the layout has it."""
+    return (shape[0], *shape[2:], shape[1]) if layout == "NXC" else tuple(shape)
+
+
+def array_channels_first(x: NDArray, layout: str) -> NDArray:
+    return np.moveaxis(x, -1, 1) if layout == "NXC" else x
+
+
+def array_in_layout(x: NDArray, layout: str) -> NDArray:
+    return np.moveaxis(x, 1, -1) if layout == "NXC" else x
+
+
+def windows(x: NDArray, window: Window, counts: Sequence[int]) -> NDArray:
+    """The view [n, c, counts…, kernel…] of a padded array [n, c, spatial…]."""
+    rank = len(counts)
+    spatial = tuple(range(2, 2 + rank))
+    view = np.lib.stride_tricks.sliding_window_view(x, window.extents, spatial)
+    steps = [slice(None, None, s) for s in (1, 1, *window.strides, *window.dilation)]
+    ends = [slice(None), slice(None), *(slice(c) for c in counts)]
+    return view[tuple(steps)][tuple(ends)]
