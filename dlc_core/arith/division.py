@@ -270,8 +270,10 @@ class Division(Prover):
     def _recombine_quotient(self, p: Poly, m: tuple[Expr, ...], k: int, x: Poly, d: Poly) -> Poly | None:
         """-s*d*(x//d) + s*x + r -> s*(x%d) + r, and s*d*(x//d) -> s*(x - x%d) where the remainder is
         known."""
-        lead, c = self.sorted_terms(d)[0]
-        if len(d) > 1 or k % c:
+        if len(d) != 1:
+            return None
+        ((lead, c),) = d.items()
+        if k % c:
             return None
         atom = next(a for a in m if type(a) is Binary and self._poly(a.a) == x and self._poly(a.b) == d)
         scale = self.divide_mono(m, (*lead, atom))

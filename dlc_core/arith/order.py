@@ -10,9 +10,7 @@ import zlib
 from itertools import count
 from weakref import WeakKeyDictionary
 
-from dlc_core.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, post_order
-
-OrderKey = tuple[int, str, int, int]
+from dlc_core.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var
 
 _serials: WeakKeyDictionary[Expr, int] = WeakKeyDictionary()
 _counter = count()
@@ -29,23 +27,45 @@ def _label(e: Expr) -> str:
     return type(e).__name__
 
 
+class Tie:
+    """Last part of a sort key, reached only by atoms that look alike: orders them by who came here first."""
+
+    __slots__ = ("atom",)
+
+    def __init__(self, atom: Expr) -> None:
+        self.atom = atom
+
+    def serial(self) -> int:
+        found = _serials.get(self.atom)
+        return _serials.setdefault(self.atom, next(_counter)) if found is None else found
+
+    def __lt__(self, other: Tie) -> bool:
+        # Both are numbered left operand first, whichever way the sort compares them.
+        return self.serial() < other.serial()
+
+
+OrderKey = tuple[int, str, int, Tie]
+
+
 def order_key(e: Expr, hashes: dict[Expr, int]) -> OrderKey:
     """Sort key of an atom.  `hashes` caches the structural hashes of subexpressions."""
-    serial = _serials.get(e)
-    if serial is None:
-        serial = _serials.setdefault(e, next(_counter))
     if isinstance(e, Var):
-        return (0, e.name, 0, serial)
-    return (1, _label(e), _structural_hash(e, hashes), serial)
+        return (0, e.name, 0, Tie(e))
+    return (1, _label(e), _structural_hash(e, hashes), Tie(e))
 
 
 def _structural_hash(root: Expr, hashes: dict[Expr, int]) -> int:
     found = hashes.get(root)
     if found is not None:
         return found
-    for e in post_order(root):
-        if e in hashes:
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        missing = [child for child in e.children if child not in hashes]
+        if missing:
+            stack += missing
             continue
+        stack.pop()
         if isinstance(e, Var):
             mixed = zlib.crc32(e.name.encode())
         elif isinstance(e, Const):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 from dlc_core.arith.order import OrderKey, order_key
 from dlc_core.ir.expr import Expr, Var, binary, const, unary
@@ -18,6 +19,10 @@ Poly = dict[Mono, int]
 ONE: Mono = ()
 ZERO_POLY: Poly = {}
 ONE_POLY: Poly = {ONE: 1}
+
+
+literal = lru_cache(4096)(const)
+"""Index literals; the cache keeps the usual ones alive."""
 
 
 def constant(value: int) -> Poly:
@@ -168,6 +173,9 @@ class Algebra:
         last."""
         if len(p) < 2:
             return list(p.items())
+        ranks = {(-len(m), -abs(c)): (m, c) for m, c in p.items()}
+        if len(ranks) == len(p):
+            return [ranks[rank] for rank in sorted(ranks)]
         return sorted(p.items(), key=lambda t: (-len(t[0]), -abs(t[1]), self.mono_key(t[0])))
 
     def sort_key(self, p: Poly) -> tuple[tuple[int, int, tuple[OrderKey, ...]], ...]:
@@ -177,7 +185,7 @@ class Algebra:
     def emit(self, p: Poly) -> Expr:
         """The canonical expression of a poly: positive terms first, then negative ones subtracted."""
         if not p:
-            return const(0)
+            return literal(0)
         terms = self.sorted_terms(p)
         total: Expr | None = None
         for m, c in terms:
@@ -196,11 +204,11 @@ class Algebra:
 
 def _term(m: Mono, c: int) -> Expr:
     if not m:
-        return const(c)
+        return literal(c)
     product = m[0]
     for atom in m[1:]:
         product = binary("mul", product, atom)
-    return product if c == 1 else binary("mul", product, const(c))
+    return product if c == 1 else binary("mul", product, literal(c))
 
 
 def atoms_of(p: Poly) -> dict[Expr, None]:

@@ -122,27 +122,31 @@ RULES = (*DIV_MOD, *MIN_MAX, *COMPARE, *SELECT, *LOGIC)
 
 
 def _label(e: Expr) -> str:
-    if isinstance(e, Binary | Unary):
-        return e.op
-    return "" if isinstance(e, Var) else type(e).__name__
+    return e.op if isinstance(e, Binary | Unary) else type(e).__name__
 
 
-def _build_index() -> dict[tuple[str, str], tuple[Rule, ...]]:
-    """Rules by the operator of the root and of its first operand ("" where that is a pattern variable)."""
-    table: dict[tuple[str, str], list[Rule]] = {}
-    for rule in RULES:
-        table.setdefault((_label(rule.pattern), _label(rule.pattern.children[0])), []).append(rule)
-    return {key: tuple(found) for key, found in table.items()}
+def _fits(pattern: Expr, label: str) -> bool:
+    if isinstance(pattern, Var):
+        return pattern not in LITERALS or label == "Const"
+    return _label(pattern) == label
 
 
-_INDEX = _build_index()
+_candidates: dict[tuple[str, ...], tuple[Rule, ...]] = {}
 
 
 def candidates(e: Expr) -> tuple[Rule, ...]:
-    """Rules whose root and first operand fit the expression's."""
-    root, first = _label(e), _label(e.children[0])
-    specific = _INDEX.get((root, first), ()) if first else ()
-    return specific + _INDEX.get((root, ""), ())
+    """Rules whose root and operands fit the kinds of the expression's."""
+    labels = (_label(e), *map(_label, e.children))
+    found = _candidates.get(labels)
+    if found is None:
+        found = _candidates[labels] = tuple(
+            rule
+            for rule in RULES
+            if _label(rule.pattern) == labels[0]
+            and all(_fits(child, label) for child, label in zip(rule.pattern.children, labels[1:], strict=True))
+            and (rule.pattern.children[0] is not rule.pattern.children[-1] or labels[1] == labels[-1])
+        )
+    return found
 
 
 def match(pattern: Expr, e: Expr, found: dict[Var, Expr]) -> bool:
@@ -164,3 +168,10 @@ def match(pattern: Expr, e: Expr, found: dict[Var, Expr]) -> bool:
     if isinstance(pattern, Select) and pattern.dtype is not e.dtype:
         return False
     return all(match(p, c, found) for p, c in zip(pattern.children, e.children, strict=True))
+
+
+def instantiate(e: Expr, found: dict[Var, Expr]) -> Expr:
+    """A rule's side with the pattern variables replaced by what they stand for."""
+    if isinstance(e, Var):
+        return found[e]
+    return e.rebuild([instantiate(child, found) for child in e.children]) if e.children else e

@@ -11,6 +11,7 @@ import math
 
 from dlc_core.arith.logic import Logic
 from dlc_core.arith.poly import (
+    ONE,
     Mono,
     Poly,
     add_scaled,
@@ -23,7 +24,7 @@ from dlc_core.arith.poly import (
     sub,
     times,
 )
-from dlc_core.arith.rules import candidates, match
+from dlc_core.arith.rules import candidates, instantiate, match
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Binary,
@@ -42,7 +43,6 @@ from dlc_core.ir.expr import (
     post_order,
     ramp,
     select,
-    substitute,
 )
 
 MAX_TERMS = 32
@@ -86,6 +86,9 @@ class Simplifier(Logic):
         found = self._memo.polys.get(e)
         if found is not None:
             return found
+        if type(e) is Var:
+            found = self._memo.polys[e] = self._variable(e)
+            return found
         self._enter(e)
         try:
             result = self._index(e)
@@ -111,8 +114,6 @@ class Simplifier(Logic):
     def _index(self, e: Expr) -> Poly:
         if isinstance(e, Const):
             return constant(int(e.value))
-        if isinstance(e, Var):
-            return self._variable(e)
         if isinstance(e, Binary):
             op = e.op
             if op in ("add", "sub"):
@@ -162,28 +163,27 @@ class Simplifier(Logic):
             known = polys.get(e)
             if known is None:
                 steps += 1
-                if isinstance(e, Const):
-                    known = constant(int(e.value))
-                elif steps <= 64 or e is root:
+                if type(e) is Binary and (steps <= 64 or e is root):
                     # A long or shared chain goes on with memoised pieces of 64 nodes.
-                    if isinstance(e, Binary):
-                        if e.op == "add":
-                            stack += ((e.b, k), (e.a, k))
-                            continue
-                        if e.op == "sub":
-                            stack += ((e.b, -k), (e.a, k))
-                            continue
-                        if e.op == "mul" and isinstance(e.b, Const):
-                            stack.append((e.a, k * int(e.b.value)))
-                            continue
-                    elif isinstance(e, Unary) and e.op == "neg":
-                        stack.append((e.a, -k))
+                    op = e.op
+                    if op == "add":
+                        stack += ((e.b, k), (e.a, k))
                         continue
-                if known is None:
-                    known = self._poly(e)
+                    if op == "sub":
+                        stack += ((e.b, -k), (e.a, k))
+                        continue
+                    if op == "mul" and type(factor := e.b) is Const:
+                        stack.append((e.a, k * int(factor.value)))
+                        continue
+                elif type(e) is Const:
+                    total[ONE] = total.get(ONE, 0) + k * int(e.value)
+                    continue
+                known = self._poly(e)
             for m, c in known.items():
                 total[m] = total.get(m, 0) + c * k
-        return self._settled({m: c for m, c in total.items() if c})
+        if 0 in total.values():
+            total = {m: c for m, c in total.items() if c}
+        return self._settled(total)
 
     def _settled(self, p: Poly) -> Poly:
         """A sum after recombination of quotients with remainders."""
@@ -416,9 +416,9 @@ class Simplifier(Logic):
                 literals = [int(x.value) if isinstance(x := found[v], Const) else 0 for v in rule.literals]
                 if not all(rule.computed(*literals)):
                     continue
-            conditions = [self._expr(substitute(c, found)) for c in rule.proved]
+            conditions = [self._expr(instantiate(c, found)) for c in rule.proved]
             if all(isinstance(c, Const) and c.value for c in conditions):
-                return substitute(rule.replacement, found)
+                return instantiate(rule.replacement, found)
         return None
 
 
