@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Const, Expr, Load, Ramp, Select, Unary, Var, const, maximum, minimum, post_order
+from dlc_core.ir.expr import Expr, Load, Ramp, Var, const, maximum, minimum, post_order
 from dlc_core.ir.expr import substitute as substitute_expr
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Stmt, Store
@@ -66,78 +66,15 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
     return found
 
 
-def span(expr: Expr, ranges: Mapping[Var, Span], analyzer: Analyzer) -> Span | None:
-    """Bounds of an index while the variables of `ranges` take their values; None where nothing is known.
-
-    `analyzer` must know the ranges too.
-    """
-    found = _span(analyzer.simplify(expr), ranges, analyzer)
-    return None if found is None else Span(analyzer.simplify(found.low), analyzer.simplify(found.high))
-
-
-def _span(e: Expr, ranges: Mapping[Var, Span], analyzer: Analyzer) -> Span | None:
-    if isinstance(e, Var):
-        own = ranges.get(e)
-        if own is None:
-            return Span(e, e)
-        # Ends may depend on other variables of `ranges`.
-        low, high = _span(own.low, ranges, analyzer), _span(own.high, ranges, analyzer)
-        return None if low is None or high is None else Span(low.low, high.high)
-    if isinstance(e, Const):
-        return Span(e, e)
-    if isinstance(e, Ramp):
-        return _ramp_span(e, ranges, analyzer)
-    if e.dtype is not INDEX or isinstance(e, Load):
+def span(expr: Expr, moving: Iterable[Var], analyzer: Analyzer) -> Span | None:
+    """Bounds of an index while variables take all values of the ranges bound in `analyzer`; None where unknown."""
+    if isinstance(expr, Ramp):
+        ends = [span(expr.base + expr.stride * i, moving, analyzer) for i in (0, expr.lanes - 1)]
+        return _union(ends, analyzer)
+    if expr.dtype is not INDEX or any(isinstance(e, Load) for e in post_order(expr)):
         return None
-    if not any(isinstance(x, Load) or x in ranges for x in post_order(e)):
-        return Span(e, e)
-    if isinstance(e, Unary) and e.op == "neg":
-        inner = _span(e.a, ranges, analyzer)
-        return None if inner is None else Span(-inner.high, -inner.low)
-    if isinstance(e, Select):
-        return _union([_span(e.a, ranges, analyzer), _span(e.b, ranges, analyzer)], analyzer)
-    if isinstance(e, Binary):
-        a, b = _span(e.a, ranges, analyzer), _span(e.b, ranges, analyzer)
-        if e.op == "floormod" and b is not None and b.low is b.high:
-            return _mod_span(a, b.low, analyzer)
-        return None if a is None or b is None else _binary_span(e.op, a, b, analyzer)
-    return None
-
-
-def _ramp_span(e: Ramp, ranges: Mapping[Var, Span], analyzer: Analyzer) -> Span | None:
-    first = _span(analyzer.simplify(e.base), ranges, analyzer)
-    last = _span(analyzer.simplify(e.base + e.stride * (e.lanes - 1)), ranges, analyzer)
-    return _union([first, last], analyzer)
-
-
-def _binary_span(op: str, a: Span, b: Span, analyzer: Analyzer) -> Span | None:
-    if op == "add":
-        return Span(a.low + b.low, a.high + b.high)
-    if op == "sub":
-        return Span(a.low - b.high, a.high - b.low)
-    if op == "min":
-        return Span(minimum(a.low, b.low), minimum(a.high, b.high))
-    if op == "max":
-        return Span(maximum(a.low, b.low), maximum(a.high, b.high))
-    if op == "mul":
-        if a.low is a.high:
-            a, b = b, a
-        if b.low is not b.high:
-            return None
-        if analyzer.prove(b.low >= 0):
-            return Span(a.low * b.low, a.high * b.low)
-        return Span(a.high * b.low, a.low * b.low) if analyzer.prove(b.low <= 0) else None
-    if op == "floordiv" and b.low is b.high and analyzer.prove(b.low > 0):
-        return Span(a.low // b.low, a.high // b.low)
-    return None
-
-
-def _mod_span(a: Span | None, divisor: Expr, analyzer: Analyzer) -> Span | None:
-    if not analyzer.prove(divisor > 0):
-        return None
-    if a is not None and analyzer.prove_equal(a.low // divisor, a.high // divisor):
-        return Span(a.low % divisor, a.high % divisor)
-    return Span(const(0), divisor - 1)
+    found = analyzer.bounds(expr, moving)
+    return None if found is None else Span(*found)
 
 
 def _union(spans: Sequence[Span | None], analyzer: Analyzer) -> Span | None:
@@ -151,10 +88,6 @@ def _union(spans: Sequence[Span | None], analyzer: Analyzer) -> Span | None:
             low, high = minimum(total.low, item.low), maximum(total.high, item.high)
             total = Span(analyzer.simplify(low), analyzer.simplify(high))
     return total
-
-
-def loop_ranges(loops: Iterable[For]) -> dict[Var, Span]:
-    return {s.var: Span(s.begin, s.begin + s.extent - 1) for s in loops}
 
 
 def bind_all(analyzer: Analyzer, loops: Iterable[For]) -> None:
@@ -180,9 +113,10 @@ def hull(
             if key in seen:
                 continue
             seen.add(key)
+            moving = (*outer, *access.loops)
             with analyzer.scope():
-                bind_all(analyzer, (*outer, *access.loops))
-                one = span(access.indices[dim], loop_ranges((*outer, *access.loops)), analyzer)
+                bind_all(analyzer, moving)
+                one = span(access.indices[dim], [s.var for s in moving], analyzer)
             one = whole if one is None else one
             total = one if total is None else _union([total, one], analyzer)
         assert total is not None

@@ -18,8 +18,9 @@ from dataclasses import replace
 from typing import Any
 
 from dlc_core.ir.expr import Expr, ExprLike, Var
+from dlc_core.schedule import buffers, compact, inline, query, reduction
+from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
-from dlc_core.schedule import query
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.trace import Traced, primitive
 from dlc_core.schedule.tree import Program
@@ -166,6 +167,93 @@ class Schedule(Traced):
     def add_unit_loop(self, target: LoopRV | BlockRV) -> LoopRV:
         """A loop of one iteration around a loop or block."""
         return loop_primitives.add_unit_loop(self._program, target)
+
+
+    # Where blocks are computed.
+
+    @primitive
+    def compute_inline(self, block: BlockRV) -> None:
+        """Put the expression of a block without reduction into all its readers; the block and its buffer vanish."""
+        inline.compute_inline(self._program, block)
+
+    @primitive
+    def reverse_compute_inline(self, block: BlockRV) -> None:
+        """Put a block that reads one intermediate buffer point by point into that buffer's producer.
+
+        The producer (without reduction) takes the block's name and writes the block's output directly.
+        """
+        inline.reverse_compute_inline(self._program, block)
+
+    @primitive
+    def compute_at(self, block: BlockRV, loop: LoopRV) -> None:
+        """Compute a block inside a loop around all its readers, over the region they need in one iteration.
+
+        The block gets one fresh loop for each of its axes, in their order; its buffer is allocated inside the
+        loop (`compact_buffers` shrinks it to the region).
+        """
+        moving.compute_at(self._program, block, loop)
+
+    @primitive
+    def reverse_compute_at(self, block: BlockRV, loop: LoopRV) -> None:
+        """Compute a block inside a loop of its producers, over the region that one iteration completes."""
+        moving.reverse_compute_at(self._program, block, loop)
+
+    @primitive
+    def duplicate(self, block: BlockRV, consumers: Sequence[BlockRV]) -> BlockRV:
+        """A second copy of a block, with a buffer of its own, for some of its readers; the others keep the first.
+
+        Lets a block be computed at several places, each for its own readers.
+        """
+        return buffers.duplicate(self._program, block, consumers)
+
+    # Buffers.
+
+    @primitive
+    def set_scope(self, block: BlockRV, buffer_index: int, scope: str) -> None:
+        """Put an intermediate buffer that the block writes into another memory, such as "local"."""
+        buffers.set_scope(self._program, block, buffer_index, scope)
+
+    @primitive
+    def cache_read(self, block: BlockRV, buffer_index: int, scope: str) -> BlockRV:
+        """Let the block read a copy, in `scope`, of one of its inputs; returns the copying block.
+
+        The copy is made in full before the block's loops; `compute_at` moves it to where it is used.
+        """
+        return buffers.cache_read(self._program, block, buffer_index, scope)
+
+    @primitive
+    def cache_write(self, block: BlockRV, buffer_index: int, scope: str) -> BlockRV:
+        """Let the block write to a buffer in `scope` that is copied to its output; returns the copying block.
+
+        The copy is made in full after the block's loops; `reverse_compute_at` moves it, or `compute_at` moves
+        the block under the copy's loops.
+        """
+        return buffers.cache_write(self._program, block, buffer_index, scope)
+
+    @primitive
+    def compact_buffers(self) -> None:
+        """Shrink every intermediate buffer to what is alive, allocated in the innermost loop around its uses."""
+        self._program.set_func(compact.compact_buffer_allocation(self._program.func))
+
+    # Reductions.
+
+    @primitive
+    def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
+        """Initialise before `loop` instead of at the first step; returns the initialising block `<name>_init`.
+
+        Its loops are copies of those from `loop` inward that move spatial axes, vectorized and unrolled ones
+        staying so.  No loop outside of `loop` may accumulate.
+        """
+        return reduction.decompose_reduction(self._program, block, loop)
+
+    @primitive
+    def rfactor(self, loop: LoopRV, axis: int) -> BlockRV:
+        """Give every iteration of a loop that accumulates an accumulator of its own.
+
+        The partial results form a new buffer with the loop as dim `axis`; the returned block `<name>_rf`
+        computes them, and the old block now combines them.  Sums of floats are reordered.
+        """
+        return reduction.rfactor(self._program, loop, axis)
 
 
 def _prepared(func: PrimFunc) -> PrimFunc:

@@ -1,0 +1,141 @@
+"""Primitives on buffers: where they live, and copies of them close to their use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Var, const
+from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.query import read_by, readers, writers, written_by
+from dlc_core.schedule.regions import point_region
+from dlc_core.schedule.tree import Program, renamed
+from dlc_core.tir.functor import stmts, substitute_stmt
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
+
+
+def buffer_of(program: Program, block: Block, index: int, kind: str) -> Buffer:
+    """The buffer of one of a block's declared reads or writes."""
+    regions = block.reads if kind == "read" else block.writes
+    found = list(dict.fromkeys(r.buffer for r in regions))
+    if not 0 <= index < len(found):
+        names = ", ".join(f"{i}: {b.name}" for i, b in enumerate(found)) or "none"
+        raise program.error(f"block {block.name!r} has no {kind} number {index}", block, hint=f"it has {names}")
+    return found[index]
+
+
+def set_scope(program: Program, handle: BlockRV, index: int, scope: str) -> None:
+    block = program.block(handle)
+    buffer = buffer_of(program, block, index, "write")
+    alloc = program.tree.allocs.get(buffer)
+    if alloc is None:
+        raise program.error(
+            f"cannot move {buffer.name} to scope {scope!r}", block, why="it is a parameter: the caller chose its memory",
+            hint="cache_write gives the block a buffer of its own",
+        )
+    moved = Buffer(
+        buffer.name, buffer.shape, buffer.dtype, strides=buffer.strides, scope=scope, offset=buffer.offset, align=buffer.align
+    )
+    program.replace({alloc: substitute_stmt(alloc, {}, {buffer: moved})})
+
+
+def cache_read(program: Program, handle: BlockRV, index: int, scope: str) -> BlockRV:
+    block = program.block(handle)
+    source = buffer_of(program, block, index, "read")
+    what = f"cannot cache {source.name} for block {block.name!r}"
+    if source in written_by(block):
+        raise program.error(what, block, why="the block writes it too")
+    top = _top(program, block)
+    makers = [b for b in writers(program, [source]) if b is not block]
+    inside = set(stmts(top))
+    if any(m in inside for m in makers):
+        raise program.error(
+            what, block, *makers, why=f"{source.name} is computed inside the same loops", hint="cache before compute_at"
+        )
+    cache = Buffer(f"{source.name}_{scope}", source.shape, source.dtype, scope=scope, align=source.align)
+    name = program.fresh_block_name(cache.name)
+    copy = copy_nest(name, source, cache)
+    user = substitute_stmt(block, {}, {source: cache})
+    body = program.tree.replace({block: user})
+    program.set_body(body)
+    top = _top(program, program.block(handle))
+    program.replace({top: Alloc(cache, seq(copy, top))})
+    return BlockRV(name)
+
+
+def cache_write(program: Program, handle: BlockRV, index: int, scope: str) -> BlockRV:
+    block = program.block(handle)
+    result = buffer_of(program, block, index, "write")
+    what = f"cannot cache {result.name} for block {block.name!r}"
+    if writers(program, [result]) != [block]:
+        raise program.error(what, block, why=f"other blocks write {result.name} too", hint="cache before decomposing")
+    if block.init is None and result in read_by(block):
+        raise program.error(what, block, why=f"it updates {result.name} in place")
+    top = _top(program, block)
+    if any(b in set(stmts(top)) for b in readers(program, [result]) if b is not block):
+        raise program.error(what, block, why=f"{result.name} is read inside the same loops", hint="cache before compute_at")
+    cache = Buffer(f"{result.name}_{scope}", result.shape, result.dtype, scope=scope, align=result.align)
+    name = program.fresh_block_name(cache.name)
+    copy = copy_nest(name, cache, result)
+    program.replace({block: substitute_stmt(block, {}, {result: cache})})
+    top = _top(program, program.block(handle))
+    program.replace({top: Alloc(cache, seq(top, copy))})
+    return BlockRV(name)
+
+
+def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> BlockRV:
+    block = program.block(handle)
+    what = f"cannot duplicate block {block.name!r}"
+    found = [program.block(u) for u in users]
+    buffers = written_by(block)
+    for buffer in buffers:
+        if buffer not in program.tree.allocs or writers(program, [buffer]) != [block]:
+            raise program.error(what, block, why=f"{buffer.name} is a parameter, or other blocks write it too")
+    if block.init is None and set(buffers) & set(read_by(block)):
+        raise program.error(what, block, why="it updates its buffer in place")
+    strangers = [u.name for u in found if set(buffers).isdisjoint(read_by(u))]
+    if strangers or not found:
+        raise program.error(what, block, *found, why=f"{', '.join(strangers) or 'no given block'} does not read it")
+    nest = _top(program, block)
+    if any(isinstance(s, Block) and s is not block for s in stmts(nest)):
+        raise program.error(what, block, why="its loops hold other blocks too", hint="duplicate before compute_at")
+    copied, _, names = renamed(nest, program)
+    fresh = {b: Buffer(b.name, b.shape, b.dtype, scope=b.scope, align=b.align) for b in buffers}
+    changed: dict[Stmt, Stmt] = {u: substitute_stmt(u, {}, fresh) for u in found}
+    program.replace({**changed, nest: seq(nest, substitute_stmt(copied, {}, fresh))})
+    for buffer in buffers:
+        alloc = program.tree.allocs[buffer]
+        program.replace({alloc: Alloc(buffer, Alloc(fresh[buffer], alloc.body))})
+    return names[handle]
+
+
+def _top(program: Program, block: Block) -> Stmt:
+    """The outermost loop around a block (itself where it has none) below which nothing else is allocated."""
+    top: Stmt = block
+    for above in program.tree.ancestors(block):
+        if not isinstance(above, For):
+            break
+        top = above
+    return top
+
+
+def copy_nest(name: str, source: Buffer, target: Buffer) -> Stmt:
+    """Loops around a block that copies a whole buffer into another one."""
+    names = [f"i{d}" for d in range(source.ndim)]
+    loops = [Var(n) for n in names]
+    axes = [Var(f"v_{n}") for n in names]
+    block: Stmt = Block(
+        name,
+        tuple(IterVar(v, Range(const(0), size)) for v, size in zip(axes, source.shape, strict=True)),
+        tuple(loops),
+        (point_region(source, axes),),
+        (point_region(target, axes),),
+        Store(target, tuple(axes), source[tuple(axes)] if axes else source[()]),
+    )
+    for var, size in reversed(list(zip(loops, source.shape, strict=True))):
+        block = loop(var, size, block)
+    return block
+
+
+__all__ = ["cache_read", "cache_write", "copy_nest", "duplicate", "set_scope"]

@@ -1,0 +1,182 @@
+"""Intermediate buffers as small as what is alive: allocated in the innermost loop that holds all their uses, and
+shrunk to the box that is touched there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.arith.iter_map import detect_iter_map
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, load, post_order, substitute
+from dlc_core.schedule.dependence import axis_kinds
+from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull
+from dlc_core.schedule.tree import Program, Tree
+from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
+from dlc_core.tir.stmt import Alloc, Block, For, Let, PrimFunc, Range, Region, Seq, Stmt, Store, View, seq
+
+
+def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
+    """The function with every allocated buffer sunk and shrunk; meaning, loops and block names stay."""
+    program = Program(func)
+    for buffer in list(program.tree.allocs):
+        sink(program, buffer)
+        shrink(program, buffer)
+    return program.func
+
+
+def sink(program: Program, buffer: Buffer) -> None:
+    """Move an allocation inward as long as no value passes between the iterations of the loops it enters."""
+    alloc = program.tree.allocs[buffer]
+    spot = alloc.body
+    while True:
+        inside = _users(spot, buffer)
+        if isinstance(spot, For):
+            if spot.kind in ("vectorized", "unrolled") or not _private(program, spot, buffer):
+                break
+            spot = spot.body
+        elif isinstance(spot, (Alloc, View, Let)) and not _mentions(spot, buffer):
+            spot = spot.body
+        elif isinstance(spot, Seq) and len(inside) == 1:
+            spot = inside[0]
+        else:
+            break
+    if spot is alloc.body and not isinstance(spot, Seq):
+        return
+    wrapped: Stmt = Alloc(buffer, spot)
+    if isinstance(spot, Seq):
+        inside = _users(spot, buffer)
+        if not inside:
+            program.replace({alloc: alloc.body})
+            return
+        first, last = spot.stmts.index(inside[0]), spot.stmts.index(inside[-1])
+        wrapped = seq(
+            *spot.stmts[:first], Alloc(buffer, seq(*spot.stmts[first : last + 1])), *spot.stmts[last + 1 :]
+        )
+    program.replace({alloc: Tree(alloc.body).replace({spot: wrapped})})
+
+
+def _users(stmt: Stmt, buffer: Buffer) -> list[Stmt]:
+    """The parts of a sequence that touch a buffer."""
+    if not isinstance(stmt, Seq):
+        return []
+    return [part for part in stmt.stmts if any(_mentions(s, buffer) for s in stmts(part))]
+
+
+def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
+    if isinstance(stmt, Store) and stmt.buffer is buffer:
+        return True
+    if isinstance(stmt, View) and stmt.base is buffer:
+        return True
+    return any(isinstance(e, Load) and e.buffer is buffer for e in post_order(*exprs_of(stmt)))
+
+
+def _private(program: Program, loop: For, buffer: Buffer) -> bool:
+    """Whether every element read in an iteration is written in the same iteration before."""
+    found = accesses(loop.body, [buffer])
+    if any(a.block is None for a in found) or _escapes(loop.body, buffer):
+        return False
+    analyzer = program.analyzer(loop)
+    order = list(dict.fromkeys(a.block for a in found if a.block is not None))
+    written: dict[Block, list[Span] | None] = {}
+    for position, block in enumerate(order):
+        if "reduce" in axis_kinds(block, loop.var):
+            return False
+        own = [a for a in found if a.block is block]
+        reads = [a for a in own if not a.writes]
+        writes = [a for a in own if a.writes]
+        starts_itself = bool(writes) and block.init is not None
+        if reads and not starts_itself:
+            needed = hull(reads, analyzer)
+            earlier = [written[b] for b in order[:position] if b in written]
+            if not any(box is not None and _contains(box, needed, analyzer) for box in earlier):
+                return False
+        if writes:
+            written[block] = hull(writes, analyzer) if _dense(block, writes) else None
+    return True
+
+
+def _contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> bool:
+    return all(
+        analyzer.prove(b.low <= p.low) and analyzer.prove(p.high <= b.high) for b, p in zip(box, part, strict=True)
+    )
+
+
+def _dense(block: Block, writes: Sequence[Access]) -> bool:
+    """Whether a block writes every element of the box around what it writes."""
+    first = writes[0]
+    if any(w.indices != first.indices for w in writes):
+        return False
+    moved: dict[Var, Expr] = {s.var: s.var + s.begin for s in first.loops}
+    indices = [substitute(i, moved) for i in first.indices]
+    predicate = substitute(block.predicate, moved)
+    found = detect_iter_map(indices, {s.var: s.extent for s in first.loops}, predicate)
+    return found is not None and all(extent is not None for extent in found.extents)
+
+
+def _escapes(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether the buffer's address is taken, or another buffer is a window on it."""
+    for part in stmts(stmt):
+        if isinstance(part, View) and part.base is buffer:
+            return True
+        for expr in post_order(*exprs_of(part)):
+            if isinstance(expr, Call) and expr.name == "address_of":
+                if any(isinstance(a, Load) and a.buffer is buffer for a in expr.args):
+                    return True
+    return False
+
+
+def shrink(program: Program, buffer: Buffer) -> None:
+    """Replace a buffer by one of the box that is touched while it is alive."""
+    alloc = program.tree.allocs.get(buffer)
+    if alloc is None or buffer.strides is not None or const_value(buffer.offset) != 0:
+        return
+    found = accesses(alloc.body, [buffer])
+    if not found or _escapes(alloc.body, buffer):
+        return
+    analyzer = program.analyzer(alloc)
+    box = hull(found, analyzer)
+    extents = [_bounded(extent_of(item, analyzer), analyzer) for item in box]
+    lows = [item.low for item in box]
+    if all(const_value(low) == 0 for low in lows) and all(
+        analyzer.prove_equal(extent, size) for extent, size in zip(extents, buffer.shape, strict=True)
+    ):
+        return
+    small = buffer.like(shape=extents)
+    small.align = buffer.align
+    program.replace({alloc: Alloc(small, rebased(alloc.body, buffer, small, lows))})
+
+
+def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
+    """A constant that the extent never exceeds, where there is one."""
+    if const_value(extent) is not None:
+        return extent
+    high = analyzer.const_bounds(extent)[1]
+    return extent if high == math.inf else const(max(0, int(high)))
+
+
+def rebased(body: Stmt, old: Buffer, new: Buffer, lows: Sequence[Expr]) -> Stmt:
+    """Accesses of `old[i]` become accesses of `new[i - low]`."""
+
+    def moved(indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple(i - low for i, low in zip(indices, lows, strict=True))
+
+    def on_expr(expr: Expr) -> Expr | None:
+        return load(new, moved(expr.indices)) if isinstance(expr, Load) and expr.buffer is old else None
+
+    def on_region(region: Region) -> Region:
+        if region.buffer is not old:
+            return region
+        pairs = zip(region.ranges, moved([r.begin for r in region.ranges]), strict=True)
+        return Region(new, tuple(Range(begin, r.extent) for r, begin in pairs))
+
+    def on_stmt(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store) and stmt.buffer is old:
+            return Store(new, moved(stmt.indices), stmt.value)
+        if isinstance(stmt, Block):
+            return replace(stmt, reads=tuple(map(on_region, stmt.reads)), writes=tuple(map(on_region, stmt.writes)))
+        return None
+
+    return transform_stmt(body, stmt_fn=on_stmt, expr_fn=on_expr)

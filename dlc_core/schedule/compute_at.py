@@ -1,0 +1,284 @@
+"""Moving a block under a loop of its consumers, or of its producers, over just the region needed there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import BOOL
+from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, logical_and, maximum, minimum
+from dlc_core.schedule.dependence import check_independent
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.query import read_by, readers, writers, written_by
+from dlc_core.schedule.regions import Span, accesses, extent_of, hull
+from dlc_core.schedule.tree import EMPTY_STMT, Program
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Seq, Stmt, View, loop, seq
+
+
+@dataclass(frozen=True)
+class Part:
+    """What an axis runs over.  `limit` is the range it may never leave, where `over` alone does not ensure it."""
+
+    over: Span
+    limit: Span | None = None
+
+
+def compute_at(program: Program, handle: BlockRV, target: LoopRV) -> None:
+    block, at = program.block(handle), program.loop(target)
+    what = f"cannot compute block {block.name!r} at loop {at.var.name!r}"
+    buffers = written_by(block)
+    _check_movable(program, block, at, what)
+    for buffer in buffers:
+        if buffer not in program.tree.allocs:
+            raise program.error(
+                what, block, at, why=f"{buffer.name} is a parameter: all of it is seen by the caller"
+            )
+        if writers(program, [buffer]) != [block]:
+            raise program.error(what, block, at, why=f"other blocks write {buffer.name} too")
+    users = [u for u in readers(program, buffers) if u is not block]
+    if not users:
+        raise program.error(what, block, at, why="nothing reads its result")
+    for user in users:
+        if at not in program.tree.path(user):
+            raise program.error(
+                what,
+                at,
+                user,
+                why=f"block {user.name!r} reads its result outside of that loop",
+                hint="duplicate(block, consumers) gives those consumers a copy of their own",
+            )
+    here = _position(program, block)
+    for writer in writers(program, read_by(block)):
+        if _position(program, writer) > here:
+            raise program.error(what, block, writer, why=f"block {writer.name!r} changes what it reads")
+    inside = _below(at.body)
+    first = min(i for i, part in enumerate(inside) if any(u in set(stmts(part)) for u in users))
+    analyzer = program.analyzer(at)
+    nest = _nest(block, _needed(program, block, at, analyzer, what), analyzer)
+    program.replace({block: EMPTY_STMT})
+    for buffer in buffers:
+        found = program.tree.allocs[buffer]
+        program.replace({found: found.body})
+    _place(program, target, first, nest, buffers)
+
+
+def reverse_compute_at(program: Program, handle: BlockRV, target: LoopRV) -> None:
+    block, at = program.block(handle), program.loop(target)
+    what = f"cannot compute block {block.name!r} at loop {at.var.name!r}"
+    _check_movable(program, block, at, what)
+    written = written_by(block)
+    if block.init is None and any(a.kind == "reduce" for a in block.axes):
+        raise program.error(what, block, at, why="its initialisation is a block of its own", hint="move it first")
+    inputs = [b for b in read_by(block) if b not in written]
+    makers = [w for w in writers(program, inputs) if w is not block]
+    inner = [m for m in makers if at in program.tree.path(m)]
+    if not inner:
+        raise program.error(what, block, at, why="no block under that loop computes what it reads")
+    for maker in makers:
+        if maker not in inner and _position(program, maker) > _position(program, inner[0]):
+            raise program.error(
+                what, block, at, maker, why=f"block {maker.name!r} computes an input of it after that loop"
+            )
+    _check_between(program, block, inner, what)
+    analyzer = program.analyzer(at)
+    spans: dict[Var, Part] = {}
+    for maker in inner:
+        for outer in (*program.tree.loops_above(at), at):
+            _check_complete(program, maker, outer, block, what)
+        for buffer in written_by(maker):
+            if buffer in inputs:
+                made = [a for a in accesses(at.body, [buffer]) if a.writes]
+                _match_reads(program, block, buffer, hull(made, analyzer), spans, analyzer, what)
+    inside = _below(at.body)
+    last = max(i for i, part in enumerate(inside) if any(m in set(stmts(part)) for m in inner))
+    nest = _nest(block, spans, analyzer)
+    program.replace({block: EMPTY_STMT})
+    _place(program, target, last + 1, nest, [])
+
+
+def _place(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Sequence[Buffer]) -> None:
+    at = program.loop(target)
+    program.replace({at: replace(at, body=_insert(at.body, index, nest, buffers))})
+    at = program.loop(target)
+    for outer in (*program.tree.loops_above(at), at):
+        if outer.kind in ("parallel", "thread"):
+            check_independent(program, outer, outer.kind)
+
+
+def _check_movable(program: Program, block: Block, at: For, what: str) -> None:
+    path = program.tree.path(block)
+    if at in path:
+        raise program.error(what, block, at, why="it is there already")
+    if any(isinstance(s, Block) for s in (*path[:-1], *program.tree.ancestors(at))):
+        raise program.error(what, block, at, why="blocks inside other blocks stay where they are")
+    for outer in (*program.tree.loops_above(at), at):
+        if outer.kind == "vectorized":
+            raise program.error(what, at, why=f"loop {outer.var.name!r} is vectorized", hint="vectorize last")
+    around = set(program.tree.ancestors(at))
+    reads = set(read_by(block))
+    for stmt in path:
+        if isinstance(stmt, Alloc) and stmt.buffer in reads and stmt not in around:
+            raise program.error(what, block, at, why=f"its input {stmt.buffer.name} exists only where it is now")
+
+
+def _check_between(program: Program, block: Block, makers: Sequence[Block], what: str) -> None:
+    """No block that runs after the producers and before the block touches what it touches."""
+    first = min(_position(program, m) for m in makers)
+    for other in program.tree.blocks.values():
+        if other in makers or not first < _position(program, other) < _position(program, block):
+            continue
+        touched = set(read_by(other)) & set(written_by(block))
+        touched |= set(written_by(other)) & {*read_by(block), *written_by(block)}
+        if touched:
+            names = ", ".join(sorted(b.name for b in touched))
+            raise program.error(what, block, other, why=f"block {other.name!r} between the two touches {names}")
+
+
+def _check_complete(program: Program, maker: Block, outer: For, block: Block, what: str) -> None:
+    """One iteration of `outer` finishes what the producer accumulates."""
+    for axis, value in zip(maker.axes, maker.values, strict=True):
+        if axis.kind == "reduce" and outer.var in free_vars(value):
+            raise program.error(
+                what, block, outer, why=f"block {maker.name!r} still accumulates over loop {outer.var.name!r}"
+            )
+
+
+def _position(program: Program, block: Block) -> int:
+    return list(program.tree.blocks).index(block.name)
+
+
+def _below(body: Stmt) -> list[Stmt]:
+    """The statements in sequence under allocations."""
+    while isinstance(body, (Alloc, View)):
+        body = body.body
+    return list(body.stmts) if isinstance(body, Seq) else [body]
+
+
+def _insert(body: Stmt, at: int, nest: Stmt, buffers: Sequence[Buffer]) -> Stmt:
+    """The body with a nest put before its statement number `at`, and buffers allocated from there on."""
+    if isinstance(body, (Alloc, View)):
+        return replace(body, body=_insert(body.body, at, nest, buffers))
+    parts = _below(body)
+    rest = seq(nest, *parts[at:])
+    for buffer in reversed(buffers):
+        rest = Alloc(buffer, rest)
+    return seq(*parts[:at], rest)
+
+
+def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: str) -> dict[Var, Part]:
+    """What each spatial axis must run over, from the elements read under a loop of what the block writes."""
+    parts: dict[Var, Part] = {}
+    axes = {a.var: a for a in block.axes}
+    for buffer in written_by(block):
+        places = {tuple(r.begin for r in region.ranges) for region in block.writes if region.buffer is buffer}
+        if len(places) != 1:
+            raise program.error(what, block, why=f"it does not write {buffer.name} at one place")
+        needs = [a for a in accesses(at.body, [buffer]) if a.block is not block]
+        exact = hull(needs, analyzer)
+        loose = hull(needs, analyzer, clip=False)
+        for index, tight, wide, size in zip(next(iter(places)), exact, loose, buffer.shape, strict=True):
+            if isinstance(index, Var) and index in axes and axes[index].kind == "spatial":
+                part = _choose(tight, wide, size, analyzer)
+                before = parts.get(index)
+                parts[index] = part if before is None else _join(before, part, analyzer)
+            elif const_value(size) != 1 and const_value(index) is None:
+                raise program.error(
+                    what, block, why=f"it writes {buffer.name} at index {index}, which is not one of its axes"
+                )
+    return parts
+
+
+def _choose(tight: Span, wide: Span, size: Expr, analyzer: Analyzer) -> Part:
+    """The box clipped to the buffer, unless only the one that is not has a constant extent."""
+    if const_value(extent_of(tight, analyzer)) is None and const_value(extent_of(wide, analyzer)) is not None:
+        return Part(wide, Span(const(0), analyzer.simplify(size - 1)))
+    return Part(tight)
+
+
+def _join(a: Part, b: Part, analyzer: Analyzer) -> Part:
+    low, high = minimum(a.over.low, b.over.low), maximum(a.over.high, b.over.high)
+    return Part(Span(analyzer.simplify(low), analyzer.simplify(high)), a.limit or b.limit)
+
+
+def _match_reads(
+    program: Program,
+    block: Block,
+    buffer: Buffer,
+    box: Sequence[Span],
+    parts: dict[Var, Part],
+    analyzer: Analyzer,
+    what: str,
+) -> None:
+    """Which part of the block's axes reads the box of a producer's buffer."""
+    axes = {a.var: a for a in block.axes}
+    places = {a.indices for a in accesses(block.body, [buffer])}
+    if len(places) != 1:
+        raise program.error(what, block, why=f"it reads {buffer.name} at several places")
+    for index, item, size in zip(next(iter(places)), box, buffer.shape, strict=True):
+        shift = _shift(index, axes, analyzer)
+        if shift is None:
+            if analyzer.prove_equal(item.low, 0) and analyzer.prove_equal(item.high, size - 1):
+                continue
+            raise program.error(
+                what,
+                block,
+                why=f"it reads {buffer.name} at {index}: what one iteration makes is no box of its axes",
+            )
+        axis, offset = shift
+        first, last = axis.dom.begin, analyzer.simplify(axis.dom.begin + axis.dom.extent - 1)
+        if axis.kind == "reduce":
+            if not (analyzer.prove(item.low <= first + offset) and analyzer.prove(last + offset <= item.high)):
+                raise program.error(
+                    what, block, why=f"one iteration makes only a part of what {axis.var.name!r} accumulates"
+                )
+            continue
+        if not (analyzer.prove(first + offset >= 0) and analyzer.prove(last + offset < size)):
+            raise program.error(what, block, why=f"its reads of {buffer.name} at {index} may leave the buffer")
+        wide = Span(analyzer.simplify(item.low - offset), analyzer.simplify(item.high - offset))
+        low, high = analyzer.simplify(maximum(wide.low, first)), analyzer.simplify(minimum(wide.high, last))
+        part = _choose(Span(low, high), wide, axis.dom.extent, analyzer)
+        before = parts.get(axis.var)
+        if before is not None and not _same(before, part, analyzer):
+            raise program.error(what, block, why=f"its inputs are ready for different ranges of {axis.var.name!r}")
+        parts[axis.var] = replace(part, limit=part.limit and Span(first, last))
+
+
+def _same(a: Part, b: Part, analyzer: Analyzer) -> bool:
+    return analyzer.prove_equal(a.over.low, b.over.low) and analyzer.prove_equal(a.over.high, b.over.high)
+
+
+def _shift(index: Expr, axes: dict[Var, IterVar], analyzer: Analyzer) -> tuple[IterVar, Expr] | None:
+    """(axis, c) where the index is axis + c."""
+    used = [v for v in free_vars(index) if v in axes]
+    if len(used) != 1:
+        return None
+    offset = analyzer.simplify(index - used[0])
+    return None if used[0] in free_vars(offset) else (axes[used[0]], offset)
+
+
+def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer) -> Stmt:
+    """One fresh loop for each axis: over its part, or over the whole domain where it has none."""
+    values: list[Expr] = []
+    loops: list[tuple[Var, Expr, Expr]] = []
+    predicate: Expr = const(True, BOOL)
+    with analyzer.scope():
+        for axis in block.axes:
+            part = parts.get(axis.var)
+            var = Var(axis.var.name.removeprefix("v_"))
+            begin, extent = (
+                (axis.dom.begin, axis.dom.extent) if part is None else (const(0), extent_of(part.over, analyzer))
+            )
+            loops.append((var, begin, extent))
+            analyzer.bind(var, begin, extent)
+            values.append(var if part is None else part.over.low + var)
+            if part is not None and part.limit is not None:
+                value = values[-1]
+                predicate = logical_and(predicate, part.limit.low <= value, value <= part.limit.high)
+        predicate = analyzer.simplify(predicate)
+    body: Stmt = replace(block, values=tuple(values), predicate=predicate)
+    for var, begin, extent in reversed(loops):
+        body = loop(var, extent, body, begin=begin)
+    return body
