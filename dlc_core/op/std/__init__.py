@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dlc_core.graph.node import Node
 from dlc_core.op.declare import OpDecl
-from dlc_core.op.std import activation, binary, conv, creation, indexing, matmul, reduce, shape, slicing, softmax, unary
+from dlc_core.op.std import activation, binary, conv, creation, indexing, matmul, norm, pool, reduce, shape, slicing, softmax, unary
 
 OPS: tuple[OpDecl, ...] = (
     *unary.OPS,
@@ -21,6 +21,8 @@ OPS: tuple[OpDecl, ...] = (
     *softmax.OPS,
     *matmul.OPS,
     *conv.OPS,
+    *pool.OPS,
+    *norm.OPS,
 )
 BY_NAME = {decl.name: decl for decl in OPS}
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, ExprLike, as_expr, cast_to, const, const_value, eq, logical_and
+from dlc_core.ir.expr import Expr, ExprLike, as_expr, cast_to, const, eq, logical_and
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
@@ -31,6 +31,7 @@ from dlc_core.op.std.window import (
     array_in_layout,
     channels_first,
     in_layout,
+    known,
     windows,
 )
 
@@ -63,20 +64,13 @@ def _kernel_shape(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
     return (shape[-2], shape[-1], *shape[:-2]) if layout.startswith("X") else tuple(shape)
 
 
-def _static(value: Dim, what: str) -> int:
-    known = const_value(value)
-    if known is None:
-        raise fail(f"{what} is {value}, it must be a number")
-    return known
-
-
 def conv_sizes(x_shape: Sequence[Dim], w_shape: Sequence[Dim], attrs: Attrs, *, transposed: bool = False) -> Conv:
     """The sizes of a convolution of these shapes, checked."""
     batch, channels, *sizes = channels_first([dim(d) for d in x_shape], attrs["layout"])
     kernel = _kernel_shape(w_shape, attrs["kernel_layout"])
-    window = Window.of([_static(k, "the window") for k in kernel[2:]], attrs)
+    window = Window.of([known(k, "the window") for k in kernel[2:]], attrs)
     groups = attrs["groups"]
-    first, second = (_static(k, "the number of channels") for k in kernel[:2])
+    first, second = (known(k, "the number of channels") for k in kernel[:2])
     if attrs["kernel_layout"] == "XIO" and not transposed:
         first, second = second, first
     inputs, outputs = (first, second * groups) if transposed else (second * groups, first)
@@ -126,7 +120,7 @@ def _conv_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **attrs
     first = array_channels_first(wide, attrs["layout"])
     window = conv.window
     first = np.pad(first, [(0, 0), (0, 0), *zip(window.before, window.after, strict=True)])
-    counts = [_static(c, "the output") for c in window.output_sizes(conv.sizes)]
+    counts = [known(c, "the output") for c in window.output_sizes(conv.sizes)]
     rank = len(counts)
     groups = []
     for g in range(conv.groups):
@@ -282,7 +276,7 @@ def _transpose_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **
         weights = np.moveaxis(weights, (-2, -1), (0, 1))
     first = array_channels_first(wide, attrs["layout"])
     window = conv.window
-    final = [_static(s, "the output") for s in _transposed_sizes(conv, attrs)]
+    final = [known(s, "the output") for s in _transposed_sizes(conv, attrs)]
     ends = zip(final, window.before, window.after, strict=True)
     canvas = np.zeros((first.shape[0], conv.outputs, *(f + b + a for f, b, a in ends)), first.dtype)
     for tap in np.ndindex(*window.kernel):

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from dlc_core.ir.expr import const_value
 from dlc_core.ir.types import Dim
 from dlc_core.op.declare import Attr, NDArray
 from dlc_core.op.infer import Attrs, ceil_div, dim_min, fail, simplify
@@ -63,6 +64,14 @@ class Window:
                 count = simplify(covered // stride + 1)
             result.append(count)
         return tuple(result)
+
+
+def known(value: Dim, what: str) -> int:
+    """A dim that must be a number."""
+    number = const_value(value)
+    if number is None:
+        raise fail(f"{what} is {value}, it must be a number")
+    return number
 
 
 def channels_first(shape: Sequence[T], layout: str) -> tuple[T, ...]:
