@@ -10,12 +10,29 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.iter_map import detect_iter_map
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, load, post_order, substitute
+from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, load, post_order, substitute, transform
 from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull
-from dlc_core.schedule.tree import Program, Tree
-from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
-from dlc_core.tir.stmt import Alloc, Block, For, Let, PrimFunc, Range, Region, Seq, Stmt, Store, View, seq
+from dlc_core.schedule.tree import Program, Tree, with_children
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.stmt import (
+    Alloc,
+    Block,
+    Eval,
+    For,
+    If,
+    IterVar,
+    Let,
+    PrimFunc,
+    Range,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    seq,
+)
 
 
 def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
@@ -158,25 +175,67 @@ def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
 
 
 def rebased(body: Stmt, old: Buffer, new: Buffer, lows: Sequence[Expr]) -> Stmt:
-    """Accesses of `old[i]` become accesses of `new[i - low]`."""
+    """Accesses of `old[i]` become accesses of `new[i - low]`.
 
-    def moved(indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple(i - low for i, low in zip(indices, lows, strict=True))
+    A block's body knows no loops, so each block that needs a `low` gets it as an axis.
+    """
 
-    def on_expr(expr: Expr) -> Expr | None:
-        return load(new, moved(expr.indices)) if isinstance(expr, Load) and expr.buffer is old else None
-
-    def on_region(region: Region) -> Region:
-        if region.buffer is not old:
-            return region
-        pairs = zip(region.ranges, moved([r.begin for r in region.ranges]), strict=True)
-        return Region(new, tuple(Range(begin, r.extent) for r, begin in pairs))
-
-    def on_stmt(stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Store) and stmt.buffer is old:
-            return Store(new, moved(stmt.indices), stmt.value)
+    def rebuild(stmt: Stmt, bases: Sequence[Expr]) -> Stmt:
+        if not any(_mentions(s, old) for s in stmts(stmt)):
+            return stmt
         if isinstance(stmt, Block):
-            return replace(stmt, reads=tuple(map(on_region, stmt.reads)), writes=tuple(map(on_region, stmt.writes)))
-        return None
+            return block(stmt, bases)
+        memo: dict[Expr, Expr] = {}
 
-    return transform_stmt(body, stmt_fn=on_stmt, expr_fn=on_expr)
+        def visit(expr: Expr) -> Expr | None:
+            if isinstance(expr, Load) and expr.buffer is old:
+                return load(new, _minus(expr.indices, bases))
+            return None
+
+        def sub(expr: Expr) -> Expr:
+            return transform(expr, visit, memo)
+
+        if isinstance(stmt, Store):
+            indices = tuple(map(sub, stmt.indices))
+            if stmt.buffer is old:
+                return Store(new, _minus(indices, bases), sub(stmt.value))
+            return Store(stmt.buffer, indices, sub(stmt.value))
+        if isinstance(stmt, Eval):
+            return Eval(sub(stmt.value))
+        if isinstance(stmt, For):
+            stmt = replace(stmt, begin=sub(stmt.begin), extent=sub(stmt.extent))
+        elif isinstance(stmt, (If, While)):
+            stmt = replace(stmt, cond=sub(stmt.cond))
+        elif isinstance(stmt, Let):
+            stmt = replace(stmt, value=sub(stmt.value))
+        return with_children(stmt, [rebuild(child, bases) for child in child_stmts(stmt)])
+
+    def block(stmt: Block, bases: Sequence[Expr]) -> Block:
+        axes: dict[Expr, Var] = {}
+        for dim, base in enumerate(bases):
+            if const_value(base) is None:
+                axes.setdefault(base, Var(f"v_{old.name}_{dim}"))
+        inner = [axes.get(base, base) for base in bases]
+
+        def region(r: Region) -> Region:
+            if r.buffer is not old:
+                return r
+            begins = _minus([x.begin for x in r.ranges], inner)
+            return Region(new, tuple(Range(b, x.extent) for b, x in zip(begins, r.ranges, strict=True)))
+
+        sizes = {base: old.shape[list(bases).index(base)] for base in axes}
+        return replace(
+            stmt,
+            axes=(*stmt.axes, *(IterVar(var, Range(const(0), sizes[base])) for base, var in axes.items())),
+            values=(*stmt.values, *axes),
+            reads=tuple(map(region, stmt.reads)),
+            writes=tuple(map(region, stmt.writes)),
+            init=None if stmt.init is None else rebuild(stmt.init, inner),
+            body=rebuild(stmt.body, inner),
+        )
+
+    return rebuild(body, lows)
+
+
+def _minus(indices: Sequence[Expr], bases: Sequence[Expr]) -> tuple[Expr, ...]:
+    return tuple(index - base for index, base in zip(indices, bases, strict=True))

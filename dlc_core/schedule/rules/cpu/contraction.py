@@ -16,18 +16,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.expr import Expr, ExprLike, Var, const_value
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.layout import IndexMap
 from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
-    coefficients,
     extent_of,
     inline_pointwise,
     loads_of,
     loop_of,
-    same,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.maps import schedule_map
@@ -87,7 +85,6 @@ class _Contract:
         out = found.block.body
         assert isinstance(out, Store)
         self.lanes = machine.lanes(out.buffer.dtype.bits)
-        self.position = {axis.var: i for i, axis in enumerate(found.block.axes)}
 
     def run(self) -> None:
         s = self.s
@@ -97,43 +94,37 @@ class _Contract:
             out = s.cache_write(self.block, 0, "local")
         else:
             out = inline_pointwise(s)
-        rows = self._row_loops(out)
-        column = loop_of(s, out, self.position[self.found.n.var])
-        row_extent = const_value(s.extent(rows[-1])) if rows else 1
+        columns = self._loops_for(out, self.found.n)
+        row = self._rows(out)
+        row_extent = 1 if row is None else const_value(s.extent(row))
         tile = choose(row_extent, extent_of(self.found.n), self.lanes, self.machine.registers)
         self._pack(tile)
-        self._nest(out, rows, column, tile)
+        self._nest(out, row, columns[-1], tile)
 
-    # Rows
+    # Which loops of the output are rows and columns
 
-    def _row_axes(self) -> list[IterVar]:
-        return [a for a in self.found.m if extent_of(a) != 1]
-
-    def _row_loops(self, out: BlockRV) -> list[LoopRV]:
-        """The output block's row loops, the innermost ones fused while every operand is contiguous over them."""
+    def _loops_for(self, out: BlockRV, axis: IterVar) -> list[LoopRV]:
+        """The loops of the output block that a spatial axis of the contraction runs with, outer to inner."""
         s = self.s
-        axes = self._row_axes()
-        loops = [loop_of(s, out, self.position[a.var]) for a in axes]
-        while len(loops) > 1 and self._contiguous(out, axes[-2], axes[-1]):
-            inner = loops.pop()
-            axes.pop()
-            loops[-1] = s.fuse(loops[-1], inner)
-        return loops
+        block = s.get(out)
+        accumulator = s.get(self.block).body
+        assert isinstance(accumulator, Store)
+        load = next(e for e in loads_of(block) if e.buffer is accumulator.buffer)
+        place = next(i for i, e in enumerate(accumulator.indices) if e is s.get(self.block).axes[self._position(axis)].var)
+        used = set(free_vars(load.indices[place]))
+        bound = {value: a.var for a, value in zip(block.axes, block.values, strict=True)}
+        return [loop for loop in s.get_loops(out) if bound.get(loop.var) in used]
 
-    def _contiguous(self, out: BlockRV, outer: IterVar, inner: IterVar) -> bool:
-        """Whether two row axes are one axis of every operand: the outer's step is the inner's times its extent."""
-        factors = self.found.lhs.factors
-        if not same(factors[outer.var], factors[inner.var] * inner.dom.extent):
-            return False
-        block = self.s.get(out)
-        assert isinstance(block.body, Store)
-        own = [block.axes[self.position[a.var]].var for a in (outer, inner)]
-        accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
-        for buffer, indices in accesses:
-            steps = coefficients(buffer, indices, own)
-            if steps is None or not same(steps[own[0]], steps[own[1]] * inner.dom.extent):
-                return False
-        return True
+    def _position(self, axis: IterVar) -> int:
+        return [a.var for a in self.found.block.axes].index(axis.var)
+
+    def _rows(self, out: BlockRV) -> LoopRV | None:
+        """The loop over the innermost row axis; where the output sees it as several axes, these fused."""
+        rows = [a for a in self.found.m if extent_of(a) != 1]
+        if not rows:
+            return None
+        loops = self._loops_for(out, rows[-1])
+        return self.s.fuse(*loops) if len(loops) > 1 else loops[0]
 
     # Packing
 
@@ -144,9 +135,10 @@ class _Contract:
         constants = s.func.attrs.get("constants", ())
         if buffer not in s.func.params or s.func.params.index(buffer) not in constants:
             return
+        places = {a.var for a in found.block.axes}
         order: list[Var] = []
         for index in found.rhs.load.indices:
-            if not isinstance(index, Var) or index not in self.position:
+            if not isinstance(index, Var) or index not in places:
                 return
             order.append(index)
         columns = order.index(found.n.var)
@@ -164,36 +156,33 @@ class _Contract:
 
     # Loops
 
-    def _nest(self, out: BlockRV, rows: list[LoopRV], column: LoopRV, tile: Tile) -> None:
+    def _nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
         s = self.s
-        outer = [loop for loop in s.get_loops(out) if loop != column and (not rows or loop != rows[-1])]
+        outer = [loop for loop in s.get_loops(out) if loop not in (rows, column)]
         panels, column = s.split(column, [None, tile.vectors * self.lanes], tail="shrink")
         names = _Names(None, None, column, self.block, out)
-        parallel_rows = self._rows_in_parallel()
-        inner = [column]
-        nest = [*outer, panels]
-        if rows:
-            tiles, row = s.split(rows[-1], [None, tile.rows], tail="shrink")
+        nest, inner, full_tiles = [*outer, panels], [column], as_expr(1)
+        if rows is not None:
+            full_tiles = s.extent(rows) // tile.rows
+            tiles, row = s.split(rows, [None, tile.rows], tail="shrink")
             names = _Names(tiles, row, column, self.block, out)
-            inner = [row, column]
-            nest = self._order(outer, panels, tiles, parallel_rows)
+            nest, inner = self._order(outer, panels, tiles), [row, column]
         s.reorder(*nest, *inner)
         s.compute_at(self.block, nest[-1])
         s.set_scope(self.block, 0, "local")
         if self.machine.description.parallel and self._work() >= PARALLEL_WORK:
             s.parallel(nest[0])
-        for in_panel in self._cut(panels, names):
-            if in_panel.tiles is None:
+        full_panels = as_expr(self.found.n.dom.extent) // (tile.vectors * self.lanes)
+        for in_panel in self._cut(panels, column, names, full_panels):
+            if in_panel.tiles is None or in_panel.row is None:
                 self._inner(in_panel)
                 continue
-            for in_tile in self._cut(in_panel.tiles, in_panel):
+            for in_tile in self._cut(in_panel.tiles, in_panel.row, in_panel, full_tiles):
                 self._inner(in_tile)
 
-    def _order(
-        self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV, parallel_rows: bool
-    ) -> list[LoopRV]:
+    def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
         """Outer loops, the parallel one first: panels where the weights are larger than the rows, rows elsewhere."""
-        if not parallel_rows:
+        if not self._rows_in_parallel():
             return [panels, *outer, tiles]
         return [*outer, panels, tiles] if outer else [tiles, panels]
 
@@ -201,7 +190,7 @@ class _Contract:
         """Whether rows, not panels, are dealt out to threads."""
         if self.found.shared:
             return True
-        rows = _product(self._row_axes())
+        rows = _product(self.found.m)
         columns = extent_of(self.found.n)
         return rows is None or columns is None or rows >= columns
 
@@ -209,37 +198,29 @@ class _Contract:
         """Multiply-adds, a symbolic extent taken for large."""
         return _product(self.found.block.axes) or PARALLEL_WORK
 
-    def _cut(self, loop: LoopRV, names: _Names) -> Iterator[_Names]:
-        """The full iterations of a tiling loop, then the last one where it is cut by the border of the domain."""
+    def _cut(self, loop: LoopRV, inner: LoopRV, names: _Names, full: Expr) -> Iterator[_Names]:
+        """The full iterations of a tiling loop, then the last one where the border of the domain cuts it."""
         s = self.s
-        inner = names.row if loop == names.tiles else names.column
-        assert inner is not None
         if const_value(s.extent(inner)) is not None:
             yield names
             return
-        full = s.full_tiles(loop, inner)
-        copies = s.partition(loop, [full])
-        for copy in copies:
+        for copy in s.partition(loop, [full]):
             yield names.within(copy)
 
     def _inner(self, names: _Names) -> None:
         """Registers, vectors and the reduction of one tile."""
         s = self.s
-        block_axes = s.get(names.block).axes
-        loops = {axis.var: loop for axis, loop in zip(block_axes, self._own_loops(names.block), strict=False)}
-        reduction = [loops[a.var] for a in block_axes if a.kind == "reduce" and a.var in loops]
-        tile_loops = [loop for loop in self._own_loops(names.block) if loop not in reduction]
-        s.reorder(*reduction, *tile_loops)
+        block = s.get(names.block)
+        own = s.get_loops(names.block)[-len(block.axes) :]
+        reduction = [loop for loop, axis in zip(own, block.axes, strict=True) if axis.kind == "reduce"]
+        spatial = [loop for loop in own if loop not in reduction]
+        s.reorder(*reduction, *spatial)
         init = s.decompose_reduction(names.block, reduction[0])
-        for handle in (init, names.block, names.out):
-            own = self._own_loops(handle)
-            skip = [loop for loop in own if loop in reduction]
-            self._tile_loops([loop for loop in own if loop not in skip])
+        self._registers(spatial)
+        self._registers(s.get_loops(init)[-len(spatial) :])
+        self._registers([names.column] if names.row is None else [names.row, names.column])
 
-    def _own_loops(self, block: BlockRV) -> list[LoopRV]:
-        raise NotImplementedError
-
-    def _tile_loops(self, loops: Sequence[LoopRV]) -> None:
+    def _registers(self, loops: Sequence[LoopRV]) -> None:
         *outer, column = loops
         for loop in outer:
             self.s.unroll(loop)

@@ -1,6 +1,6 @@
 """Reductions whose output has a contiguous axis that is not reduced: pooling, depthwise convolution, sums over outer axes.
 
-The contiguous axis is vectorised; a tile of outputs is accumulated in registers over the whole reduction.
+The contiguous axis is vectorised; a strip of outputs is accumulated in registers over the whole reduction.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.expr import const_value
-from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import extent_of, inline_pointwise, is_pointwise, reductions, spatial
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.stmt import PrimFunc, Store
 
 VECTORS = 4
 """Vectors of accumulators: enough chains to hide the latency of an addition."""
@@ -23,7 +24,7 @@ VECTORS = 4
 
 @dataclass(frozen=True)
 class LanesRule(ScheduleRule):
-    """One reduction into an output whose innermost axis is spatial and long enough for a vector."""
+    """One reduction into an output whose innermost axis is spatial and at least two wide."""
 
     name: ClassVar[str] = "cpu.lanes"
     priority: ClassVar[int] = 50
@@ -31,10 +32,10 @@ class LanesRule(ScheduleRule):
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = reductions(func)
         others = [b for b in block_list(func.body) if b not in found]
-        if len(found) != 1 or len(found[0].writes) != 1 or not all(is_pointwise(b) for b in others):
+        if len(found) != 1 or not isinstance(found[0].body, Store) or not all(is_pointwise(b) for b in others):
             return False
         axes = spatial(found[0])
-        return bool(axes) and extent_of(axes[-1]) is not None and (extent_of(axes[-1]) or 0) > 1
+        return bool(axes) and (extent_of(axes[-1]) or 0) > 1
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s = schedule
@@ -44,23 +45,28 @@ class LanesRule(ScheduleRule):
         out = s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
         *outer, column = s.get_loops(out)
         lanes = machine.lanes(32)
-        extent = const_value(s.extent(column)) or 1
-        width = min(extent, lanes * VECTORS)
-        if extent % width:
-            width = lanes if extent >= lanes else extent
-        split = s.split(column, [None, width], tail="shrink")
-        s.compute_at(block, split[0])
+        extent = const_value(s.extent(column))
+        width = lanes * VECTORS if extent is None else min(extent, lanes * VECTORS)
+        strips, strip = s.split(column, [None, width], tail="shrink")
+        s.compute_at(block, strips)
         s.set_scope(block, 0, "local")
-        if machine.description.parallel and outer:
-            s.parallel(outer[0])
-        tiles = [split[0]] if const_value(s.extent(split[1])) is not None else None
-        names = [(block, out, split[1])]
-        if tiles is None:
-            copies = s.partition(split[0], [extent // width])
-            names = [(c[block], c[out], c[split[1]]) for c in copies]
-        for inner_block, inner_out, inner_column in names:
-            _tile(s, inner_block, inner_out, inner_column, lanes)
+        if machine.description.parallel:
+            s.parallel((outer or [strips])[0])
+        if const_value(s.extent(strip)) is not None:
+            _strip(s, block, strip, lanes)
+            return
+        for copy in s.partition(strips, [s.get(out).axes[-1].dom.extent // width]):
+            _strip(s, copy[block], copy[strip], lanes)
 
 
-def _tile(s: Schedule, block: BlockRV, out: BlockRV, column: object, lanes: int) -> None:
-    raise NotImplementedError
+def _strip(s: Schedule, block: BlockRV, column: LoopRV, lanes: int) -> None:
+    """Accumulators of one strip in registers, the reduction around them."""
+    axes = s.get(block).axes
+    own = s.get_loops(block)[-len(axes) :]
+    reduction = [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
+    rest = [loop for loop in own if loop not in reduction]
+    s.reorder(*reduction, *rest)
+    init = s.decompose_reduction(block, reduction[0])
+    for last in (rest[-1], s.get_loops(init)[-1], column):
+        vectorize_columns(s, last, lanes)
+

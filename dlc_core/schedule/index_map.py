@@ -1,0 +1,170 @@
+"""Layouts as functions from the indices of a buffer to those of another one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.arith.evaluate import compile_exprs
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const, const_value, free_vars, substitute
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Digit:
+    """(axis // lower) % extent; `extent` is None for all that is above `lower`."""
+
+    axis: int
+    lower: int
+    extent: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class IndexMap:
+    """`outputs` are expressions over `inputs`: element [inputs] of the one layout is element [outputs] of the other.
+
+    >>> panels = IndexMap.of(lambda k, n: (n // 32, k, n % 32))
+    >>> print(panels)
+    (k, n) -> (n // 32, k, n % 32)
+    >>> panels.output_shape((64, 100))
+    (4, 64, 32)
+    """
+
+    inputs: tuple[Var, ...]
+    outputs: tuple[Expr, ...]
+
+    @staticmethod
+    def of(function: Callable[..., ExprLike | Sequence[ExprLike]], rank: int | None = None) -> IndexMap:
+        """From a Python function of the indices; `rank` tells how many there are for a function of `*indices`."""
+        if rank is None:
+            names = list(inspect.signature(function).parameters)
+        else:
+            names = [f"i{d}" for d in range(rank)]
+        inputs = tuple(Var(name) for name in names)
+        outputs = function(*inputs)
+        listed = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        return IndexMap(inputs, tuple(as_expr(o) for o in listed if not isinstance(o, (tuple, list))))
+
+    def __call__(self, *indices: ExprLike) -> tuple[Expr, ...]:
+        """The indices in the other layout."""
+        if len(indices) != len(self.inputs):
+            raise ScheduleError(f"the layout {self} maps {len(self.inputs)} indices, not {len(indices)}")
+        env = {var: as_expr(i) for var, i in zip(self.inputs, indices, strict=True)}
+        return tuple(substitute(o, env) for o in self.outputs)
+
+    def __str__(self) -> str:
+        return f"({', '.join(v.name for v in self.inputs)}) -> ({', '.join(map(str, self.outputs))})"
+
+    def then(self, other: IndexMap) -> IndexMap:
+        """This map followed by another one."""
+        return IndexMap(self.inputs, other(*self.outputs))
+
+    def output_exprs(self, shape: Sequence[ExprLike]) -> tuple[Expr, ...]:
+        """The shape that holds every mapped element of a buffer of `shape`; a remainder by c has extent c."""
+        analyzer = Analyzer()
+        for dim in free_vars(*(as_expr(s) for s in shape)):
+            analyzer.declare_dim(dim)
+        for var, size in zip(self.inputs, shape, strict=True):
+            analyzer.bind(var, 0, size)
+        result: list[Expr] = []
+        for output in self.outputs:
+            if isinstance(output, Binary) and output.op == "floormod" and isinstance(output.b, Const):
+                result.append(output.b)
+                continue
+            found = analyzer.bounds(output, self.inputs)
+            if found is None or not analyzer.prove(found[0] >= 0):
+                raise ScheduleError(f"the layout {self} has no known bounds over the shape ({', '.join(map(str, shape))})")
+            result.append(analyzer.simplify(found[1] + 1))
+        return tuple(result)
+
+    def output_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """`output_exprs` of a static shape."""
+        return tuple(int(v) for e in self.output_exprs(shape) if (v := const_value(e)) is not None)
+
+    def digits(self) -> tuple[Digit, ...] | None:
+        """Each output as a digit of one input, where they all are."""
+        position = {var: i for i, var in enumerate(self.inputs)}
+        found: list[Digit] = []
+        for output in self.outputs:
+            lower, extent, rest = 1, None, output
+            if isinstance(rest, Binary) and rest.op == "floormod" and (value := const_value(rest.b)):
+                extent, rest = value, rest.a
+            if isinstance(rest, Binary) and rest.op == "floordiv" and (value := const_value(rest.b)):
+                lower, rest = value, rest.a
+            if not isinstance(rest, Var):
+                return None
+            found.append(Digit(position[rest], lower, extent))
+        return tuple(found)
+
+    def _columns(self) -> list[list[int]] | None:
+        """For each input the outputs that are its digits, highest first; None where digits have gaps or overlap."""
+        digits = self.digits()
+        if digits is None:
+            return None
+        columns: list[list[int]] = []
+        for axis in range(len(self.inputs)):
+            own = sorted((o for o, d in enumerate(digits) if d.axis == axis), key=lambda o: digits[o].lower)
+            step = 1
+            for place, output in enumerate(own):
+                digit = digits[output]
+                if digit.lower != step or (digit.extent is None) != (place == len(own) - 1):
+                    return None
+                step *= digit.extent or 1
+            if not own:
+                return None
+            columns.append(own[::-1])
+        return columns
+
+    def inverse(self) -> IndexMap:
+        """The map back; for outputs that are digits of single inputs.  ScheduleError for others."""
+        columns, digits = self._columns(), self.digits()
+        if columns is None or digits is None:
+            raise ScheduleError(
+                f"the layout {self} has no inverse that is known",
+                why="each output must be a digit (i // a) % b of one input, all digits of an input there",
+            )
+        names = [Var(f"o{i}") for i in range(len(self.outputs))]
+        back: list[Expr] = []
+        for own in columns:
+            total: Expr = const(0)
+            for output in own:
+                total = names[output] * digits[output].lower + total
+            back.append(total)
+        return IndexMap(tuple(names), tuple(back))
+
+    @property
+    def is_bijective(self) -> bool:
+        """Whether `inverse` exists (up to padding of the last tile)."""
+        return self._columns() is not None
+
+    def apply_numpy(self, array: Array, pad_value: float = 0) -> Array:
+        """The array in the other layout, C-contiguous; elements that come from nowhere are `pad_value`."""
+        if array.ndim != len(self.inputs):
+            raise ScheduleError(f"the layout {self} maps {len(self.inputs)} dims, the array has {array.ndim}")
+        shape = self.output_shape(array.shape)
+        columns, digits = self._columns(), self.digits()
+        if columns is not None and digits is not None:
+            return self._by_transpose(array, shape, columns, pad_value)
+        result = np.full(shape, pad_value, array.dtype)
+        if array.size:
+            grid = np.ogrid[tuple(slice(0, size) for size in array.shape)]
+            places = compile_exprs(list(self.outputs), self.inputs)(*grid)
+            result[tuple(np.broadcast_to(np.asarray(p), array.shape) for p in places)] = array
+        return result
+
+    @staticmethod
+    def _by_transpose(array: Array, shape: tuple[int, ...], columns: list[list[int]], pad_value: float) -> Array:
+        full = [int(np.prod([shape[o] for o in own])) for own in columns]
+        if tuple(full) != array.shape:
+            margins = [(0, whole - size) for whole, size in zip(full, array.shape, strict=True)]
+            array = np.pad(array, margins, constant_values=pad_value)
+        order = [o for own in columns for o in own]
+        split = array.reshape([shape[o] for o in order])
+        return np.ascontiguousarray(split.transpose(np.argsort(order)))

@@ -1,0 +1,9 @@
+"""Rules for machines with vector registers and a few cores."""
+
+from dlc_core.schedule.rules.base import ScheduleRule
+from dlc_core.schedule.rules.cpu.contraction import ContractionRule
+from dlc_core.schedule.rules.cpu.lanes import LanesRule
+from dlc_core.schedule.rules.cpu.maps import MapRule
+
+CPU_RULES: tuple[ScheduleRule, ...] = (ContractionRule(), LanesRule(), MapRule())
+"""Highest priority first."""
