@@ -2,7 +2,7 @@
 
 from dlc_core.rewrite.check import check_rule
 from dlc_core.rewrite.driver import Rewriter, Rewritten, rewrite_body, rewrite_function
-from dlc_core.rewrite.pattern import Match, attr, const_var, match, match_op, number, var
+from dlc_core.rewrite.pattern import Match, attr, const_var, match, match_any, match_op, number, var
 from dlc_core.rewrite.rule import Rule
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "check_rule",
     "const_var",
     "match",
+    "match_any",
     "match_op",
     "number",
     "rewrite_body",

@@ -14,6 +14,7 @@ from dlc_core.diag import UsageError, VerifyError
 from dlc_core.graph.node import PARAM, Node, constant, param, post_order
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.types import TensorType, tensor_type
+from dlc_core.op.declare import ALL, OpDecl
 from dlc_core.op.reference import evaluate
 from dlc_core.rewrite.pattern import AttrVar, NumberPattern, OpPattern, Pattern, VarPattern
 from dlc_core.rewrite.rule import Example, Rule
@@ -78,9 +79,9 @@ def same_bits(a: NDArray, b: NDArray) -> NDArray:
     if DType.of(a.dtype).is_float:
         both_nan = np.isnan(a) & np.isnan(b)
         raw = f"u{a.dtype.itemsize}"
-        return both_nan | (np.ascontiguousarray(a).view(raw) == np.ascontiguousarray(b).view(raw)).reshape(
-            a.shape
-        )
+        equal = np.ascontiguousarray(a).view(raw) == np.ascontiguousarray(b).view(raw)
+        either: NDArray = both_nan | equal.reshape(a.shape)
+        return either
     return np.asarray(a == b)
 
 
@@ -130,8 +131,9 @@ def _compare(rule: Rule, before: Any, after: Any, name: str) -> None:
 
 
 def _common_dtypes(pattern: OpPattern) -> tuple[str, ...]:
-    allowed = list(pattern.ops[0].dtypes)
-    for arg in pattern.args:
+    root = pattern.ops[0]
+    allowed = list(root.dtypes) if isinstance(root, OpDecl) else list(ALL)
+    for arg in pattern.args or ():
         if isinstance(arg, OpPattern):
             inner = _common_dtypes(arg)
             allowed = [name for name in allowed if name in inner]
@@ -161,9 +163,12 @@ def _example_of(rule: Rule) -> Example:
             if isinstance(pattern, NumberPattern):
                 return constant(pattern.value, name)
             assert isinstance(pattern, OpPattern)
-            if any(isinstance(v, AttrVar) or callable(v) for v in pattern.attrs.values()):
-                raise UsageError(f"rule {rule.name!r} needs examples", why="its pattern captures attributes")
-            return pattern.ops[0].build(*map(build, pattern.args), **pattern.attrs)
+            captures = any(isinstance(v, AttrVar) or callable(v) for v in pattern.attrs.values())
+            if captures or pattern.args is None:
+                raise UsageError(f"rule {rule.name!r} needs examples", why="its pattern leaves things open")
+            made_op = pattern.ops[0]
+            assert isinstance(made_op, OpDecl)
+            return made_op.build(*map(build, pattern.args), **pattern.attrs)
 
         return build(rule.pattern)
 

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import CONST, Node, attr_key, const_array
+from dlc_core.graph.node import CONST, Node, Op, attr_key, const_array
 from dlc_core.ir.types import TensorType
-from dlc_core.op.declare import OpDecl
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,14 @@ class AttrVar:
 
 @dataclass(frozen=True, eq=False)
 class OpPattern(Pattern):
-    """A node of one of `ops` whose arguments match `args`.
+    """A node of one of `ops` whose arguments match `args` (None: any arguments).
 
     `attrs` has, for some attributes, the value, an `AttrVar`, or a predicate.  `commutes` also tries the two
     arguments in the other order.  `name` captures the node itself.
     """
 
-    ops: tuple[OpDecl, ...]
-    args: tuple[Pattern, ...]
+    ops: tuple[Op, ...]
+    args: tuple[Pattern, ...] | None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     commutes: bool = False
     name: str = ""
@@ -88,13 +87,19 @@ def attr(name: str) -> AttrVar:
 
 
 def match_op(
-    op: OpDecl | Sequence[OpDecl], *args: Pattern, commutes: bool = False, capture: str = "", **attrs: Any
+    op: Op | Sequence[Op], *args: Pattern, commutes: bool = False, capture: str = "", **attrs: Any
 ) -> OpPattern:
     """A pattern of a node of an op (or of one of several)."""
-    ops = (op,) if isinstance(op, OpDecl) else tuple(op)
+    ops = (op,) if isinstance(op, Op) else tuple(op)
     if commutes and len(args) != 2:
         raise UsageError("only a pattern of two arguments commutes")
     return OpPattern(ops, args, MappingProxyType(attrs), commutes, capture)
+
+
+def match_any(op: Op | Sequence[Op], *, capture: str = "", **attrs: Any) -> OpPattern:
+    """A pattern of a node of an op with any arguments; `match.root.args` has them."""
+    ops = (op,) if isinstance(op, Op) else tuple(op)
+    return OpPattern(ops, None, MappingProxyType(attrs), False, capture)
 
 
 class Match:
@@ -140,7 +145,7 @@ def match(pattern: Pattern, root: Node) -> Match | None:
                 assert isinstance(current, OpPattern)
                 failed = not _bind_op(current, value, values)
                 nodes = (*nodes, value)
-                if not failed:
+                if not failed and current.args is not None:
                     if current.commutes and value.args[0] is not value.args[1]:
                         swapped = _push(current.args, value.args[::-1], todo)
                         branches.append((swapped, dict(values), nodes))
@@ -168,7 +173,7 @@ def _bind_var(pattern: VarPattern, value: Node, values: dict[str, Any]) -> bool:
 
 
 def _bind_op(pattern: OpPattern, value: Node, values: dict[str, Any]) -> bool:
-    if value.op not in pattern.ops or len(value.args) != len(pattern.args):
+    if value.op not in pattern.ops or (pattern.args is not None and len(value.args) != len(pattern.args)):
         return False
     for name, wanted in pattern.attrs.items():
         if name not in value.attrs:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dlc_core.diag import PassError
+from dlc_core.diag import PassError, UsageError
 from dlc_core.graph.node import Node, Op, constant
 from dlc_core.op.declare import OpDecl
 from dlc_core.rewrite.pattern import (
@@ -51,7 +51,7 @@ class Rule:
     """The dtypes to test it with; by default those of the root op."""
 
     @property
-    def roots(self) -> tuple[OpDecl, ...]:
+    def roots(self) -> tuple[Op, ...]:
         """The ops whose nodes it may rewrite."""
         return self.pattern.ops
 
@@ -86,7 +86,10 @@ def instantiate(pattern: Pattern, found: Match) -> Node:
         return constant(pattern.value, found.root.dtype)
     assert isinstance(pattern, OpPattern)
     attrs = {k: found[v.name] if isinstance(v, AttrVar) else v for k, v in pattern.attrs.items()}
-    return pattern.ops[0].build(*(instantiate(arg, found) for arg in pattern.args), **attrs)
+    made = pattern.ops[0]
+    if not isinstance(made, OpDecl) or pattern.args is None:
+        raise UsageError(f"a template cannot build this {made.name!r}", hint="use a function")
+    return made.build(*(instantiate(arg, found) for arg in pattern.args), **attrs)
 
 
 def by_root(rules: Iterable[Rule]) -> dict[Op, list[Rule]]:

@@ -1,0 +1,298 @@
+"""Rules of arithmetic, comparison and choice.  The identity stands in each rule's `doc`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dlc_core.graph.node import Node, const_array, constant, param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.rewrite import Match, Rule, attr, const_var, match_op, number, var
+from dlc_core.rewrite.rule import Example
+
+NEG, ABS, RELU, CLIP, SQRT, IDENTITY, LOGICAL_NOT = (
+    OPS[name] for name in ("neg", "abs", "relu", "clip", "sqrt", "identity", "logical_not")
+)
+ADD, SUB, MUL, DIV, POW, WHERE, RSQRT, RECIPROCAL = (
+    OPS[name] for name in ("add", "sub", "mul", "div", "pow", "where", "rsqrt", "reciprocal")
+)
+
+x, y, z, c, d = var("x"), var("y"), var("z"), const_var("c"), const_var("d")
+
+IDEMPOTENT = ("abs", "relu", "floor", "ceil", "round", "trunc", "sign")
+NEUTRAL: tuple[tuple[str, bool, float | int | bool], ...] = (
+    ("add", True, -0.0),  # 0.0 is not neutral: -0.0 + 0.0 is 0.0
+    ("add", True, 0),
+    ("sub", False, 0.0),
+    ("sub", False, 0),
+    ("mul", True, 1.0),
+    ("mul", True, 1),
+    ("div", False, 1.0),
+    ("div", False, 1),
+    ("pow", False, 1.0),
+    ("pow", False, 1),
+    ("logical_and", True, True),
+    ("logical_or", True, False),
+    ("logical_xor", True, False),
+    ("bitwise_or", True, 0),
+    ("bitwise_xor", True, 0),
+)
+COMPLEMENTS = (("equal", "not_equal"), ("not_equal", "equal"))
+
+
+def _keeps_type(match: Match) -> bool:
+    """Whether the value of x already has the result's type (a constant may broadcast it)."""
+    return bool(match["x"].type == match.root.type)
+
+
+def _neutral() -> tuple[Rule, ...]:
+    return tuple(
+        Rule(
+            f"{name}_{'true' if value is True else 'false' if value is False else value}",
+            match_op(OPS[name], x, number(value), commutes=commutes),
+            x,
+            _keeps_type,
+            doc=f"{name}(x, {value}) = x",
+        )
+        for name, commutes, value in NEUTRAL
+    )
+
+
+def _idempotent() -> tuple[Rule, ...]:
+    twice = tuple(
+        Rule(
+            f"{name}_{name}", match_op(OPS[name], match_op(OPS[name], x)), match_op(OPS[name], x),
+            doc=f"{name}({name}(x)) = {name}(x)",
+        )
+        for name in IDEMPOTENT
+    )  # fmt: skip
+    same = tuple(
+        Rule(f"{name}_same", match_op(OPS[name], x, x), x, doc=f"{name}(x, x) = x")
+        for name in ("minimum", "maximum", "logical_and", "logical_or", "bitwise_and", "bitwise_or")
+    )
+    return (*twice, *same)
+
+
+def _involutions() -> tuple[Rule, ...]:
+    return tuple(
+        Rule(f"{name}_{name}", match_op(OPS[name], match_op(OPS[name], x)), x, doc=f"{name}({name}(x)) = x")
+        for name in ("neg", "logical_not", "bitwise_not")
+    )
+
+
+def _complements() -> tuple[Rule, ...]:
+    """NaN compares unequal to everything, so only equality has a complement."""
+    return tuple(
+        Rule(
+            f"not_{name}", match_op(LOGICAL_NOT, match_op(OPS[name], x, y)), match_op(OPS[other], x, y),
+            doc=f"not {name}(x, y) = {other}(x, y)", examples=(_comparison(name),), dtypes=("float32", "int32", "bool"),
+        )
+        for name, other in COMPLEMENTS
+    )  # fmt: skip
+
+
+def _comparison(name: str) -> Example:
+    def example(dtype: str) -> Node:
+        a, b = (param(n, tensor_type((4, 24), dtype)) for n in "ab")
+        return LOGICAL_NOT.build(OPS[name].build(a, b))
+
+    return example
+
+
+def _is_power_of_two(value: Node) -> bool:
+    """Whether dividing by each element is multiplying by its exact reciprocal."""
+    array = const_array(value)
+    if array is None or not value.dtype.is_float or array.size > 65536:
+        return False
+    wide = array.astype(np.float64)
+    if not np.isfinite(wide).all() or (wide == 0).any():
+        return False
+    mantissa, exponent = np.frexp(wide)
+    # Far from the ends of the exponent range, where the reciprocal would be denormal or overflow.
+    return bool((np.abs(mantissa) == 0.5).all() and (np.abs(exponent) < 13).all())
+
+
+def _reciprocal_of(value: Node) -> Node:
+    array = const_array(value)
+    assert array is not None
+    return constant((1.0 / array.astype(np.float64)).astype(array.dtype))
+
+
+def _div_example(dtype: str) -> Node:
+    return DIV.build(param("x", tensor_type((4, 24), dtype)), constant(np.array([8.0, 0.5, 1.0] * 8), dtype))
+
+
+def _merge_clips(match: Match) -> Node:
+    """The outer bounds applied to the inner ones: an inner maximum below the outer minimum is the minimum."""
+    low, high, inner_low, inner_high = (match[n] for n in ("low", "high", "inner_low", "inner_high"))
+
+    def clip(value: float | None) -> float | None:
+        if value is None:
+            return None
+        value = value if low is None else max(value, low)
+        return value if high is None else min(value, high)
+
+    new_low = clip(inner_low) if inner_low is not None else low
+    new_high = clip(inner_high) if inner_high is not None else high
+    if inner_low is None and inner_high is not None and low is not None and high is None:
+        new_low = low
+    return CLIP.build(match["x"], min=new_low, max=new_high)
+
+
+def _is_ordered(match: Match) -> bool:
+    """Both pairs of bounds are in order, the only case in which clips commute with their bounds."""
+    low, high, inner_low, inner_high = (match[n] for n in ("low", "high", "inner_low", "inner_high"))
+    pairs = ((low, high), (inner_low, inner_high))
+    return all(a is None or b is None or a <= b for a, b in pairs) and bool(match.root.dtype.is_float)
+
+
+def _clip_examples() -> tuple[Example, ...]:
+    bounds = ((0.0, 6.0, -1.0, 3.0), (None, 2.0, 0.5, None), (1.0, None, None, 4.0), (3.0, 4.0, 0.0, 1.0))
+
+    def make(
+        low: float | None, high: float | None, inner_low: float | None, inner_high: float | None
+    ) -> Example:
+        def example(dtype: str) -> Node:
+            inner = CLIP.build(param("x", tensor_type((4, 24), dtype)), min=inner_low, max=inner_high)
+            return CLIP.build(inner, min=low, max=high)
+
+        return example
+
+    return tuple(make(*b) for b in bounds)
+
+
+def _relu_clip(outer_is_relu: bool) -> Example:
+    def example(dtype: str) -> Node:
+        value = param("x", tensor_type((4, 24), dtype))
+        if outer_is_relu:
+            return RELU.build(CLIP.build(value, min=-1.0, max=6.0))
+        return CLIP.build(RELU.build(value), min=-2.0, max=6.0)
+
+    return example
+
+
+def _bound(match: Match, name: str) -> float:
+    value = match[name]
+    return float("-inf") if value is None else float(value)
+
+
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def _clips() -> tuple[Rule, ...]:
+    inner = match_op(CLIP, x, min=attr("inner_low"), max=attr("inner_high"))
+    bounded = match_op(CLIP, x, min=attr("low"), max=attr("high"))
+    return (
+        Rule(
+            "clip_clip", match_op(CLIP, inner, min=attr("low"), max=attr("high")), _merge_clips, _is_ordered,
+            doc="clips nest into one, whose bounds are the inner ones clipped by the outer", examples=_clip_examples(),
+            dtypes=_FLOATS,
+        ),
+        Rule("clip_nothing", match_op(CLIP, x, min=None, max=None), x, doc="clip without bounds is x"),
+        Rule(
+            "clip_to_relu", match_op(CLIP, x, min=lambda v: v == 0, max=None), match_op(RELU, x),
+            lambda m: bool(m.root.dtype.is_float), doc="max(x, 0) is relu",
+            examples=(lambda t: CLIP.build(param("x", tensor_type((4, 24), t)), min=0.0),), dtypes=_FLOATS,
+        ),
+        Rule(
+            "relu_clip", match_op(RELU, bounded), lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
+            lambda m: _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float,
+            doc="relu raises the lower bound of a clip to 0", examples=(_relu_clip(True),), dtypes=_FLOATS,
+        ),
+        Rule(
+            "clip_relu", match_op(CLIP, match_op(RELU, x), min=attr("low"), max=attr("high")),
+            lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
+            lambda m: _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float,
+            doc="a clip of relu has the lower bound 0", examples=(_relu_clip(False),), dtypes=_FLOATS,
+        ),
+    )  # fmt: skip
+
+
+def _folds(op_name: str) -> Callable[[Match], Node]:
+    def replace(match: Match) -> Node:
+        decl = OPS[op_name]
+        return decl.build(match["x"], decl.build(match["c"], match["d"]))
+
+    return replace
+
+
+def _reassociate() -> tuple[Rule, ...]:
+    rules = []
+    for name in ("add", "mul"):
+        chain = match_op(OPS[name], match_op(OPS[name], x, c, commutes=True), d, commutes=True)
+        integer = Rule(
+            f"{name}_{name}_int", chain, _folds(name), lambda m: not m.root.dtype.is_float and _same_shape(m),
+            doc=f"integers wrap around, so {name} is associative", dtypes=("int8", "int32", "int64", "uint8"),
+        )  # fmt: skip
+        floating = Rule(
+            f"{name}_{name}_const", chain, _folds(name), lambda m: m.root.dtype.is_float and _same_shape(m),
+            approximate=True, doc=f"({name} with two constants) rounds once instead of twice", dtypes=_FLOATS,
+        )  # fmt: skip
+        rules += [integer, floating]
+    return tuple(rules)
+
+
+def _same_shape(match: Match) -> bool:
+    """The constants together are no larger than the result, and x is not broadcast in between."""
+    return bool(match["x"].type == match.root.type)
+
+
+CHOICE = (
+    Rule(
+        "where_true", match_op(WHERE, number(True), x, y), x, _keeps_type, doc="where(true, x, y) = x",
+        examples=(lambda t: WHERE.build(constant(True), *(param(n, tensor_type((4, 24), t)) for n in "xy")),),
+    ),
+    Rule(
+        "where_false", match_op(WHERE, number(False), y, x), x, _keeps_type, doc="where(false, y, x) = x",
+        examples=(lambda t: WHERE.build(constant(False), *(param(n, tensor_type((4, 24), t)) for n in "xy")),),
+    ),
+    Rule(
+        "where_same", match_op(WHERE, y, x, x), x, _keeps_type, doc="where(y, x, x) = x",
+        examples=(lambda t: (lambda v: WHERE.build(param("c", tensor_type((4, 24), "bool")), v, v))(
+            param("x", tensor_type((4, 24), t))),),
+    ),
+    Rule(
+        "where_not", match_op(WHERE, match_op(LOGICAL_NOT, z), x, y), match_op(WHERE, z, y, x),
+        doc="where(not z, x, y) = where(z, y, x)",
+        examples=(lambda t: WHERE.build(
+            LOGICAL_NOT.build(param("c", tensor_type((4, 24), "bool"))),
+            *(param(n, tensor_type((4, 24), t)) for n in "xy")),),
+    ),
+)  # fmt: skip
+
+SIGNS_AND_POWERS = (
+    Rule(
+        "div_power_of_two", match_op(DIV, x, const_var("c", _is_power_of_two)),
+        lambda m: MUL.build(m["x"], _reciprocal_of(m["c"])),
+        doc="x / 2**k = x * 2**-k", examples=(_div_example,), dtypes=_FLOATS,
+    ),
+    Rule("mul_minus_one", match_op(MUL, x, number(-1.0), commutes=True), match_op(NEG, x), _keeps_type,
+         doc="x * -1 = -x"),
+    Rule("add_neg", match_op(ADD, x, match_op(NEG, y), commutes=True), match_op(SUB, x, y), doc="x + -y = x - y"),
+    Rule("sub_neg", match_op(SUB, x, match_op(NEG, y)), match_op(ADD, x, y), doc="x - -y = x + y"),
+    Rule("neg_mul_neg", match_op(MUL, match_op(NEG, x), match_op(NEG, y)), match_op(MUL, x, y), doc="-x * -y = x * y"),
+    Rule("abs_neg", match_op(ABS, match_op(NEG, x)), match_op(ABS, x), lambda m: m.root.dtype.kind != "uint",
+         doc="|-x| = |x| of signed numbers", dtypes=(*_FLOATS, "int8", "int64")),
+    Rule("pow_2", match_op(POW, x, number(2.0)), match_op(MUL, x, x), _keeps_type, approximate=True,
+         doc="x**2 = x x", dtypes=_FLOATS),
+    Rule("pow_3", match_op(POW, x, number(3.0)), match_op(MUL, match_op(MUL, x, x), x), _keeps_type, approximate=True,
+         doc="x**3 = x x x, rounded twice", dtypes=_FLOATS),
+    Rule("rsqrt_div", match_op(DIV, number(1.0), match_op(SQRT, x)), match_op(RSQRT, x), _keeps_type,
+         approximate=True, doc="1 / sqrt(x) = rsqrt(x)", dtypes=_FLOATS),
+    Rule("rsqrt_reciprocal", match_op(RECIPROCAL, match_op(SQRT, x)), match_op(RSQRT, x), approximate=True,
+         doc="1 / sqrt(x) = rsqrt(x)", dtypes=_FLOATS),
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    Rule("identity", match_op(IDENTITY, x), x, doc="identity(x) = x"),
+    *_neutral(),
+    *_involutions(),
+    *_idempotent(),
+    *_complements(),
+    *_clips(),
+    *CHOICE,
+    *SIGNS_AND_POWERS,
+    *_reassociate(),
+)
