@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlc_core import te
+from dlc_core.diag import UnsupportedError
+from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import (
     Expr,
@@ -29,8 +31,9 @@ from dlc_core.ir.expr import (
     select,
 )
 from dlc_core.ir.types import Dim, TensorType
-from dlc_core.op.declare import Lower
+from dlc_core.op.declare import Lower, OpDecl
 from dlc_core.tir.intrinsics import if_then_else
+from dlc_core.tir.stmt import PrimFunc
 
 
 def compute_type(type_: DType) -> DType:
@@ -170,3 +173,21 @@ def clamped_index(index: Expr, size: Dim) -> Expr:
     if index.dtype.kind == "int":
         wide = select(wide < 0, wide + size, wide)
     return maximum(minimum(wide, as_expr(size) - 1), 0)
+
+
+def lower_node(value: Node, name: str | None = None) -> PrimFunc:
+    """The PrimFunc of one node over its arguments, by its op's lowering: inputs, then results, then symbolic dims.
+
+    Raises UnsupportedError where the op has no lowering.
+    """
+    decl = value.op
+    if not isinstance(decl, OpDecl) or decl.lower is None:
+        raise UnsupportedError(f"the op {decl.name!r} has no lowering", spans=value.spans)
+    inputs = [
+        te.placeholder(a.shape, a.dtype, f"{decl.inputs[min(i, len(decl.inputs) - 1)].strip('*?')}{i}")
+        for i, a in enumerate(value.args)
+    ]
+    with te.collect() as made:
+        result = decl.lower(value.type, dict(value.attrs), *inputs)
+    outputs = result if isinstance(result, tuple) else (result,)
+    return te.create_prim_func(inputs, outputs, name or decl.name, producers=made, spans=value.spans)

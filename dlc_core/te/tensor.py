@@ -140,6 +140,9 @@ def compute(
     names = _parameter_names(body, len(dims))
     axes = tuple(IterVar(Var(n), Range(const(0), d)) for n, d in zip(names, dims, strict=True))
     value = body(*(axis.var for axis in axes))
+    if isinstance(value, Reduction) and any(const_value(axis.dom.extent) == 0 for axis in value.axes):
+        # A loop over nothing would not even store the neutral value.
+        value = value.combiner.identity(tuple(source.dtype for source in value.sources))
     if isinstance(value, Reduction):
         op = ComputeOp(name, axes, value, dict(annotations or {}))
         dtypes = [source.dtype for source in value.sources]

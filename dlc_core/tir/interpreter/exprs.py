@@ -181,6 +181,8 @@ class Writer:
         if isinstance(e, Unary):
             if e.op == "not":
                 return f"(not {kids[0]})"
+            if e.dtype.is_float:
+                return f"(-{kids[0]})"
             return self.wrapped(f"({'-' if e.op == 'neg' else '~'}{kids[0]})", e)
         if isinstance(e, Cast):
             return self._cast(e, kids[0])
