@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dlc_core.arith.poly import (
     ONE,
+    Mono,
     Poly,
     add_scaled,
     atom_poly,
@@ -19,11 +20,16 @@ from dlc_core.arith.poly import (
     times,
 )
 from dlc_core.arith.prove import Prover
-from dlc_core.ir.expr import Binary, Const, Expr, binary
+from dlc_core.ir.expr import Binary, Const, Expr, Select, binary
+
+_RECOMBINED = frozenset({"floordiv", "floormod", "min", "max"})
 
 
 class Division(Prover):
     """Quotients and remainders, and their recombination in sums."""
+
+    def _absorbed(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
+        raise NotImplementedError
 
     def _rewrite(self, e: Expr) -> Expr | None:
         raise NotImplementedError
@@ -111,7 +117,7 @@ class Division(Prover):
             if k % c:
                 rest[m] = k
         if unwrapped:
-            return self._floormod_literal(add_scaled(shifted(rest, start), unwrapped), c)
+            return self._floormod_literal(self._settled(add_scaled(shifted(rest, start), unwrapped)), c)
         if not rest:
             return constant(start)
         g = math.gcd(c, *rest.values())
@@ -237,8 +243,20 @@ class Division(Prover):
 
     # Recombination in sums.
 
+    def _settled(self, p: Poly) -> Poly:
+        """A sum after recombination of quotients with remainders."""
+        if len(p) > 1 or (self._known.residues and p):
+            for m in p:
+                for atom in m:
+                    if type(atom) is Select or (type(atom) is Binary and atom.op in _RECOMBINED):
+                        return self._recombine(p)
+        return p
+
     def _recombine(self, p: Poly) -> Poly:
-        """d*(x//d) + x%d -> x and x - d*(x//d) -> x%d, also scaled by other factors, until none applies."""
+        """d*(x//d) + x%d -> x, x - d*(x//d) -> x%d and x - x%d -> d*(x//d), also scaled by other factors.
+
+        Terms that cancel against the operands of a min, max or select move into it.  Until nothing applies.
+        """
         seen = {poly_key(p)}
         while True:
             better = self._recombine_once(p)
@@ -253,6 +271,11 @@ class Division(Prover):
     def _recombine_once(self, p: Poly) -> Poly | None:
         for m, k in p.items():
             for i, atom in enumerate(m):
+                if type(atom) is Select or (type(atom) is Binary and atom.op in ("min", "max")):
+                    better = self._absorbed(p, m, atom) if len(m) == 1 else None
+                    if better is not None:
+                        return better
+                    continue
                 if type(atom) is not Binary or atom.op not in ("floordiv", "floormod"):
                     continue
                 others: Poly = {m[:i] + m[i + 1 :]: k}
@@ -261,6 +284,10 @@ class Division(Prover):
                     quotient = self.mul(others, self.mul(d, self._floordiv(x, d)))
                     if quotient and all(p.get(n) == c for n, c in quotient.items()):
                         return add_scaled(sub(p, {m: k}), sub(self.mul(others, x), quotient))
+                    scaled = self.mul(others, x)
+                    if _cancels(p, scaled):
+                        # The atom's own term goes with x; what stays is a multiple of the quotient.
+                        return sub(add_scaled(sub(p, {m: k}), scaled), quotient)
                 else:
                     better = self._recombine_quotient(p, m, k, x, d)
                     if better is not None:
@@ -285,10 +312,15 @@ class Division(Prover):
             if modulus % c == 0:
                 return add_scaled(sub(p, {m: k}), self.mul(s, shifted(x, -(residue % c))))
         scaled = self.mul(s, x)
-        if all(p.get(n) == -v for n, v in scaled.items() if n) and any(n for n in scaled):
+        if _cancels(p, scaled):
             rest = add_scaled(sub(p, {m: k}), scaled)
             return sub(rest, self.mul(s, self._floormod(x, d)))
         return None
+
+
+def _cancels(p: Poly, q: Poly) -> bool:
+    """Whether p has all terms of -q but for the constant."""
+    return all(p.get(n) == -c for n, c in q.items() if n) and any(n for n in q)
 
 
 def _reductions(p: Poly, c: int) -> Iterator[tuple[Poly, Poly]]:

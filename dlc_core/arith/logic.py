@@ -71,7 +71,7 @@ class Logic(Division):
     def _compare(self, op: str, a: Poly, b: Poly) -> Expr:
         if op in ("gt", "ge"):
             a, b, op = b, a, "lt" if op == "gt" else "le"
-        p = sub(a, b)
+        p = self._settled(sub(a, b))
         if op == "le":
             p, op = shifted(p, -1), "lt"
         return self._less(p) if op == "lt" else self._equal(op, p)

@@ -180,6 +180,9 @@ class Algebra:
 
     def sort_key(self, p: Poly) -> tuple[tuple[int, int, tuple[OrderKey, ...]], ...]:
         """Orders polys among each other, constants last."""
+        value = constant_of(p)
+        if value is not None:
+            return ((1, value, ()),)
         return tuple((-len(m), -c, self.mono_key(m)) for m, c in self.sorted_terms(p))
 
     def emit(self, p: Poly) -> Expr:

@@ -17,6 +17,7 @@ from dlc_core.arith.poly import (
     add_scaled,
     atom_poly,
     constant,
+    constant_of,
     content,
     exact_div,
     poly_key,
@@ -121,9 +122,9 @@ class Simplifier(Logic):
             if op == "mul":
                 return self._product(e)
             if op == "floordiv":
-                return self._floordiv(self._poly(e.a), self._poly(e.b))
+                return self._settled(self._floordiv(self._poly(e.a), self._poly(e.b)))
             if op == "floormod":
-                return self._floormod(self._poly(e.a), self._poly(e.b))
+                return self._settled(self._floormod(self._poly(e.a), self._poly(e.b)))
             if op in ("min", "max"):
                 return self._extremum(op, e)
             if op in ("div", "truncdiv", "truncmod"):
@@ -185,14 +186,20 @@ class Simplifier(Logic):
             total = {m: c for m, c in total.items() if c}
         return self._settled(total)
 
-    def _settled(self, p: Poly) -> Poly:
-        """A sum after recombination of quotients with remainders."""
-        if len(p) > 1 or (self._known.residues and p):
-            for m in p:
-                for atom in m:
-                    if type(atom) is Binary and atom.op in ("floordiv", "floormod"):
-                        return self._recombine(p)
-        return p
+    def _absorbed(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
+        """min(x + y, z) - x becomes min(y, z - x), and so for max and select; None where nothing cancels."""
+        k = p[m]
+        operands = [self._poly(child) for child in atom.children[-2:]]
+        moved = {n: c for q in operands for n, c in q.items() if n and p.get(n) == -k * c}
+        if not moved:
+            return None
+        rest = add_scaled(p, moved, k)
+        del rest[m]
+        first, second = (self._settled(sub(q, moved)) for q in operands)
+        if isinstance(atom, Select):
+            return add_scaled(rest, self._select(atom.cond, first, second), k)
+        assert isinstance(atom, Binary)
+        return add_scaled(rest, self._extremum_of(atom.op, [first, second]), k)
 
     def _product(self, root: Expr) -> Poly:
         factors: list[Poly] = []
@@ -292,7 +299,7 @@ class Simplifier(Logic):
         if len(kept) == 1:
             return kept[0]
         common, rests = _common_part(kept)
-        g = math.gcd(*map(content, rests))
+        g = _common_scale(rests)
         rests = [exact_div(p, g) for p in rests]
         if self._flattened(op, rests) != rests:
             return add_scaled(common, self._extremum_of(op, rests), g)
@@ -334,17 +341,18 @@ class Simplifier(Logic):
             return self._select(cond.a, b, a)
         if isinstance(cond, Binary) and cond.op == "lt" and cond.a.dtype is INDEX:
             # Under X < 0: select(a - b < 0, a, b) is min(a, b); the tie may fall to either side.
-            x = sub(self._poly(cond.a), self._poly(cond.b))
-            if gap in (x, shifted(x, 1)):
+            x = self._settled(sub(self._poly(cond.a), self._poly(cond.b)))
+            scaled = times(x, content(gap) // (content(x) or 1))
+            if gap in (scaled, shifted(x, 1)):
                 return self._extremum_of("min", [a, b])
-            if times(gap, -1) in (x, shifted(x, 1)):
+            if times(gap, -1) in (scaled, shifted(x, 1)):
                 return self._extremum_of("max", [a, b])
         if isinstance(cond, Binary) and cond.op in ("eq", "ne") and cond.a.dtype is INDEX:
             x = sub(self._poly(cond.a), self._poly(cond.b))
-            if gap == x or times(gap, -1) == x:
+            if times(x, content(gap) // content(x)) in (gap, times(gap, -1)):
                 return b if cond.op == "eq" else a
         common, (first, second) = _common_part([a, b])
-        g = math.gcd(content(first), content(second))
+        g = _common_scale([first, second])
         e = select(cond, self.emit(exact_div(first, g)), self.emit(exact_div(second, g)))
         better = self._rewrite(e) if isinstance(e, Select) else e
         inner = self._atom(e) if better is None else self._poly(better)
@@ -428,6 +436,11 @@ def _in_sum(e: Expr) -> bool:
 
 def _level(e: Expr) -> tuple[Expr, Expr] | None:
     return (e.value, const(0)) if isinstance(e, Broadcast) else None
+
+
+def _common_scale(polys: list[Poly]) -> int:
+    """The factor to take out of all polys: 1 where one is a constant, which reads better as it is."""
+    return 1 if any(constant_of(p) is not None for p in polys) else math.gcd(*map(content, polys))
 
 
 def _common_part(polys: list[Poly]) -> tuple[Poly, list[Poly]]:
