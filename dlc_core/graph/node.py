@@ -32,6 +32,7 @@ import numpy as np
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Expr
+from dlc_core.ir.structural import Structure, Structured, array_digest
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
 
 
@@ -52,17 +53,18 @@ CALL, CALL_PRIM = Op("call"), Op("call_prim")
 STRUCTURAL = {op.name: op for op in (PARAM, CONST, TUPLE, GET, CALL, CALL_PRIM)}
 
 
-class Array:
+class Array(Structured):
     """A constant's data by reference, compared by identity: weights are never copied or hashed whole.
 
     Small arrays (at most 64 bytes) compare by content, so that equal scalars are one node.
     """
 
-    __slots__ = ("_key", "data")
+    __slots__ = ("_digest", "_key", "data")
     INLINE_BYTES = 64
 
     def __init__(self, data: np.ndarray[Any, Any]) -> None:
         self.data = data
+        self._digest = ""
         small = data.nbytes <= self.INLINE_BYTES
         self._key: Any = (data.dtype.str, str(data.dtype), data.shape, data.tobytes()) if small else id(data)
 
@@ -79,12 +81,21 @@ class Array:
     def __repr__(self) -> str:
         return f"Array({self.type})"
 
+    def digest(self) -> str:
+        """SHA-256 of the content, computed when first asked for."""
+        if not self._digest:
+            self._digest = array_digest(self.data)
+        return self._digest
+
+    def structure(self) -> Structure:
+        return Structure(f"array {self.type} {self.digest()}")
+
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 _current_spans: ContextVar[tuple[Span, ...]] = ContextVar("dlc_current_spans", default=())
 
 
-class Node:
+class Node(Structured):
     """A value of the graph.  Build it with `node(...)`; never mutate it (its spans excepted)."""
 
     __slots__ = ("__weakref__", "args", "attrs", "op", "spans", "type")
@@ -114,6 +125,12 @@ class Node:
         new = tuple(s for s in spans if s not in self.spans)
         if new:
             self.spans += new
+
+    def structure(self) -> Structure:
+        if self.op is PARAM:
+            return Structure("param", [(".type", self.type)], role=True)
+        args = [(f".args[{i}]", arg) for i, arg in enumerate(self.args)]
+        return Structure(self.op.name, [*args, (".attrs", self.attrs), (".type", self.type)])
 
     def __repr__(self) -> str:
         label = self.attrs.get("name", "") if self.op is PARAM else ""

@@ -9,8 +9,8 @@
          | Store(buffer, indices, value)     one element, or a vector when the last index is a Ramp
          | Eval(call)                        an intrinsic called for its effect
          | Alloc(buffer, body)               fresh memory of the buffer's scope, alive in body, undefined
-         | View(buffer, base, body)          `buffer` is a window on `base` (same dtype size): its offset,
-                                             shape and strides address the elements of base's pointer
+         | View(buffer, base, body)          `buffer` is a window on `base`, of any dtype: its offset, shape
+                                             and strides address elements of its own from base's pointer
          | Block(...)                        a unit of computation that schedules move as a whole
 
     Block = (name, axes: IterVar*, values: Expr*, reads: Region*, writes: Region*, init: Stmt?, body: Stmt,

@@ -1,0 +1,229 @@
+"""Structural equality, first difference and hash of everything the IR is made of.
+
+Variables, buffers and parameters of graphs are compared by the role they play: each of one side stands for
+exactly one of the other, whatever their names.  Spans never count.  With `names=False` the names of
+functions and blocks do not count either, so that kernels that differ only in them are equal.
+
+Literals and attributes differ by type and bits (1, True, 1.0; 0.0, -0.0).  Arrays are compared by content;
+digests of large ones are computed once, and only when asked for.  All walks are iterative.
+
+A class of another floor takes part as a `Structured`, and by `digest()` where its structure is costly; frozen
+dataclasses do by their fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var
+
+
+class Structure(NamedTuple):
+    """What a value is (`label`) and what it is made of (named parts); `role`: it is known by identity."""
+
+    label: str
+    parts: Sequence[tuple[str, Any]] = ()
+    role: bool = False
+
+
+class Structured:
+    """Base of classes of other floors that say their own structure."""
+
+    __slots__ = ()
+
+    def structure(self) -> Structure:
+        """What the value is and what it is made of."""
+        raise NotImplementedError
+
+
+def structural_equal(a: Any, b: Any, *, names: bool = True) -> bool:
+    """Whether two values are the same up to the identity of variables, buffers and parameters."""
+    return _difference(a, b, names) is None
+
+
+def first_difference(a: Any, b: Any, *, names: bool = True) -> str | None:
+    """Where two values first differ, in reading order, and how; None where they are structurally equal.
+
+    The text is a path with both sides' short forms, and below it the two values at that place:
+    `main.body[2].value: add vs sub`.
+    """
+    found = _difference(a, b, names)
+    if found is None:
+        return None
+    path, what, left, right = found
+    text = f"{_path_text(a, path)}: {what}"
+    snippets = [f"\n  {side} {_snippet(value)}" for side, value in (("left: ", left), ("right:", right))]
+    return text + "".join(snippets)
+
+
+def structural_hash(value: Any, *, names: bool = True) -> str:
+    """A hexadecimal SHA-256 that equal values share, the same in every process."""
+    return _Hasher(names).digest(value).hex()
+
+
+class _Path(NamedTuple):
+    parent: _Path | None
+    step: str
+
+
+def _difference(a: Any, b: Any, names: bool) -> tuple[_Path | None, str, Any, Any] | None:
+    there: dict[int, Any] = {}
+    back: dict[int, Any] = {}
+    seen: set[tuple[int, int]] = set()
+    # The values are held, so that no identity is used again by another object.
+    held: list[Any] = []
+    work: list[tuple[Any, Any, _Path | None]] = [(a, b, None)]
+    while work:
+        left, right, path = work.pop()
+        key = (id(left), id(right))
+        if key in seen:
+            continue
+        seen.add(key)
+        held += (left, right)
+        if left is right and (isinstance(left, np.ndarray) or hasattr(left, "digest")):
+            continue
+        one, two = structure_of(left, names), structure_of(right, names)
+        if one.label != two.label:
+            return path, f"{one.label} vs {two.label}", left, right
+        if one.role and not (
+            there.setdefault(key[0], right) is right and back.setdefault(key[1], left) is left
+        ):
+            return path, "another one than before", left, right
+        if len(one.parts) != len(two.parts):
+            return path, f"{len(one.parts)} parts vs {len(two.parts)}", left, right
+        for (name, x), (other, y) in zip(reversed(one.parts), reversed(two.parts), strict=True):
+            if name != other:
+                return path, f"{name} vs {other}", left, right
+            work.append((x, y, _Path(path, name)))
+    return None
+
+
+class _Hasher:
+    def __init__(self, names: bool) -> None:
+        self.names = names
+        self.roles: dict[int, int] = {}
+        self.memo: dict[int, bytes] = {}
+        self.held: list[Any] = []
+
+    def digest(self, root: Any) -> bytes:
+        work: list[tuple[Any, Structure | None]] = [(root, None)]
+        while work:
+            value, found = work.pop()
+            key = id(value)
+            if found is None:
+                if key in self.memo:
+                    continue
+                self.held.append(value)
+                found = structure_of(value, self.names)
+                if found.role:
+                    # Numbered at the first encounter, before the parts: equal values are met in one order.
+                    self.roles.setdefault(key, len(self.roles))
+                work.append((value, found))
+                work.extend((part, None) for _, part in reversed(found.parts))
+                continue
+            hasher = hashlib.sha256(found.label.encode())
+            if found.role:
+                hasher.update(b"#%d" % self.roles[key])
+            for name, part in found.parts:
+                hasher.update(b"|" + name.encode() + b"=" + self.memo[id(part)])
+            self.memo[key] = hasher.digest()
+        return self.memo[id(root)]
+
+
+def structure_of(value: Any, names: bool = True) -> Structure:
+    """The structure of any value of the IR; UsageError for others."""
+    if isinstance(value, Expr):
+        return _expr_structure(value)
+    if isinstance(value, Structured):
+        return value.structure()
+    if value is None or isinstance(value, (bool, int, str, bytes)):
+        return Structure(f"{type(value).__name__} {value!r}")
+    if isinstance(value, float):
+        return Structure(f"float {value!r} {struct.pack('<d', value).hex() if value != value else ''}")
+    if isinstance(value, DType):
+        return Structure(f"dtype {value.name}")
+    if isinstance(value, (tuple, list)):
+        return Structure(f"{len(value)} items", _items(value))
+    if isinstance(value, Buffer):
+        return _buffer_structure(value)
+    if isinstance(value, Mapping):
+        return Structure("mapping", [(f"[{k!r}]", value[k]) for k in sorted(value, key=repr)])
+    if isinstance(value, np.ndarray):
+        return Structure(f"array {value.dtype} {value.shape} {array_digest(value)}")
+    if isinstance(value, np.generic):
+        return Structure(f"scalar {value.dtype} {value.tobytes().hex()}")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _record_structure(value, names)
+    raise UsageError(f"{type(value).__name__} has no structure to compare")
+
+
+def array_digest(array: np.ndarray[Any, Any]) -> str:
+    """SHA-256 of an array's bytes in row-major order."""
+    flat: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return hashlib.sha256(flat).hexdigest()
+
+
+def _expr_structure(e: Expr) -> Structure:
+    if isinstance(e, Var):
+        return Structure(f"variable of {e.dtype}", role=True)
+    if isinstance(e, Const):
+        bits = struct.pack("<d", e.value).hex() if e.dtype.is_float else ""
+        return Structure(f"{e.dtype}({e.value}){bits and ' ' + bits}")
+    if isinstance(e, (Unary, Binary)):
+        return Structure(f"{e.op} of {e.dtype}", [("." + n, c) for n, c in zip(("a", "b"), e.children)])
+    if isinstance(e, Call):
+        return Structure(f"call {e.name} of {e.dtype}", _items(e.args, ".args"))
+    if isinstance(e, Load):
+        return Structure("load", [(".buffer", e.buffer), *_items(e.indices, ".indices")])
+    kind = type(e).__name__.lower()
+    return Structure(f"{kind} of {e.dtype}", _items(e.children, "."))
+
+
+def _buffer_structure(b: Buffer) -> Structure:
+    label = f"buffer of {b.dtype} in {b.scope}, {b.ndim} dims, aligned to {b.align}"
+    return Structure(label, [(".shape", b.shape), (".strides", b.strides), (".offset", b.offset)], role=True)
+
+
+def _items(values: Sequence[Any], prefix: str = "") -> list[tuple[str, Any]]:
+    return [(f"{prefix}[{i}]", value) for i, value in enumerate(values)]
+
+
+def _record_structure(value: Any, names: bool) -> Structure:
+    kind = type(value).__name__
+    fields = tuple(f.name for f in dataclasses.fields(value) if f.name != "spans")
+    if not names and "body" in fields:
+        fields = tuple(f for f in fields if f != "name")
+    if fields == ("stmts",):
+        return Structure(f"{kind} of {len(value.stmts)}", _items(value.stmts))
+    return Structure(kind, [("." + name, getattr(value, name)) for name in fields])
+
+
+def _path_text(root: Any, path: _Path | None) -> str:
+    steps = []
+    while path is not None:
+        steps.append(path.step)
+        path = path.parent
+    name = getattr(root, "name", None)
+    return (name if isinstance(name, str) else type(root).__name__) + "".join(reversed(steps))
+
+
+def _snippet(value: Any) -> str:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        scalars = [
+            f"{f.name}={getattr(value, f.name)!r}"
+            for f in dataclasses.fields(value)
+            if isinstance(getattr(value, f.name), (str, int, float, Expr, Buffer))
+        ]
+        text = f"{type(value).__name__}({', '.join(scalars)})"
+    else:
+        text = repr(value)
+    return text if len(text) <= 160 else text[:157] + "..."
