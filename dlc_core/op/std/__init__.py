@@ -7,7 +7,22 @@ from __future__ import annotations
 
 from dlc_core.graph.node import Node
 from dlc_core.op.declare import OpDecl
-from dlc_core.op.std import activation, binary, conv, creation, indexing, matmul, norm, pool, reduce, shape, slicing, softmax, unary
+from dlc_core.op.std import (
+    activation,
+    binary,
+    control,
+    convolution,
+    creation,
+    indexing,
+    norm,
+    pool,
+    product,
+    reduce,
+    shape,
+    slicing,
+    softmaxes,
+    unary,
+)
 
 OPS: tuple[OpDecl, ...] = (
     *unary.OPS,
@@ -18,11 +33,12 @@ OPS: tuple[OpDecl, ...] = (
     *indexing.OPS,
     *creation.OPS,
     *reduce.OPS,
-    *softmax.OPS,
-    *matmul.OPS,
-    *conv.OPS,
+    *softmaxes.OPS,
+    *product.OPS,
+    *convolution.OPS,
     *pool.OPS,
     *norm.OPS,
+    *control.OPS,
 )
 BY_NAME = {decl.name: decl for decl in OPS}
 

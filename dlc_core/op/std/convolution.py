@@ -20,7 +20,7 @@ from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
 from dlc_core.op.lower import compute, guarded, narrow, padded
-from dlc_core.op.std.matmul import accumulator, product_dtype
+from dlc_core.op.std.product import accumulator, product_dtype
 from dlc_core.op.std.window import (
     DILATION,
     LAYOUT,

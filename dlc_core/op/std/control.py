@@ -1,0 +1,217 @@
+"""Control flow: `if_`, `while_` and `scan`, whose attributes are closed functions with explicit arguments.
+
+A function's own symbolic dims are bound by the types of the arguments.  Shapes do not change from one round of a loop to
+the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.graph.node import Function, Node, constant, make_tuple, param
+from dlc_core.ir.expr import Expr, Var, substitute
+from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim, tensor_type
+from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.infer import Attrs, check_rank, dims_text, fail, merge_dims
+from dlc_core.op.std.binary import ADD, LESS, MUL, SUB
+
+
+def result_of(function: Function, types: Sequence[Type], what: str) -> tuple[TensorType, ...]:
+    """Types of a function's results for arguments of these types, checked against its params."""
+    if len(types) != len(function.params):
+        raise fail(f"{what} takes {len(function.params)} arguments, {len(types)} are given")
+    symbols: dict[Var, Expr | int] = {}
+    for own, given in zip(tensor_types(p.type for p in function.params), tensor_types(types), strict=True):
+        if own.dtype is not given.dtype or own.ndim != given.ndim:
+            raise fail(f"{what} takes {own}, {given} is given")
+        for mine, size in zip(own.shape, given.shape, strict=True):
+            if isinstance(mine, Var):
+                symbols.setdefault(mine, size)
+            merge_dims(_bound(mine, symbols), size, f"dims of {what} ({own}) and of its argument ({given})")
+    results = function.body.type.fields if isinstance(function.body.type, TupleType) else (function.body.type,)
+    return tuple(
+        TensorType(tuple(_bound(d, symbols) for d in r.shape), r.dtype) for r in tensor_types(results)
+    )
+
+
+def _bound(value: Dim, symbols: dict[Var, Expr | int]) -> Dim:
+    if isinstance(value, int):
+        return value
+    known = {var: tensor_type([size]).dim_exprs()[0] for var, size in symbols.items()}
+    return dim(substitute(value, known))
+
+
+def _check_condition(cond: TensorType, what: str) -> None:
+    if not cond.dtype.is_bool or any(d != 1 for d in cond.shape):
+        raise fail(f"{what} is {cond}", "a bool with one element is needed")
+
+
+def _joined(a: TensorType, b: TensorType, what: str) -> TensorType:
+    if a.dtype is not b.dtype or a.ndim != b.ndim:
+        raise fail(f"{what} differ: {a} and {b}")
+    return TensorType(tuple(merge_dims(x, y, f"dims of {what} ({dims_text(a.shape)} and {dims_text(b.shape)})")
+                            for x, y in zip(a.shape, b.shape, strict=True)), a.dtype)  # fmt: skip
+
+
+def _like(function: Function, results: tuple[TensorType, ...]) -> Type:
+    return TupleType(results) if isinstance(function.body.type, TupleType) else results[0]
+
+
+def _if_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    cond, *args = tensor_types(types)
+    _check_condition(cond, "the condition")
+    chosen, other = attrs["then_branch"], attrs["else_branch"]
+    first, second = result_of(chosen, args, "then_branch"), result_of(other, args, "else_branch")
+    if len(first) != len(second):
+        raise fail(f"then_branch gives {len(first)} results, else_branch {len(second)}")
+    joined = tuple(_joined(a, b, "results of the branches") for a, b in zip(first, second, strict=True))
+    return _like(chosen, joined)
+
+
+def _if_reference(cond: NDArray, *args: Any, then_branch: Any, else_branch: Any) -> Any:
+    return (then_branch if cond.item() else else_branch)(*args)
+
+
+_SCALAR = tensor_type((), "int32")
+
+
+def _example(body: str) -> Function:
+    """Functions over int32 scalars for the samples."""
+    x, y = param("x", _SCALAR), param("y", _SCALAR)
+    bodies: dict[str, tuple[tuple[Node, ...], Node]] = {
+        "add": ((x, y), ADD.build(x, y)),
+        "sub": ((x, y), SUB.build(x, y)),
+        "cond": ((x, y), LESS.build(x, constant(10, "int32"))),
+        "step": ((x, y), make_tuple((ADD.build(x, y), MUL.build(y, constant(2, "int32"))))),
+        "sum": ((x, y), make_tuple((ADD.build(x, y), ADD.build(x, y)))),
+        "one": ((x,), x),
+    }
+    params, result = bodies[body]
+    return Function(body, params, result)
+
+
+_INT, _PAIR = Tensor((), "positive", "int32"), (Tensor((), "positive", "int32"),) * 2
+
+IF = op(
+    "if_", "the results of one of two functions of the arguments; only that one runs", ["cond", "*args"],
+    [Attr("then_branch", "function"), Attr("else_branch", "function")], kind="opaque", infer=_if_infer,
+    reference=_if_reference, dtypes=("int32",),
+    samples=tuple(
+        Sample((Tensor((), [chosen], "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("sub")})
+        for chosen in (True, False)
+    ),
+    error_samples=[
+        ErrorSample(
+            (Tensor((2,), "bool", "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("sub")},
+            "one element",
+        ),
+        ErrorSample(
+            (Tensor((), "bool", "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("step")},
+            "1 results, else_branch 2",
+        ),
+        ErrorSample(
+            (Tensor((), "bool", "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("one")},
+            "else_branch takes 1",
+        ),
+        ErrorSample(
+            (Tensor((), "bool", "bool"), _INT, Tensor(())),
+            {"then_branch": _example("add"), "else_branch": _example("sub")}, "is given",
+        ),
+    ],
+)  # fmt: skip
+
+
+def _keeps_state(state: Sequence[TensorType], after: Sequence[TensorType]) -> tuple[TensorType, ...]:
+    if len(state) != len(after):
+        raise fail(f"the body gives {len(after)} values for {len(state)} of the state")
+    return tuple(_joined(a, b, "the state before and after a round") for a, b in zip(state, after, strict=True))
+
+
+def _while_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    state = tensor_types(types)
+    condition = result_of(attrs["cond"], state, "cond")
+    if len(condition) != 1:
+        raise fail(f"cond gives {len(condition)} values")
+    _check_condition(condition[0], "the result of cond")
+    return TupleType(_keeps_state(state, result_of(attrs["body"], state, "body")))
+
+
+def _while_reference(*state: Any, cond: Any, body: Any) -> Any:
+    while cond(*state).item():
+        after = body(*state)
+        state = after if isinstance(after, tuple) else (after,)
+    return state
+
+
+_ENDLESS = {"cond": _example("add"), "body": _example("step")}
+
+WHILE = op(
+    "while_", "the state after `body` ran on it as long as `cond` held of it; always a tuple", ["*state"],
+    [Attr("cond", "function"), Attr("body", "function")], kind="opaque", infer=_while_infer, reference=_while_reference,
+    dtypes=("int32",),
+    samples=(
+        Sample(_PAIR, {"cond": _example("cond"), "body": _example("step")}),
+        Sample((Tensor((), [20], "int32"), _INT), {"cond": _example("cond"), "body": _example("step")}, note="no round"),
+    ),
+    error_samples=[
+        ErrorSample(_PAIR, _ENDLESS, "result of cond is int32"),
+        ErrorSample(_PAIR, {"cond": _example("cond"), "body": _example("add")}, "1 values for 2"),
+        ErrorSample((_INT,), {"cond": _example("cond"), "body": _example("step")}, "takes 2 arguments"),
+    ],
+)  # fmt: skip
+
+
+def _scan_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    count = attrs["num_state"]
+    given = tensor_types(types)
+    state, xs = given[:count], given[count:]
+    if not 0 <= count <= len(given) or not xs:
+        raise fail(f"{count} of {len(given)} arguments are state", "at least one must be left to scan")
+    length = xs[0].shape[0] if xs[0].ndim else 0
+    for x in xs:
+        check_rank(x, 1, None, "a scanned argument")
+        length = merge_dims(length, x.shape[0], "the lengths of the scanned arguments")
+    results = result_of(attrs["body"], [*state, *(TensorType(x.shape[1:], x.dtype) for x in xs)], "body")
+    if len(results) < count:
+        raise fail(f"the body gives {len(results)} values, of which {count} should be state")
+    kept = _keeps_state(state, results[:count])
+    return TupleType((*kept, *(TensorType((length, *r.shape), r.dtype) for r in results[count:])))
+
+
+def _scan_reference(*args: Any, num_state: int, body: Any) -> Any:
+    state, xs = args[:num_state], args[num_state:]
+    rounds = []
+    for items in zip(*xs, strict=True):
+        after = body(*state, *(np.asarray(item) for item in items))
+        values = after if isinstance(after, tuple) else (after,)
+        state = values[:num_state]
+        rounds.append(values[num_state:])
+    if not rounds:
+        raise fail("a scan of no rounds has no results")
+    return (*state, *(np.stack(column) for column in zip(*rounds, strict=True)))
+
+
+SCAN = op(
+    "scan",
+    "runs `body` on the state and the elements of the other arguments along their first axis; gives the last state and,"
+    " stacked along a new first axis, the body's other results",
+    ["*args"], [Attr("num_state", "int"), Attr("body", "function")], kind="opaque", infer=_scan_infer,
+    reference=_scan_reference, dtypes=("int32",),
+    samples=(
+        Sample((_INT, Tensor((5,), "normal", "int32")), {"num_state": 1, "body": _example("sum")}),
+        Sample((Tensor((4,), "normal", "int32"),), {"num_state": 0, "body": _example("one")}),
+    ),
+    error_samples=[
+        ErrorSample(_PAIR, {"num_state": 2, "body": _example("sum")}, "left to scan"),
+        ErrorSample(_PAIR, {"num_state": 1, "body": _example("sum")}, "rank"),
+        ErrorSample(
+            (Tensor((3,), dtype="int32"), Tensor((4,), dtype="int32")), {"num_state": 0, "body": _example("sum")},
+            "must be equal",
+        ),
+    ],
+)  # fmt: skip
+
+OPS = (IF, WHILE, SCAN)
