@@ -16,7 +16,8 @@ from dlc_core.diag import TargetError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext, Pipeline, default_pipeline
 from dlc_core.registry import Registry, registry
-from dlc_core.runtime.executable import Executable, aligned_bytes
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.memory import aligned_bytes
 from dlc_core.target import Target, TargetKind
 
 STAGES = ("graph", "lower", "tir", "main")
@@ -147,6 +148,7 @@ def compile(  # noqa: A001  (the public name)
         weights,
         where,
         known.devices[where.kind.device],
+        codegen=known.codegens[where.kind.codegen],
         num_threads=num_threads or where.describe().cores,
         report={"seconds": seconds},
     )

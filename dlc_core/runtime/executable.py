@@ -3,40 +3,56 @@
     exe(x, y)                         arrays in, array (or tuple) out
     exe.run({"x": x})                 by name, a dict out
     exe.bind([x], [y])                a call without checks and allocation, on fixed memory
+    exe.save("m.dlc")                 one file, for `dlc.open`
+    exe.export("m.so")                a library with a C interface, where the code generator makes such
 
-An executable is re-entrant: each call in flight has an arena of its own, kept for the next call.
+An executable is re-entrant: each call in flight has scratch memory of its own, kept for the next call.  The
+code is loaded into the process with the first call, so an executable for another machine can be saved and
+exported here.
 """
 
 from __future__ import annotations
 
-import ctypes
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dlc_core.arith import eval_expr
-from dlc_core.diag import RuntimeFailure, UsageError
-from dlc_core.runtime.signature import Signature
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.runtime.calling import Caller, caller_for
+from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
 
 NDArray = np.ndarray[Any, Any]
-ALIGN = 64
 
 
-def aligned_bytes(size: int) -> NDArray:
-    """Uninitialised bytes that start at a multiple of ALIGN; raises RuntimeFailure when there is no memory."""
-    try:
-        raw = np.empty(size + ALIGN, np.uint8)
-    except (MemoryError, ValueError) as error:
-        raise RuntimeFailure(f"cannot allocate {size} bytes of scratch memory", why=str(error)) from None
-    start = -raw.ctypes.data % ALIGN
-    return raw[start : start + size]
+class BoundCall:
+    """A call on fixed memory: `call()` reads `inputs`, writes `outputs` in place and gives them.
+
+    It checks and allocates nothing.  It has scratch memory of its own, so one bound call must not run in two
+    threads at once; bind one for each.
+    """
+
+    __slots__ = ("_result", "_run", "inputs", "outputs")
+
+    def __init__(
+        self, run: Callable[[], None], inputs: Sequence[NDArray], outputs: Sequence[NDArray]
+    ) -> None:
+        self._run = run
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self._result = outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def __call__(self) -> Any:
+        self._run()
+        return self._result
 
 
 class Executable:
-    """A compiled model on a device of this process.  Made by `dlc.compile` and `dlc.open`."""
+    """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`."""
 
     def __init__(
         self,
@@ -46,110 +62,129 @@ class Executable:
         target: Target,
         device: Any,
         *,
+        codegen: Any = None,
         entry: str = "main",
         num_threads: int = 1,
         report: Mapping[str, Any] | None = None,
+        sources: Mapping[str, Callable[[], str]] | None = None,
     ) -> None:
         self.signature = signature
         self.artifact = artifact
         self.weights = weights
         self.target = target
         self.device = device
+        self.codegen = codegen
+        self.entry = entry
         self.num_threads = num_threads
-        self.report = dict(report or {})
-        self._loaded = device.load(artifact)
-        self._entry = self._loaded.entry(entry)
-        self._arenas: list[NDArray] = []
+        self.report: dict[str, Any] = dict(report or {})
+        self._sources = dict(sources or {})
         self._lock = threading.Lock()
+        self._caller: Caller | None = None
+        self._loaded: Any = None
 
     @property
-    def inputs(self) -> tuple[Any, ...]:
-        """Names and types of the inputs."""
+    def inputs(self) -> tuple[Value, ...]:
+        """Names, shapes and dtypes of the inputs, in the order of a call."""
         return self.signature.inputs
 
     @property
-    def outputs(self) -> tuple[Any, ...]:
-        """Names and types of the outputs."""
+    def outputs(self) -> tuple[Value, ...]:
+        """Names, shapes and dtypes of the outputs."""
         return self.signature.outputs
 
+    @property
+    def num_threads(self) -> int:
+        """Threads of one call; may be set at any time, for the calls that follow."""
+        return self._threads
+
+    @num_threads.setter
+    def num_threads(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"num_threads is {value!r}", hint="give an integer of at least 1")
+        self._threads = value
+
     def __call__(self, *arrays: Any) -> Any:
-        """Run on arrays in the order of `inputs`; one array back, or a tuple of them."""
-        ready = [self._ready(a) for a in arrays]
-        self.signature.check(ready)
-        symbols = self.signature.bind_symbols([a.shape for a in ready])
-        outputs = [
-            np.empty(shape, value.type.dtype.numpy)
-            for shape, value in zip(self.signature.output_shapes(symbols), self.signature.outputs, strict=True)
-        ]
-        arena = self._take(eval_expr(self.signature.arena_size, symbols))
-        try:
-            scalars = [symbols[v] for v in self.signature.symbols]
-            self._launch([*ready, *outputs, self.weights, arena], scalars)
-        finally:
-            with self._lock:
-                self._arenas.append(arena)
+        """Run on arrays in the order of `inputs`; one array back, or a tuple of them.
+
+        Arrays are NumPy arrays or anything that gives its memory by DLPack or NumPy's interfaces; contiguous
+        ones are not copied.  Raises UsageError, before anything runs, for a wrong number, dtype or shape.
+        """
+        caller = self._caller or self._load()
+        outputs = caller.call(arrays, self._threads)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def run(self, feeds: Mapping[str, Any]) -> dict[str, NDArray]:
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run on arrays by input name; all outputs by name."""
+        caller = self._caller or self._load()
+        outputs = caller.call(self._in_order(feeds), self._threads)
+        return {value.name: array for value, array in zip(self.signature.outputs, outputs, strict=True)}
+
+    def bind(
+        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[NDArray] | None = None
+    ) -> BoundCall:
+        """A call on fixed memory: it reads `inputs` and writes `outputs` in place, allocating and checking
+        nothing.
+
+        Inputs are contiguous host arrays, in order or by name; without `outputs` they are allocated
+        once.  Raises UsageError for arrays that do not fit, are not contiguous, or overlap.
+        """
+        given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
+        caller = self._caller or self._load()
+        run, results = caller.bind(given, outputs, self._threads)
+        return BoundCall(run, given, results)
+
+    def release(self) -> None:
+        """Give back the scratch memory that is kept for coming calls."""
+        if self._caller is not None:
+            self._caller.release()
+
+    def source(self, form: str) -> str:
+        """Readable code: the code generator's own forms and what the compiler can show, such as "tir" and
+        "graph".
+
+        Raises UsageError that lists the forms there are.
+        """
+        made = self._sources.get(form) or self.artifact.sources.get(form)
+        if made is None:
+            have = ", ".join(sorted({*self._sources, *self.artifact.sources})) or "none"
+            raise UsageError(f"no source {form!r}", hint=f"this executable has: {have}")
+        return made if isinstance(made, str) else made()
+
+    def export(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write what runs without Python: a library with its C header, or what else the code generator makes
+        of `path`.
+
+        Gives the files written.  Raises UnsupportedError where the target's code generator exports nothing.
+        """
+        write = getattr(self.codegen, "export", None)
+        if write is None:
+            raise UnsupportedError(
+                f"target {self.target.kind.name!r} exports nothing that runs without Python",
+                hint="exe.save writes a file for dlc.open",
+            )
+        files: list[Path] = write(self, Path(path))
+        return files
+
+    def __repr__(self) -> str:
+        return f"<Executable for {self.target}: {self.signature}>"
+
+    def _in_order(self, feeds: Mapping[str, Any]) -> list[Any]:
         names = [value.name for value in self.signature.inputs]
         unknown, missing = [n for n in feeds if n not in names], [n for n in names if n not in feeds]
         if unknown or missing:
             wrong = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
-            raise UsageError(wrong, hint="inputs: " + ", ".join(str(v) for v in self.signature.inputs))
-        results = self(*(feeds[name] for name in names))
-        many = results if isinstance(results, tuple) else (results,)
-        return {value.name: array for value, array in zip(self.signature.outputs, many, strict=True)}
+            raise UsageError(wrong, hint="inputs: " + (", ".join(map(str, self.signature.inputs)) or "none"))
+        return [feeds[name] for name in names]
 
-    def bind(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray] | None = None) -> Callable[[], Any]:
-        """A call on fixed memory: it reads `inputs` and writes `outputs` in place, allocating and checking nothing.
-
-        The call has its own arena, so one bound call must not run in two threads at once; bind one for each.
-        """
-        self.signature.check(inputs)
-        symbols = self.signature.bind_symbols([a.shape for a in inputs])
-        shapes = self.signature.output_shapes(symbols)
-        if outputs is None:
-            outputs = [np.empty(s, v.type.dtype.numpy) for s, v in zip(shapes, self.signature.outputs, strict=True)]
-        for array, shape, value in zip(outputs, shapes, self.signature.outputs, strict=True):
-            if array.shape != shape or array.dtype != value.type.dtype.numpy:
-                raise UsageError(f"output {value.name!r} is {array.dtype}{array.shape}, {value.type} is needed")
-        arrays = [*inputs, *outputs]
-        if not all(a.flags.c_contiguous for a in arrays):
-            raise UsageError("bound arrays must be contiguous", hint="use np.ascontiguousarray")
-        arena = aligned_bytes(eval_expr(self.signature.arena_size, symbols))
-        held = [*arrays, self.weights, arena]
-        pointers = (ctypes.c_void_p * len(held))(*(a.ctypes.data for a in held))
-        scalars = (ctypes.c_int64 * max(1, len(self.signature.symbols)))(*(symbols[v] for v in self.signature.symbols))
-        call, threads = self._entry.call, self.num_threads
-        result = outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-        def bound(_held: Any = held) -> Any:
-            status = call(pointers, scalars, threads)
-            if status:
-                raise RuntimeFailure(f"the native entry returned status {status}")
-            return result
-
-        return bound
-
-    def source(self, form: str) -> str:
-        """Generated code in a readable form, such as the code generator's own language."""
-        sources = self.artifact.sources
-        if form not in sources:
-            raise UsageError(f"no source {form!r}", hint=f"this executable has: {', '.join(sources) or 'none'}")
-        return sources[form]
-
-    def _ready(self, array: Any) -> NDArray:
-        result = np.asarray(array)
-        return result if result.flags.c_contiguous else np.ascontiguousarray(result)
-
-    def _take(self, size: int) -> NDArray:
+    def _load(self) -> Caller:
+        """Load the code into the device, once."""
         with self._lock:
-            while self._arenas:
-                arena = self._arenas.pop()
-                if arena.nbytes >= size:
-                    return arena
-        return aligned_bytes(size)
+            if self._caller is None:
+                self._loaded = self.device.load(self.artifact)
+                self._caller = caller_for(
+                    self.signature, self.device, self._loaded.entry(self.entry), self.weights
+                )
+            return self._caller
 
-    def _launch(self, arrays: Sequence[NDArray], scalars: Sequence[int]) -> None:
-        self.device.launch(self._entry, [a.ctypes.data for a in arrays], scalars, self.num_threads)
+
+__all__ = ["BoundCall", "Executable"]

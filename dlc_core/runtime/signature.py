@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dlc_core.arith import eval_expr, solve_dim
-from dlc_core.diag import UsageError
-from dlc_core.ir.expr import Expr, Var, free_vars
-from dlc_core.ir.types import TensorType
+from dlc_core.arith import compile_exprs, eval_expr, solve_dim
+from dlc_core.diag import RuntimeFailure, UsageError
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
+from dlc_core.ir.types import Dim, TensorType
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Value:
-    """One input or output: public name and type (dims may be expressions over the signature's symbols)."""
+    """One input or output: public name and type (dims may be expressions over symbolic dims)."""
 
     name: str
     type: TensorType
 
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call with certain input shapes needs."""
+
+    scalars: tuple[int, ...]
+    outputs: tuple[Shape, ...]
+    arena: int
+    """Bytes of scratch memory."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +61,17 @@ class Signature:
     """Bytes of scratch memory of one call."""
     weights_size: int
 
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every shape is known."""
+        return not self.symbols and all(v.type.is_static for v in (*self.inputs, *self.outputs))
+
     def check(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
         """Count, dtypes and ranks of the inputs; raises UsageError that says what is expected."""
-        if len(arrays) != len(self.inputs):
-            raise UsageError(
-                f"{len(arrays)} inputs given, {len(self.inputs)} needed",
-                details=[str(value) for value in self.inputs],
-            )
+        self.check_count(len(arrays))
         for value, array in zip(self.inputs, arrays, strict=True):
             if array.dtype != value.type.dtype.numpy:
                 raise UsageError(
@@ -50,13 +79,56 @@ class Signature:
                     hint=f'convert it with .astype("{value.type.dtype}")',
                 )
             if array.ndim != value.type.ndim:
-                raise UsageError(f"input {value.name!r} has shape {array.shape}, {value.type} is needed")
+                raise self._mismatch(value, array.shape, f"it has {array.ndim} dims, not {value.type.ndim}")
 
-    def bind_symbols(self, shapes: Sequence[tuple[int, ...]]) -> dict[Var, int]:
+    def check_count(self, count: int) -> None:
+        if count != len(self.inputs):
+            raise UsageError(
+                f"{count} input{'s' * (count != 1)} given, {len(self.inputs)} needed",
+                details=[str(value) for value in self.inputs],
+            )
+
+    def plan(self, shapes: Sequence[Shape]) -> Plan:
+        """What a call with these input shapes needs; raises UsageError where they do not fit."""
+        symbols = self.bind_symbols(shapes)
+        values = tuple(symbols[v] for v in self.symbols)
+        sizes = self._sizes(*values)
+        outputs, place = [], 0
+        for value in self.outputs:
+            shape = sizes[place : place + value.type.ndim]
+            place += value.type.ndim
+            if any(size < 0 for size in shape):
+                given = ", ".join(f"{v.name}={symbols[v]}" for v in self.symbols)
+                raise UsageError(
+                    f"output {value.name!r} would have the shape {shape}", why=f"dims are {given}"
+                )
+            outputs.append(shape)
+        arena = sizes[place]
+        if arena < 0:
+            raise RuntimeFailure(f"the scratch memory of this call would be {arena} bytes")
+        return Plan(values, tuple(outputs), arena)
+
+    @cached_property
+    def _sizes(self) -> Callable[..., tuple[int, ...]]:
+        """All dims of the outputs and the arena's bytes, as a function of the symbols."""
+        exprs = [*(as_expr(d) for v in self.outputs for d in v.type.shape), self.arena_size]
+        known = tuple(k for e in exprs if (k := const_value(e)) is not None)
+        if len(known) == len(exprs):
+            return lambda *values: known
+        try:
+            return compile_exprs(exprs, self.symbols)
+        except UsageError:  # an expression of narrow integers
+            return lambda *values: tuple(
+                eval_expr(e, dict(zip(self.symbols, values, strict=True))) for e in exprs
+            )
+
+    def bind_symbols(self, shapes: Sequence[Shape]) -> dict[Var, int]:
         """Values of the symbolic dims from the inputs' shapes; raises UsageError where shapes do not fit."""
         known: dict[Var, int] = {}
-        later: list[tuple[Value, int, Expr, int]] = []
+        later: list[tuple[Value, Shape, int, Expr]] = []
         for value, shape in zip(self.inputs, shapes, strict=True):
+            if len(shape) != value.type.ndim:
+                raise self._mismatch(value, shape, f"it has {len(shape)} dims, not {value.type.ndim}")
             for axis, (dim, size) in enumerate(zip(value.type.shape, shape, strict=True)):
                 if isinstance(dim, int):
                     if dim != size:
@@ -64,30 +136,28 @@ class Signature:
                 elif isinstance(dim, Var) and dim not in known:
                     known[dim] = size
                 else:
-                    later.append((value, axis, dim, size))
-        for value, axis, dim, size in later:
-            free = [v for v in free_vars(dim) if v not in known]
-            if len(free) == 1 and (solved := solve_dim(dim, size, free[0])) is not None:
-                found = eval_expr(solved, known) if isinstance(solved, Expr) else solved
-                known[free[0]] = found
-            elif free or eval_expr(dim, known) != size:
-                wanted = "undetermined" if free else eval_expr(dim, known)
-                shape = shapes[self.inputs.index(value)]
+                    later.append((value, shape, axis, dim))
+        for value, shape, axis, dim in later:
+            size = shape[axis]
+            rest = substitute(dim, {v: const(known[v]) for v in free_vars(dim) if v in known})
+            free = free_vars(rest)
+            if len(free) == 1 and (solved := solve_dim(rest, size, free[0])) is not None:
+                known[free[0]] = solved
+            elif free:
+                raise self._mismatch(value, shape, f"dim {axis} is {size}, and {dim} cannot be that")
+            elif (wanted := eval_expr(rest, {})) != size:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {wanted}")
         return known
 
-    def _mismatch(self, value: Value, shape: tuple[int, ...], why: str) -> UsageError:
+    def _mismatch(self, value: Value, shape: Shape, why: str) -> UsageError:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)
 
-    def output_shapes(self, symbols: Mapping[Var, int]) -> list[tuple[int, ...]]:
+    def output_shapes(self, symbols: Mapping[Var, int]) -> list[Shape]:
         """Shapes of the outputs for given symbol values."""
         return [
             tuple(d if isinstance(d, int) else eval_expr(d, symbols) for d in value.type.shape)
             for value in self.outputs
         ]
 
-    @property
-    def is_static(self) -> bool:
-        return not self.symbols and all(v.type.is_static for v in (*self.inputs, *self.outputs))
 
-
+__all__ = ["Plan", "Signature", "Value"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from dlc_backend_llvm.emit.function import emit_function
 from dlc_backend_llvm.emit.unit import Unit
-from dlc_backend_llvm.engine import compile_ir
+from dlc_backend_llvm.engine import assemble, compile_ir
 from dlc_backend_llvm.host import HostCpu
 from dlc_backend_llvm.kind import cpu_of
 from dlc_core.ir.buffer import Buffer
@@ -64,5 +62,13 @@ class LlvmCodegen:
         """One object with every PrimFunc of the module; those with the attribute `entry` are callable from outside."""
         cpu = cpu_of(target)
         text, entries = module_text(module, cpu)
-        code = compile_ir(text, cpu.triple, cpu.cpu, cpu.features, opt=target["opt"])
-        return Artifact(FORMAT, code, str(target), entries, MappingProxyType({"llvm": text}))
+        level = target["opt"]
+        code = compile_ir(text, cpu.triple, cpu.cpu, cpu.features, opt=level)
+        return Artifact(
+            FORMAT,
+            code,
+            str(target),
+            entries,
+            {"llvm": text, "asm": lambda: assemble(text, cpu.triple, cpu.cpu, cpu.features, opt=level)},
+            {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features},
+        )

@@ -3,26 +3,69 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from struct import Struct
 from typing import Any
 
 from dlc_backend_llvm.codegen import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.engine import Loaded as LoadedObject
 from dlc_backend_llvm.engine import engine
+from dlc_backend_llvm.host import host_cpu
+from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
-from dlc_core.diag import RuntimeFailure
+from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.runtime.device import HostMemory
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 
+_SYSTEM = """
+    cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku
+    prfchw ptwrite rdpid rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg wbnoinvd
+    widekl xsavec xsaveopt xsaves ras specrestrict ssbs predres sb mte pauth bti
+"""
+_SYSTEM_FEATURES = frozenset(_SYSTEM.split())
+"""Features that only system software uses: no generated code depends on them."""
+
+
+@lru_cache(maxsize=256)
+def _pack(code: str, count: int) -> Callable[..., bytes]:
+    """Numbers as the bytes of a C array."""
+    return Struct(f"{count}{code}").pack
+
 
 class Entry:
-    """A callable entry point: `call(buffer pointers, scalars, threads)` with ctypes arrays, no checks, no allocation."""
+    """A callable entry point."""
 
-    def __init__(self, address: int, owner: LoadedObject) -> None:
+    def __init__(self, symbol: str, address: int, owner: LoadedObject) -> None:
+        self.symbol = symbol
         self.address = address
         self.call = _ENTRY(address)
         self._owner = owner
+
+    def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Run on addresses and integers; RuntimeFailure where the code says that it failed."""
+        pointers = _pack("P", len(buffers))(*buffers)
+        status = self.call(pointers, _pack("q", len(scalars))(*scalars) if scalars else None, threads)
+        if status:
+            raise self._failed(status)
+
+    def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
+        """The same call with its arguments in place."""
+        pointers = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)
+        values = (ctypes.c_int64 * max(1, len(scalars)))(*scalars)
+        call, failed = self.call, self._failed
+
+        def run() -> None:
+            status = call(pointers, values, threads)
+            if status:
+                raise failed(status)
+
+        return run
+
+    def _failed(self, status: int) -> RuntimeFailure:
+        return RuntimeFailure(f"{self.symbol} failed while running", why=f"its status is {status}")
 
 
 class LoadedArtifact:
@@ -32,55 +75,63 @@ class LoadedArtifact:
         self._loaded = loaded
 
     def entry(self, symbol: str) -> Entry:
-        return Entry(self._loaded.address(symbol + ENTRY_SUFFIX), self._loaded)
+        return Entry(symbol, self._loaded.address(symbol + ENTRY_SUFFIX), self._loaded)
 
     def close(self) -> None:
         self._loaded.close()
 
 
-class CpuDevice:
+class CpuDevice(HostMemory):
     """This process's memory and cores.  Handles are addresses."""
 
     name = "cpu"
     formats = (FORMAT,)
+    dlpack_device = (1, 0)
 
-    def __init__(self) -> None:
-        self._live: dict[int, Any] = {}
-
-    def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory; raises RuntimeFailure when there is none."""
-        try:
-            raw = (ctypes.c_char * (size + align))()
-        except (MemoryError, ValueError, OverflowError) as error:
-            raise RuntimeFailure(f"cannot allocate {size} bytes", why=str(error)) from None
-        start = ctypes.addressof(raw)
-        handle = start + (-start) % align
-        self._live[handle] = raw
-        return handle
-
-    def free(self, handle: int) -> None:
-        if self._live.pop(handle, None) is None:
-            raise RuntimeFailure(f"freeing {handle:#x}, which is not allocated")
-
-    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        flat = data.cast("B") if data.nbytes else data
-        ctypes.memmove(handle + offset, bytes(flat) if flat.readonly else (ctypes.c_char * flat.nbytes).from_buffer(flat), flat.nbytes)
-
-    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        flat = out.cast("B")
-        ctypes.memmove((ctypes.c_char * flat.nbytes).from_buffer(flat), handle + offset, flat.nbytes)
+    def check(self, artifact: Artifact) -> None:
+        """Raise ArtifactError for code of another architecture, or that uses what this processor has not."""
+        host = host_cpu()
+        machine = read_object(artifact.code).machine
+        if machine != host.arch:
+            raise ArtifactError(
+                f"the code is for {machine}, this machine is {host.arch}",
+                hint="compile the model here, or for this target with -mtriple",
+            )
+        triple = artifact.metadata.get("triple")
+        if isinstance(triple, str) and _system(triple) != _system(host.triple):
+            raise ArtifactError(
+                f"the code is for {triple}, this machine is {host.triple}", hint="compile the model here"
+            )
+        missing = [name for name in _required(artifact) if not host.has(name)]
+        if missing:
+            raise ArtifactError(
+                f"the code uses processor features that this machine has not: {', '.join(missing)}",
+                hint="compile the model here, or for a common processor such as -mcpu=x86-64-v3",
+            )
 
     def load(self, artifact: Artifact) -> LoadedArtifact:
-        """Map code into this process.  The artefact must be of this machine's architecture."""
+        """Map code into this process; none of it runs yet.  ArtifactError where it is not for this
+        machine.
+        """
+        self.check(artifact)
         pool()
         return LoadedArtifact(engine().load(artifact.code))
 
-    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int = 1) -> None:
-        pointers = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)
-        values = (ctypes.c_int64 * max(1, len(scalars)))(*scalars)
-        status = entry.call(pointers, values, threads)
-        if status != 0:
-            raise RuntimeFailure(f"the native entry returned status {status}")
+    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Returns when the work is done."""
+        entry(buffers, scalars, threads)
 
-    def sync(self) -> None:
-        """Launches return when they have finished."""
+
+def _system(triple: str) -> str:
+    """The part of a triple that decides how code is called: vendor and C library left out."""
+    words = triple.split("-")
+    return next((w for w in words[1:] if w.startswith(("linux", "darwin", "macos", "windows"))), words[-1])
+
+
+def _required(artifact: Artifact) -> list[str]:
+    features: Any = artifact.metadata.get("features", "")
+    words = features.split(",") if isinstance(features, str) else []
+    return [w[1:] for w in words if w.startswith("+") and w[1:] not in _SYSTEM_FEATURES]
+
+
+__all__ = ["CpuDevice", "Entry", "LoadedArtifact"]

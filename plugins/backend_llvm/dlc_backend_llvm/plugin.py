@@ -1,5 +1,30 @@
-"""What this package gives to dlc."""
+"""What this package gives to dlc: the target kind `llvm`, its code generator, and the device `cpu`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dlc_core.hooks import Declaration, hookimpl
+
 DLC_API = "0.1"
+
+
+@hookimpl
+def dlc_targets() -> Iterable[Declaration]:
+    from dlc_backend_llvm.kind import KIND
+
+    return [KIND]
+
+
+@hookimpl
+def dlc_codegens() -> Iterable[Declaration]:
+    from dlc_backend_llvm.codegen import LlvmCodegen
+
+    return [LlvmCodegen()]
+
+
+@hookimpl
+def dlc_devices() -> Iterable[Declaration]:
+    from dlc_backend_llvm.device import CpuDevice
+
+    return [CpuDevice()]

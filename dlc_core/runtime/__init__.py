@@ -1,0 +1,1 @@
+"""The run half: devices, arrays, executables, artefacts.  Needs no compiler and names no device."""

@@ -1,0 +1,334 @@
+"""How a call reaches a device: three ways, chosen when the code is loaded.
+
+    InPlace     the device works in this process's memory: addresses of the caller's arrays are passed as they
+    are Copying     the device has memory of its own: inputs are written there, outputs read back Evaluating
+    the entry point takes and gives arrays
+
+All are re-entrant: scratch memory belongs to one call at a time and is kept for the next one, so that there
+is never more of it than calls were in flight at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from dlc_core.diag import DlcError, RuntimeFailure, UsageError
+from dlc_core.runtime.device import Device, prepare, shares_memory
+from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty
+from dlc_core.runtime.ndarray import NDArray, as_host, contiguous, is_plain
+from dlc_core.runtime.signature import Plan, Shape, Signature
+
+Host = np.ndarray[Any, Any]
+
+PLANS = 1024
+"""Input shapes of a model with symbolic dims whose plans are remembered."""
+
+
+class Caller(Protocol):
+    """A way to call."""
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        """The outputs for these inputs; raises UsageError, before anything runs, for inputs that do
+        not fit.
+        """
+        ...
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        """A call on fixed memory, and the outputs it writes."""
+        ...
+
+    def release(self) -> None:
+        """Give back all scratch memory that no call is using."""
+        ...
+
+
+class _Checked:
+    """What the ways have in common: inputs that fit, and plans by their shapes."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.count = len(signature.inputs)
+        self.dtypes = tuple(v.type.dtype.numpy for v in signature.inputs)
+        self.results = tuple(v.type.dtype.numpy for v in signature.outputs)
+        self._plans: dict[tuple[Shape, ...], Plan] = {}
+
+    def hosts(self, arrays: Sequence[Any]) -> list[Host]:
+        """Inputs as host arrays; raises UsageError for those that do not fit."""
+        signature = self.signature
+        signature.check_count(len(arrays))
+        hosts = [
+            as_host(array, f"input {value.name!r}", value.type.dtype)
+            for array, value in zip(arrays, signature.inputs, strict=True)
+        ]
+        signature.check(hosts)
+        return hosts
+
+    def ready(self, arrays: Sequence[Any]) -> list[Host]:
+        """Inputs as arrays that can be passed; raises UsageError for those that do not fit."""
+        return [contiguous(host) for host in self.hosts(arrays)]
+
+    def plan(self, shapes: tuple[Shape, ...]) -> Plan:
+        """The plan of a call with these shapes; raises UsageError where they do not fit."""
+        made = self._plans.get(shapes)
+        if made is None:
+            made = self.signature.plan(shapes)
+            if len(self._plans) >= PLANS:
+                self._plans.clear()
+            self._plans[shapes] = made
+        return made
+
+    def bound(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None
+    ) -> tuple[Plan, list[Host], list[Host]]:
+        """The plan and the arrays of a bound call, none of them copied."""
+        given = self.hosts(inputs)
+        for value, array, own in zip(self.signature.inputs, given, inputs, strict=True):
+            if isinstance(own, NDArray) or not is_plain(array):
+                raise UsageError(
+                    f"input {value.name!r} cannot be bound as it is: it is not contiguous, aligned host memory",
+                    hint="use np.ascontiguousarray",
+                )
+        plan = self.plan(tuple(a.shape for a in given))
+        if outputs is None:
+            results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+        else:
+            results = self._own_outputs(outputs, plan)
+        for index, array in enumerate(results):
+            if any(np.may_share_memory(array, other) for other in (*given, *results[:index])):
+                name = self.signature.outputs[index].name
+                raise UsageError(f"output {name!r} overlaps an input or another output")
+        return plan, given, results
+
+    def _own_outputs(self, outputs: Sequence[Host], plan: Plan) -> list[Host]:
+        values = self.signature.outputs
+        if len(outputs) != len(values):
+            details = [str(v) for v in values]
+            raise UsageError(f"{len(outputs)} outputs given, {len(values)} needed", details=details)
+        results = []
+        for given, value, shape, dtype in zip(outputs, values, plan.outputs, self.results, strict=True):
+            array = as_host(given, f"output {value.name!r}", value.type.dtype)
+            if array.shape != shape or array.dtype != dtype:
+                found = f"{array.dtype}{list(array.shape)}"
+                raise UsageError(
+                    f"output {value.name!r} is {found}, {value.type.dtype}{list(shape)} is needed"
+                )
+            if not (is_plain(array) and array.flags.writeable):
+                raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
+            results.append(array)
+        return results
+
+
+class InPlace(_Checked):
+    """Calls on this process's memory."""
+
+    def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
+        super().__init__(signature)
+        self._device = device
+        self._launch = device.launch
+        self._entry = entry
+        self._weights = weights
+        self._weights_at = address(weights)
+        self._arenas: list[tuple[Host, int, int]] = []
+        # Inputs of small models are checked one by one; the loop below is the whole cost of a call from
+        # Python.
+        self._expected = tuple(zip(range(self.count), self.dtypes, strict=True))
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        if len(arrays) != self.count:
+            self.signature.check_count(len(arrays))
+        for index, dtype in self._expected:
+            array = arrays[index]
+            if type(array) is not np.ndarray or array.dtype is not dtype or not is_plain(array):
+                arrays = self.ready(arrays)
+                break
+        shapes = tuple([array.shape for array in arrays])
+        plan = self._plans.get(shapes) or self.plan(shapes)
+        outputs = [empty(s, d) for s, d in zip(plan.outputs, self.results)]
+        arena = self._take(plan.arena)
+        try:
+            buffers = [address(a) for a in arrays]
+            buffers += [address(a) for a in outputs]
+            buffers.append(self._weights_at)
+            buffers.append(arena[1])
+            self._launch(self._entry, buffers, plan.scalars, threads)
+        except DlcError:
+            raise
+        except Exception as error:
+            raise _failure(self._device, error) from error
+        finally:
+            self._arenas.append(arena)
+        return outputs
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        plan, given, results = self.bound(inputs, outputs)
+        arena = aligned_bytes(plan.arena)
+        held = [*given, *results, self._weights, arena]
+        run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
+        return _holding(run, held), results
+
+    def release(self) -> None:
+        self._arenas.clear()
+
+    def _take(self, size: int) -> tuple[Host, int, int]:
+        """Scratch memory of at least `size` bytes; smaller pieces met on the way are dropped."""
+        arenas = self._arenas
+        while True:
+            try:
+                arena = arenas.pop()
+            except IndexError:
+                memory = aligned_bytes(size)
+                return memory, address(memory), size
+            if arena[2] >= size:
+                return arena
+
+
+def _holding(run: Callable[[], None], held: Any) -> Callable[[], None]:
+    """`run`, which keeps `held` alive."""
+
+    def bound(_held: Any = held) -> None:
+        run()
+
+    return bound
+
+
+class Copying(_Checked):
+    """Calls on a device's own memory."""
+
+    def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
+        super().__init__(signature)
+        self._device = device
+        self._entry = entry
+        self._weights = NDArray.from_host(device, weights)
+        self._free: list[NDArray] = []
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        """Outputs stay on the device where all inputs are arrays on it."""
+        stay = bool(arrays) and all(isinstance(a, NDArray) and a.device is self._device for a in arrays)
+        if stay:
+            self.signature.check_count(len(arrays))
+            for value, array in zip(self.signature.inputs, arrays, strict=True):
+                if array.dtype is not value.type.dtype:
+                    raise UsageError(f"input {value.name!r} is {array.dtype}, {value.type.dtype} is needed")
+            given = list(arrays)
+        else:
+            given = self.ready(arrays)
+        plan = self.plan(tuple(a.shape for a in given))
+        outputs = [
+            NDArray.empty(self._device, s, v.type.dtype)
+            for s, v in zip(plan.outputs, self.signature.outputs, strict=True)
+        ]
+        inputs = given if stay else [self._upload(a) for a in given]
+        arena = self._take(plan.arena)
+        try:
+            self._run([*inputs, *outputs, self._weights, arena], plan, threads)
+        finally:
+            self._free.append(arena)
+        return outputs if stay else [o.numpy() for o in outputs]
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        plan, given, results = self.bound(inputs, outputs)
+        ins = [self._upload(a) for a in given]
+        outs = [NDArray.empty(self._device, r.shape, r.dtype) for r in results]
+        arena = NDArray.empty(self._device, (plan.arena,), "uint8")
+        held = [*ins, *outs, self._weights, arena]
+        run = prepare(self._device, self._entry, [a.handle for a in held], plan.scalars, threads)
+
+        def bound() -> None:
+            for host, array in zip(given, ins, strict=True):
+                if host.nbytes:
+                    self._device.write(array.handle, bytes_of(host))
+            with _failing(self._device):
+                run()
+                self._device.sync()
+            for host, array in zip(results, outs, strict=True):
+                if host.nbytes:
+                    self._device.read(array.handle, bytes_of(host))
+
+        return _holding(bound, held), results
+
+    def release(self) -> None:
+        self._free.clear()
+
+    def _upload(self, host: Host) -> NDArray:
+        return NDArray.from_host(self._device, host)
+
+    def _run(self, arrays: Sequence[NDArray], plan: Plan, threads: int) -> None:
+        with _failing(self._device):
+            self._device.launch(self._entry, [a.handle for a in arrays], plan.scalars, threads)
+            self._device.sync()
+
+    def _take(self, size: int) -> NDArray:
+        while True:
+            try:
+                arena = self._free.pop()
+            except IndexError:
+                return NDArray.empty(self._device, (size,), "uint8")
+            if arena.nbytes >= size:
+                return arena
+
+
+class Evaluating(_Checked):
+    """Calls of entry points that take and give arrays."""
+
+    def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
+        super().__init__(signature)
+        self._device = device
+        self._entry = entry
+        self._weights = weights
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        given = self.ready(arrays)
+        self.signature.bind_symbols([a.shape for a in given])
+        with _failing(self._device):
+            results = self._entry.evaluate(given, self._weights, threads)
+        return [np.asarray(r) for r in results]
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        _, given, results = self.bound(inputs, outputs)
+
+        def bound() -> None:
+            for target, value in zip(results, self.call(given, threads), strict=True):
+                target[...] = value
+
+        return bound, results
+
+    def release(self) -> None:
+        """There is no scratch memory."""
+
+
+def _failure(device: Device, error: Exception) -> RuntimeFailure:
+    return RuntimeFailure(f"device {device.name!r} failed", why=f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _failing(device: Device) -> Iterator[None]:
+    """Whatever a vendor's device raises becomes a RuntimeFailure that names the device."""
+    try:
+        yield
+    except DlcError:
+        raise
+    except Exception as error:
+        raise _failure(device, error) from error
+
+
+def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:
+    """The way to call an entry point of a device."""
+    if hasattr(entry, "evaluate"):
+        return Evaluating(signature, device, entry, weights)
+    way = InPlace if shares_memory(device) else Copying
+    return way(signature, device, entry, weights)
+
+
+__all__ = ["Caller", "caller_for"]

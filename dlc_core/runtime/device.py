@@ -1,0 +1,136 @@
+"""Devices: where artefacts run.  The protocols that a vendor fulfils, and host memory for those that use it.
+
+A device is small: `alloc free write read load launch sync`.  Memory is named by opaque handles, integers that
+are addresses where the device has such.  What it may have besides:
+
+    host_memory = True            handles are addresses of this process: nothing is copied for a call
+    dlpack_device = (type, id)    its memory as DLPack names it, so that arrays can be exchanged without a
+    copy check(artifact)               raises ArtifactError where this machine cannot run an artefact; runs
+    nothing
+
+and an entry point (what `Loaded.entry` gives) may have
+
+    prepare(buffers, scalars, threads) -> Callable[[], None]      a call with everything ready, for bound
+    calls evaluate(arrays, weights, threads) -> Sequence[array]         takes and gives arrays: no buffers are
+    allocated
+
+where without `prepare` every bound call is a `launch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from dlc_core.diag import RuntimeFailure
+from dlc_core.runtime.memory import NDArray, address, aligned_bytes
+from dlc_core.target import Artifact
+
+
+@runtime_checkable
+class Loaded(Protocol):
+    """Code ready to run on a device."""
+
+    def entry(self, symbol: str) -> Any:
+        """The function of that name, for `Device.launch`."""
+        ...
+
+    def close(self) -> None:
+        """Give the code's memory back; nothing may be running in it."""
+        ...
+
+
+@runtime_checkable
+class Device(Protocol):
+    """A place where artefacts run.  `formats` are the artefact formats it loads.  Sizes are in bytes."""
+
+    name: str
+    formats: tuple[str, ...]
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        """Uninitialised memory; raises RuntimeFailure when there is none."""
+        ...
+
+    def free(self, handle: int) -> None: ...
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        """Copy bytes to the device."""
+        ...
+
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        """Copy bytes from the device, as much as `out` takes."""
+        ...
+
+    def load(self, artifact: Artifact) -> Loaded:
+        """Make code ready to run, without running any of it; ArtifactError where it is not for this
+        machine.
+        """
+        ...
+
+    def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Run a function on buffers (handles, in parameter order) and by-value integers.  May
+        return early.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        ...
+
+
+class HostMemory:
+    """`alloc free write read sync` of a device that works in this process's memory; handles are addresses."""
+
+    host_memory = True
+
+    def __init__(self) -> None:
+        self._live: dict[int, NDArray] = {}
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        memory = aligned_bytes(max(size, 1) + align)
+        start = -address(memory) % align
+        handle = address(memory) + start
+        self._live[handle] = memory[start : start + size]
+        return handle
+
+    def free(self, handle: int) -> None:
+        if self._live.pop(handle, None) is None:
+            raise RuntimeFailure(f"freeing {handle:#x}, which is not allocated")
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        source = np.frombuffer(data, np.uint8)
+        self._window(handle, offset, source.nbytes)[:] = source
+
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        target = np.frombuffer(out, np.uint8)
+        target[:] = self._window(handle, offset, target.nbytes)
+
+    def sync(self) -> None:
+        """Launches return when they have finished."""
+
+    def _window(self, handle: int, offset: int, size: int) -> NDArray:
+        memory = self._live.get(handle)
+        if memory is None or not 0 <= offset <= offset + size <= memory.nbytes:
+            raise RuntimeFailure(f"bytes {offset}:{offset + size} are outside the memory at {handle:#x}")
+        return memory[offset : offset + size]
+
+
+def shares_memory(device: Any) -> bool:
+    """Whether a device's handles are addresses of this process."""
+    return bool(getattr(device, "host_memory", False))
+
+
+def prepare(
+    device: Device, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int
+) -> Callable[[], None]:
+    """A call of an entry point with everything ready."""
+    own = getattr(entry, "prepare", None)
+    if own is not None:
+        ready: Callable[[], None] = own(buffers, scalars, threads)
+        return ready
+    return lambda: device.launch(entry, buffers, scalars, threads)
+
+
+__all__ = ["Device", "HostMemory", "Loaded", "prepare", "shares_memory"]

@@ -1,0 +1,238 @@
+"""DLPack: arrays to and from other libraries without a copy.
+
+NumPy itself exchanges the dtypes it knows, in host memory.  This module does the rest: bfloat16 and the types
+below a half, and memory of other devices.  Layout of the structures: DLPack 1.1, `dlpack.h`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import DType
+
+CPU = (1, 0)
+"""The device (type, id) of host memory."""
+
+HOST_TYPES = (1, 3, 11)
+"""Device types whose memory the host reads: plain, and the pinned memory of two families of accelerators."""
+
+READ_ONLY = 1
+
+_CODES = {
+    **{f"int{b}": (0, b) for b in (8, 16, 32, 64)},
+    **{f"uint{b}": (1, b) for b in (8, 16, 32, 64)},
+    **{f"float{b}": (2, b) for b in (16, 32, 64)},
+    "bfloat16": (4, 16),
+    "complex64": (5, 64),
+    "complex128": (5, 128),
+    "bool": (6, 8),
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
+    "float8_e8m0fnu": (14, 8),
+}
+_NAMES = {code: name for name, code in _CODES.items()}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    function = getattr(ctypes.pythonapi, name)
+    # A prototype of our own: changing the shared function object would change it for everybody.
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+    made: Callable[..., Any] = ctypes.PYFUNCTYPE(result, *arguments)(address)
+    return made
+
+
+_new = _function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_pointer = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_is_valid = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_raw_is_valid = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_raw_pointer = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+_PLAIN, _NEW = b"dltensor", b"dltensor_versioned"
+_USED = {_PLAIN: b"used_dltensor", _NEW: b"used_dltensor_versioned"}
+
+_exported: dict[int, Any] = {}
+"""What exported tensors keep alive, by the address of their structure; the consumer's deleter call ends it.
+"""
+
+
+def _delete(address: int) -> None:
+    _exported.pop(address, None)
+
+
+def _destroy(capsule: int) -> None:
+    """A capsule that nobody consumed."""
+    for name in (_PLAIN, _NEW):
+        if _raw_is_valid(capsule, name):
+            _exported.pop(_raw_pointer(capsule, name), None)
+
+
+_deleter = _Deleter(_delete)
+_destructor = _Destructor(_destroy)
+
+
+def export(
+    owner: Any,
+    address: int,
+    shape: tuple[int, ...],
+    dtype: DType,
+    device: tuple[int, int] = CPU,
+    *,
+    readonly: bool = False,
+    max_version: tuple[int, int] | None = None,
+) -> Any:
+    """A capsule of row-major memory at `address`, which `owner` keeps alive.
+
+    Raises BufferError, as the protocol asks, for a dtype that DLPack has not, and for read-only memory where
+    the consumer knows no read-only arrays (`max_version` below 1.0).
+    """
+    code = _CODES.get(dtype.name)
+    if code is None:
+        raise BufferError(f"DLPack has no dtype for {dtype}")
+    versioned = max_version is not None and max_version[0] >= 1
+    if readonly and not versioned:
+        raise BufferError("read-only memory needs DLPack 1.0 or later on the other side")
+    dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+    steps, step = [], 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= max(size, 1)
+    strides = (ctypes.c_int64 * max(1, len(shape)))(*reversed(steps))
+    tensor = _Tensor(address, *device, len(shape), *code, 1, dims, strides, 0)
+    deleter = ctypes.cast(_deleter, ctypes.c_void_p)
+    made: Any
+    if versioned:
+        made = _Versioned(1, 0, None, deleter, READ_ONLY if readonly else 0, tensor)
+    else:
+        made = _Managed(tensor, None, deleter)
+    place = ctypes.addressof(made)
+    _exported[place] = (made, dims, strides, owner)
+    return _new(place, _NEW if versioned else _PLAIN, ctypes.cast(_destructor, ctypes.c_void_p))
+
+
+class _Owner:
+    """Memory that another library lent; gives it back when the last array on it is gone."""
+
+    def __init__(self, address: int, deleter: int | None, interface: dict[str, Any]) -> None:
+        self._address = address
+        self._deleter = deleter
+        self.__array_interface__ = interface
+
+    def __del__(self) -> None:
+        if self._deleter:
+            _Deleter(self._deleter)(self._address)
+
+
+def _take(source: Any) -> Any:
+    try:
+        return source.__dlpack__(max_version=(1, 1))
+    except TypeError:  # made before DLPack 1.0
+        return source.__dlpack__()
+
+
+def from_dlpack(source: Any) -> np.ndarray[Any, Any]:
+    """The array of an object with `__dlpack__` in host memory, as a view; UsageError where it has none to
+    give.
+    """
+    kind = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else CPU
+    if int(kind[0]) not in HOST_TYPES:
+        raise UsageError(
+            f"the array is on a device (DLPack type {int(kind[0])})", hint="copy it to the host first"
+        )
+    try:
+        capsule = _take(source)
+    except (BufferError, RuntimeError, ValueError, TypeError) as error:
+        raise UsageError(f"a {type(source).__name__} does not give its memory", why=str(error)) from None
+    name = next((n for n in (_NEW, _PLAIN) if _is_valid(capsule, n)), None)
+    if name is None:
+        raise UsageError(f"__dlpack__ of {type(source).__name__} gave no DLPack capsule that is unused")
+    place = _pointer(capsule, name)
+    flags = 0
+    if name == _NEW:
+        versioned = _Versioned.from_address(place)
+        if versioned.major != 1:
+            raise UsageError(
+                f"the array is in DLPack {versioned.major}.{versioned.minor}", why="1.x is read here"
+            )
+        tensor, deleter, flags = versioned.tensor, versioned.deleter, versioned.flags
+    else:
+        managed = _Managed.from_address(place)
+        tensor, deleter = managed.tensor, managed.deleter
+    interface, dtype = _interface(tensor, bool(flags & READ_ONLY))
+    _rename(capsule, _USED[name])
+    return np.asarray(_Owner(place, deleter, interface)).view(dtype)
+
+
+def _interface(tensor: Any, readonly: bool) -> tuple[dict[str, Any], np.dtype[Any]]:
+    name = _NAMES.get((tensor.code, tensor.bits))
+    if name is None or tensor.lanes != 1:
+        raise UsageError(
+            f"no dtype for DLPack code {tensor.code} of {tensor.bits} bits, {tensor.lanes} lanes"
+        )
+    dtype = DType(name).numpy
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    strides = (
+        tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim)) if tensor.strides else None
+    )
+    # ml_dtypes' dtypes have no letter in the array interface: raw bytes of that size are viewed as them.
+    plain = (
+        dtype.str
+        if dtype.kind in "biufc"
+        else f"|u{dtype.itemsize}"
+        if dtype.itemsize == 1
+        else f"<u{dtype.itemsize}"
+    )
+    empty = 0 in shape
+    address = 0 if empty else (tensor.data or 0) + tensor.byte_offset
+    interface = {
+        "version": 3,
+        "shape": shape,
+        "typestr": plain,
+        "data": (address, readonly),
+        "strides": strides,
+    }
+    return interface, dtype
+
+
+__all__ = ["CPU", "HOST_TYPES", "export", "from_dlpack"]

@@ -1,0 +1,80 @@
+"""Host memory: aligned allocation and the addresses of arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import RuntimeFailure
+
+NDArray = np.ndarray[Any, Any]
+
+ALIGN = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+ALIGNED_FROM = 4096
+"""Results of at least this many bytes are aligned; for smaller ones it would cost more than it gains."""
+
+
+def aligned_bytes(size: int) -> NDArray:
+    """Uninitialised bytes that start at a multiple of ALIGN; raises RuntimeFailure when there is no
+    memory.
+    """
+    try:
+        raw = np.empty(size + ALIGN, np.uint8)
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise RuntimeFailure(f"cannot allocate {size} bytes", why=str(error)) from None
+    start = -address(raw) % ALIGN
+    return raw[start : start + size]
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    """An uninitialised array; large ones start at a multiple of ALIGN."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < ALIGNED_FROM:
+        return np.empty(shape, dtype)
+    return aligned_bytes(size).view(dtype).reshape(shape)
+
+
+def bytes_of(array: NDArray) -> memoryview:
+    """The bytes of a contiguous array, writeable where it is."""
+    flat: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(flat)
+
+
+def _address_slow(array: NDArray) -> int:
+    """The address of an array's first element."""
+    return int(array.ctypes.data)
+
+
+def _choose_address() -> Callable[[NDArray], int]:
+    """The fastest way to an array's address that holds in this interpreter.
+
+    NumPy's public `array.ctypes.data` takes more than a microsecond.  The data pointer is the first field
+    after the object's head; that is part of NumPy's binary interface, and is tried out here before it is
+    relied on.
+    """
+    head = object.__basicsize__
+    read = ctypes.c_void_p.from_address
+
+    def fast(array: NDArray) -> int:
+        return read(id(array) + head).value or 0
+
+    probe = np.arange(12, dtype=np.float32).reshape(3, 4)
+    views = (probe, probe[1:, 2:], probe.T, np.empty((0,), np.int8), np.zeros((), np.complex128))
+    try:
+        holds = all(fast(view) == _address_slow(view) for view in views)
+    except (ValueError, TypeError):
+        return _address_slow
+    return fast if holds else _address_slow
+
+
+address = _choose_address()
+"""The address of an array's first element; the array must be kept alive while it is used."""
+
+
+__all__ = ["ALIGN", "NDArray", "address", "aligned_bytes", "bytes_of", "empty"]

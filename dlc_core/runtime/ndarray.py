@@ -1,0 +1,158 @@
+"""Arrays that go into and come out of executables.
+
+`as_host` takes whatever a caller has (NumPy, anything with `__array_interface__`, `__array__` or
+`__dlpack__`) and gives a NumPy array, without a copy where the memory allows it.  `NDArray` is an array in
+the memory of a device that has its own.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.runtime import dlpack
+from dlc_core.runtime.device import Device, shares_memory
+from dlc_core.runtime.memory import bytes_of
+
+
+class NDArray:
+    """A row-major array in a device's memory; freed with the last reference to it.
+
+    `handle` is the device's name for the memory: an address where the device has such.  `numpy()` copies it
+    to the host.
+    """
+
+    def __init__(self, device: Device, handle: int, shape: tuple[int, ...], dtype_: DTypeLike) -> None:
+        """Takes over `handle`, which `device.alloc` gave."""
+        self.device = device
+        self.handle = handle
+        self.shape = shape
+        self.dtype = dtype(dtype_)
+        self._free = weakref.finalize(self, device.free, handle)
+        self._free.atexit = False
+
+    @staticmethod
+    def empty(device: Device, shape: tuple[int, ...], dtype_: DTypeLike) -> NDArray:
+        """An uninitialised array; raises RuntimeFailure when there is no memory."""
+        size = math.prod(shape) * dtype(dtype_).itemsize
+        return NDArray(device, device.alloc(max(size, 1)), shape, dtype_)
+
+    @staticmethod
+    def from_host(device: Device, array: Any) -> NDArray:
+        """A copy of a host array (whatever `as_host` takes) in the device's memory."""
+        host = contiguous(as_host(array, "array"))
+        made = NDArray.empty(device, host.shape, host.dtype)
+        if host.nbytes:
+            device.write(made.handle, bytes_of(host))
+        return made
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy in host memory."""
+        self.device.sync()
+        host = np.empty(self.shape, self.dtype.numpy)
+        if host.nbytes:
+            self.device.read(self.handle, bytes_of(host))
+        return host
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("the array is in a device's own memory: it cannot be seen without a copy")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        own = getattr(self.device, "dlpack_device", None)
+        return own if own is not None else dlpack.CPU
+
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, **_: Any) -> Any:
+        """A capsule of the device's memory where DLPack knows the device, else of a copy in host memory."""
+        self.device.sync()
+        own = getattr(self.device, "dlpack_device", None)
+        if own is not None or shares_memory(self.device):
+            place = own or dlpack.CPU
+            return dlpack.export(self, self.handle, self.shape, self.dtype, place, max_version=max_version)
+        host = self.numpy()
+        return dlpack.export(host, host.ctypes.data, self.shape, self.dtype, max_version=max_version)
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype}[{', '.join(map(str, self.shape))}] on {self.device.name}>"
+
+
+def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[Any, Any]:
+    """A value as a NumPy array in host memory, a view where it can be; `what` names it in errors.
+
+    Raises UsageError for what is no array: None, lists and Python numbers (whose dtype would be a guess),
+    objects.
+    """
+    if isinstance(value, np.ndarray):
+        array = value
+    elif isinstance(value, np.generic):
+        array = np.asarray(value)
+    elif isinstance(value, NDArray):
+        array = value.numpy()
+    elif value is None or isinstance(value, (list, tuple, bool, int, float, complex, str, bytes, dict, set)):
+        name = "None" if value is None else f"a Python {type(value).__name__}"
+        hint = (
+            f"give an array, such as numpy.asarray(..., {str(wanted)!r})"
+            if wanted is not None
+            else "give an array"
+        )
+        raise UsageError(f"{what} is {name}, not an array", hint=hint)
+    elif hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        array = dlpack.from_dlpack(value)
+    elif hasattr(value, "__array_interface__") or hasattr(value, "__array__") or _is_buffer(value):
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise UsageError(
+                f"{what} is a {type(value).__name__} that gives no array", why=str(error)
+            ) from None
+    else:
+        raise UsageError(
+            f"{what} is a {type(value).__name__}, not an array", hint="give a NumPy or DLPack array"
+        )
+    if array.dtype.hasobject:
+        raise UsageError(
+            f"{what} has the dtype {array.dtype}", hint="give numbers; convert with .astype(...)"
+        )
+    return array
+
+
+def contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array itself where its elements lie row by row, aligned and in this machine's byte order; else a
+    copy.
+    """
+    return (
+        array
+        if is_plain(array) and array.dtype.isnative
+        else array.astype(array.dtype.newbyteorder("="), order="C")
+    )
+
+
+def is_plain(array: np.ndarray[Any, Any]) -> bool:
+    """Whether the elements lie row by row and aligned, so that the memory can be passed as it is."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned
+
+
+def _is_buffer(value: Any) -> bool:
+    try:
+        memoryview(value).release()
+    except TypeError:
+        return False
+    return True
+
+
+__all__ = ["NDArray", "as_host", "contiguous", "is_plain"]
