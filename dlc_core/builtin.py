@@ -32,6 +32,20 @@ def dlc_ops() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_passes() -> Iterable[Declaration]:
+    from dlc_core.passes import graph, lower, tir
+
+    return (*graph.PASSES, *lower.PASSES, *tir.PASSES)
+
+
+@hookimpl
+def dlc_schedule_rules() -> Iterable[Declaration]:
+    from dlc_core.schedule.rules import RULES
+
+    return RULES
+
+
+@hookimpl
 def dlc_commands() -> Iterable[Command]:
     return COMMANDS
 

@@ -7,7 +7,7 @@ compute the same (the names of buffers and dims apart) share one PrimFunc.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core import te
@@ -77,7 +77,9 @@ def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.
         array = const_array(n)
         assert array is not None
         if array.size > INLINE_CONSTANTS:
-            raise UnsupportedError("a large constant inside a group", spans=n.spans, hint="pass it as an argument")
+            raise UnsupportedError(
+                "a large constant inside a group", spans=n.spans, hint="pass it as an argument"
+            )
         literal = const(array.reshape(-1)[0].item(), n.dtype)
         return (te.compute(n.shape, lambda *_: literal, "literal"),)
     assert isinstance(n.op, OpDecl) and n.op.lower is not None
@@ -107,7 +109,10 @@ def _outputs(
 
 @dataclass(frozen=True)
 class LowerGroups(Pass):
-    """Turn every group, and every op that stands alone, into a call of a PrimFunc."""
+    """Turn every group, and every op that stands alone, into a call of a PrimFunc.
+
+    The attribute `constants` of a PrimFunc lists its parameters that are constants of the model: schedules may repack them.
+    """
 
     name: ClassVar[str] = "lower_groups"
     stage: ClassVar[str] = "lower"
@@ -117,18 +122,19 @@ class LowerGroups(Pass):
         kernels: dict[str, PrimFunc] = {}
         by_hash: dict[str, str] = {}
 
-        def kernel_of(function: Function) -> tuple[str, tuple[Var, ...]]:
-            func = lower_group(function, function.name)
+        def kernel_of(function: Function, args: Sequence[Node]) -> tuple[str, tuple[Var, ...]]:
+            constants = tuple(i for i, arg in enumerate(args) if arg.op is CONST)
+            func = replace(lower_group(function, function.name), attrs={"constants": constants})
             digest = structural_hash(func, names=False)
             name = by_hash.get(digest)
             if name is None:
                 name = _unique(function.name, kernels)
                 by_hash[digest] = name
-                kernels[name] = PrimFunc(name, func.params, func.body, func.attrs, func.spans)
+                kernels[name] = replace(func, name=name)
             else:
                 shared = kernels[name]
                 spans = tuple(dict.fromkeys((*shared.spans, *func.spans)))
-                kernels[name] = PrimFunc(name, shared.params, shared.body, shared.attrs, spans)
+                kernels[name] = replace(shared, spans=spans)
             return name, func.scalars
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -137,7 +143,7 @@ class LowerGroups(Pass):
                 if not isinstance(old.op, OpDecl) or is_view(old):
                     return None
                 function, args = _alone(old, args)
-            symbol, dims = kernel_of(function)
+            symbol, dims = kernel_of(function, args)
             return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims}, old.type)
 
         functions = {
@@ -178,5 +184,3 @@ def result_types(n: Node) -> tuple[TensorType, ...]:
     if isinstance(n.type, TupleType):
         return tuple(f for f in n.type.fields if isinstance(f, TensorType))
     return (n.tensor_type,)
-
-

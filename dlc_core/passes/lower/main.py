@@ -8,23 +8,37 @@ workspaces.  The module's attributes say how to call it: see `Signature`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Array, Function, Node, get_item, param, post_order
+from dlc_core.graph.node import (
+    CALL_PRIM,
+    CONST,
+    GET,
+    PARAM,
+    TUPLE,
+    Array,
+    Function,
+    Node,
+    get_item,
+    param,
+    post_order,
+)
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType, TupleType
+from dlc_core.ir.types import TensorType, TupleType, tensor_type
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.group import lower_group, result_types
 from dlc_core.passes.lower.memory import ALIGN, Request, plan
 from dlc_core.passes.lower.views import is_view
 from dlc_core.runtime.signature import Signature, Value
+from dlc_core.schedule.index_map import IndexMap
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
@@ -59,7 +73,7 @@ class _Builder:
         self.buffers: dict[Place, Buffer] = {}
         self.views: list[tuple[Buffer, Buffer]] = []
         self.constants: list[tuple[int, np.ndarray[Any, Any]]] = []
-        self.constant_at: dict[Array, int] = {}
+        self.constant_at: dict[tuple[Array, str], Buffer] = {}
         self.weights_size = 0
         self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
         self.copies: dict[str, PrimFunc] = {}
@@ -127,7 +141,9 @@ class _Builder:
         self.out_buffers: list[Buffer] = []
         for result in self.function.results:
             many = isinstance(result.type, TupleType)
-            for value in [get_item(result, i) for i in range(len(result_types(result)))] if many else [result]:
+            for value in (
+                [get_item(result, i) for i in range(len(result_types(result)))] if many else [result]
+            ):
                 place = self.resolve(value)
                 buffer = _buffer_of((value, 0), f"out{len(self.out_buffers)}")
                 self.out_buffers.append(buffer)
@@ -184,16 +200,26 @@ class _Builder:
         return fresh
 
     def _constant(self, value: Node) -> Buffer:
+        """A constant where the weights hold it; equal constants are held once."""
         array: Array = value.attrs["value"]
-        offset = self.constant_at.get(array)
-        if offset is None:
-            offset = self.weights_size
-            self.constant_at[array] = offset
-            self.constants.append((offset, array.data))
-            self.weights_size += -(-array.data.nbytes // ALIGN) * ALIGN
-        buffer = _at(_buffer_of((value, 0), "const"), const(offset))
-        self.views.append((buffer, self.weights))
-        return buffer
+        return self._held((array, ""), lambda: array.data)
+
+    def _repacked(self, value: Node, layout: IndexMap) -> Buffer:
+        """A constant in the layout that its kernel's schedule asks for, rearranged now."""
+        array: Array = value.attrs["value"]
+        return self._held((array, str(layout)), lambda: layout.apply_numpy(array.data))
+
+    def _held(self, key: tuple[Array, str], make: Callable[[], np.ndarray[Any, Any]]) -> Buffer:
+        found = self.constant_at.get(key)
+        if found is None:
+            data = make()
+            type_ = tensor_type(data.shape, dtype(data.dtype))
+            found = _at(Buffer("const", type_.dim_exprs(), type_.dtype, align=ALIGN), const(self.weights_size))
+            self.constants.append((self.weights_size, data))
+            self.weights_size += -(-data.nbytes // ALIGN) * ALIGN
+            self.constant_at[key] = found
+            self.views.append((found, self.weights))
+        return found
 
     def buffer(self, place: Place) -> Buffer:
         found = self.buffers.get(place)
@@ -206,7 +232,12 @@ class _Builder:
     # Statements
 
     def _call(self, n: Node) -> Stmt:
-        args = [self.buffer(place) for arg in n.args for place in self._places(arg)]
+        func: PrimFunc = self.module[n.attrs["symbol"]]
+        repack: Mapping[int, IndexMap] = func.attrs.get("repack", {})
+        args = [
+            self._repacked(place[0], repack[i]) if i in repack else self.buffer(place)
+            for i, place in enumerate(place for arg in n.args for place in self._places(arg))
+        ]
         outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
         spaces = [self.workspaces[b] for b in self.workspace_of[n]]
         return Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *n.attrs["dims"]))
@@ -214,7 +245,9 @@ class _Builder:
     def _copy(self, value: Node, target: Buffer) -> Stmt:
         """A result that is an input, a constant or another result: copied by a kernel of its own."""
         source = param("source", value.type)
-        func = lower_group(Function(f"copy_{len(self.copies)}", (source,), source), f"copy_{len(self.copies)}")
+        func = lower_group(
+            Function(f"copy_{len(self.copies)}", (source,), source), f"copy_{len(self.copies)}"
+        )
         self.copies[func.name] = func
         return Eval(call_kernel(func.name, self.buffer(self.resolve(value)), target, *func.scalars))
 

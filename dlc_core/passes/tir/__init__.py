@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs
 from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.lower_blocks import lower_blocks
+from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
 from dlc_core.tir.stmt import PrimFunc
-
-
-def map_prim_funcs(module: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> IRModule:
-    """The module with `change` applied to each PrimFunc."""
-    return module.with_functions({name: change(f) for name, f in module.of_kind(PrimFunc).items()})
-
-
-@dataclass(frozen=True)
-class PrimFuncPass(Pass):
-    """A pass that treats every PrimFunc by itself."""
-
-    stage: ClassVar[str] = "tir"
-
-    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        """The new program."""
-        raise NotImplementedError(f"{type(self).__name__}.run_function")
-
-    def run(self, module: IRModule, context: PassContext) -> IRModule:
-        return map_prim_funcs(module, lambda func: self.run_function(func, context))
 
 
 @dataclass(frozen=True)
@@ -90,4 +71,13 @@ class HoistWorkspace(PrimFuncPass):
         return hoist_workspace(func)
 
 
-PASSES: tuple[type[Pass], ...] = (LowerBlocks, FlattenBuffers, VectorizeLoops, UnrollLoops, HoistWorkspace)
+PASSES: tuple[type[Pass], ...] = (
+    ScheduleKernels,
+    LowerBlocks,
+    FlattenBuffers,
+    VectorizeLoops,
+    UnrollLoops,
+    HoistWorkspace,
+)
+
+__all__ = ["PASSES", "PrimFuncPass", "map_prim_funcs"]

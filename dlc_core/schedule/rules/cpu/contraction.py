@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
-from dlc_core.schedule.layout import IndexMap
+from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
@@ -152,7 +152,7 @@ class _Contract:
                 *(indices[i] for i in lead), column // width, *(indices[i] for i in inner), column % width,
             )  # fmt: skip
 
-        s.transform_layout(self.block, buffer, IndexMap.of(len(order), packed), pad_value=0)
+        s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
 
     # Loops
 
