@@ -15,19 +15,33 @@ from dlc_core.tir.functor import stmts, substitute_stmt
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
 
 
-def buffer_of(program: Program, block: Block, index: int, kind: str) -> Buffer:
-    """The buffer of one of a block's declared reads or writes."""
+def buffer_of(program: Program, block: Block, kind: str, index: int | str) -> Buffer:
+    """A buffer that a block declares to read or to write, by its number among them or by name."""
+    if kind not in ("read", "write"):
+        raise program.error(f"{kind!r} is no kind of access", block, hint='"read" or "write"')
     regions = block.reads if kind == "read" else block.writes
     found = list(dict.fromkeys(r.buffer for r in regions))
+    if isinstance(index, str):
+        matching = [i for i, b in enumerate(found) if b.name == index]
+        index = matching[0] if len(matching) == 1 else -1
     if not 0 <= index < len(found):
         names = ", ".join(f"{i}: {b.name}" for i, b in enumerate(found)) or "none"
-        raise program.error(f"block {block.name!r} has no {kind} number {index}", block, hint=f"it has {names}")
+        raise program.error(f"block {block.name!r} has no such {kind}", block, hint=f"it has {names}")
     return found[index]
 
 
-def set_scope(program: Program, handle: BlockRV, index: int, scope: str) -> None:
+def named_buffer(program: Program, block: Block, name: str) -> Buffer:
+    """The buffer of that name that a block reads or writes."""
+    found = {r.buffer for r in (*block.reads, *block.writes) if r.buffer.name == name}
+    if len(found) != 1:
+        names = ", ".join(sorted({r.buffer.name for r in (*block.reads, *block.writes)})) or "nothing"
+        raise program.error(f"block {block.name!r} has no one buffer {name!r}", block, hint=f"it touches {names}")
+    return found.pop()
+
+
+def set_scope(program: Program, handle: BlockRV, index: int | str, scope: str) -> None:
     block = program.block(handle)
-    buffer = buffer_of(program, block, index, "write")
+    buffer = buffer_of(program, block, "write", index)
     alloc = program.tree.allocs.get(buffer)
     if alloc is None:
         raise program.error(
@@ -40,9 +54,9 @@ def set_scope(program: Program, handle: BlockRV, index: int, scope: str) -> None
     program.replace({alloc: substitute_stmt(alloc, {}, {buffer: moved})})
 
 
-def cache_read(program: Program, handle: BlockRV, index: int, scope: str) -> BlockRV:
+def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) -> BlockRV:
     block = program.block(handle)
-    source = buffer_of(program, block, index, "read")
+    source = buffer_of(program, block, "read", index)
     what = f"cannot cache {source.name} for block {block.name!r}"
     if source in written_by(block):
         raise program.error(what, block, why="the block writes it too")
@@ -64,9 +78,9 @@ def cache_read(program: Program, handle: BlockRV, index: int, scope: str) -> Blo
     return BlockRV(name)
 
 
-def cache_write(program: Program, handle: BlockRV, index: int, scope: str) -> BlockRV:
+def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str) -> BlockRV:
     block = program.block(handle)
-    result = buffer_of(program, block, index, "write")
+    result = buffer_of(program, block, "write", index)
     what = f"cannot cache {result.name} for block {block.name!r}"
     if writers(program, [result]) != [block]:
         raise program.error(what, block, why=f"other blocks write {result.name} too", hint="cache before decomposing")

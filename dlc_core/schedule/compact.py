@@ -111,7 +111,7 @@ def _private(program: Program, loop: For, buffer: Buffer) -> bool:
             if not any(box is not None and _contains(box, needed, analyzer) for box in earlier):
                 return False
         if writes:
-            written[block] = hull(writes, analyzer) if _dense(block, writes) else None
+            written[block] = hull(writes, analyzer) if dense(block, writes) else None
     return True
 
 
@@ -121,7 +121,7 @@ def _contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> 
     )
 
 
-def _dense(block: Block, writes: Sequence[Access]) -> bool:
+def dense(block: Block, writes: Sequence[Access]) -> bool:
     """Whether a block writes every element of the box around what it writes."""
     first = writes[0]
     if any(w.indices != first.indices for w in writes):

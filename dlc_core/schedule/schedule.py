@@ -13,15 +13,16 @@ program is then as it was.  Handles stay valid until a primitive removes or repl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dlc_core.ir.expr import Expr, ExprLike, Var
-from dlc_core.schedule import buffers, compact, inline, query, reduction
+from dlc_core.schedule import buffers, compact, inline, layout, padding, query, reduction
 from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
+from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.trace import Traced, primitive
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import bound_vars, rename_bound, stmts, transform_stmt
@@ -209,31 +210,53 @@ class Schedule(Traced):
     # Buffers.
 
     @primitive
-    def set_scope(self, block: BlockRV, buffer_index: int, scope: str) -> None:
-        """Put an intermediate buffer that the block writes into another memory, such as "local"."""
-        buffers.set_scope(self._program, block, buffer_index, scope)
+    def set_scope(self, block: BlockRV, buffer: int | str, scope: str) -> None:
+        """Put an intermediate buffer that the block writes into another memory, such as "local".
+
+        `buffer`, here and below, is its number among the block's writes (or reads), or its name.
+        """
+        buffers.set_scope(self._program, block, buffer, scope)
 
     @primitive
-    def cache_read(self, block: BlockRV, buffer_index: int, scope: str) -> BlockRV:
+    def cache_read(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:
         """Let the block read a copy, in `scope`, of one of its inputs; returns the copying block.
 
         The copy is made in full before the block's loops; `compute_at` moves it to where it is used.
         """
-        return buffers.cache_read(self._program, block, buffer_index, scope)
+        return buffers.cache_read(self._program, block, buffer, scope)
 
     @primitive
-    def cache_write(self, block: BlockRV, buffer_index: int, scope: str) -> BlockRV:
+    def cache_write(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:
         """Let the block write to a buffer in `scope` that is copied to its output; returns the copying block.
 
         The copy is made in full after the block's loops; `reverse_compute_at` moves it, or `compute_at` moves
         the block under the copy's loops.
         """
-        return buffers.cache_write(self._program, block, buffer_index, scope)
+        return buffers.cache_write(self._program, block, buffer, scope)
 
     @primitive
     def compact_buffers(self) -> None:
         """Shrink every intermediate buffer to what is alive, allocated in the innermost loop around its uses."""
         self._program.set_func(compact.compact_buffer_allocation(self._program.func))
+
+    @primitive
+    def transform_layout(
+        self,
+        block: BlockRV,
+        buffer: str | tuple[str, int],
+        index_map: IndexMap | Callable[..., Any],
+        pad_value: float | None = None,
+    ) -> None:
+        """Store a buffer in another layout: element [i…] becomes element [index_map(i…)].
+
+        `buffer` is a name, or ("read", n), ("write", n) among the block's.  An intermediate buffer is changed
+        for all its users; where its producer is a plain assignment with loops of its own, that one then runs
+        over the new dims, and with `pad_value` also fills what the layout adds.  A parameter that is only read
+        is passed in the new layout from now on: `func.attrs["repack"]` maps the number of the parameter to the
+        IndexMap, whose `apply_numpy` repacks an array (with zeros for padding).
+        """
+        chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+        layout.transform_layout(self._program, block, buffer, chosen, pad_value)
 
     # Reductions.
 
@@ -254,6 +277,17 @@ class Schedule(Traced):
         computes them, and the old block now combines them.  Sums of floats are reordered.
         """
         return reduction.rfactor(self._program, loop, axis)
+
+    # Padding.
+
+    @primitive
+    def decompose_padding(self, block: BlockRV, loop: LoopRV) -> list[BlockRV]:
+        """Split a block `B[…] = value where inside else constant` into fills of the border and a plain copy.
+
+        Done inside `loop`, one of the block's own loops; those from it inward are made anew, one for each
+        axis.  Returns the filling blocks, then the copying one, which keeps the block's name.
+        """
+        return padding.decompose_padding(self._program, block, loop)
 
 
 def _prepared(func: PrimFunc) -> PrimFunc:
