@@ -8,7 +8,7 @@ narrower than 8 bits as 8-bit ones; results are rounded once, to the inferred dt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dlc_core.ir.expr import Expr, Var, const_value, free_vars
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 from dlc_core.op.declare import NDArray, OpDecl
 
-Value = Union[NDArray, tuple["Value", ...]]
+Value: TypeAlias = "NDArray | tuple[Value, ...]"
 Symbols = dict[Var, int]
 CallPrim = Callable[[str, Sequence[NDArray], Type], Value]
 """Runs a PrimFunc of the module: symbol, arguments, result type -> result."""
@@ -58,7 +58,9 @@ def apply(decl: OpDecl, args: Sequence[Value], attrs: Mapping[str, Any], type_: 
         body = decl.expand(params, {name: concrete(value, env) for name, value in attrs.items()})
         result = _run(body, dict(zip(params, args, strict=True)), env, None)
     else:
-        wide = [_widen(arg) for arg in args]
+        # Functions take their arguments as they are; the ops in them round on their own.
+        calls = any(isinstance(value, Function) for value in attrs.values())
+        wide = list(args) if calls else [_widen(arg) for arg in args]
         with np.errstate(all="ignore"):
             result = decl.reference(*wide, **{name: concrete(value, env) for name, value in attrs.items()})
     return _bind(type_, result, env, decl.name, VerifyError)
@@ -100,7 +102,7 @@ def _run(root: Node, values: dict[Node, Value], env: Symbols, call_prim: CallPri
             try:
                 values[node] = _step(node, [values[arg] for arg in node.args], env, call_prim)
             except DlcError as error:
-                raise error.at(node.spans)
+                raise error.at(node.spans) from error.__cause__
         for arg in node.args:
             uses[arg] -= 1
             if not uses[arg]:

@@ -18,6 +18,7 @@ from dlc_core.op.std import (
     pool,
     product,
     reduce,
+    resizing,
     shape,
     slicing,
     softmaxes,
@@ -38,6 +39,7 @@ OPS: tuple[OpDecl, ...] = (
     *convolution.OPS,
     *pool.OPS,
     *norm.OPS,
+    *resizing.OPS,
     *control.OPS,
 )
 BY_NAME = {decl.name: decl for decl in OPS}
