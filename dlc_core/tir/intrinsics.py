@@ -188,9 +188,13 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     Intrinsic("barrier", 0, _ANY, "status", None, "no thread goes on before all have arrived"),
     Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory behind a handle is used soon"),
     Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the entry fails with `code` unless cond"),
+    Intrinsic(
+        "clock", 2, _ANY, "status", None,
+        "clock(handle, sign): adds sign times a steady clock's nanoseconds to the int64 behind the handle",
+    ),
 )
 
-EFFECTS = frozenset({"barrier", "prefetch", "check"})
+EFFECTS = frozenset({"barrier", "prefetch", "check", "clock"})
 """Intrinsics called for what they do; calls of `kernel.*` and `extern.*` are too (see `has_effect`)."""
 
 

@@ -1,9 +1,11 @@
 """From graphs to tensor programs: groups to PrimFuncs, calls to `main`, values to arena offsets."""
 
 from dlc_core.passes.base import Pass
+from dlc_core.passes.lower.costs import RecordCosts
 from dlc_core.passes.lower.group import LowerGroups
+from dlc_core.passes.lower.instrument import Instrument
 from dlc_core.passes.lower.main import BuildMain
 
-PASSES: tuple[type[Pass], ...] = (LowerGroups, BuildMain)
+PASSES: tuple[type[Pass], ...] = (LowerGroups, RecordCosts, BuildMain, Instrument)
 
-__all__ = ["PASSES", "BuildMain", "LowerGroups"]
+__all__ = ["PASSES", "BuildMain", "Instrument", "LowerGroups", "RecordCosts"]

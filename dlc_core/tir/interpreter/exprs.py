@@ -274,7 +274,7 @@ class Writer:
             return text if type_.is_float else wrap(text, type_)
         if name == "popcount":
             return f"({kids[0]} & {(1 << type_.bits) - 1}).bit_count()"
-        if name in ("barrier", "prefetch"):
+        if name in ("barrier", "prefetch", "clock"):
             return "0"
         if name == "check":
             return f"check({kids[0]}, {kids[1]})"

@@ -14,6 +14,7 @@ from dlc_backend_llvm.emit.expression import ExpressionEmitter, lane_of
 from dlc_backend_llvm.emit.promote import promotable
 from dlc_backend_llvm.emit.scope import Scope, flatten
 from dlc_backend_llvm.emit.types import memory_type, register_type
+from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
@@ -272,6 +273,10 @@ class FunctionEmitter(ExpressionEmitter):
             self.lines.append(f"  call void @{value.name.removeprefix('kernel.')}({', '.join(args)})")
             for scope in self.scopes:
                 scope.volatile.clear()
+            return
+        if value.name == "clock":
+            self.unit.use_clock()
+            self.lines.append(f"  call void @{CLOCK}({', '.join(self.typed(a) for a in value.args)})")
             return
         raise CodegenError(f"intrinsic {value.name} has no effect that this backend knows")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from dlc_backend_llvm.emit.clock import clock_ir
 from dlc_backend_llvm.emit.types import literal, register_type, suffix, vector
 from dlc_backend_llvm.host import HostCpu
 from dlc_backend_llvm.vmath import VMath, machine_of
@@ -28,10 +29,17 @@ class Unit:
         self.vmath = VMath(machine_of(cpu))
         self._declared: dict[str, str] = {}
         self.functions: list[str] = []
+        self._has_clock = False
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function once; `signature` is `type @name(types)`."""
         self._declared.setdefault(name, f"declare {signature}")
+
+    def use_clock(self) -> None:
+        """Define what reads the steady clock, once."""
+        if not self._has_clock:
+            self._has_clock = True
+            self.functions.append(clock_ir(self.cpu.triple))
 
     def text(self) -> str:
         """The whole module."""

@@ -1,0 +1,71 @@
+"""A second entry that measures: every kernel call stands between two readings of the clock.
+
+    <entry>__profile(inputs…, outputs…, weights, arena, profile, dims…)
+
+`profile` is int64[sites, 2]: for each call site the nanoseconds spent there and the number of calls, both
+added to what is there.  The module's attribute `sites` names them in order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import call, const
+from dlc_core.ir.module import IRModule
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.tir.functor import copy_func, stmts, transform_stmt
+from dlc_core.tir.intrinsics import STATUS, address_of, kernel_symbol
+from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq
+
+SUFFIX = "__profile"
+
+
+@dataclass(frozen=True)
+class Instrument(Pass):
+    """Add the measuring twin of the entry."""
+
+    name: ClassVar[str] = "instrument"
+    stage: ClassVar[str] = "main"
+    place: ClassVar[tuple[float, ...]] = (200,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        main = module.functions.get(module.entry)
+        if not isinstance(main, PrimFunc) or not main.attrs.get("entry"):
+            return module
+        recorded: dict[str, deque[Any]] = defaultdict(deque)
+        for entry in module.attrs.get("calls", ()):
+            recorded[entry["kernel"]].append(entry)
+        sites: dict[Stmt, int] = {}
+        described: list[dict[str, Any]] = []
+        for stmt in stmts(main.body):
+            symbol = _kernel(stmt)
+            if symbol is not None and stmt not in sites:
+                sites[stmt] = len(sites)
+                found = recorded[symbol]
+                described.append(found.popleft() if found else {"kernel": symbol, "nodes": []})
+        profile = Buffer("profile", (max(1, len(sites)), 2), INDEX)
+
+        def measured(stmt: Stmt) -> Stmt | None:
+            site = sites.get(stmt)
+            if site is None:
+                return None
+            time = address_of(profile, site, 0)
+            begin, end = (Eval(call("clock", (time, const(sign)), STATUS)) for sign in (-1, 1))
+            count = Store(profile, (const(site), const(1)), profile[site, 1] + 1)
+            return seq(begin, stmt, end, count)
+
+        body = transform_stmt(main.body, stmt_fn=measured)
+        name = module.entry + SUFFIX
+        twin = PrimFunc(name, (*main.buffers, profile, *main.scalars), body, main.attrs, main.spans)
+        return module.with_function(name, copy_func(twin)).with_attrs(sites=tuple(described))
+
+
+def _kernel(stmt: Stmt) -> str | None:
+    return kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
+
+
+__all__ = ["SUFFIX", "Instrument"]
