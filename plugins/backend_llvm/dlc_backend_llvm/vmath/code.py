@@ -211,41 +211,35 @@ class Code:
         """Signed integer to float."""
         return self.put(f"sitofp {self.itype} {a} to {self.type}")
 
-    def nearest(self, a: str) -> tuple[str, str]:
-        """(round(a) as float, as integer) for |a| below 2^21 (2^50 in float64), by adding and taking away 1.5
-        * 2^p.
+    def nearest_product(self, a: str, factor: float, bias: int = 0) -> tuple[str, str]:
+        """(n = round(a * factor) as float, an integer whose low bits are n + bias), for |n| below 2^21
+        (2^50).
 
-        Needs neither a rounding instruction nor a conversion, so it is fast on every target.
+        Adds and takes away 1.5 * 2^p + bias, which needs neither a rounding instruction nor a conversion.
+        The bits of the integer above the exponent field's width are of no meaning; those of `bias` zero make
+        it n modulo 2^9 (2^12).
         """
-        magic = 1.5 * 2.0**self.mantissa
-        shifted = self.add(a, magic)
-        whole = self.sub(shifted, magic)
-        integer = self.integer("sub", self.to_bits(shifted), self.to_bits_of(magic))
-        return whole, integer
-
-    def nearest_product(self, a: str, factor: float) -> tuple[str, str]:
-        """`nearest(a * factor)` with one instruction less where the target fuses."""
-        magic = 1.5 * 2.0**self.mantissa
-        shifted = self.fma(a, factor, magic)
-        whole = self.sub(shifted, magic)
-        return whole, self.integer("sub", self.to_bits(shifted), self.to_bits_of(magic))
+        magic = 1.5 * 2.0**self.mantissa + bias
+        shifted = self.add(a, magic) if factor == 1.0 else self.fma(a, factor, magic)
+        return self.sub(shifted, magic), self.to_bits(shifted)
 
     def to_bits_of(self, value: float) -> int:
         """The bit pattern of a constant."""
         code, size = ("<f", "<I") if self.bits == 32 else ("<d", "<Q")
         return int(struct.unpack(size, struct.pack(code, value))[0])
 
-    def power_of_two(self, exponent: str) -> str:
-        """2^exponent as a float, for integers within the normal exponents."""
-        biased = self.integer("add", exponent, self.bias)
-        return self.from_bits(self.integer("shl", biased, self.mantissa))
+    def power_of_two(self, shifted: str) -> str:
+        """2^n from the integer `nearest_product` gave with `bias` = self.bias, for n of normal powers."""
+        return self.from_bits(self.integer("shl", shifted, self.mantissa))
 
-    def scale(self, a: str, exponent: str) -> str:
-        """a * 2^exponent, right for overflow and gradual underflow while |exponent| stays below twice the
-        bias.
+    def scale(self, a: str, shifted: str) -> str:
+        """a * 2^n from the integer `nearest_product` gave with `bias` = 2 * self.bias.
+
+        Multiplies twice, by about 2^(n/2): right for overflow and gradual underflow while |n| < 2 *
+        self.bias.
         """
-        half = self.integer("ashr", exponent, 1)
-        rest = self.integer("sub", exponent, half)
+        half = self.integer("lshr", shifted, 1)
+        rest = self.integer("sub", shifted, half)
         return self.mul(self.mul(a, self.power_of_two(half)), self.power_of_two(rest))
 
     # Pairs of floats whose sum carries twice the precision.

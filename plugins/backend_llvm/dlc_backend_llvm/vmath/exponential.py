@@ -66,51 +66,52 @@ _EXPM1_HIGHEST = {32: 88.8, 64: 710.0}
 _TANH_ONE = {32: 10.0, 64: 20.0}
 
 
-def reduced(c: Code, x: str) -> tuple[str, str]:
-    """(expm1(r), n as integer) for x = n ln 2 + r; |x| at most a few thousand."""
-    return reduced_pair(c, x, None)
-
-
-def reduced_pair(c: Code, x: str, low: str | None) -> tuple[str, str]:
-    """`reduced` of x + low, where `low` is below an ulp of x."""
-    whole, n = c.nearest_product(x, LOG2_E)
+def reduced(c: Code, x: str, bias: int = 0, low: str | None = None) -> tuple[str, str]:
+    """(r, integer whose low bits are n + bias) for x (+ `low`, below an ulp of x) = n ln 2 + r."""
+    whole, shifted = c.nearest_product(x, LOG2_E, bias)
     r = c.fnma(LN2_HIGH[c.bits], whole, x)
     r = c.fnma(LN2_LOW[c.bits], whole, r)
-    if low is not None:
-        r = c.add(r, low)
-    q = c.polynomial(r, _Q[c.bits]) if c.bits == 32 else c.estrin(r, _Q[64])
-    return c.fma(c.mul(r, r), q, r), n
+    return (r if low is None else c.add(r, low)), shifted
+
+
+def small_exp(c: Code, r: str) -> str:
+    """e^r for |r| <= ln 2 / 2"""
+    return c.polynomial(r, (1.0, 1.0, *_Q[c.bits]))
+
+
+def small_expm1(c: Code, r: str) -> str:
+    """e^r - 1 for |r| <= ln 2 / 2"""
+    return c.fma(c.mul(r, r), c.polynomial(r, _Q[c.bits]), r)
 
 
 def exp(c: Code, x: str) -> str:
     """e^x"""
-    small, n = reduced(c, c.at_most(c.at_least(x, _LOWEST[c.bits]), _HIGHEST[c.bits]))
-    return c.scale(c.add(small, 1.0), n)
+    r, shifted = reduced(c, c.at_most(c.at_least(x, _LOWEST[c.bits]), _HIGHEST[c.bits]), 2 * c.bias)
+    return c.scale(small_exp(c, r), shifted)
 
 
 def exp_normal(c: Code, x: str) -> str:
     """e^x for arguments that are known to give normal numbers."""
-    small, n = reduced(c, x)
-    return c.mul(c.add(small, 1.0), c.power_of_two(n))
+    r, shifted = reduced(c, x, c.bias)
+    return c.mul(small_exp(c, r), c.power_of_two(shifted))
 
 
 def exp2(c: Code, x: str) -> str:
     """2^x"""
     limit = 1.0 + c.bias
     x = c.at_most(c.at_least(x, -limit - c.mantissa), limit)
-    whole, n = c.nearest(x)
-    r = c.sub(x, whole)
-    p = c.polynomial(r, _EXP2[c.bits]) if c.bits == 32 else c.estrin(r, _EXP2[64])
-    return c.scale(c.fma(r, p, 1.0), n)
+    whole, shifted = c.nearest_product(x, 1.0, 2 * c.bias)
+    return c.scale(c.polynomial(c.sub(x, whole), (1.0, *_EXP2[c.bits])), shifted)
 
 
 def expm1(c: Code, x: str) -> str:
     """e^x - 1"""
     inside = c.at_most(c.at_least(x, _MINUS_ONE[c.bits]), _EXPM1_HIGHEST[c.bits])
-    small, n = reduced(c, inside)
-    half = c.power_of_two(c.integer("sub", n, 1))
+    r, shifted = reduced(c, inside, c.bias - 1)
+    small = small_expm1(c, r)
+    half = c.power_of_two(shifted)
     scaled = c.fma(small, half, c.sub(half, 0.5))
-    result = c.select(c.icompare("eq", n, 0), small, c.add(scaled, scaled))
+    result = c.select(c.compare("oeq", half, 0.5), small, c.add(scaled, scaled))
     return c.copysign(result, x)
 
 
@@ -122,23 +123,23 @@ def sigmoid(c: Code, x: str) -> str:
 
 def exp_of_negative(c: Code, a: str) -> str:
     """e^-a for a >= 0"""
-    small, n = reduced(c, c.neg(c.at_most(a, -_LOWEST[c.bits])))
-    return c.scale(c.add(small, 1.0), n)
+    r, shifted = reduced(c, c.neg(c.at_most(a, -_LOWEST[c.bits])), 2 * c.bias)
+    return c.scale(small_exp(c, r), shifted)
 
 
 def tanh(c: Code, x: str) -> str:
     """t / (t + 2) with t = expm1(2 |x|)"""
     a = c.at_most(c.abs(x), _TANH_ONE[c.bits])
-    small, n = reduced(c, c.add(a, a))
-    power = c.power_of_two(n)
-    t = c.fma(small, power, c.sub(power, 1.0))
+    r, shifted = reduced(c, c.add(a, a), c.bias)
+    power = c.power_of_two(shifted)
+    t = c.fma(small_expm1(c, r), power, c.sub(power, 1.0))
     return c.copysign(c.div(t, c.add(t, 2.0)), x)
 
 
 def _half_exp(c: Code, a: str) -> str:
     """e^a / 2 without overflow before the result overflows, for a >= 0"""
-    small, n = reduced(c, c.at_most(a, _HIGHEST[c.bits] + 1.0))
-    return c.scale(c.add(small, 1.0), c.integer("sub", n, 1))
+    r, shifted = reduced(c, c.at_most(a, _HIGHEST[c.bits] + 1.0), 2 * c.bias - 1)
+    return c.scale(small_exp(c, r), shifted)
 
 
 def sinh(c: Code, x: str) -> str:
@@ -165,8 +166,8 @@ __all__ = [
     "exp_of_negative",
     "expm1",
     "reduced",
-    "reduced_pair",
     "sigmoid",
     "sinh",
+    "small_exp",
     "tanh",
 ]

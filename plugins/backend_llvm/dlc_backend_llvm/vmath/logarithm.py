@@ -65,11 +65,11 @@ def correction(c: Code, f: str) -> str:
     """y with log(1 + f) = f + y, for f in [sqrt(1/2) - 1, sqrt(2) - 1)."""
     square = c.mul(f, f)
     if c.bits == 32:
-        return c.fma(-0.5, square, c.mul(c.mul(square, f), c.estrin(f, _P)))
+        return c.fma(-0.5, square, c.mul(c.mul(square, f), c.polynomial(f, _P)))
     s = c.div(f, c.add(f, 2.0))
     z = c.mul(s, s)
     half = c.mul(square, 0.5)
-    return c.sub(c.mul(s, c.fma(z, c.estrin(z, _R), half)), half)
+    return c.sub(c.mul(s, c.fma(z, c.polynomial(z, _R), half)), half)
 
 
 def _assemble(c: Code, f: str, y: str, e: str) -> str:

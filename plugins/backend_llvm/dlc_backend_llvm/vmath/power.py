@@ -10,7 +10,7 @@ import math
 
 from dlc_backend_llvm.vmath import rounding
 from dlc_backend_llvm.vmath.code import Code
-from dlc_backend_llvm.vmath.exponential import LN2_HIGH, LN2_LOW, reduced_pair
+from dlc_backend_llvm.vmath.exponential import LN2_HIGH, LN2_LOW, reduced, small_exp
 from dlc_backend_llvm.vmath.logarithm import correction, decompose
 
 _T = (
@@ -71,8 +71,8 @@ def _magnitude(c: Code, x: str, y: str, *, exact: bool) -> str:
     else:
         t, t_low = c.mul(y, log_high), log_low
     t = c.at_most(c.at_least(t, _LOWEST), _HIGHEST)
-    small, n = reduced_pair(c, t, t_low if exact else None)
-    return c.scale(c.add(small, 1.0), n)
+    r, shifted = reduced(c, t, 2 * c.bias, t_low if exact else None)
+    return c.scale(small_exp(c, r), shifted)
 
 
 def power(c: Code, x: str, y: str) -> str:

@@ -1,0 +1,86 @@
+"""Fixtures: running one vector-math operation over whole arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from dlc_backend_llvm.engine import compile_ir, engine
+from dlc_backend_llvm.host import host_cpu
+from dlc_backend_llvm.vmath import OPS, Machine, VMath, llvm_type, machine_of
+
+Kernel = Callable[..., "np.ndarray[Any, Any]"]
+
+
+def _loop(args: list[str], source: str, to: str, lanes: int, lines: list[str], result: str) -> str:
+    """A function `run(ptr..., ptr out, i64 n)` that applies `lines` to n elements."""
+    taken = []
+    for index in range(len(args)):
+        element = llvm_type(source, 1)
+        taken.append(f"%p{index} = getelementptr {element}, ptr %a{index}, i64 %i")
+        taken.append(f"{args[index]} = load {llvm_type(source, lanes)}, ptr %p{index}, align 1")
+    return "\n".join(
+        [
+            f"define void @run({', '.join(f'ptr %a{index}' for index in range(len(args)))}, ptr %o, i64 %n) {{",
+            "entry:",
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [0, %entry], [%j, %loop]",
+            *taken,
+            *lines,
+            f"  %q = getelementptr {llvm_type(to, 1)}, ptr %o, i64 %i",
+            f"  store {llvm_type(to, lanes)} {result}, ptr %q, align 1",
+            f"  %j = add i64 %i, {lanes}",
+            "  %c = icmp slt i64 %j, %n",
+            "  br i1 %c, label %loop, label %end",
+            "end:",
+            "  ret void",
+            "}",
+            "",
+        ]
+    )
+
+
+def _numpy_dtype(name: str) -> Any:
+    if name == "bfloat16":
+        return pytest.importorskip("ml_dtypes").bfloat16
+    return np.dtype(name)
+
+
+@pytest.fixture
+def kernel() -> Callable[..., Kernel]:
+    """kernel(op, dtype, lanes=8, machine=None) or kernel("convert", source, lanes, machine, to=dtype)."""
+
+    def build(
+        op: str, dtype: str, lanes: int = 8, machine: Machine | None = None, to: str | None = None
+    ) -> Kernel:
+        vm = VMath(machine or machine_of(host_cpu()))
+        names = iter(f"%{number}" for number in range(100))
+        if to is None:
+            args = [f"%v{index}" for index in range(OPS[op])]
+            lines, result = vm.emit(op, args, dtype, lanes, lambda: next(names))
+        else:
+            args = ["%v0"]
+            lines, result = vm.convert("%v0", dtype, to, lanes, lambda: next(names))
+        out_dtype = to or dtype
+        text = _loop(args, dtype, out_dtype, lanes, lines, result) + vm.functions()
+        loaded = engine().load(compile_ir(text, jit=True))
+        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(args) + 1), ctypes.c_int64)(
+            loaded.address("run")
+        )
+
+        def call(*arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            count = arrays[0].size
+            padded = -(-count // 64) * 64
+            inputs = [np.resize(np.ascontiguousarray(array, _numpy_dtype(dtype)), padded) for array in arrays]
+            output = np.zeros(padded, _numpy_dtype(out_dtype))
+            assert not loaded.closed
+            function(*[array.ctypes.data for array in inputs], output.ctypes.data, padded)
+            return output[:count]
+
+        return call
+
+    return build
