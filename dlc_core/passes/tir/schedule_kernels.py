@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar
 
+from dlc_core.diag import ScheduleError
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule import Schedule
@@ -27,15 +29,26 @@ class ScheduleKernels(PrimFuncPass):
             return func
         description = context.target.describe()
         machine = Machine(description, description.cores)
+        refused: list[str] = []
         for rule in self._candidates(context):
-            if rule.matches(func, machine):
-                schedule = Schedule(func)
+            if not rule.matches(func, machine):
+                continue
+            schedule = Schedule(func)
+            try:
                 rule.apply(schedule, machine)
                 schedule.compact_buffers()
-                return schedule.func
-        return func
+            except ScheduleError as error:
+                refused.append(f"{rule.name}: {error}")
+                continue
+            return _noted(schedule.func, rule=rule.name, why_not=tuple(refused))
+        return _noted(func, rule="none", why_not=tuple(refused))
 
     def _candidates(self, context: PassContext) -> list[ScheduleRule]:
         found = [*context.schedule_rules, *(r for r in RULES if r not in context.schedule_rules)]
         wanted = [r for r in found if not self.rules or r.name in self.rules]
         return sorted(wanted, key=lambda rule: -rule.priority)
+
+
+def _noted(func: PrimFunc, **facts: object) -> PrimFunc:
+    """The program with the reasons of its schedule among its attributes."""
+    return replace(func, attrs=MappingProxyType({**func.attrs, **facts}))

@@ -1,4 +1,9 @@
-"""Vectorised loops to vector expressions: the loop variable becomes a Ramp, contiguous accesses become vector accesses."""
+"""Vectorised loops to vector expressions: the loop variable becomes a Ramp, contiguous accesses become vector accesses.
+
+What differs in no lane stays scalar.  What vectors cannot say (a private allocation, an inner loop or a condition
+of a lane's own) runs lane by lane in a serial loop; a condition that is an interval of lanes, as those that guard
+the end of a range are, is tested for the whole vector first.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,33 @@ from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import CodegenError
+from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
+    Binary,
     Call,
     Expr,
     Load,
     Var,
     broadcast,
     call,
+    const,
     const_value,
     free_vars,
     load,
+    logical_and,
     post_order,
     ramp,
     substitute,
 )
 from dlc_core.tir.functor import rename_bound, substitute_stmt, transform_stmt
-from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
 
 
 def vectorize_loops(func: PrimFunc) -> PrimFunc:
-    """Every loop of kind "vectorized" as vectors of its constant extent; what vectors cannot say is unrolled."""
+    """Every loop of kind "vectorized" as vectors of its constant extent.
+
+    Raises CodegenError for an extent that is not constant and for lanes that store to one element.
+    """
     return replace(func, body=transform_stmt(func.body, stmt_fn=_visit))
 
 
@@ -37,6 +49,8 @@ def _visit(stmt: Stmt) -> Stmt | None:
         raise CodegenError(
             f"loop {stmt.var.name!r} of extent {stmt.extent} cannot be vectorised", hint="split it by a constant first"
         )
+    if lanes == 0:
+        return Seq(())
     if lanes == 1:
         return substitute_stmt(stmt.body, {stmt.var: stmt.begin})
     return _Vectorize(stmt, lanes).stmt(stmt.body)
@@ -79,7 +93,8 @@ class _Vectorize:
                 cond, a, b = (memo[arg] for arg in e.args)
                 if cond.dtype.lanes == 1 and max(a.dtype.lanes, b.dtype.lanes) > 1:
                     cond = broadcast(cond, self.lanes)
-                memo[e] = call("if_then_else", (cond, a, b), e.dtype.with_lanes(max(x.dtype.lanes for x in (cond, a, b))))
+                wide = max(x.dtype.lanes for x in (cond, a, b))
+                memo[e] = call("if_then_else", (cond, a, b), e.dtype.with_lanes(wide))
             else:
                 memo[e] = e.rebuild([memo[c] for c in e.children]) if e.children else e
         return memo[root]
@@ -91,6 +106,10 @@ class _Vectorize:
             return self.store(s)
         if isinstance(s, For) and not self.uses(s.begin, s.extent):
             return replace(s, body=self.stmt(s.body))
+        if isinstance(s, While) and not self.uses(s.cond):
+            return While(s.cond, self.stmt(s.body))
+        if isinstance(s, Eval) and not self.uses(s.value):
+            return s
         if isinstance(s, Let):
             value = self.expr(s.value)
             if value.dtype.lanes == 1:
@@ -100,7 +119,7 @@ class _Vectorize:
             return Let(fresh, value, self.stmt(s.body))
         if isinstance(s, If):
             return self.branch(s)
-        return self.unrolled(s)
+        return self.lane_by_lane(s)
 
     def store(self, s: Store) -> Stmt:
         if not self.uses(*s.indices):
@@ -118,19 +137,40 @@ class _Vectorize:
     def branch(self, s: If) -> Stmt:
         if not self.uses(s.cond):
             return If(s.cond, self.stmt(s.then), None if s.orelse is None else self.stmt(s.orelse))
-        if s.orelse is None and isinstance(s.then, Store) and self.uses(*s.then.indices):
-            inner = self.store(s.then)
-            assert isinstance(inner, Store)
-            return If(self.expr(s.cond), inner)
-        return self.unrolled(s)
+        ends = self.ends(s.cond)
+        slow = self.lane_by_lane(s)
+        return slow if ends is None else If(ends, self.stmt(s.then), slow)
 
-    def unrolled(self, s: Stmt) -> Stmt:
-        """One copy for each lane, in order: always right, never fast."""
-        if isinstance(s, (Alloc, View, While, For, If, Eval)) and all(v is self.var for v in self.lane_vars):
-            copies = [
-                rename_bound(substitute_stmt(s, {self.var: self.begin + lane})) for lane in range(self.lanes)
-            ]
-            return seq(*copies)
-        raise CodegenError(f"{type(s).__name__} cannot stand in the vectorised loop {self.var.name!r}")
+    def ends(self, cond: Expr) -> Expr | None:
+        """The condition for the first and the last lane, where those between follow from the two."""
+        work = [cond]
+        total: Expr = const(True, BOOL)
+        while work:
+            item = work.pop()
+            if isinstance(item, Binary) and item.op == "and":
+                work += (item.b, item.a)
+                continue
+            if not self.uses(item):
+                total = logical_and(total, item)
+                continue
+            linear = (
+                isinstance(item, Binary)
+                and item.op in ("lt", "le", "gt", "ge")
+                and item.a.dtype is INDEX
+                and all(v is self.var or v not in self.lane_vars for v in free_vars(item))
+                and self.analyzer.coefficient_of(item.a - item.b, self.var) is not None
+            )
+            if not linear:
+                return None
+            for lane in (0, self.lanes - 1):
+                total = logical_and(total, self.analyzer.simplify(substitute(item, {self.var: self.begin + lane})))
+        return total
 
-
+    def lane_by_lane(self, s: Stmt) -> Stmt:
+        """A serial loop over the lanes: always right, never fast."""
+        if any(v is not self.var for v in self.lane_vars):
+            raise CodegenError(
+                f"a {type(s).__name__} that differs between the lanes of loop {self.var.name!r} follows a vector Let"
+            )
+        var = Var(self.var.name)
+        return rename_bound(For(var, self.begin, const(self.lanes), substitute_stmt(s, {self.var: var})))

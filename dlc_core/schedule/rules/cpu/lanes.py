@@ -8,15 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.expr import const_value
+from dlc_core.ir.expr import Var, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import extent_of, inline_pointwise, is_pointwise, reductions, spatial
+from dlc_core.schedule.rules.analysis import (
+    coefficients,
+    extent_of,
+    inline_pointwise,
+    is_pointwise,
+    loads_of,
+    reductions,
+    spatial,
+)
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import PrimFunc, Store
+from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 VECTORS = 4
 """Vectors of accumulators: enough chains to hide the latency of an addition."""
@@ -35,7 +43,7 @@ class LanesRule(ScheduleRule):
         if len(found) != 1 or not isinstance(found[0].body, Store) or not all(is_pointwise(b) for b in others):
             return False
         axes = spatial(found[0])
-        return bool(axes) and (extent_of(axes[-1]) or 0) > 1
+        return bool(axes) and (extent_of(axes[-1]) or 0) > 1 and _contiguous(found[0], axes[-1].var)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s = schedule
@@ -57,6 +65,15 @@ class LanesRule(ScheduleRule):
             return
         for copy in s.partition(strips, [s.get(out).axes[-1].dom.extent // width]):
             _strip(s, copy[block], copy[strip], lanes)
+
+
+def _contiguous(block: Block, axis: Var) -> bool:
+    """Whether the reduction's inputs are contiguous over the axis, or do not have it."""
+    for load in loads_of(block):
+        factors = coefficients(load.buffer, load.indices, [axis])
+        if factors is None or const_value(factors[axis]) not in (0, 1):
+            return False
+    return True
 
 
 def _strip(s: Schedule, block: BlockRV, column: LoopRV, lanes: int) -> None:

@@ -9,13 +9,13 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import coefficients, inline_pointwise, is_pointwise, loads_of, same, spatial
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 PARALLEL_ELEMENTS = 1 << 14
 """Elements below which a kernel is not worth waking other threads for."""
-UNROLLED_VECTORS = 2
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,16 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     inner = loops.pop()
     extent = const_value(schedule.extent(inner))
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
-    if lanes > 1 and (extent is None or extent >= lanes):
+    if lanes < 2:
+        loops.append(inner)
+    elif extent is None or extent > lanes:
         split = schedule.split(inner, [None, lanes], tail="partition")
         schedule.vectorize(split[1])
         loops.append(split[0])
-    elif lanes > 1 and extent is not None and extent > 1:
-        schedule.vectorize(inner)
+        if split.tail is not None and const_value(schedule.extent(split.tail.loop)) is not None:
+            vectorize_columns(schedule, split.tail.loop, lanes)
+    else:
+        vectorize_columns(schedule, inner, lanes)
     if machine.description.parallel and total >= PARALLEL_ELEMENTS and loops:
         outer = loops[0]
         if len(loops) > 1 and (const_value(schedule.extent(outer)) or machine.threads) < machine.threads:

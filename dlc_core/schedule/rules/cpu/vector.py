@@ -1,4 +1,4 @@
-"""Vectorising a loop of known extent."""
+"""Vectorising loops: whole vectors first, then narrower ones of a power of two for what is left."""
 
 from __future__ import annotations
 
@@ -6,17 +6,36 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.schedule import Schedule
 
+UNROLLED = 4
+"""Vectors up to which a loop is unrolled whole."""
+
 
 def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
-    """Whole vectors, unrolled, then one narrower vector for what is left; the extent must be constant."""
+    """A loop of constant extent as unrolled vectors."""
     extent = const_value(schedule.extent(loop))
     assert extent is not None
-    if extent <= lanes:
-        if extent > 1:
-            schedule.vectorize(loop)
+    if extent < 2 or lanes < 2:
         return
-    loops = schedule.split(loop, [None, lanes], tail="partition")
+    width = min(lanes, 1 << (extent.bit_length() - 1))
+    if width == extent:
+        schedule.vectorize(loop)
+        return
+    loops = schedule.split(loop, [None, width], tail="partition")
     schedule.unroll(loops[0])
     schedule.vectorize(loops[1])
-    if loops.tail is not None and (const_value(schedule.extent(loops.tail.loop)) or 0) > 1:
-        schedule.vectorize(loops.tail.loop)
+    if loops.tail is not None:
+        vectorize_columns(schedule, loops.tail.loop, lanes)
+
+
+def vectorize_long(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
+    """Whole vectors in a loop, unrolled where they are few; the rest narrower, or one by one where it is symbolic."""
+    extent = const_value(schedule.extent(loop))
+    if lanes < 2:
+        return
+    if extent is not None and extent <= UNROLLED * lanes:
+        vectorize_columns(schedule, loop, lanes)
+        return
+    loops = schedule.split(loop, [None, lanes], tail="partition")
+    schedule.vectorize(loops[1])
+    if loops.tail is not None and const_value(schedule.extent(loops.tail.loop)) is not None:
+        vectorize_columns(schedule, loops.tail.loop, lanes)
