@@ -83,18 +83,21 @@ class Logic(Division):
             return TRUE
         if low >= 0:
             return FALSE
+        g = math.gcd(*(c for m, c in p.items() if m))
+        start = p.get(ONE, 0)
+        if g > 1:
+            # Where g divides all of X: X + start < 0 exactly where X/g + floor(start/g) < 0.
+            return self._less(shifted({m: c // g for m, c in p.items() if m}, start // g))
         if self._nonneg(shifted(times(p, -1), -1)):
             return TRUE
         if self._nonneg(p):
             return FALSE
-        p = self._without_small_part(p)
-        g = math.gcd(*(c for m, c in p.items() if m))
-        start = p.get(ONE, 0)
-        left = {m: c // g for m, c in p.items() if m and c > 0}
-        right = {m: -c // g for m, c in p.items() if m and c < 0}
-        # g*X + start < 0 exactly where X < -(start // g)
-        limit = -(start // g)
-        left, right = (left, shifted(right, limit)) if left else (shifted(left, -limit), right)
+        bigger = self._without_small_part(p)
+        if bigger is not p:
+            return self._less(bigger)
+        left = {m: c for m, c in p.items() if m and c > 0}
+        right = {m: -c for m, c in p.items() if m and c < 0}
+        left, right = (left, shifted(right, -start)) if left else (shifted(left, start), right)
         return self._finish(binary("lt", self.emit(left), self.emit(right)))
 
     def _without_small_part(self, p: Poly) -> Poly:

@@ -47,6 +47,11 @@ _BINARY = {
 class Prover(State):
     """Bounds and proofs over polys of simplified atoms."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._case_facts: list[Poly] = []
+        """Facts of the cases a proof is in."""
+
     def _poly(self, e: Expr) -> Poly:
         raise NotImplementedError
 
@@ -89,7 +94,7 @@ class Prover(State):
     def _bounds_of(self, e: Expr) -> Interval:
         """Bounds of any simplified expression."""
         if e.dtype is INDEX:
-            return self._poly_bounds(self._poly(e))
+            return self._poly_bounds(self._operand(e))
         return self._atom_bounds(e)
 
     def _compute_bounds(self, e: Expr) -> Interval:
@@ -131,6 +136,8 @@ class Prover(State):
             return True
         if high < 0 or depth <= 0 or (len(p) == 1 and ONE in p):
             return False
+        if self._case_facts:
+            return self._nonneg_by_steps(p, depth)
         key = (poly_key(p), depth)
         found = self._memo.nonneg.get(key)
         if found is None:
@@ -140,13 +147,16 @@ class Prover(State):
         return found
 
     def _nonneg_by_steps(self, p: Poly, depth: int) -> bool:
-        if self._known.symbolic:
+        nonlinear = degree(p) > 1
+        if self._known.symbolic or nonlinear:
             smaller = self._eliminate_variable(p)
+            if smaller is None:
+                smaller = self._eliminate_factor(p)
             if smaller is not None and self._nonneg(smaller, depth):
                 return True
-        if self._known.facts and self._by_facts(p, depth):
+        if (self._known.facts or self._case_facts) and self._by_facts(p, depth):
             return True
-        if degree(p) > 1 and self._shift_to_zero(p):
+        if nonlinear and self._shift_to_zero(p):
             return True
         for atom in atoms_of(p):
             if type(atom) is Var:
@@ -193,10 +203,20 @@ class Prover(State):
                 best = known.order, add_scaled(rest, self.mul(factor, end))
         return best[1] if best else None
 
+    def _eliminate_factor(self, p: Poly) -> Poly | None:
+        """p with an atom of a product replaced by the constant bound that makes p smaller."""
+        for atom in atoms_of({m: c for m, c in p.items() if len(m) > 1}):
+            parts = split_by(p, atom)
+            sign = self._sign(parts[0]) if parts else 0
+            end = self._atom_bounds(atom)[0 if sign > 0 else 1]
+            if parts is not None and sign and abs(end) != math.inf:
+                return add_scaled(parts[1], parts[0], int(end))
+        return None
+
     def _by_facts(self, p: Poly, depth: int) -> bool:
         """G >= 0 follows from s*G - k*Q > -s for a fact Q >= 0 and s, k > 0; s and k cancel a shared
         monomial."""
-        for fact in self._known.facts:
+        for fact in (*self._known.facts, *self._case_facts):
             for m, c in fact.items():
                 d = p.get(m, 0)
                 if not m or not d or (c > 0) != (d > 0):
@@ -230,7 +250,7 @@ class Prover(State):
         if parts is None:
             return False
         factor, rest = parts
-        x, d = self._poly(atom.a), self._poly(atom.b)
+        x, d = self._operand(atom.a), self._operand(atom.b)
         value = constant_of(d)
         if self._poly_bounds(d)[0] <= 0:
             return False
@@ -257,7 +277,7 @@ class Prover(State):
         return multiple is not None and self._nonneg(add_scaled(rest, end, multiple), depth - 1)
 
     def _by_cases(self, p: Poly, atom: Expr, depth: int) -> bool:
-        first, second = (self._poly(child) for child in atom.children[-2:])
+        first, second = (self._operand(child) for child in atom.children[-2:])
         goals = self.replace(p, atom, first), self.replace(p, atom, second)
         if isinstance(atom, Select):
             return all(self._nonneg(goal, depth - 1) for goal in goals)
@@ -274,14 +294,22 @@ class Prover(State):
 
     def _nonneg_given(self, p: Poly, fact: Poly, depth: int) -> bool:
         """Whether p >= 0 wherever fact >= 0."""
-        for m, c in fact.items():
-            d = p.get(m, 0)
-            if m and d and (c > 0) == (d > 0):
-                g = math.gcd(c, d)
-                s, k = abs(c) // g, abs(d) // g
-                if self._nonneg(shifted(add_scaled(times(p, s), fact, -k), s - 1), depth):
-                    return True
-        return False
+        self._case_facts.append(fact)
+        try:
+            return self._nonneg(p, depth)
+        finally:
+            self._case_facts.pop()
+
+    def _operand(self, e: Expr) -> Poly:
+        """The poly of an atom's operand.  Remembered beyond this proof, so found without the facts of its cases."""
+        found = self._memo.polys.get(e)
+        if found is None:
+            cases, self._case_facts = self._case_facts, []
+            try:
+                found = self._poly(e)
+            finally:
+                self._case_facts = cases
+        return found
 
     def _zero(self, p: Poly, depth: int = DEPTH_SIMPLIFY) -> bool:
         """Whether p is always zero."""
@@ -309,17 +337,17 @@ class Prover(State):
             return self._known.residues.get(e, (1, 0))
         if isinstance(e, Binary) and e.dtype is INDEX:
             if e.op in ("min", "max"):
-                return _either(self._poly_residue(self._poly(e.a)), self._poly_residue(self._poly(e.b)))
+                return _either(self._poly_residue(self._operand(e.a)), self._poly_residue(self._operand(e.b)))
             if e.op in ("floordiv", "floormod") and isinstance(e.b, Const):
                 d = int(e.b.value)
-                m, r = self._poly_residue(self._poly(e.a))
+                m, r = self._poly_residue(self._operand(e.a))
                 if e.op == "floormod" and d:
                     g = math.gcd(m, d)
                     return g, r % g
                 if d > 0 and m and m % d == 0:
                     return m // d, (r // d) % (m // d)
         elif isinstance(e, Select) and e.dtype is INDEX:
-            return _either(self._poly_residue(self._poly(e.a)), self._poly_residue(self._poly(e.b)))
+            return _either(self._poly_residue(self._operand(e.a)), self._poly_residue(self._operand(e.b)))
         return 1, 0
 
 

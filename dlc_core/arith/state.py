@@ -83,10 +83,13 @@ class State(Algebra):
         if high_value < low_value:
             # Nothing runs under an empty range, so any value will do; one point keeps intervals well formed.
             interval, low, high = (low_value, low_value), None, None
+        old = self._known.ranges.get(var)
+        if old is not None and (old.interval, old.low, old.high) == (interval, low, high):
+            return
         self._order += 1
         self._known.ranges[var] = VarRange(interval, low, high, self._order)
         self._known.symbolic = self._known.symbolic or low is not None or high is not None
-        if var in self._looked_up:
+        if old is not None or var in self._looked_up:
             self._forget()
 
     def _forget(self) -> None:

@@ -7,9 +7,9 @@
     )
     relu = RELU.build          # relu(node) -> node
 
-A primitive has `infer`, `reference` and, where it can become native code, `lower`.  A composite has `compose`, its body
-over other ops: inference, reference and expansion are read from it.  A delicate composite also has an independent
-`reference`.
+A primitive has `infer`, `reference` and, where it can become native code, `lower`.  A composite has
+`compose`, its body over other ops: inference, reference and expansion are read from it.  A delicate composite
+also has an independent `reference`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from dlc_core.ir.types import TensorType, Type
 NDArray = np.ndarray[Any, Any]
 
 KINDS = ("elementwise", "broadcast", "injective", "reduction", "contraction", "opaque")
-"""How an op may be fused.  Each output element of an *elementwise* op reads the same element of inputs of its own shape;
-of a *broadcast* op, inputs of smaller rank or extent too; of an *injective* op, any one place of each input (transpose,
-slice, gather); a *reduction* folds axes; a *contraction* folds products (matmul, convolution); *opaque* is none of these."""
+"""How an op may be fused.  Each output element of an *elementwise* op reads the same element of inputs of its
+own shape; of a *broadcast* op, inputs of smaller rank or extent too; of an *injective* op, any one place of
+each input (transpose, slice, gather); a *reduction* folds axes; a *contraction* folds products (matmul,
+convolution); *opaque* is none of these."""
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -48,8 +49,8 @@ REQUIRED = object()
 class Attr:
     """A typed attribute.
 
-    `kind` is one of int, ints, float, floats, bool, str, dtype, dim (int or symbolic expression), dims, array,
-    function.  An attribute whose default is None may be None.
+    `kind` is one of int, ints, float, floats, bool, str, dtype, dim (int or symbolic expression), dims,
+    array, function.  An attribute whose default is None may be None.
     """
 
     name: str
@@ -63,9 +64,9 @@ class Attr:
 class Tensor:
     """A sample's input: shape, and how its values are drawn.
 
-    `values` is a tag that the kit turns into data: "normal", "positive", "unit" (in [-1, 1]), "index:N" (ints in
-    [0, N)), "bool", "special" (±0, ±inf, nan, denormals among normal values), "distinct" (no two equal), or an array.
-    `dtype` empty takes the sample's dtype.
+    `values` is a tag that the kit turns into data: "normal", "positive", "unit" (in [-1, 1]), "index:N" (ints
+    in [0, N)), "bool", "special" (±0, ±inf, nan, denormals among normal values), "distinct" (no two equal),
+    or an array. `dtype` empty takes the sample's dtype.
     """
 
     shape: tuple[int, ...]
@@ -161,8 +162,8 @@ class OpDecl(Op):
     def build(self, *args: Node, **attrs: Any) -> Node:
         """A node of this op, with arguments and attributes checked and the type inferred.
 
-        Optional inputs are named with a trailing `?` and may be left out from the right; a last input named `*xs` takes
-        any number.  Raises TypeInferenceError with the current spans.
+        Optional inputs are named with a trailing `?` and may be left out from the right; a last input named
+        `*xs` takes any number.  Raises TypeInferenceError with the current spans.
         """
         self._check_arity(len(args))
         values = self.canonical_attrs(attrs)
@@ -238,7 +239,8 @@ def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
         raise TypeInferenceError(f"{op_name}: attribute {attr.name!r} must be {attr.kind}, not {value!r}")
     if attr.choices and frozen not in attr.choices:
         raise TypeInferenceError(
-            f"{op_name}: attribute {attr.name!r} is {value!r}", hint=f"one of {', '.join(map(repr, attr.choices))}"
+            f"{op_name}: attribute {attr.name!r} is {value!r}",
+            hint=f"one of {', '.join(map(repr, attr.choices))}",
         )
     if attr.kind == "float":
         return float(frozen)

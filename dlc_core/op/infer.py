@@ -1,8 +1,9 @@
-"""Parts of type inference that op declarations share: broadcasting, axes, arithmetic on symbolic dims, dtype checks.
+"""Parts of type inference that op declarations share: broadcasting, axes, arithmetic on symbolic dims, dtype
+checks.
 
-Two dims are known to be equal when they are one int or one (interned) expression.  Where one dim is an int and the
-other a symbol, the int is believed and the run-time check of the shapes has the last word.
-Symbolic dims are at least 1.
+Two dims are known to be equal when they are one int or one (interned) expression.  Where one dim is an int
+and the other a symbol, the int is believed and the run-time check of the shapes has the last word. Symbolic
+dims are at least 1.
 """
 
 from __future__ import annotations
@@ -177,7 +178,9 @@ def common_dtype(tensors: Sequence[TensorType], allowed: Sequence[str]) -> DType
     first = tensors[0].dtype
     for other in tensors[1:]:
         if other.dtype is not first:
-            raise fail(f"inputs have dtypes {first} and {other.dtype}", "all must have one dtype: insert a cast")
+            raise fail(
+                f"inputs have dtypes {first} and {other.dtype}", "all must have one dtype: insert a cast"
+            )
     check_dtype(first, allowed)
     return first
 

@@ -1,9 +1,11 @@
 """Parts of tensor lowerings that op declarations share.
 
-A lowering is `lower(type_, attrs, *tensors)`: it gets the inferred result type, canonical attributes and one te tensor
-for each argument, and gives the result tensor (a tuple of them for a tuple type).  Shapes may be symbolic.
+A lowering is `lower(type_, attrs, *tensors)`: it gets the inferred result type, canonical attributes and one
+te tensor for each argument, and gives the result tensor (a tuple of them for a tuple type).  Shapes may be
+symbolic.
 
-Floats narrower than 32 bits are computed in float32 and rounded once for each op: `widen` at loads, `narrow` at stores.
+Floats narrower than 32 bits are computed in float32 and rounded once for each op: `widen` at loads, `narrow`
+at stores.
 """
 
 from __future__ import annotations
@@ -168,7 +170,10 @@ def replaced(indices: Sequence[Expr], axis: int, value: Expr) -> tuple[Expr, ...
 
 
 def clamped_index(index: Expr, size: Dim) -> Expr:
-    """A data-dependent index as a safe one: negative ones count from the end; what is outside goes to the nearest end."""
+    """A data-dependent index as a safe one.
+
+    Negative indices count from the end; those outside go to the nearest end.
+    """
     wide = cast_to("int64", index)
     if index.dtype.kind == "int":
         wide = select(wide < 0, wide + size, wide)
@@ -176,7 +181,8 @@ def clamped_index(index: Expr, size: Dim) -> Expr:
 
 
 def lower_node(value: Node, name: str | None = None) -> PrimFunc:
-    """The PrimFunc of one node over its arguments, by its op's lowering: inputs, then results, then symbolic dims.
+    """The PrimFunc of one node over its arguments, by its op's lowering: inputs, then results, then symbolic
+    dims.
 
     Raises UnsupportedError where the op has no lowering.
     """

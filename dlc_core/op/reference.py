@@ -1,8 +1,10 @@
-"""The reference interpreter of graphs: NumPy, one node at a time, every result checked against its inferred type.
+"""The reference interpreter of graphs: NumPy, one node at a time, every result checked against its inferred
+type.
 
-`evaluate(function, feeds)` is the meaning of a graph.  Where a result has another shape or dtype than inference said,
-it raises: inference equals reality.  Floats narrower than 32 bits reach a declaration's reference as float32, integers
-narrower than 8 bits as 8-bit ones; results are rounded once, to the inferred dtype.
+`evaluate(function, feeds)` is the meaning of a graph.  Where a result has another shape or dtype than
+inference said, it raises: inference equals reality.  Floats narrower than 32 bits reach a declaration's
+reference as float32, integers narrower than 8 bits as 8-bit ones; results are rounded once, to the inferred
+dtype.
 """
 
 from __future__ import annotations
@@ -14,7 +16,19 @@ import numpy as np
 
 from dlc_core.arith import eval_expr
 from dlc_core.diag import DlcError, UnsupportedError, UsageError, VerifyError
-from dlc_core.graph.node import CALL, CALL_PRIM, CONST, GET, PARAM, TUPLE, Array, Function, Node, param, post_order
+from dlc_core.graph.node import (
+    CALL,
+    CALL_PRIM,
+    CONST,
+    GET,
+    PARAM,
+    TUPLE,
+    Array,
+    Function,
+    Node,
+    param,
+    post_order,
+)
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
@@ -35,9 +49,9 @@ def evaluate(
 ) -> Value:
     """The value of a node or function: an array, or a tuple of them for a tuple type.
 
-    `feeds` maps params (nodes or their names) to arrays; for a function it may be a sequence in the order of the
-    params. Symbolic dims are bound by the shapes of the feeds.  Raises UsageError for feeds that do not fit and
-    VerifyError where a result contradicts inference.
+    `feeds` maps params (nodes or their names) to arrays; for a function it may be a sequence in the order of
+    the params. Symbolic dims are bound by the shapes of the feeds.  Raises UsageError for feeds that do not
+    fit and VerifyError where a result contradicts inference.
     """
     params = graph.params if isinstance(graph, Function) else _params(graph)
     body = graph.body if isinstance(graph, Function) else graph
@@ -50,32 +64,43 @@ def evaluate(
     return _run(body, values, env, call_prim)
 
 
-def apply(decl: OpDecl, args: Sequence[Value], attrs: Mapping[str, Any], type_: Type, env: Symbols | None = None) -> Value:
-    """One op on arrays: its reference (or its body's), in the dtypes of `type_`.  Symbolic attributes need `env`."""
+def apply(
+    decl: OpDecl,
+    args: Sequence[Value],
+    attrs: Mapping[str, Any],
+    type_: Type,
+    env: Symbols | None = None,
+    call_prim: CallPrim | None = None,
+) -> Value:
+    """One op on arrays: its reference (or its body's), in the dtypes of `type_`.
+
+    Symbolic attributes need `env`, PrimFuncs called in functions among the attributes need `call_prim`.
+    """
     env = {} if env is None else env
+    values = {name: concrete(value, env, call_prim) for name, value in attrs.items()}
     if decl.reference is None:
         params = [param(f"arg{index}", _type_of(arg)) for index, arg in enumerate(args)]
-        body = decl.expand(params, {name: concrete(value, env) for name, value in attrs.items()})
-        result = _run(body, dict(zip(params, args, strict=True)), env, None)
+        body = decl.expand(params, values)
+        result = _run(body, dict(zip(params, args, strict=True)), env, call_prim)
     else:
         # Functions take their arguments as they are; the ops in them round on their own.
         calls = any(isinstance(value, Function) for value in attrs.values())
         wide = list(args) if calls else [_widen(arg) for arg in args]
         with np.errstate(all="ignore"):
-            result = decl.reference(*wide, **{name: concrete(value, env) for name, value in attrs.items()})
+            result = decl.reference(*wide, **values)
     return _bind(type_, result, env, decl.name, VerifyError)
 
 
-def concrete(value: Any, env: Symbols) -> Any:
+def concrete(value: Any, env: Symbols, call_prim: CallPrim | None = None) -> Any:
     """An attribute as a reference takes it: dims as ints, arrays as NumPy's, functions as callables."""
     if isinstance(value, Expr):
         return evaluate_dim(value, env)
     if isinstance(value, tuple):
-        return tuple(concrete(item, env) for item in value)
+        return tuple(concrete(item, env, call_prim) for item in value)
     if isinstance(value, Array):
         return value.data
     if isinstance(value, Function):
-        return lambda *args: evaluate(value, args, symbols=env)
+        return lambda *args: evaluate(value, args, call_prim=call_prim, symbols=env)
     return value
 
 
@@ -127,10 +152,12 @@ def _step(node: Node, args: list[Value], env: Symbols, call_prim: CallPrim | Non
         if call_prim is None:
             raise UnsupportedError(f"no interpreter given for the PrimFunc {node.attrs['symbol']!r}")
         arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
-        return _bind(node.type, call_prim(node.attrs["symbol"], arrays, node.type), env, "call_prim", VerifyError)
+        return _bind(
+            node.type, call_prim(node.attrs["symbol"], arrays, node.type), env, "call_prim", VerifyError
+        )
     if not isinstance(node.op, OpDecl):
         raise UnsupportedError(f"the op {node.op.name!r} has no reference")
-    return apply(node.op, args, node.attrs, node.type, env)
+    return apply(node.op, args, node.attrs, node.type, env, call_prim)
 
 
 def _params(root: Node) -> tuple[Node, ...]:
@@ -146,7 +173,9 @@ def _match_feeds(params: Sequence[Node], feeds: Mapping[Any, Any] | Sequence[Any
     for own in params:
         name = own.attrs["name"]
         if own not in feeds and name not in feeds:
-            raise UsageError(f"no feed for the param {name!r}", hint=f"fed: {', '.join(map(str, feeds)) or 'nothing'}")
+            raise UsageError(
+                f"no feed for the param {name!r}", hint=f"fed: {', '.join(map(str, feeds)) or 'nothing'}"
+            )
         matched.append((own, feeds[own] if own in feeds else feeds[name]))
     return matched
 
@@ -168,9 +197,7 @@ def _widen(value: Value) -> Value:
     return value
 
 
-def _bind(
-    type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError] = UsageError
-) -> Value:
+def _bind(type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError] = UsageError) -> Value:
     """The value in the dtypes of its type; symbols that the type introduces are bound."""
     if isinstance(type_, TupleType):
         if not isinstance(value, (tuple, list)) or len(value) != len(type_.fields):
@@ -197,7 +224,9 @@ def _check_dtype(type_: TensorType, array: NDArray, what: str, error: type[DlcEr
     rounded = error is not UsageError and (found.is_float and type_.dtype.is_float)
     held_wider = error is not UsageError and found.kind == type_.dtype.kind and type_.dtype.bits < 8
     if not rounded and not held_wider:
-        raise error(f"{what}: dtype {found}, but {'inferred' if error is VerifyError else 'declared'} is {type_}")
+        raise error(
+            f"{what}: dtype {found}, but {'inferred' if error is VerifyError else 'declared'} is {type_}"
+        )
 
 
 def _check_dims(type_: Type, value: Value, env: Symbols, what: str, error: type[DlcError]) -> None:

@@ -1,7 +1,8 @@
-"""Sample data: `make_inputs` turns a declaration's samples into arrays; builders for common shapes; tolerances.
+"""Sample data: `make_inputs` turns a declaration's samples into arrays; builders for common shapes;
+tolerances.
 
-Value tags of `declare.Tensor`: "normal", "positive", "unit", "bool", "distinct", "special", "index:N" (ints in [0, N)),
-"wrap:N" (ints in [-N, N)), "uniform:LOW:HIGH", or an array.
+Value tags of `declare.Tensor`: "normal", "positive", "unit", "bool", "distinct", "special", "index:N" (ints
+in [0, N)), "wrap:N" (ints in [-N, N)), "uniform:LOW:HIGH", or an array.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ TOLERANCES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "bfloat16": (1.6e-2, 8e-3),
     }
 )
-"""(rtol, atol) of a result against the reference: 2 units in the last place for the 16-bit floats, which are computed in
-float32 and rounded once; for float32 and float64 room for another order of summation and another exp.  Integers and
-bools are exact."""
+"""(rtol, atol) of a result against the reference: 2 units in the last place for the 16-bit floats, which are
+computed in float32 and rounded once; for float32 and float64 room for another order of summation and another
+exp.  Integers and bools are exact."""
 
 
 def tolerance(decl: OpDecl, type_: DType) -> tuple[float, float]:
-    """(rtol, atol) for results of a dtype; the declaration's own rtol, where it has one, replaces the table's."""
+    """(rtol, atol) for results of a dtype; a declaration's own rtol replaces the table's."""
     rtol, atol = TOLERANCES.get(type_.name, (0.0, 0.0))
     return decl.tolerance.get(type_.name, rtol), atol
 
@@ -44,7 +45,8 @@ def sample_dtypes(decl: OpDecl, sample: Sample) -> tuple[str, ...]:
 def make_inputs(sample: Sample | ErrorSample, dtype: str, seed: int = 0) -> list[NDArray]:
     """The arrays of a sample; inputs that name no dtype get `dtype`.  Equal seeds give equal arrays."""
     return [
-        make_array(t, DType(t.dtype or dtype), seed * 1009 + position) for position, t in enumerate(sample.inputs)
+        make_array(t, DType(t.dtype or dtype), seed * 1009 + position)
+        for position, t in enumerate(sample.inputs)
     ]
 
 
@@ -136,7 +138,9 @@ def _wrap(rng: np.random.Generator, count: int, type_: DType, size: float) -> ND
     return rng.integers(-int(size), int(size), count)
 
 
-def unary_samples(values: str = "normal", *, special: bool = True, attrs: Mapping[str, Any] | None = None) -> tuple[Sample, ...]:
+def unary_samples(
+    values: str = "normal", *, special: bool = True, attrs: Mapping[str, Any] | None = None
+) -> tuple[Sample, ...]:
     """Rank 3, rank 0, empty, and special values."""
     given = attrs or {}
     made = [
@@ -149,7 +153,9 @@ def unary_samples(values: str = "normal", *, special: bool = True, attrs: Mappin
     return tuple(made)
 
 
-def binary_samples(left: str = "normal", right: str = "normal", *, special: bool = True) -> tuple[Sample, ...]:
+def binary_samples(
+    left: str = "normal", right: str = "normal", *, special: bool = True
+) -> tuple[Sample, ...]:
     """Equal shapes, both kinds of broadcasting, rank 0, empty, and special values on both sides."""
     shapes = (((2, 3, 5), (2, 3, 5)), ((2, 3, 5), (5,)), ((4, 1), (3, 1, 6)), ((), (3,)), ((0, 3), (1, 3)))
     made = [Sample((Tensor(a, left), Tensor(b, right))) for a, b in shapes]

@@ -169,10 +169,21 @@ class InPlace(_Checked):
         self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
-        arena = aligned_bytes(plan.arena)
-        held = [*given, *results, self._weights, arena]
+        held = [*given, *results, self._weights, aligned_bytes(plan.arena)]
         run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
         return _holding(run, held), results
+
+    def measuring(
+        self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
+    ) -> tuple[Callable[[], None], Host]:
+        """A call of the instrumented entry, and the figures (nanoseconds, calls) that it adds to."""
+        given = self.ready(inputs)
+        plan = self.plan(tuple(a.shape for a in given))
+        results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+        figures = np.zeros((max(1, sites), 2), np.int64)
+        held = [*given, *results, self._weights, aligned_bytes(plan.arena), figures]
+        run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
+        return _holding(run, held), figures
 
     def release(self) -> None:
         self._arenas.clear()

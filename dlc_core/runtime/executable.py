@@ -3,6 +3,7 @@
     exe(x, y)                         arrays in, array (or tuple) out
     exe.run({"x": x})                 by name, a dict out
     exe.bind([x], [y])                a call without checks and allocation, on fixed memory
+    exe.profile([x])                  where the time goes
     exe.save("m.dlc")                 one file, for `dlc.open`
     exe.export("m.so")                a library with a C interface, where the code generator makes such
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.runtime.calling import Caller, caller_for
+from dlc_core.runtime.calling import Caller, InPlace, caller_for
+from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
 
@@ -66,6 +69,7 @@ class Executable:
         entry: str = "main",
         num_threads: int = 1,
         report: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
         sources: Mapping[str, Callable[[], str]] | None = None,
     ) -> None:
         self.signature = signature
@@ -77,6 +81,7 @@ class Executable:
         self.entry = entry
         self.num_threads = num_threads
         self.report: dict[str, Any] = dict(report or {})
+        self.about: Mapping[str, Any] = about or {}
         self._sources = dict(sources or {})
         self._lock = threading.Lock()
         self._caller: Caller | None = None
@@ -132,6 +137,33 @@ class Executable:
         caller = self._caller or self._load()
         run, results = caller.bind(given, outputs, self._threads)
         return BoundCall(run, given, results)
+
+    def profile(self, inputs: Sequence[Any] | Mapping[str, Any], *, runs: int = 10, warmup: int = 2) -> Report:
+        """Measure where the time of a call goes, kernel by kernel: the mean of `runs` calls.
+
+        Raises UnsupportedError where the executable has no instrumented entry.
+        """
+        given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
+        if runs < 1 or warmup < 0:
+            raise UsageError(f"profile of {runs} runs after {warmup}", hint="measure at least one")
+        caller = self._caller or self._load()
+        sites = self.about.get("sites")
+        if not isinstance(caller, InPlace) or sites is None:
+            raise UnsupportedError(
+                "this executable has no instrumented entry",
+                why=f"device {self.device.name!r} or the passes it was compiled with do not make one",
+            )
+        entry = self._loaded.entry(self.entry + PROFILE_SUFFIX)
+        run, figures = caller.measuring(entry, given, len(sites), self._threads)
+        for _ in range(warmup):
+            run()
+        figures[:] = 0
+        start = time.perf_counter()
+        for _ in range(runs):
+            run()
+        total = time.perf_counter() - start
+        times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
+        return make_report(sites, times, total, runs, self._threads)
 
     def release(self) -> None:
         """Give back the scratch memory that is kept for coming calls."""

@@ -31,6 +31,8 @@ def compute_at(program: Program, handle: BlockRV, target: LoopRV) -> None:
     what = f"cannot compute block {block.name!r} at loop {at.var.name!r}"
     buffers = written_by(block)
     _check_movable(program, block, at, what)
+    program.widen([b for b in read_by(block) if b not in buffers], [at], what)
+    at = program.loop(target)
     for buffer in buffers:
         if buffer not in program.tree.allocs:
             raise program.error(
@@ -70,6 +72,8 @@ def reverse_compute_at(program: Program, handle: BlockRV, target: LoopRV) -> Non
     what = f"cannot compute block {block.name!r} at loop {at.var.name!r}"
     _check_movable(program, block, at, what)
     written = written_by(block)
+    program.widen([*read_by(block), *written], [at], what)
+    at = program.loop(target)
     if block.init is None and any(a.kind == "reduce" for a in block.axes):
         raise program.error(what, block, at, why="its initialisation is a block of its own", hint="move it first")
     inputs = [b for b in read_by(block) if b not in written]
@@ -117,11 +121,6 @@ def _check_movable(program: Program, block: Block, at: For, what: str) -> None:
     for outer in (*program.tree.loops_above(at), at):
         if outer.kind == "vectorized":
             raise program.error(what, at, why=f"loop {outer.var.name!r} is vectorized", hint="vectorize last")
-    around = set(program.tree.ancestors(at))
-    reads = set(read_by(block))
-    for stmt in path:
-        if isinstance(stmt, Alloc) and stmt.buffer in reads and stmt not in around:
-            raise program.error(what, block, at, why=f"its input {stmt.buffer.name} exists only where it is now")
 
 
 def _check_between(program: Program, block: Block, makers: Sequence[Block], what: str) -> None:

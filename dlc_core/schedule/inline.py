@@ -28,6 +28,7 @@ def compute_inline(program: Program, handle: BlockRV) -> None:
     if not users:
         raise program.error(what, block, why=f"nothing reads {buffer.name}")
     _values_last(program, block, users, what)
+    program.widen(read_by(block), users, what)
     program.replace({block: EMPTY_STMT, **{user: _with_value(user, buffer, point, body.value) for user in users}})
     drop_alloc(program, buffer)
 
@@ -93,6 +94,7 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
     merged = replace(maker, name=block.name, body=store, writes=writes, annotations={**maker.annotations, **block.annotations})
     merged = replace(merged, reads=read_regions(merged))
     _values_first(program, maker, block, body, what)
+    program.widen([*read_by(block), body.buffer], [maker], what)
     program.replace({block: EMPTY_STMT, maker: merged})
     drop_alloc(program, source)
 

@@ -188,6 +188,23 @@ class Program:
                     analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
         return analyzer
 
+    def widen(self, buffers: Iterable[Buffer], users: Iterable[Stmt], what: str) -> None:
+        """Let buffers be alive at all of the given statements: move allocations outward, but out of no loop."""
+        wanted = list(users)
+        for buffer in buffers:
+            alloc = self.tree.allocs.get(buffer)
+            if alloc is None or all(alloc in self.tree.path(user) for user in wanted):
+                continue
+            common = self.tree.common([alloc, *wanted])
+            between = self.tree.path(alloc)[self.tree.path(alloc).index(common) : -1]
+            crossed = [s for s in between if isinstance(s, (For, Block, While, If))]
+            if crossed:
+                raise self.error(
+                    what, *crossed, *wanted, why=f"{buffer.name} exists only inside the loops around it"
+                )
+            inside = Tree(common).replace({alloc: alloc.body})
+            self.replace({common: Alloc(buffer, inside)})
+
     # Errors.
 
     def error(self, what: str, *at: Stmt, why: str = "", hint: str = "") -> ScheduleError:

@@ -242,7 +242,9 @@ def test_reshape_is_bare_at_the_edges_of_kernels(x):
 def test_reshape_is_inside_only_where_the_innermost_dim_stays(x):
     assert names(fused(relu(reshape(exp(x), shape=(2, 4, 8))))) == ["fused_exp_reshape_relu"]
     assert names(fused(relu(reshape(exp(x), shape=(8, 1, 8, 1))))) == ["fused_exp_reshape_relu"]
+    assert names(fused(relu(reshape(exp(x), shape=(8, 2, 4))))) == ["fused_exp_reshape_relu"]
     assert names(fused(relu(reshape(exp(x), shape=(64,))))) == ["fused_exp", "reshape", "fused_relu"]
+    assert names(fused(relu(reshape(exp(x), shape=(4, 16))))) == ["fused_exp", "reshape", "fused_relu"]
 
 
 def test_opaque_and_host_operations_stand_alone(x):

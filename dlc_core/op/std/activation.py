@@ -33,9 +33,19 @@ def _activation(
     """`other` are sets of attributes that differ from the defaults, for the samples."""
     samples = (*unary_samples(), *(Sample((Tensor((3, 8), "special"),), more) for more in other))
     return op(
-        name, doc, ["x"], attrs, kind="elementwise", infer=same_type(dtypes), reference=reference,
-        lower=elementwise(name, body), dtypes=dtypes, samples=samples, error_samples=[wrong_dtype("bool")], **fields,
-    )  # fmt: skip
+        name,
+        doc,
+        ["x"],
+        attrs,
+        kind="elementwise",
+        infer=same_type(dtypes),
+        reference=reference,
+        lower=elementwise(name, body),
+        dtypes=dtypes,
+        samples=samples,
+        error_samples=[wrong_dtype("bool")],
+        **fields,
+    )
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -78,11 +88,13 @@ ELU = _activation(
     lambda x, *, alpha: select(x > 0.0, x, _expm1(x) * alpha), other=[{"alpha": 0.5}],
 )  # fmt: skip
 SELU = _activation(
-    "selu", "gamma x, or gamma alpha (exp(x) - 1) where x <= 0 (arXiv:1706.02515)",
+    "selu",
+    "gamma x, or gamma alpha (exp(x) - 1) where x <= 0 (arXiv:1706.02515)",
     [Attr("alpha", "float", 1.67326319217681884765625), Attr("gamma", "float", 1.05070102214813232421875)],
     lambda x, *, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(x)),
-    lambda x, *, alpha, gamma: select(x > 0.0, x, _expm1(x) * alpha) * gamma, other=[{"alpha": 2.0, "gamma": 3.0}],
-)  # fmt: skip
+    lambda x, *, alpha, gamma: select(x > 0.0, x, _expm1(x) * alpha) * gamma,
+    other=[{"alpha": 2.0, "gamma": 3.0}],
+)
 CELU = _activation(
     "celu", "x, or alpha (exp(x / alpha) - 1) where x <= 0 (arXiv:1704.07483)", [Attr("alpha", "float", 1.0)],
     lambda x, *, alpha: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
@@ -93,17 +105,18 @@ SOFTSIGN = _activation(
     "softsign", "x / (1 + |x|)", (), lambda x: x / (1 + np.abs(x)), lambda x: x / (intrinsic("abs", x) + 1.0)
 )
 HARD_SIGMOID = _activation(
-    "hard_sigmoid", "alpha x + beta, clamped to [0, 1]", [Attr("alpha", "float", 0.2), Attr("beta", "float", 0.5)],
+    "hard_sigmoid",
+    "alpha x + beta, clamped to [0, 1]",
+    [Attr("alpha", "float", 0.2), Attr("beta", "float", 0.5)],
     lambda x, *, alpha, beta: np.clip(alpha * x + beta, 0, 1),
-    lambda x, *, alpha, beta: _clamp(x * alpha + beta, 0, 1), other=[{"alpha": 0.5, "beta": 0.6}],
-)  # fmt: skip
+    lambda x, *, alpha, beta: _clamp(x * alpha + beta, 0, 1),
+    other=[{"alpha": 0.5, "beta": 0.6}],
+)
 HARD_SWISH = _activation(
     "hard_swish", "x clamp(x / 6 + 1/2, 0, 1) (arXiv:1905.02244)", (),
     lambda x: x * np.clip(x / 6 + 0.5, 0, 1), lambda x: x * _clamp(x * (1 / 6) + 0.5, 0, 1),
 )  # fmt: skip
-SILU = _activation(
-    "silu", "x sigmoid(x)", (), lambda x: x * sigmoid_reference(x), lambda x: x * _sigmoid(x)
-)
+SILU = _activation("silu", "x sigmoid(x)", (), lambda x: x * sigmoid_reference(x), lambda x: x * _sigmoid(x))
 MISH = _activation(
     "mish", "x tanh(softplus(x)) (arXiv:1908.08681)", (),
     lambda x: x * np.tanh(_softplus_reference(x)), lambda x: x * intrinsic("tanh", _softplus(x)),
@@ -151,25 +164,26 @@ GELU = _activation(
 )  # fmt: skip
 
 
-def _bounds(x_dtype: Any, min: float | None, max: float | None) -> tuple[float | int | None, float | int | None]:
-    """The bounds as numbers of an integer dtype: the tightest integers, inside its range."""
+def _bounds(x_dtype: Any, bounds: Mapping[str, float | None]) -> tuple[float | None, float | None]:
+    """The bounds as numbers of a dtype: for integers the tightest ones, inside its range."""
+    low, high = bounds["min"], bounds["max"]
+    if x_dtype.kind not in "iu":
+        return low, high
     info = np.iinfo(x_dtype)
-    low = None if min is None or min <= info.min else math.ceil(builtin_min(min, info.max))
-    high = None if max is None or max >= info.max else math.floor(builtin_max(max, info.min))
-    return low, high
+    return (
+        None if low is None or low <= info.min else math.ceil(min(low, info.max)),
+        None if high is None or high >= info.max else math.floor(max(high, info.min)),
+    )
 
 
-builtin_min, builtin_max = min, max
-
-
-def _clip_reference(x: NDArray, *, min: float | None, max: float | None) -> NDArray:
-    low, high = (min, max) if x.dtype.kind == "f" else _bounds(x.dtype, min, max)
+def _clip_reference(x: NDArray, **bounds: float | None) -> NDArray:
+    low, high = _bounds(x.dtype, bounds)
     result = x if low is None else np.maximum(x, x.dtype.type(low))
     return result if high is None else np.minimum(result, x.dtype.type(high))
 
 
-def _clip(x: Expr, *, min: float | None, max: float | None) -> Expr:
-    low, high = (min, max) if x.dtype.is_float else _bounds(x.dtype.numpy, min, max)
+def _clip(x: Expr, **bounds: float | None) -> Expr:
+    low, high = _bounds(x.dtype.numpy, bounds)
     result = x if low is None else maximum(x, const(low, x.dtype))
     return result if high is None else minimum(result, const(high, x.dtype))
 
@@ -181,6 +195,6 @@ CLIP = _activation(
 )  # fmt: skip
 
 OPS = (
-    RELU, LEAKY_RELU, THRESHOLDED_RELU, ELU, SELU, CELU, SOFTPLUS, SOFTSIGN, HARD_SIGMOID, HARD_SWISH, SILU, MISH, GELU,
-    CLIP,
+    RELU, LEAKY_RELU, THRESHOLDED_RELU, ELU, SELU, CELU, SOFTPLUS, SOFTSIGN, HARD_SIGMOID, HARD_SWISH, SILU,
+    MISH, GELU, CLIP,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Elementwise ops of two or three inputs, which broadcast to a common shape: arithmetic, comparison, logic, choice."""
+"""Elementwise ops of two or three inputs, which broadcast: arithmetic, comparison, logic, choice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def _binary(
     result: str = "",
 ) -> OpDecl:
     refused = next(d for d in (*ALL, "complex64") if d not in dtypes)
-    errors = [MISMATCH if "float32" in dtypes else ErrorSample(MISMATCH.inputs, {}, MISMATCH.message, dtypes[0])]
+    errors = [
+        MISMATCH if "float32" in dtypes else ErrorSample(MISMATCH.inputs, {}, MISMATCH.message, dtypes[0])
+    ]
     return op(
         name, doc, ["a", "b"], kind="broadcast", infer=broadcast_type(dtypes, result), reference=reference,
         lower=elementwise(name, body), dtypes=dtypes, samples=binary_samples(left, right, special=special),
@@ -130,19 +132,27 @@ def _pow_reference(a: NDArray, b: NDArray) -> NDArray:
 ADD = _binary("add", "a + b", np.add, _ir("add"), NUMBERS)
 SUB = _binary("sub", "a - b", np.subtract, _ir("sub"), NUMBERS)
 MUL = _binary("mul", "a * b", np.multiply, _ir("mul"), NUMBERS)
-DIV = _binary("div", "a / b; integers truncate toward zero, and give 0 where b is 0", _div_reference, _div, NUMBERS)
+DIV = _binary(
+    "div", "a / b; integers truncate toward zero, and give 0 where b is 0", _div_reference, _div, NUMBERS
+)
 FLOORDIV = _binary(
     "floordiv", "floor(a / b); integers give 0 where b is 0", _floordiv_reference, _floordiv, NUMBERS
 )
-MOD = _binary("mod", "remainder with the sign of b; integers give 0 where b is 0", _mod_reference, _mod, NUMBERS)
-FMOD = _binary("fmod", "remainder with the sign of a; integers give 0 where b is 0", _fmod_reference, _fmod, NUMBERS)
+MOD = _binary(
+    "mod", "remainder with the sign of b; integers give 0 where b is 0", _mod_reference, _mod, NUMBERS
+)
+FMOD = _binary(
+    "fmod", "remainder with the sign of a; integers give 0 where b is 0", _fmod_reference, _fmod, NUMBERS
+)
 POW = _binary(
     "pow", "a to the b; integers wrap around, and cut negative powers toward zero", _pow_reference,
     lambda a, b: intrinsic("pow", a, b), NUMBERS, left="positive", right="uniform:0:3",
 )  # fmt: skip
 MINIMUM = _binary("minimum", "the smaller; NaN where one is NaN", np.minimum, _ir("min"), NUMBERS)
 MAXIMUM = _binary("maximum", "the larger; NaN where one is NaN", np.maximum, _ir("max"), NUMBERS)
-ATAN2 = _binary("atan2", "angle of the point (b, a) in radians", np.arctan2, lambda a, b: intrinsic("atan2", a, b), FLOATS)
+ATAN2 = _binary(
+    "atan2", "angle of the point (b, a) in radians", np.arctan2, lambda a, b: intrinsic("atan2", a, b), FLOATS
+)
 EQUAL = _binary("equal", "a == b", np.equal, eq, ALL, result="bool")
 NOT_EQUAL = _binary("not_equal", "a != b", np.not_equal, ne, ALL, result="bool")
 LESS = _binary("less", "a < b", np.less, _ir("lt"), NUMBERS, result="bool")
@@ -156,7 +166,12 @@ BITWISE_AND = _binary("bitwise_and", "a & b", np.bitwise_and, _ir("bitand"), INT
 BITWISE_OR = _binary("bitwise_or", "a | b", np.bitwise_or, _ir("bitor"), INTS)
 BITWISE_XOR = _binary("bitwise_xor", "a ^ b", np.bitwise_xor, _ir("bitxor"), INTS)
 SHIFT_LEFT = _binary(
-    "shift_left", "a << b; 0 where b is outside [0, bits)", np.left_shift, _ir("shl"), INTS, right="uniform:0:9"
+    "shift_left",
+    "a << b; 0 where b is outside [0, bits)",
+    np.left_shift,
+    _ir("shl"),
+    INTS,
+    right="uniform:0:9",
 )
 SHIFT_RIGHT = _binary(
     "shift_right", "a >> b, arithmetic for signed integers; all sign bits where b is outside [0, bits)",
@@ -193,7 +208,7 @@ WHERE = op(
 )  # fmt: skip
 
 OPS = (
-    ADD, SUB, MUL, DIV, FLOORDIV, MOD, FMOD, POW, MINIMUM, MAXIMUM, ATAN2, EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER,
-    GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR, BITWISE_AND, BITWISE_OR, BITWISE_XOR, SHIFT_LEFT, SHIFT_RIGHT,
-    PRELU, WHERE,
+    ADD, SUB, MUL, DIV, FLOORDIV, MOD, FMOD, POW, MINIMUM, MAXIMUM, ATAN2, EQUAL, NOT_EQUAL, LESS, LESS_EQUAL,
+    GREATER, GREATER_EQUAL, LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR, BITWISE_AND, BITWISE_OR, BITWISE_XOR,
+    SHIFT_LEFT, SHIFT_RIGHT, PRELU, WHERE,
 )  # fmt: skip

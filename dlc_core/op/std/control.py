@@ -1,16 +1,18 @@
 """Control flow: `if_`, `while_` and `scan`, whose attributes are closed functions with explicit arguments.
 
-A function's own symbolic dims are bound by the types of the arguments.  Shapes do not change from one round of a loop to
-the next.
+A function's own symbolic dims are bound by the types of the arguments.  Shapes do not change from one round
+of a loop to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from dlc_core.diag import RuntimeFailure
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param
 from dlc_core.ir.expr import Expr, Var, substitute
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim, tensor_type
@@ -31,7 +33,9 @@ def result_of(function: Function, types: Sequence[Type], what: str) -> tuple[Ten
             if isinstance(mine, Var):
                 symbols.setdefault(mine, size)
             merge_dims(_bound(mine, symbols), size, f"dims of {what} ({own}) and of its argument ({given})")
-    results = function.body.type.fields if isinstance(function.body.type, TupleType) else (function.body.type,)
+    results = (
+        function.body.type.fields if isinstance(function.body.type, TupleType) else (function.body.type,)
+    )
     return tuple(
         TensorType(tuple(_bound(d, symbols) for d in r.shape), r.dtype) for r in tensor_types(results)
     )
@@ -52,8 +56,13 @@ def _check_condition(cond: TensorType, what: str) -> None:
 def _joined(a: TensorType, b: TensorType, what: str) -> TensorType:
     if a.dtype is not b.dtype or a.ndim != b.ndim:
         raise fail(f"{what} differ: {a} and {b}")
-    return TensorType(tuple(merge_dims(x, y, f"dims of {what} ({dims_text(a.shape)} and {dims_text(b.shape)})")
-                            for x, y in zip(a.shape, b.shape, strict=True)), a.dtype)  # fmt: skip
+    return TensorType(
+        tuple(
+            merge_dims(x, y, f"dims of {what} ({dims_text(a.shape)} and {dims_text(b.shape)})")
+            for x, y in zip(a.shape, b.shape, strict=True)
+        ),
+        a.dtype,
+    )
 
 
 def _like(function: Function, results: tuple[TensorType, ...]) -> Type:
@@ -78,56 +87,71 @@ def _if_reference(cond: NDArray, *args: Any, then_branch: Any, else_branch: Any)
 _SCALAR = tensor_type((), "int32")
 
 
+@cache
 def _example(body: str) -> Function:
     """Functions over int32 scalars for the samples."""
     x, y = param("x", _SCALAR), param("y", _SCALAR)
-    bodies: dict[str, tuple[tuple[Node, ...], Node]] = {
-        "add": ((x, y), ADD.build(x, y)),
-        "sub": ((x, y), SUB.build(x, y)),
-        "cond": ((x, y), LESS.build(x, constant(10, "int32"))),
-        "step": ((x, y), make_tuple((ADD.build(x, y), MUL.build(y, constant(2, "int32"))))),
-        "sum": ((x, y), make_tuple((ADD.build(x, y), ADD.build(x, y)))),
-        "one": ((x,), x),
+    if body == "one":
+        return Function(body, (x,), x)
+    results: dict[str, Callable[[], Node]] = {
+        "add": lambda: ADD.build(x, y),
+        "sub": lambda: SUB.build(x, y),
+        "cond": lambda: LESS.build(x, constant(10, "int32")),
+        "step": lambda: make_tuple((ADD.build(x, y), MUL.build(y, constant(2, "int32")))),
+        "sum": lambda: make_tuple((ADD.build(x, y), ADD.build(x, y))),
     }
-    params, result = bodies[body]
-    return Function(body, params, result)
+    return Function(body, (x, y), results[body]())
 
 
 _INT, _PAIR = Tensor((), "positive", "int32"), (Tensor((), "positive", "int32"),) * 2
 
 IF = op(
-    "if_", "the results of one of two functions of the arguments; only that one runs", ["cond", "*args"],
-    [Attr("then_branch", "function"), Attr("else_branch", "function")], kind="opaque", infer=_if_infer,
-    reference=_if_reference, dtypes=("int32",),
+    "if_",
+    "the results of one of two functions of the arguments; only that one runs",
+    ["cond", "*args"],
+    [Attr("then_branch", "function"), Attr("else_branch", "function")],
+    kind="opaque",
+    infer=_if_infer,
+    reference=_if_reference,
+    dtypes=("int32",),
     samples=tuple(
-        Sample((Tensor((), [chosen], "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("sub")})
+        Sample(
+            (Tensor((), [chosen], "bool"), *_PAIR),
+            {"then_branch": _example("add"), "else_branch": _example("sub")},
+        )
         for chosen in (True, False)
     ),
     error_samples=[
         ErrorSample(
-            (Tensor((2,), "bool", "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("sub")},
+            (Tensor((2,), "bool", "bool"), *_PAIR),
+            {"then_branch": _example("add"), "else_branch": _example("sub")},
             "one element",
         ),
         ErrorSample(
-            (Tensor((), "bool", "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("step")},
+            (Tensor((), "bool", "bool"), *_PAIR),
+            {"then_branch": _example("add"), "else_branch": _example("step")},
             "1 results, else_branch 2",
         ),
         ErrorSample(
-            (Tensor((), "bool", "bool"), *_PAIR), {"then_branch": _example("add"), "else_branch": _example("one")},
+            (Tensor((), "bool", "bool"), *_PAIR),
+            {"then_branch": _example("add"), "else_branch": _example("one")},
             "else_branch takes 1",
         ),
         ErrorSample(
             (Tensor((), "bool", "bool"), _INT, Tensor(())),
-            {"then_branch": _example("add"), "else_branch": _example("sub")}, "is given",
+            {"then_branch": _example("add"), "else_branch": _example("sub")},
+            "is given",
         ),
     ],
-)  # fmt: skip
+)
 
 
 def _keeps_state(state: Sequence[TensorType], after: Sequence[TensorType]) -> tuple[TensorType, ...]:
     if len(state) != len(after):
         raise fail(f"the body gives {len(after)} values for {len(state)} of the state")
-    return tuple(_joined(a, b, "the state before and after a round") for a, b in zip(state, after, strict=True))
+    return tuple(
+        _joined(a, b, "the state before and after a round") for a, b in zip(state, after, strict=True)
+    )
 
 
 def _while_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -149,19 +173,28 @@ def _while_reference(*state: Any, cond: Any, body: Any) -> Any:
 _ENDLESS = {"cond": _example("add"), "body": _example("step")}
 
 WHILE = op(
-    "while_", "the state after `body` ran on it as long as `cond` held of it; always a tuple", ["*state"],
-    [Attr("cond", "function"), Attr("body", "function")], kind="opaque", infer=_while_infer, reference=_while_reference,
+    "while_",
+    "the state after `body` ran on it as long as `cond` held of it; always a tuple",
+    ["*state"],
+    [Attr("cond", "function"), Attr("body", "function")],
+    kind="opaque",
+    infer=_while_infer,
+    reference=_while_reference,
     dtypes=("int32",),
     samples=(
         Sample(_PAIR, {"cond": _example("cond"), "body": _example("step")}),
-        Sample((Tensor((), [20], "int32"), _INT), {"cond": _example("cond"), "body": _example("step")}, note="no round"),
+        Sample(
+            (Tensor((), [20], "int32"), _INT),
+            {"cond": _example("cond"), "body": _example("step")},
+            note="no round",
+        ),
     ),
     error_samples=[
         ErrorSample(_PAIR, _ENDLESS, "result of cond is int32"),
         ErrorSample(_PAIR, {"cond": _example("cond"), "body": _example("add")}, "1 values for 2"),
         ErrorSample((_INT,), {"cond": _example("cond"), "body": _example("step")}, "takes 2 arguments"),
     ],
-)  # fmt: skip
+)
 
 
 def _scan_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -190,16 +223,20 @@ def _scan_reference(*args: Any, num_state: int, body: Any) -> Any:
         state = values[:num_state]
         rounds.append(values[num_state:])
     if not rounds:
-        raise fail("a scan of no rounds has no results")
+        raise RuntimeFailure("a scan of no rounds has no results")
     return (*state, *(np.stack(column) for column in zip(*rounds, strict=True)))
 
 
 SCAN = op(
     "scan",
-    "runs `body` on the state and the elements of the other arguments along their first axis; gives the last state and,"
-    " stacked along a new first axis, the body's other results",
-    ["*args"], [Attr("num_state", "int"), Attr("body", "function")], kind="opaque", infer=_scan_infer,
-    reference=_scan_reference, dtypes=("int32",),
+    "runs `body` on the state and the elements of the other arguments along their first axis; gives the last"
+    " state and, stacked along a new first axis, the body's other results",
+    ["*args"],
+    [Attr("num_state", "int"), Attr("body", "function")],
+    kind="opaque",
+    infer=_scan_infer,
+    reference=_scan_reference,
+    dtypes=("int32",),
     samples=(
         Sample((_INT, Tensor((5,), "normal", "int32")), {"num_state": 1, "body": _example("sum")}),
         Sample((Tensor((4,), "normal", "int32"),), {"num_state": 0, "body": _example("one")}),
@@ -208,10 +245,11 @@ SCAN = op(
         ErrorSample(_PAIR, {"num_state": 2, "body": _example("sum")}, "left to scan"),
         ErrorSample(_PAIR, {"num_state": 1, "body": _example("sum")}, "rank"),
         ErrorSample(
-            (Tensor((3,), dtype="int32"), Tensor((4,), dtype="int32")), {"num_state": 0, "body": _example("sum")},
+            (Tensor((3,), dtype="int32"), Tensor((4,), dtype="int32")),
+            {"num_state": 0, "body": _example("sum")},
             "must be equal",
         ),
     ],
-)  # fmt: skip
+)
 
 OPS = (IF, WHILE, SCAN)

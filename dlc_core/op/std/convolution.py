@@ -1,8 +1,8 @@
 """Convolution and transposed convolution over 1, 2 or 3 spatial dims.
 
-Layouts: NCX is [n, channels, spatial…], NXC is [n, spatial…, channels].  Kernel layouts: OIX is [out, in / groups,
-window…], XIO is [window…, in / groups, out]; for the transposed convolution IOX is [in, out / groups, window…] and XIO is
-[window…, in, out / groups].  Accumulation as in `matmul`.
+Layouts: NCX is [n, channels, spatial…], NXC is [n, spatial…, channels].  Kernel layouts: OIX is [out, in /
+groups, window…], XIO is [window…, in / groups, out]; for the transposed convolution IOX is [in, out / groups,
+window…] and XIO is [window…, in, out / groups].  Accumulation as in `matmul`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _kernel_shape(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
     return (shape[-2], shape[-1], *shape[:-2]) if layout.startswith("X") else tuple(shape)
 
 
-def conv_sizes(x_shape: Sequence[Dim], w_shape: Sequence[Dim], attrs: Attrs, *, transposed: bool = False) -> Conv:
+def conv_sizes(
+    x_shape: Sequence[Dim], w_shape: Sequence[Dim], attrs: Attrs, *, transposed: bool = False
+) -> Conv:
     """The sizes of a convolution of these shapes, checked."""
     batch, channels, *sizes = channels_first([dim(d) for d in x_shape], attrs["layout"])
     kernel = _kernel_shape(w_shape, attrs["kernel_layout"])
@@ -143,8 +145,10 @@ def _finish(
 ) -> te.Tensor:
     """The bias added and the result rounded, where there is need."""
     if not bias:
-        return total if total.dtype is type_.dtype else compute(
-            type_.shape, lambda *i: narrow(total[i], type_.dtype), f"{name}_end"
+        return (
+            total
+            if total.dtype is type_.dtype
+            else compute(type_.shape, lambda *i: narrow(total[i], type_.dtype), f"{name}_end")
         )
 
     def body(*i: Expr) -> Expr:
@@ -155,9 +159,16 @@ def _finish(
 
 
 def _contract(
-    type_: TensorType, attrs: Attrs, conv: Conv, x: te.Tensor, w: te.Tensor, name: str, *, transposed: bool = False
+    type_: TensorType,
+    attrs: Attrs,
+    conv: Conv,
+    x: te.Tensor,
+    w: te.Tensor,
+    name: str,
+    *,
+    transposed: bool = False,
 ) -> te.Tensor:
-    """The contraction of an input that is padded already; reduce axes are the window, then the input channels."""
+    """The contraction of a padded input; reduce axes are the window, then the input channels."""
     window, wide = conv.window, accumulator(type_.dtype)
     taps = [te.reduce_axis(k, f"r{axis}") for axis, k in enumerate(window.kernel)]
     inner = [te.reduce_axis(conv.group_inputs, "ic")] if conv.group_inputs > 1 else []
@@ -203,15 +214,30 @@ def _conv_samples() -> tuple[Sample, ...]:
             {"strides": (2, 1), "padding": (1, 0, 1, 2), "dilation": (1, 2)},
         ),
         Sample((Tensor((1, 4, 5, 5)), Tensor((6, 2, 1, 1))), {"groups": 2}),
-        Sample((Tensor((1, 4, 6, 6)), Tensor((4, 1, 3, 3)), Tensor((4,))), {"groups": 4, "padding": (1, 1, 1, 1)}),
-        Sample((Tensor((1, 2, 6, 6)), Tensor((6, 1, 3, 3))), {"groups": 2}, note="depthwise, three for each channel"),
+        Sample(
+            (Tensor((1, 4, 6, 6)), Tensor((4, 1, 3, 3)), Tensor((4,))), {"groups": 4, "padding": (1, 1, 1, 1)}
+        ),
+        Sample(
+            (Tensor((1, 2, 6, 6)), Tensor((6, 1, 3, 3))),
+            {"groups": 2},
+            note="depthwise, three for each channel",
+        ),
         Sample((Tensor((2, 3, 9)), Tensor((4, 3, 3))), {"strides": (2,), "padding": (1, 1)}),
         Sample((Tensor((1, 2, 3, 4, 3)), Tensor((2, 2, 2, 2, 2))), {"padding": (0, 1, 0, 1, 0, 1)}),
         Sample(
             (Tensor((1, 5, 5, 4)), Tensor((3, 3, 2, 6)), Tensor((6,))),
-            {"groups": 2, "layout": "NXC", "kernel_layout": "XIO", "padding": (1, 1, 1, 1), "strides": (2, 2)},
+            {
+                "groups": 2,
+                "layout": "NXC",
+                "kernel_layout": "XIO",
+                "padding": (1, 1, 1, 1),
+                "strides": (2, 2),
+            },
         ),
-        Sample((Tensor((1, 5, 6, 3)), Tensor((3, 1, 3, 3))), {"groups": 3, "layout": "NXC", "kernel_layout": "OIX"}),
+        Sample(
+            (Tensor((1, 5, 6, 3)), Tensor((3, 1, 3, 3))),
+            {"groups": 3, "layout": "NXC", "kernel_layout": "OIX"},
+        ),
         Sample((Tensor((1, 3, 4, 4), dtype="uint8"), Tensor((2, 3, 2, 2), dtype="int8")), {}, ("int32",)),
     )
 
@@ -226,12 +252,23 @@ _ERRORS = (
 )
 
 CONV = op(
-    "conv", "convolution (cross-correlation), with an optional bias for each output channel", ["x", "w", "bias?"],
+    "conv",
+    "convolution (cross-correlation), with an optional bias for each output channel",
+    ["x", "w", "bias?"],
     [
-        STRIDES, PADDING, DILATION, GROUPS, LAYOUT,
-        Attr("kernel_layout", "str", "OIX", choices=("OIX", "XIO")), OUT_DTYPE,
+        STRIDES,
+        PADDING,
+        DILATION,
+        GROUPS,
+        LAYOUT,
+        Attr("kernel_layout", "str", "OIX", choices=("OIX", "XIO")),
+        OUT_DTYPE,
     ],
-    kind="contraction", infer=_conv_infer, reference=_conv_reference, lower=_conv_lower, dtypes=_FLOAT_LIKE,
+    kind="contraction",
+    infer=_conv_infer,
+    reference=_conv_reference,
+    lower=_conv_lower,
+    dtypes=_FLOAT_LIKE,
     samples=_conv_samples(),
     error_samples=(
         *_ERRORS,
@@ -240,7 +277,7 @@ CONV = op(
         ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 7))), {}, "does not fit"),
         ErrorSample((Tensor((1, 3, 5)), Tensor((4, 3, 3)), Tensor((3,))), {}, "must be equal"),
     ),
-)  # fmt: skip
+)
 
 
 def _transposed_padding(attrs: Attrs, rank: int) -> tuple[int, ...]:
@@ -315,20 +352,33 @@ def _spread(x: te.Tensor, conv: Conv, attrs: Attrs) -> te.Tensor:
     return compute(shape, body, "spread")
 
 
-def _transpose_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
+def _transpose_lower(
+    type_: TensorType, attrs: Attrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor
+) -> te.Tensor:
     conv = conv_sizes([dim(d) for d in x.shape], [dim(d) for d in w.shape], attrs, transposed=True)
     total = _contract(type_, attrs, conv, _spread(x, conv, attrs), w, "conv_transpose", transposed=True)
     return _finish(total, type_, bias, attrs["layout"], "conv_transpose")
 
 
 CONV_TRANSPOSE = op(
-    "conv_transpose", "the gradient of a convolution with respect to its input, as a layer; `padding` crops the result,"
-    " `output_padding` extends its end", ["x", "w", "bias?"],
+    "conv_transpose",
+    "the gradient of a convolution with respect to its input, as a layer; `padding` crops the result,"
+    " `output_padding` extends its end",
+    ["x", "w", "bias?"],
     [
-        STRIDES, PADDING, Attr("output_padding", "ints", None, "one for each spatial dim; None: 0"), DILATION, GROUPS, LAYOUT,
-        Attr("kernel_layout", "str", "IOX", choices=("IOX", "XIO")), OUT_DTYPE,
+        STRIDES,
+        PADDING,
+        Attr("output_padding", "ints", None, "one for each spatial dim; None: 0"),
+        DILATION,
+        GROUPS,
+        LAYOUT,
+        Attr("kernel_layout", "str", "IOX", choices=("IOX", "XIO")),
+        OUT_DTYPE,
     ],
-    kind="contraction", infer=_transpose_infer, reference=_transpose_reference, lower=_transpose_lower,
+    kind="contraction",
+    infer=_transpose_infer,
+    reference=_transpose_reference,
+    lower=_transpose_lower,
     dtypes=_FLOAT_LIKE,
     samples=(
         Sample((Tensor((1, 3, 4, 3)), Tensor((3, 2, 3, 2)))),
@@ -338,7 +388,10 @@ CONV_TRANSPOSE = op(
         ),
         Sample((Tensor((1, 4, 4)), Tensor((4, 3, 2))), {"groups": 2, "strides": (2,)}),
         Sample((Tensor((1, 3, 3)), Tensor((3, 1, 4))), {"groups": 3, "strides": (2,), "padding": (1, 1)}),
-        Sample((Tensor((1, 3, 3, 4)), Tensor((2, 2, 4, 3))), {"layout": "NXC", "kernel_layout": "XIO", "strides": (2, 2)}),
+        Sample(
+            (Tensor((1, 3, 3, 4)), Tensor((2, 2, 4, 3))),
+            {"layout": "NXC", "kernel_layout": "XIO", "strides": (2, 2)},
+        ),
     ),
     error_samples=(
         *_ERRORS,
@@ -346,6 +399,6 @@ CONV_TRANSPOSE = op(
         ErrorSample((Tensor((1, 3, 5)), Tensor((3, 2, 3))), {"padding": (4, 4)}, "would be"),
         ErrorSample((Tensor((1, 3, 5)), Tensor((3, 2, 3))), {"output_padding": (1, 1)}, "does not fit"),
     ),
-)  # fmt: skip
+)
 
 OPS = (CONV, CONV_TRANSPOSE)

@@ -37,15 +37,26 @@ def _full_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:
 
 
 FULL = op(
-    "full", "one value everywhere", [],
+    "full",
+    "one value everywhere",
+    [],
     [Attr("shape", "dims"), Attr("value", "float"), Attr("dtype", "dtype", _FLOAT32)],
-    kind="injective", infer=_full_infer, reference=_full_reference, lower=_full_lower, dtypes=("float32",),
+    kind="injective",
+    infer=_full_infer,
+    reference=_full_reference,
+    lower=_full_lower,
+    dtypes=("float32",),
     samples=tuple(
         Sample((), {"shape": shape, "value": value, "dtype": dtype})
-        for shape, value, dtype in (((2, 3), 1.5, "float32"), ((), -2.0, "int64"), ((4,), 1.0, "bool"), ((0,), 0.0, "float16"))
+        for shape, value, dtype in (
+            ((2, 3), 1.5, "float32"),
+            ((), -2.0, "int64"),
+            ((4,), 1.0, "bool"),
+            ((0,), 0.0, "float16"),
+        )
     ),
     error_samples=[ErrorSample((), {"shape": (-1,), "value": 0.0}, "negative")],
-)  # fmt: skip
+)
 
 
 def _arange_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -67,9 +78,20 @@ def _arange_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:
 
 
 ARANGE = op(
-    "arange", "start, start + step, … before stop", [],
-    [Attr("start", "dim", 0), Attr("stop", "dim"), Attr("step", "int", 1), Attr("dtype", "dtype", DType("int64"))],
-    kind="injective", infer=_arange_infer, reference=_arange_reference, lower=_arange_lower, dtypes=("int64",),
+    "arange",
+    "start, start + step, … before stop",
+    [],
+    [
+        Attr("start", "dim", 0),
+        Attr("stop", "dim"),
+        Attr("step", "int", 1),
+        Attr("dtype", "dtype", DType("int64")),
+    ],
+    kind="injective",
+    infer=_arange_infer,
+    reference=_arange_reference,
+    lower=_arange_lower,
+    dtypes=("int64",),
     samples=tuple(
         Sample((), attrs)
         for attrs in (
@@ -83,7 +105,7 @@ ARANGE = op(
         ErrorSample((), {"stop": 4, "step": 0}, "step is 0"),
         ErrorSample((), {"stop": 4, "dtype": "bool"}, "dtype"),
     ],
-)  # fmt: skip
+)
 
 
 def _eye_infer(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -1,7 +1,7 @@
 """Ops whose places are data: gather, scatter, one_hot.
 
-Indices are integers; negative ones count from the end.  The reference refuses indices outside the tensor; native code
-never reads or writes outside its memory: gathers clamp such indices.
+Indices are integers; negative ones count from the end.  The reference refuses indices outside the tensor;
+native code never reads or writes outside its memory: gathers clamp such indices.
 """
 
 from __future__ import annotations
@@ -16,8 +16,28 @@ from dlc_core.diag import RuntimeFailure
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, eq, select
 from dlc_core.ir.types import TensorType, Type
-from dlc_core.op.declare import ALL, INTS, NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, axis_of, check_dtype, check_rank, common_dtype, dims_text, fail, merge_dims
+from dlc_core.op.declare import (
+    ALL,
+    INTS,
+    NUMBERS,
+    Attr,
+    ErrorSample,
+    NDArray,
+    Sample,
+    Tensor,
+    op,
+    tensor_types,
+)
+from dlc_core.op.infer import (
+    Attrs,
+    axis_of,
+    check_dtype,
+    check_rank,
+    common_dtype,
+    dims_text,
+    fail,
+    merge_dims,
+)
 from dlc_core.op.lower import clamped_index, compute, replaced
 
 
@@ -58,8 +78,14 @@ def _index(shape: tuple[int, ...], size: int, dtype: str = "int64") -> Tensor:
 
 
 GATHER = op(
-    "gather", "x at the indices along an axis: the axis becomes the dims of the indices", ["x", "indices"],
-    [Attr("axis", "int", 0)], kind="injective", infer=_gather_infer, reference=_gather_reference, lower=_gather_lower,
+    "gather",
+    "x at the indices along an axis: the axis becomes the dims of the indices",
+    ["x", "indices"],
+    [Attr("axis", "int", 0)],
+    kind="injective",
+    infer=_gather_infer,
+    reference=_gather_reference,
+    lower=_gather_lower,
     dtypes=ALL,
     samples=(
         Sample((Tensor((4, 3)), _index((2, 5), 4))),
@@ -72,7 +98,7 @@ GATHER = op(
         ErrorSample((Tensor((4,)), _index((2,), 4)), {"axis": 1}, "out of range"),
         ErrorSample((Tensor(()), _index((2,), 4)), {}, "out of range"),
     ],
-)  # fmt: skip
+)
 
 
 def _gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -102,9 +128,15 @@ def _gather_elements_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indice
 
 
 GATHER_ELEMENTS = op(
-    "gather_elements", "x[i0, …, indices[i0, …, ik], …, in] with the index at `axis`", ["x", "indices"],
-    [Attr("axis", "int", 0)], kind="injective", infer=_gather_elements_infer, reference=_gather_elements_reference,
-    lower=_gather_elements_lower, dtypes=ALL,
+    "gather_elements",
+    "x[i0, …, indices[i0, …, ik], …, in] with the index at `axis`",
+    ["x", "indices"],
+    [Attr("axis", "int", 0)],
+    kind="injective",
+    infer=_gather_elements_infer,
+    reference=_gather_elements_reference,
+    lower=_gather_elements_lower,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((4, 3)), _index((2, 3), 4))),
         Sample((Tensor((4, 3)), _index((2, 5), 3, "int32")), {"axis": -1}),
@@ -114,7 +146,7 @@ GATHER_ELEMENTS = op(
         ErrorSample((Tensor((4, 3)), _index((2, 4), 4)), {}, "only 3"),
         ErrorSample((Tensor((4,)), Tensor((2,))), {}, "indices has dtype float32"),
     ],
-)  # fmt: skip
+)
 
 
 def _last_dim(indices: TensorType) -> int:
@@ -131,7 +163,10 @@ def _gather_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     check_dtype(x.dtype, ALL)
     depth, batch = _last_dim(indices), attrs["batch_dims"]
     if batch < 0 or batch + 1 > indices.ndim or batch + depth > x.ndim:
-        raise fail(f"{batch} batch dims and {depth} indices do not fit {dims_text(x.shape)} at {dims_text(indices.shape)}")
+        raise fail(
+            f"{batch} batch dims and {depth} indices do not fit {dims_text(x.shape)}",
+            f"the indices are {dims_text(indices.shape)}",
+        )
     shared = tuple(merge_dims(x.shape[i], indices.shape[i], f"dims {i}") for i in range(batch))
     return TensorType((*shared, *indices.shape[batch:-1], *x.shape[batch + depth :]), x.dtype)
 
@@ -144,8 +179,7 @@ def _gather_nd_reference(x: NDArray, indices: NDArray, *, batch_dims: int) -> ND
         shape = [1] * (batch_dims + len(middle))
         shape[k] = x.shape[k]
         places.append(np.arange(x.shape[k]).reshape(shape))
-    for k in range(depth):
-        places.append(_inside(indices[..., k], x.shape[batch_dims + k]))
+    places += [_inside(indices[..., k], x.shape[batch_dims + k]) for k in range(depth)]
     return x[tuple(places)] if places else np.broadcast_to(x, (*middle, *x.shape))
 
 
@@ -165,9 +199,14 @@ def _gather_nd_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.
 
 GATHER_ND = op(
     "gather_nd",
-    "slices of x: the last dim of the indices holds the places in as many axes, after `batch_dims` shared ones",
-    ["x", "indices"], [Attr("batch_dims", "int", 0)], kind="injective", infer=_gather_nd_infer,
-    reference=_gather_nd_reference, lower=_gather_nd_lower, dtypes=ALL,
+    "slices of x: the last dim of the indices holds the places in as many axes, after the shared axes",
+    ["x", "indices"],
+    [Attr("batch_dims", "int", 0)],
+    kind="injective",
+    infer=_gather_nd_infer,
+    reference=_gather_nd_reference,
+    lower=_gather_nd_lower,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((4, 3)), _index((5, 2), 3))),
         Sample((Tensor((4, 3, 2)), _index((2, 2, 1), 4))),
@@ -178,7 +217,7 @@ GATHER_ND = op(
         ErrorSample((Tensor((4,)), _index((), 3)), {}, "rank"),
         ErrorSample((Tensor((2, 4)), _index((3, 1), 3)), {"batch_dims": 1}, "must be equal"),
     ],
-)  # fmt: skip
+)
 
 _COMBINE: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -220,13 +259,15 @@ SCATTER_ELEMENTS = op(
     "scatter_elements",
     "x with updates at [i0, …, indices[i0, …, ik], …, in], stored or combined.  Where places repeat without a"
     " reduction, the last update wins",
-    ["x", "indices", "updates"], [Attr("axis", "int", 0), _REDUCTION], kind="opaque", infer=_scatter_elements_infer,
-    reference=_scatter_elements_reference, dtypes=ALL,
+    ["x", "indices", "updates"],
+    [Attr("axis", "int", 0), _REDUCTION],
+    kind="opaque",
+    infer=_scatter_elements_infer,
+    reference=_scatter_elements_reference,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((4, 3)), Tensor((1, 3), "wrap:4", "int64"), Tensor((1, 3)))),
-        Sample(
-            (Tensor((2, 5)), Tensor((2, 2), [[1, -1], [0, 3]], "int32"), Tensor((2, 2))), {"axis": -1}
-        ),
+        Sample((Tensor((2, 5)), Tensor((2, 2), [[1, -1], [0, 3]], "int32"), Tensor((2, 2))), {"axis": -1}),
         *(
             Sample((Tensor((4, 3)), _index((6, 3), 4), Tensor((6, 3))), {"reduction": reduction}, NUMBERS)
             for reduction in _COMBINE
@@ -237,7 +278,7 @@ SCATTER_ELEMENTS = op(
         ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((1, 3), dtype="int8")), {}, "dtypes"),
         ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((3,))), {}, "rank"),
     ],
-)  # fmt: skip
+)
 
 
 def _scatter_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -262,9 +303,13 @@ def _scatter_nd_reference(x: NDArray, indices: NDArray, updates: NDArray, *, red
 
 SCATTER_ND = op(
     "scatter_nd",
-    "x with slices of updates at places that the last dim of the indices holds, stored or combined.  Where places repeat"
-    " without a reduction, the last update wins",
-    ["x", "indices", "updates"], [_REDUCTION], kind="opaque", infer=_scatter_nd_infer, reference=_scatter_nd_reference,
+    "x with slices of updates at places that the last dim of the indices holds, stored or combined.  Where"
+    " places repeat without a reduction, the last update wins",
+    ["x", "indices", "updates"],
+    [_REDUCTION],
+    kind="opaque",
+    infer=_scatter_nd_infer,
+    reference=_scatter_nd_reference,
     dtypes=ALL,
     samples=(
         Sample((Tensor((4, 3)), Tensor((2, 1), [[2], [-4]], "int64"), Tensor((2, 3)))),
@@ -279,7 +324,7 @@ SCATTER_ND = op(
         ErrorSample((Tensor((4, 3)), _index((2, 1), 4), Tensor((2,))), {}, "is needed"),
         ErrorSample((Tensor((4,)), Tensor((2, 1)), Tensor((2,))), {}, "indices has dtype"),
     ],
-)  # fmt: skip
+)
 
 
 def _one_hot_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -313,9 +358,15 @@ def _one_hot_lower(type_: TensorType, attrs: Attrs, indices: te.Tensor) -> te.Te
 
 
 ONE_HOT = op(
-    "one_hot", "1 where the index equals the place along a new axis of `depth`, else 0; indices outside give none",
-    ["indices"], [Attr("depth", "dim"), Attr("axis", "int", -1), Attr("dtype", "dtype", DType("float32"))],
-    kind="injective", infer=_one_hot_infer, reference=_one_hot_reference, lower=_one_hot_lower, dtypes=INTS,
+    "one_hot",
+    "1 where the index equals the place along a new axis of `depth`, else 0; indices outside give none",
+    ["indices"],
+    [Attr("depth", "dim"), Attr("axis", "int", -1), Attr("dtype", "dtype", DType("float32"))],
+    kind="injective",
+    infer=_one_hot_infer,
+    reference=_one_hot_reference,
+    lower=_one_hot_lower,
+    dtypes=INTS,
     samples=(
         Sample((Tensor((2, 3), "index:7"),), {"depth": 5}),
         Sample((Tensor((4,), "wrap:6"),), {"depth": 4, "axis": 0, "dtype": "bool"}, ("int32", "int64")),
@@ -325,6 +376,6 @@ ONE_HOT = op(
         ErrorSample((Tensor((2,)),), {"depth": 3}, "dtype"),
         ErrorSample((Tensor((2,), dtype="int64"),), {"depth": 3, "axis": 2}, "out of range"),
     ],
-)  # fmt: skip
+)
 
 OPS = (GATHER, GATHER_ELEMENTS, GATHER_ND, SCATTER_ELEMENTS, SCATTER_ND, ONE_HOT)

@@ -1,6 +1,7 @@
 """Normalizations: batch, layer, instance, group, root mean square, and across channels.
 
-Composites over arithmetic and reductions, each with a reference of its own.  Variances are those of the population.
+Composites over arithmetic and reductions, each with a reference of its own.  Variances are those of the
+population.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def _batch_norm(x: Node, scale: Node, bias: Node, mean: Node, var: Node, *, eps:
     place = axis_of(axis, rank)
     factor = DIV.build(scale, SQRT.build(ADD.build(var, _number(eps, x))))
     centred = SUB.build(x, _per_channel(mean, rank, place))
-    return _affine(MUL.build(centred, _per_channel(factor, rank, place)), None, _per_channel(bias, rank, place))
+    return _affine(
+        MUL.build(centred, _per_channel(factor, rank, place)), None, _per_channel(bias, rank, place)
+    )
 
 
 def _batch_reference(
@@ -110,9 +113,15 @@ def _vectors(channels: int) -> tuple[Tensor, ...]:
 
 
 BATCH_NORM = op(
-    "batch_norm", "(x - mean) / sqrt(var + eps) scale + bias for each channel (arXiv:1502.03167, at inference)",
-    ["x", "scale", "bias", "mean", "var"], [EPS, Attr("axis", "int", 1, "the channels' axis")], kind="injective",
-    infer=_batch_infer, reference=_batch_reference, lower=_batch_lower, compose=_batch_norm,
+    "batch_norm",
+    "(x - mean) / sqrt(var + eps) scale + bias for each channel (arXiv:1502.03167, at inference)",
+    ["x", "scale", "bias", "mean", "var"],
+    [EPS, Attr("axis", "int", 1, "the channels' axis")],
+    kind="injective",
+    infer=_batch_infer,
+    reference=_batch_reference,
+    lower=_batch_lower,
+    compose=_batch_norm,
     samples=(
         Sample((Tensor((2, 3, 4, 2)), *_vectors(3))),
         Sample((Tensor((2, 4, 3)), *_vectors(3)), {"axis": -1, "eps": 1e-3}),
@@ -123,7 +132,7 @@ BATCH_NORM = op(
         ErrorSample((Tensor((2, 3)), *(Tensor((3, 1)),) * 4), {}, "rank"),
         ErrorSample((Tensor((2,)), *_vectors(2)), {}, "out of range"),
     ],
-)  # fmt: skip
+)
 
 
 def _tail_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -145,7 +154,9 @@ def _tail_axes(rank: int, axis: int) -> tuple[int, ...]:
     return tuple(range(axis_of(axis, rank), rank))
 
 
-def _layer_norm(x: Node, scale: Node | None = None, bias: Node | None = None, *, axis: int, eps: float) -> Node:
+def _layer_norm(
+    x: Node, scale: Node | None = None, bias: Node | None = None, *, axis: int, eps: float
+) -> Node:
     return _affine(_normalized(x, _tail_axes(len(x.shape), axis), eps), scale, bias)
 
 
@@ -201,8 +212,15 @@ _TAIL_ERRORS = (
 )
 
 LAYER_NORM = op(
-    "layer_norm", "normal over the last axes, then scaled and shifted (arXiv:1607.06450)", ["x", "scale?", "bias?"],
-    [_AXIS, EPS], kind="reduction", infer=_tail_infer, reference=_layer_reference, lower=_layer_lower, compose=_layer_norm,
+    "layer_norm",
+    "normal over the last axes, then scaled and shifted (arXiv:1607.06450)",
+    ["x", "scale?", "bias?"],
+    [_AXIS, EPS],
+    kind="reduction",
+    infer=_tail_infer,
+    reference=_layer_reference,
+    lower=_layer_lower,
+    compose=_layer_norm,
     samples=(
         Sample((Tensor((3, 8)), Tensor((8,)), Tensor((8,)))),
         Sample((Tensor((2, 3, 4)), Tensor((3, 4)), Tensor((4,))), {"axis": 1}),
@@ -210,7 +228,7 @@ LAYER_NORM = op(
         Sample((Tensor((2, 5)),)),
     ),
     error_samples=_TAIL_ERRORS,
-)  # fmt: skip
+)
 
 
 def _rms_norm(x: Node, scale: Node | None = None, *, axis: int, eps: float) -> Node:
@@ -228,7 +246,9 @@ def _rms_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *params: te.Tensor
     axes = _tail_axes(x.ndim, attrs["axis"])
     total = reduce_stage(x, axes, True, te.sum, "rms_norm_squares", lambda v: v * v)
     count = cast_to(total.dtype, as_expr(product([x.shape[k] for k in axes])))
-    spread = compute(total.shape, lambda *i: intrinsic("sqrt", total[i] / count + attrs["eps"]), "rms_norm_spread")
+    spread = compute(
+        total.shape, lambda *i: intrinsic("sqrt", total[i] / count + attrs["eps"]), "rms_norm_spread"
+    )
 
     def body(*i: Expr) -> Expr:
         value = widen(x[i]) / spread[_kept(i, axes)]
@@ -238,15 +258,22 @@ def _rms_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *params: te.Tensor
 
 
 RMS_NORM = op(
-    "rms_norm", "x over its root mean square along the last axes, then scaled (arXiv:1910.07467)", ["x", "scale?"],
-    [_AXIS, EPS], kind="reduction", infer=_tail_infer, reference=_rms_reference, lower=_rms_lower, compose=_rms_norm,
+    "rms_norm",
+    "x over its root mean square along the last axes, then scaled (arXiv:1910.07467)",
+    ["x", "scale?"],
+    [_AXIS, EPS],
+    kind="reduction",
+    infer=_tail_infer,
+    reference=_rms_reference,
+    lower=_rms_lower,
+    compose=_rms_norm,
     samples=(
         Sample((Tensor((3, 8)), Tensor((8,)))),
         Sample((Tensor((2, 3, 4)), Tensor((3, 4))), {"axis": 1}),
         Sample((Tensor((2, 5)),)),
     ),
     error_samples=_TAIL_ERRORS,
-)  # fmt: skip
+)
 
 
 def _channel_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -282,15 +309,22 @@ _CHANNEL_ERRORS = (
 )
 
 INSTANCE_NORM = op(
-    "instance_norm", "each channel of each image normal over its spatial dims, then scaled and shifted"
-    " (arXiv:1607.08022); [n, c, spatial…]", ["x", "scale", "bias"], [EPS], kind="reduction", infer=_channel_infer,
-    reference=_instance_reference, compose=_instance_norm,
+    "instance_norm",
+    "each channel of each image normal over its spatial dims, then scaled and shifted"
+    " (arXiv:1607.08022); [n, c, spatial…]",
+    ["x", "scale", "bias"],
+    [EPS],
+    kind="reduction",
+    infer=_channel_infer,
+    reference=_instance_reference,
+    compose=_instance_norm,
     samples=(
         Sample((Tensor((2, 3, 4, 5)), Tensor((3,)), Tensor((3,)))),
         Sample((Tensor((1, 2, 6)), Tensor((2,)), Tensor((2,))), {"eps": 1e-2}),
     ),
-    error_samples=_CHANNEL_ERRORS, tolerance={"float16": 1e-2, "bfloat16": 8e-2},
-)  # fmt: skip
+    error_samples=_CHANNEL_ERRORS,
+    tolerance={"float16": 1e-2, "bfloat16": 8e-2},
+)
 
 
 def _group_norm(x: Node, scale: Node, bias: Node, *, groups: int, eps: float) -> Node:
@@ -313,9 +347,15 @@ def _group_reference(x: NDArray, scale: NDArray, bias: NDArray, *, groups: int, 
 
 
 GROUP_NORM = op(
-    "group_norm", "each group of channels normal over channels and spatial dims, then scaled and shifted for each channel"
-    " (arXiv:1803.08494); [n, c, spatial…]", ["x", "scale", "bias"], [Attr("groups", "int"), EPS], kind="reduction",
-    infer=_channel_infer, reference=_group_reference, compose=_group_norm,
+    "group_norm",
+    "each group of channels normal over channels and spatial dims, then scaled and shifted for each channel"
+    " (arXiv:1803.08494); [n, c, spatial…]",
+    ["x", "scale", "bias"],
+    [Attr("groups", "int"), EPS],
+    kind="reduction",
+    infer=_channel_infer,
+    reference=_group_reference,
+    compose=_group_norm,
     samples=(
         Sample((Tensor((2, 4, 3, 2)), Tensor((4,)), Tensor((4,))), {"groups": 2}),
         Sample((Tensor((1, 3, 5)), Tensor((3,)), Tensor((3,))), {"groups": 3}),
@@ -325,7 +365,7 @@ GROUP_NORM = op(
         ErrorSample((Tensor((2, 3, 4)), Tensor((3,)), Tensor((3,))), {"groups": 2}, "do not split"),
     ),
     tolerance={"float16": 1e-2, "bfloat16": 8e-2},
-)  # fmt: skip
+)
 
 
 def _lrn_infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -349,7 +389,9 @@ def _lrn_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
     def square(*i: Expr) -> te.tensor.Reduction:
         place = i[axis] + k.var - (size - 1) // 2
-        element = widen(guarded(logical_and(place >= 0, place < x.shape[axis]), x[replaced(i, axis, place)], 0))
+        element = widen(
+            guarded(logical_and(place >= 0, place < x.shape[axis]), x[replaced(i, axis, place)], 0)
+        )
         return te.sum(element * element, axis=k)
 
     total = compute(x.shape, square, "lrn_sum")
@@ -363,12 +405,20 @@ def _lrn_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 LRN = op(
-    "lrn", "x / (bias + alpha / size * sum of squares of the `size` nearest channels) ** beta", ["x"],
+    "lrn",
+    "x / (bias + alpha / size * sum of squares of the `size` nearest channels) ** beta",
+    ["x"],
     [
-        Attr("size", "int"), Attr("alpha", "float", 1e-4), Attr("beta", "float", 0.75), Attr("bias", "float", 1.0),
+        Attr("size", "int"),
+        Attr("alpha", "float", 1e-4),
+        Attr("beta", "float", 0.75),
+        Attr("bias", "float", 1.0),
         Attr("axis", "int", 1),
     ],
-    kind="reduction", infer=of_input(_lrn_infer, FLOATS), reference=_lrn_reference, lower=_lrn_lower,
+    kind="reduction",
+    infer=of_input(_lrn_infer, FLOATS),
+    reference=_lrn_reference,
+    lower=_lrn_lower,
     samples=(
         Sample((Tensor((2, 7, 3)),), {"size": 3}),
         Sample((Tensor((1, 5, 2, 2)),), {"size": 4, "alpha": 0.5, "beta": 0.5, "bias": 2.0}),
@@ -379,6 +429,6 @@ LRN = op(
         ErrorSample((Tensor((2,)),), {"size": 3}, "out of range"),
         wrong_dtype("int8", attrs={"size": 3, "axis": 0}),
     ],
-)  # fmt: skip
+)
 
 OPS = (BATCH_NORM, LAYER_NORM, RMS_NORM, INSTANCE_NORM, GROUP_NORM, LRN)

@@ -11,7 +11,18 @@ from dlc_core import te
 from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Expr, as_expr, cast_to, const, maximum, minimum
 from dlc_core.ir.types import Dim, TensorType, dim
-from dlc_core.op.declare import FLOATS, NUMBERS, Attr, ErrorSample, NDArray, OpDecl, Sample, Tensor, op, tensor_types
+from dlc_core.op.declare import (
+    FLOATS,
+    NUMBERS,
+    Attr,
+    ErrorSample,
+    NDArray,
+    OpDecl,
+    Sample,
+    Tensor,
+    op,
+    tensor_types,
+)
 from dlc_core.op.infer import Attrs, check_rank, fail, of_input
 from dlc_core.op.lower import compute, compute_type, narrow, padded, rounded, widen
 from dlc_core.op.samples import wrong_dtype
@@ -56,7 +67,9 @@ def _infer(x: TensorType, attrs: Attrs) -> TensorType:
     return TensorType(in_layout((first[0], first[1], *counts), attrs["layout"]), x.dtype)
 
 
-def _overhang(window: Window, sizes: Sequence[Dim], counts: Sequence[Dim], ceil_mode: bool) -> tuple[Dim, ...]:
+def _overhang(
+    window: Window, sizes: Sequence[Dim], counts: Sequence[Dim], ceil_mode: bool
+) -> tuple[Dim, ...]:
     """The padding at the ends that the last windows reach into."""
     if not ceil_mode:
         return window.after
@@ -70,7 +83,10 @@ def _taps(x: NDArray, attrs: Attrs, value: Any) -> NDArray:
     first = array_channels_first(x, attrs["layout"])
     after = [max(known(a, "the padding"), 0) for a in _overhang(window, sizes, counts, attrs["ceil_mode"])]
     grown = np.pad(
-        first, [(0, 0), (0, 0), *zip(window.before, after, strict=True)], mode="constant", constant_values=value
+        first,
+        [(0, 0), (0, 0), *zip(window.before, after, strict=True)],
+        mode="constant",
+        constant_values=value,
     )
     return windows(grown, window, [known(c, "the output") for c in counts])
 
@@ -108,20 +124,33 @@ def _window_reduction(
 
 def _max_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     border = float("-inf") if x.dtype.is_float else x.dtype.int_range()[0]
-    return rounded(_window_reduction(type_, attrs, x, border, te.max, "max_pool"), type_.dtype, "max_pool_end")
+    return rounded(
+        _window_reduction(type_, attrs, x, border, te.max, "max_pool"), type_.dtype, "max_pool_end"
+    )
 
 
 def _samples(extra: Attrs) -> tuple[Sample, ...]:
     return (
         Sample((Tensor((1, 2, 6, 7)),), {"kernel": (3, 2), "strides": (2, 2), **extra}),
-        Sample((Tensor((1, 2, 6, 7)),), {"kernel": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1), **extra}),
+        Sample(
+            (Tensor((1, 2, 6, 7)),), {"kernel": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1), **extra}
+        ),
         Sample((Tensor((2, 3, 9)),), {"kernel": (3,), "padding": (0, 2), "dilation": (2,), **extra}),
         Sample((Tensor((1, 1, 5, 6)),), {"kernel": (2, 3), "strides": (2, 4), "ceil_mode": True, **extra}),
         Sample(
             (Tensor((1, 2, 8)),),
-            {"kernel": (3,), "strides": (3,), "padding": (1, 2), "dilation": (2,), "ceil_mode": True, **extra},
+            {
+                "kernel": (3,),
+                "strides": (3,),
+                "padding": (1, 2),
+                "dilation": (2,),
+                "ceil_mode": True,
+                **extra,
+            },
         ),
-        Sample((Tensor((1, 5, 5, 3)),), {"kernel": (2, 2), "padding": (1, 0, 0, 1), "layout": "NXC", **extra}),
+        Sample(
+            (Tensor((1, 5, 5, 3)),), {"kernel": (2, 2), "padding": (1, 0, 0, 1), "layout": "NXC", **extra}
+        ),
         Sample((Tensor((1, 2, 3, 4, 3)),), {"kernel": (2, 2, 2), **extra}),
         Sample((Tensor((1, 1, 12), "special"),), {"kernel": (2,), "strides": (2,), **extra}, FLOATS),
     )
@@ -136,10 +165,18 @@ _ERRORS = (
 )
 
 MAX_POOL = op(
-    "max_pool", "maximum in each window; NaN where any is NaN, the border does not count", ["x"], _ATTRS, kind="reduction",
-    infer=of_input(_infer, NUMBERS), reference=_max_reference, lower=_max_lower, samples=_samples({}),
-    error_samples=_ERRORS, dtypes=NUMBERS,
-)  # fmt: skip
+    "max_pool",
+    "maximum in each window; NaN where any is NaN, the border does not count",
+    ["x"],
+    _ATTRS,
+    kind="reduction",
+    infer=of_input(_infer, NUMBERS),
+    reference=_max_reference,
+    lower=_max_lower,
+    samples=_samples({}),
+    error_samples=_ERRORS,
+    dtypes=NUMBERS,
+)
 
 
 def _average_reference(x: NDArray, *, count_include_pad: bool, **attrs: Any) -> NDArray:
@@ -191,11 +228,17 @@ def _average_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 AVG_POOL = op(
-    "avg_pool", "mean of each window; the border counts as zeros with `count_include_pad`, else not at all", ["x"],
-    [*_ATTRS, Attr("count_include_pad", "bool", False)], kind="reduction", infer=of_input(_infer, FLOATS),
-    reference=_average_reference, lower=_average_lower,
-    samples=(*_samples({}), *_samples({"count_include_pad": True})[1:6]), error_samples=_ERRORS,
-)  # fmt: skip
+    "avg_pool",
+    "mean of each window; the border counts as zeros with `count_include_pad`, else not at all",
+    ["x"],
+    [*_ATTRS, Attr("count_include_pad", "bool", False)],
+    kind="reduction",
+    infer=of_input(_infer, FLOATS),
+    reference=_average_reference,
+    lower=_average_lower,
+    samples=(*_samples({}), *_samples({"count_include_pad": True})[1:6]),
+    error_samples=_ERRORS,
+)
 
 
 def _global(name: str, doc: str, reduction: OpDecl, dtypes: Sequence[str]) -> OpDecl:
@@ -212,7 +255,11 @@ def _global(name: str, doc: str, reduction: OpDecl, dtypes: Sequence[str]) -> Op
     )  # fmt: skip
 
 
-GLOBAL_AVG_POOL = _global("global_avg_pool", "mean over all spatial dims, which stay as 1", REDUCE_MEAN, FLOATS)
-GLOBAL_MAX_POOL = _global("global_max_pool", "maximum over all spatial dims, which stay as 1", REDUCE_MAX, NUMBERS)
+GLOBAL_AVG_POOL = _global(
+    "global_avg_pool", "mean over all spatial dims, which stay as 1", REDUCE_MEAN, FLOATS
+)
+GLOBAL_MAX_POOL = _global(
+    "global_max_pool", "maximum over all spatial dims, which stay as 1", REDUCE_MAX, NUMBERS
+)
 
 OPS = (MAX_POOL, AVG_POOL, GLOBAL_AVG_POOL, GLOBAL_MAX_POOL)

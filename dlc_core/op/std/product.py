@@ -1,7 +1,7 @@
 """Matrix products.
 
-Floats of 16 bits accumulate in float32.  Integers accumulate in the result's dtype, which is int32 for inputs narrower
-than that; the two inputs may then be of different 8-bit types.
+Floats of 16 bits accumulate in float32.  Integers accumulate in the result's dtype, which is int32 for inputs
+narrower than that; the two inputs may then be of different 8-bit types.
 """
 
 from __future__ import annotations
@@ -14,7 +14,18 @@ from dlc_core import te
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, cast_to
 from dlc_core.ir.types import Dim, TensorType, Type
-from dlc_core.op.declare import FLOATS, INTS, NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.declare import (
+    FLOATS,
+    INTS,
+    NUMBERS,
+    Attr,
+    ErrorSample,
+    NDArray,
+    Sample,
+    Tensor,
+    op,
+    tensor_types,
+)
 from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, check_rank, fail, merge_dims
 from dlc_core.op.lower import broadcast_places, compute, compute_type, rounded
 
@@ -84,20 +95,28 @@ def _pair(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 MATMUL = op(
-    "matmul", "products of matrices, in the last two dims; the others broadcast", ["a", "b"],
+    "matmul",
+    "products of matrices, in the last two dims; the others broadcast",
+    ["a", "b"],
     [
         Attr("transpose_a", "bool", False, "swap the last two dims of a"),
         Attr("transpose_b", "bool", False, "swap the last two dims of b"),
         Attr("out_dtype", "dtype", None, "dtype of the result"),
     ],
-    kind="contraction", infer=_infer, reference=_reference, lower=_lower, dtypes=NUMBERS,
+    kind="contraction",
+    infer=_infer,
+    reference=_reference,
+    lower=_lower,
+    dtypes=NUMBERS,
     samples=(
         Sample(_pair((3, 4), (4, 5))),
         Sample(_pair((4, 3), (5, 4)), {"transpose_a": True, "transpose_b": True}),
         Sample(_pair((2, 1, 3, 4), (5, 4, 2))),
         Sample(_pair((3, 1, 4), (3, 4, 1))),
         Sample(_pair((2, 0), (0, 3)), note="empty sums are 0"),
-        Sample((Tensor((3, 4), dtype="uint8"), Tensor((4, 5), dtype="int8")), {"out_dtype": "int32"}, ("int32",)),
+        Sample(
+            (Tensor((3, 4), dtype="uint8"), Tensor((4, 5), dtype="int8")), {"out_dtype": "int32"}, ("int32",)
+        ),
         Sample(_pair((3, 4), (4, 5)), {"out_dtype": "float32"}, ("float16", "bfloat16")),
     ),
     error_samples=[
@@ -108,6 +127,6 @@ MATMUL = op(
         ErrorSample(_pair((3, 4), (4, 5)), {"out_dtype": "float16"}, "narrower"),
         ErrorSample((Tensor((2, 2), dtype="bool"),) * 2, {}, "dtype bool"),
     ],
-)  # fmt: skip
+)
 
 OPS = (MATMUL,)

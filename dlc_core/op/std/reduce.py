@@ -1,7 +1,8 @@
 """Reductions over axes: sums, means, extremes, norms, logic, argmax, cumulative sums.
 
-`axes` None means all axes.  With `keepdims` reduced axes stay as dims of 1.  Floats of 16 bits accumulate in float32;
-integers keep their dtype and wrap around.  Over no elements a sum is 0, a product 1, a maximum the lowest value.
+`axes` None means all axes.  With `keepdims` reduced axes stay as dims of 1.  Floats of 16 bits accumulate in
+float32; integers keep their dtype and wrap around.  Over no elements a sum is 0, a product 1, a maximum the
+lowest value.
 """
 
 from __future__ import annotations
@@ -120,14 +121,22 @@ def _reduction(
         some.append(Sample((Tensor((24, 2), "special"),), {"axes": (1,)}))
     refused = next(d for d in ("bool", "int8", "uint8", "float32") if d not in dtypes)
     return op(
-        name, doc, ["x"], AXES, kind="reduction", infer=of_input(_reduce_infer, dtypes), reference=evaluate, lower=lower,
-        samples=some, dtypes=dtypes,
+        name,
+        doc,
+        ["x"],
+        AXES,
+        kind="reduction",
+        infer=of_input(_reduce_infer, dtypes),
+        reference=evaluate,
+        lower=lower,
+        samples=some,
+        dtypes=dtypes,
         error_samples=[
             wrong_dtype(refused),
             ErrorSample((Tensor((2, 3)),), {"axes": (2,)}, "out of range", dtypes[0]),
             ErrorSample((Tensor((2, 3)),), {"axes": (1, -1)}, "twice", dtypes[0]),
         ],
-    )  # fmt: skip
+    )
 
 
 def _lowest(x: NDArray) -> Any:
@@ -182,9 +191,14 @@ _ANY, _ALL = _logic("or"), _logic("and")
 
 REDUCE_SUM = _reduction("reduce_sum", "sum", _sum, te.sum)
 REDUCE_MEAN = _reduction(
-    "reduce_mean", "arithmetic mean; integers are summed in int64 and the quotient cut toward zero", _mean, te.sum,
-    ("float32", "float64", "float16", "bfloat16", *SIGNED), finish=_divide, accumulate=_mean_type,
-)  # fmt: skip
+    "reduce_mean",
+    "arithmetic mean; integers are summed in int64 and the quotient cut toward zero",
+    _mean,
+    te.sum,
+    ("float32", "float64", "float16", "bfloat16", *SIGNED),
+    finish=_divide,
+    accumulate=_mean_type,
+)
 REDUCE_MAX = _reduction(
     "reduce_max", "largest element; NaN where any is NaN",
     lambda x, axis, keepdims: np.max(x, axis=axis, keepdims=keepdims, initial=_lowest(x)), te.max,
@@ -194,9 +208,12 @@ REDUCE_MIN = _reduction(
     lambda x, axis, keepdims: np.min(x, axis=axis, keepdims=keepdims, initial=_highest(x)), te.min,
 )  # fmt: skip
 REDUCE_PROD = _reduction(
-    "reduce_prod", "product", lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype), te.prod,
+    "reduce_prod",
+    "product",
+    lambda x, axis, keepdims: np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype),
+    te.prod,
     values="uniform:1:2",
-)  # fmt: skip
+)
 REDUCE_L1 = _reduction(
     "reduce_l1", "sum of absolute values", lambda x, axis, keepdims: _sum(np.abs(x), axis, keepdims), te.sum,
     value=lambda v: intrinsic("abs", v),
@@ -207,12 +224,21 @@ REDUCE_L2 = _reduction(
     value=_square, finish=lambda v, count: intrinsic("sqrt", v),
 )  # fmt: skip
 REDUCE_SUMSQUARE = _reduction(
-    "reduce_sumsquare", "sum of squares", lambda x, axis, keepdims: _sum(x * x, axis, keepdims), te.sum, value=_square,
-)  # fmt: skip
+    "reduce_sumsquare",
+    "sum of squares",
+    lambda x, axis, keepdims: _sum(x * x, axis, keepdims),
+    te.sum,
+    value=_square,
+)
 REDUCE_LOGSUM = _reduction(
-    "reduce_logsum", "logarithm of the sum", lambda x, axis, keepdims: np.log(_sum(x, axis, keepdims)), te.sum, FLOATS,
-    finish=lambda v, count: intrinsic("log", v), values="positive",
-)  # fmt: skip
+    "reduce_logsum",
+    "logarithm of the sum",
+    lambda x, axis, keepdims: np.log(_sum(x, axis, keepdims)),
+    te.sum,
+    FLOATS,
+    finish=lambda v, count: intrinsic("log", v),
+    values="positive",
+)
 REDUCE_ANY = _reduction(
     "reduce_any", "whether any element holds", np.any,
     lambda v, axis: te.reduce(_ANY, (v,), axis), ("bool",), special=False,
@@ -244,11 +270,17 @@ def _log_sum_exp_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tens
 
 
 REDUCE_LOGSUMEXP = op(
-    "reduce_logsumexp", "logarithm of the sum of exponentials, without overflow", ["x"], AXES, kind="reduction",
+    "reduce_logsumexp",
+    "logarithm of the sum of exponentials, without overflow",
+    ["x"],
+    AXES,
+    kind="reduction",
     infer=of_input(_reduce_infer, FLOATS),
-    reference=lambda x, *, axes, keepdims: _log_sum_exp(x, axes, keepdims), lower=_log_sum_exp_lower,
-    samples=REDUCE_L2.samples, error_samples=REDUCE_L2.error_samples,
-)  # fmt: skip
+    reference=lambda x, *, axes, keepdims: _log_sum_exp(x, axes, keepdims),
+    lower=_log_sum_exp_lower,
+    samples=REDUCE_L2.samples,
+    error_samples=REDUCE_L2.error_samples,
+)
 
 
 def _arg_infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -301,10 +333,16 @@ def _arg(largest: bool) -> OpDecl:
         return best[1]
 
     return op(
-        name, f"index of the {'largest' if largest else 'smallest'} element along an axis: the first or the last such; NaN"
-        " wins", ["x"],
+        name,
+        f"index of the {'largest' if largest else 'smallest'} element along an axis, the first or the last;"
+        " NaN wins",
+        ["x"],
         [Attr("axis", "int", 0), Attr("keepdims", "bool", False), Attr("select_last", "bool", False)],
-        kind="reduction", infer=of_input(_arg_infer, NUMBERS), reference=reference, lower=lower, dtypes=NUMBERS,
+        kind="reduction",
+        infer=of_input(_arg_infer, NUMBERS),
+        reference=reference,
+        lower=lower,
+        dtypes=NUMBERS,
         samples=(
             Sample((Tensor((3, 4, 5)),), {"axis": 1}),
             Sample((Tensor((3, 7)),), {"axis": -1, "keepdims": True}),
@@ -313,7 +351,7 @@ def _arg(largest: bool) -> OpDecl:
             Sample((Tensor((12, 2), "special"),), {"axis": 0, "select_last": True}),
         ),
         error_samples=[wrong_dtype("bool"), ErrorSample((Tensor((2,)),), {"axis": 1}, "out of range")],
-    )  # fmt: skip
+    )
 
 
 ARGMAX, ARGMIN = _arg(True), _arg(False)
@@ -347,18 +385,32 @@ def _cumsum_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 CUMSUM = op(
-    "cumsum", "running sums along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end."
-    " The lowering takes time quadratic in the dim", ["x"],
-    [Attr("axis", "int"), Attr("exclusive", "bool", False), Attr("reverse", "bool", False)], kind="reduction",
-    infer=of_input(_cumsum_infer, NUMBERS), reference=_cumsum_reference, lower=_cumsum_lower, dtypes=NUMBERS,
+    "cumsum",
+    "running sums along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end."
+    " The lowering takes time quadratic in the dim",
+    ["x"],
+    [Attr("axis", "int"), Attr("exclusive", "bool", False), Attr("reverse", "bool", False)],
+    kind="reduction",
+    infer=of_input(_cumsum_infer, NUMBERS),
+    reference=_cumsum_reference,
+    lower=_cumsum_lower,
+    dtypes=NUMBERS,
     samples=tuple(
         Sample((Tensor((3, 6)),), {"axis": axis, "exclusive": exclusive, "reverse": reverse})
-        for axis, exclusive, reverse in ((1, False, False), (0, True, False), (-1, False, True), (1, True, True))
+        for axis, exclusive, reverse in (
+            (1, False, False),
+            (0, True, False),
+            (-1, False, True),
+            (1, True, True),
+        )
     ),
-    error_samples=[ErrorSample((Tensor((2,)),), {"axis": 1}, "out of range"), wrong_dtype("bool", attrs={"axis": 0})],
-)  # fmt: skip
+    error_samples=[
+        ErrorSample((Tensor((2,)),), {"axis": 1}, "out of range"),
+        wrong_dtype("bool", attrs={"axis": 0}),
+    ],
+)
 
 OPS = (
-    REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_L1, REDUCE_L2, REDUCE_SUMSQUARE, REDUCE_LOGSUM,
-    REDUCE_LOGSUMEXP, REDUCE_ANY, REDUCE_ALL, ARGMAX, ARGMIN, CUMSUM,
+    REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_L1, REDUCE_L2, REDUCE_SUMSQUARE,
+    REDUCE_LOGSUM, REDUCE_LOGSUMEXP, REDUCE_ANY, REDUCE_ALL, ARGMAX, ARGMIN, CUMSUM,
 )  # fmt: skip

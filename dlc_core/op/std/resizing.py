@@ -1,7 +1,7 @@
 """Resizing along axes by interpolation.
 
-Place x of the result looks at a rational place of the input, so that positions and their roundings are computed exactly,
-in integers; only the weights of neighbours are floats.
+Place x of the result looks at a rational place of the input, so that positions and their roundings are
+computed exactly, in integers; only the weights of neighbours are floats.
 """
 
 from __future__ import annotations
@@ -200,44 +200,69 @@ _SIZES = Attr("sizes", "dims", help="the result's dims at `axes`")
 
 RESIZE = op(
     "resize",
-    "x interpolated to other sizes along axes.  Scales (None: result over input) only enter the coordinates: with"
-    " s = scale, half_pixel is (i + 1/2) / s - 1/2, asymmetric i / s, align_corners i (in - 1) / (out - 1).  Cubic has"
-    " a = -3/4; places outside are those of the edge",
+    "x interpolated to other sizes along axes.  Scales (None: result over input) only enter the coordinates:"
+    " with scale s, half_pixel is (i + 1/2) / s - 1/2, asymmetric i / s align_corners i (in-1) / (out-1);"
+    " cubic has a = -3/4; places outside are those of the edge",
     ["x"],
     [
-        Attr("axes", "ints"), _SIZES, Attr("scales", "floats", None),
-        Attr("mode", "str", "nearest", choices=tuple(TAPS)), Attr("coordinates", "str", "half_pixel", choices=COORDINATES),
+        Attr("axes", "ints"),
+        _SIZES,
+        Attr("scales", "floats", None),
+        Attr("mode", "str", "nearest", choices=tuple(TAPS)),
+        Attr("coordinates", "str", "half_pixel", choices=COORDINATES),
         Attr("rounding", "str", "round_prefer_floor", "of nearest", choices=ROUNDINGS),
     ],
-    kind="injective", infer=of_input(_infer, ALL), reference=_reference, lower=_lower, dtypes=FLOATS,
+    kind="injective",
+    infer=of_input(_infer, ALL),
+    reference=_reference,
+    lower=_lower,
+    dtypes=FLOATS,
     samples=(
         *(
-            Sample((Tensor((1, 2, 4, 3)),), {"axes": (2, 3), "sizes": sizes, "mode": mode, "coordinates": kind})
+            Sample(
+                (Tensor((1, 2, 4, 3)),), {"axes": (2, 3), "sizes": sizes, "mode": mode, "coordinates": kind}
+            )
             for sizes in ((8, 6), (3, 5))
             for mode, kind in (
-                ("nearest", "half_pixel"), ("nearest", "asymmetric"), ("linear", "half_pixel"), ("linear", "align_corners"),
-                ("linear", "pytorch_half_pixel"), ("cubic", "half_pixel"),
+                ("nearest", "half_pixel"),
+                ("nearest", "asymmetric"),
+                ("linear", "half_pixel"),
+                ("linear", "align_corners"),
+                ("linear", "pytorch_half_pixel"),
+                ("cubic", "half_pixel"),
             )
         ),
         *(
             Sample(
-                (Tensor((2, 5)),), {"axes": (1,), "sizes": (9,), "rounding": rounding, "coordinates": "asymmetric"},
+                (Tensor((2, 5)),),
+                {"axes": (1,), "sizes": (9,), "rounding": rounding, "coordinates": "asymmetric"},
                 ("float32", "int8", "bool"),
             )
             for rounding in ROUNDINGS
         ),
         Sample(
             (Tensor((2, 5)),),
-            {"axes": (-1,), "sizes": (7,), "scales": (1.5,), "mode": "linear", "coordinates": "half_pixel_symmetric"},
+            {
+                "axes": (-1,),
+                "sizes": (7,),
+                "scales": (1.5,),
+                "mode": "linear",
+                "coordinates": "half_pixel_symmetric",
+            },
         ),
-        Sample((Tensor((2, 5)),), {"axes": (1,), "sizes": (1,), "mode": "linear", "coordinates": "pytorch_half_pixel"}),
+        Sample(
+            (Tensor((2, 5)),),
+            {"axes": (1,), "sizes": (1,), "mode": "linear", "coordinates": "pytorch_half_pixel"},
+        ),
     ),
     error_samples=[
         ErrorSample((Tensor((2, 5)),), {"axes": (1,), "sizes": (2, 3)}, "differ in length"),
         ErrorSample((Tensor((2, 5)),), {"axes": (1,), "sizes": (0,)}, "at least 1"),
         ErrorSample((Tensor((2, 5)),), {"axes": (2,), "sizes": (3,)}, "out of range"),
-        ErrorSample((Tensor((2, 5), dtype="int8"),), {"axes": (1,), "sizes": (3,), "mode": "linear"}, "dtype"),
+        ErrorSample(
+            (Tensor((2, 5), dtype="int8"),), {"axes": (1,), "sizes": (3,), "mode": "linear"}, "dtype"
+        ),
     ],
-)  # fmt: skip
+)
 
 OPS = (RESIZE,)

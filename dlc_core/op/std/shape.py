@@ -38,7 +38,9 @@ def _reshape_infer(x: TensorType, attrs: Attrs) -> TensorType:
         rest = [d for i, d in enumerate(wanted) if i != unknown[0]]
         missing = quotient(x.shape, rest)
         if missing is None:
-            raise fail(f"{dims_text(x.shape)} does not fit {dims_text(wanted)}", "no size for the dim -1 is right")
+            raise fail(
+                f"{dims_text(x.shape)} does not fit {dims_text(wanted)}", "no size for the dim -1 is right"
+            )
         wanted = (*wanted[: unknown[0]], missing, *wanted[unknown[0] + 1 :])
     elif same_size(x.shape, wanted) is False:
         raise fail(f"{dims_text(x.shape)} does not fit {dims_text(wanted)}: the numbers of elements differ")
@@ -63,7 +65,7 @@ def reshaped_index(indices: Sequence[Expr], shape: Sequence[Dim], into: Sequence
 
 
 def _cuts(a: Sequence[Dim], b: Sequence[Dim]) -> list[tuple[int, int]]:
-    """Lengths of prefixes of `a` and `b` that have the same number of elements; the last are the whole shapes."""
+    """Lengths of prefixes of `a` and `b` of equally many elements; the last are the whole shapes."""
 
     def keys(shape: Sequence[Dim]) -> list[Any]:
         made = []
@@ -138,9 +140,15 @@ def _transpose_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor
 
 
 TRANSPOSE = op(
-    "transpose", "axes in another order: axis k of the result is axis axes[k] of x; None reverses them", ["x"],
-    [Attr("axes", "ints", None)], kind="injective", infer=of_input(_transpose_infer, ALL),
-    reference=lambda x, *, axes: np.transpose(x, axes), lower=_transpose_lower, dtypes=ALL,
+    "transpose",
+    "axes in another order: axis k of the result is axis axes[k] of x; None reverses them",
+    ["x"],
+    [Attr("axes", "ints", None)],
+    kind="injective",
+    infer=of_input(_transpose_infer, ALL),
+    reference=lambda x, *, axes: np.transpose(x, axes),
+    lower=_transpose_lower,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((2, 3, 4)),), {"axes": (0, 2, 1)}),
         Sample((Tensor((2, 3, 4)),), {"axes": (2, 0, 1)}),
@@ -152,7 +160,7 @@ TRANSPOSE = op(
         ErrorSample((Tensor((2, 3)),), {"axes": (0, 0)}, "twice"),
         ErrorSample((Tensor((2, 3)),), {"axes": (0, 2)}, "out of range"),
     ],
-)  # fmt: skip
+)
 
 
 def _broadcast_infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -165,10 +173,15 @@ def _broadcast_infer(x: TensorType, attrs: Attrs) -> TensorType:
 
 
 BROADCAST_TO = op(
-    "broadcast_to", "x repeated to a shape: its dims, aligned to the right, are 1 or those of the shape", ["x"],
-    [Attr("shape", "dims")], kind="broadcast", infer=of_input(_broadcast_infer, ALL),
+    "broadcast_to",
+    "x repeated to a shape: its dims, aligned to the right, are 1 or those of the shape",
+    ["x"],
+    [Attr("shape", "dims")],
+    kind="broadcast",
+    infer=of_input(_broadcast_infer, ALL),
     reference=lambda x, *, shape: np.broadcast_to(x, shape),
-    lower=elementwise("broadcast_to", lambda x, *, shape: x), dtypes=ALL,
+    lower=elementwise("broadcast_to", lambda x, *, shape: x),
+    dtypes=ALL,
     samples=(
         Sample((Tensor((3, 1)),), {"shape": (2, 3, 4)}),
         Sample((Tensor(()),), {"shape": (2, 2)}),
@@ -178,7 +191,7 @@ BROADCAST_TO = op(
         ErrorSample((Tensor((2, 3)),), {"shape": (2, 4)}, "does not broadcast"),
         ErrorSample((Tensor((2, 3)),), {"shape": (3,)}, "does not broadcast"),
     ],
-)  # fmt: skip
+)
 
 
 def _squeeze_axes(shape: Sequence[Dim], axes: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -234,9 +247,15 @@ def _unsqueeze_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor
 
 
 UNSQUEEZE = op(
-    "unsqueeze", "with new dims of 1 at `axes` of the result", ["x"], [Attr("axes", "ints")], kind="injective",
-    infer=of_input(_unsqueeze_infer, ALL), reference=lambda x, *, axes: np.expand_dims(x, axes),
-    lower=_unsqueeze_lower, dtypes=ALL,
+    "unsqueeze",
+    "with new dims of 1 at `axes` of the result",
+    ["x"],
+    [Attr("axes", "ints")],
+    kind="injective",
+    infer=of_input(_unsqueeze_infer, ALL),
+    reference=lambda x, *, axes: np.expand_dims(x, axes),
+    lower=_unsqueeze_lower,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((3, 2)),), {"axes": (0,)}),
         Sample((Tensor((3, 2)),), {"axes": (1, -1)}),
@@ -246,7 +265,7 @@ UNSQUEEZE = op(
         ErrorSample((Tensor((2, 1)),), {"axes": (3,)}, "out of range"),
         ErrorSample((Tensor((2, 1)),), {"axes": (0, 0)}, "twice"),
     ],
-)  # fmt: skip
+)
 
 
 def _flatten(x: Node, *, axis: int) -> Node:
@@ -256,8 +275,13 @@ def _flatten(x: Node, *, axis: int) -> Node:
 
 
 FLATTEN = op(
-    "flatten", "a matrix: the dims before `axis` as one, and the rest as one", ["x"], [Attr("axis", "int", 1)],
-    kind="injective", compose=_flatten, dtypes=ALL,
+    "flatten",
+    "a matrix: the dims before `axis` as one, and the rest as one",
+    ["x"],
+    [Attr("axis", "int", 1)],
+    kind="injective",
+    compose=_flatten,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((2, 3, 4)),)),
         Sample((Tensor((2, 3, 4)),), {"axis": 0}),
@@ -265,7 +289,7 @@ FLATTEN = op(
         Sample((Tensor((2, 3, 4)),), {"axis": -1}),
     ),
     error_samples=[ErrorSample((Tensor((2, 3)),), {"axis": 3}, "out of range")],
-)  # fmt: skip
+)
 
 
 def _stack(*xs: Node, axis: int) -> Node:
@@ -315,10 +339,13 @@ def _depth_to_space(x: Node, *, block: int, mode: str) -> Node:
 
 DEPTH_TO_SPACE = op(
     "depth_to_space",
-    "channels as blocks of pixels, of [n, c, h, w]; mode DCR takes the block's place from the outer part of the"
-    " channel, CRD from the inner",
-    ["x"], [Attr("block", "int"), Attr("mode", "str", "DCR", choices=("DCR", "CRD"))],
-    kind="injective", compose=_depth_to_space, dtypes=ALL,
+    "channels as blocks of pixels, of [n, c, h, w]; mode DCR takes the block's place from the outer part of"
+    " the channel, CRD from the inner",
+    ["x"],
+    [Attr("block", "int"), Attr("mode", "str", "DCR", choices=("DCR", "CRD"))],
+    kind="injective",
+    compose=_depth_to_space,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((1, 8, 2, 3), "special"),), {"block": 2}),
         Sample((Tensor((2, 9, 1, 2)),), {"block": 3, "mode": "CRD"}),
@@ -327,7 +354,7 @@ DEPTH_TO_SPACE = op(
         ErrorSample((Tensor((1, 6, 2, 2)),), {"block": 2}, "no multiple"),
         ErrorSample((Tensor((6, 2, 2)),), {"block": 2}, "rank 4"),
     ],
-)  # fmt: skip
+)
 
 
 def _space_to_depth(x: Node, *, block: int) -> Node:
@@ -341,11 +368,16 @@ def _space_to_depth(x: Node, *, block: int) -> Node:
 
 
 SPACE_TO_DEPTH = op(
-    "space_to_depth", "blocks of pixels as channels, of [n, c, h, w]", ["x"], [Attr("block", "int")], kind="injective",
-    compose=_space_to_depth, dtypes=ALL,
+    "space_to_depth",
+    "blocks of pixels as channels, of [n, c, h, w]",
+    ["x"],
+    [Attr("block", "int")],
+    kind="injective",
+    compose=_space_to_depth,
+    dtypes=ALL,
     samples=(Sample((Tensor((1, 2, 4, 6)),), {"block": 2}),),
     error_samples=[ErrorSample((Tensor((1, 2, 3, 4)),), {"block": 2}, "no multiple")],
-)  # fmt: skip
+)
 
 OPS = (
     RESHAPE, TRANSPOSE, BROADCAST_TO, SQUEEZE, UNSQUEEZE, FLATTEN, STACK, DEPTH_TO_SPACE, SPACE_TO_DEPTH,

@@ -142,8 +142,8 @@ SPLIT = op(
 def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     """(first index, number of indices) of `begin:end:step` on a dim.
 
-    Ints behave as in Python.  A symbolic begin or end is taken to lie inside the dim (counted from its end where it is
-    surely negative).
+    Ints behave as in Python.  A symbolic begin or end is taken to lie inside the dim (counted from its end
+    where it is surely negative).
     """
     if step == 0:
         raise fail("a slice's stride is 0")
@@ -235,11 +235,15 @@ def _stays_inside(first: Dim, count: Dim, step: int, size: Expr) -> bool:
 
 SLICE = op(
     "slice",
-    "x[begin:end:stride] along axes, as in Python (ends of 2**31 - 1 or more: as far as it goes); symbolic begins and"
-    " ends lie inside the dim",
+    "x[begin:end:stride] along axes, as in Python (ends of 2**31 - 1 or more: as far as it goes); symbolic"
+    " begins and ends lie inside the dim",
     ["x"],
     [Attr("begins", "dims"), Attr("ends", "dims"), Attr("strides", "ints", None), Attr("axes", "ints", None)],
-    kind="injective", infer=of_input(_slice_infer, ALL), reference=_slice_reference, lower=_slice_lower, dtypes=ALL,
+    kind="injective",
+    infer=of_input(_slice_infer, ALL),
+    reference=_slice_reference,
+    lower=_slice_lower,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((4, 6)),), {"begins": (1, 2), "ends": (3, 6)}),
         Sample((Tensor((4, 6)),), {"begins": (-5,), "ends": (LARGE,), "strides": (2,), "axes": (1,)}),
@@ -252,12 +256,14 @@ SLICE = op(
         ErrorSample((Tensor((4,)),), {"begins": (0, 1), "ends": (1,)}, "differ in length"),
         ErrorSample((Tensor((4,)),), {"begins": (0,), "ends": (1,), "axes": (1,)}, "out of range"),
     ],
-)  # fmt: skip
+)
 
 
 def _pads(rank: int, pads: tuple[Dim, ...]) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
     if len(pads) != 2 * rank:
-        raise fail(f"{len(pads)} pads for rank {rank}", "as many begins, then as many ends, as the input has dims")
+        raise fail(
+            f"{len(pads)} pads for rank {rank}", "as many begins, then as many ends, as the input has dims"
+        )
     return pads[:rank], pads[rank:]
 
 
@@ -315,20 +321,27 @@ def _pad_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 PAD = op(
     "pad",
-    "x with a border: `pads` are the sizes at the begins of all dims, then at the ends; negative ones crop.  The border"
-    " is a constant, the edge's value, the mirror image without the edge, or the other side",
+    "x with a border: `pads` are the sizes at the begins of all dims, then at the ends; negative ones crop."
+    "  The border is a constant, the edge's value, the mirror image without the edge, or the other side",
     ["x"],
     [
         Attr("pads", "dims"),
         Attr("value", "float", 0.0),
         Attr("mode", "str", "constant", choices=("constant", "edge", "reflect", "wrap")),
     ],
-    kind="injective", infer=of_input(_pad_infer, ALL), reference=_pad_reference, lower=_pad_lower, dtypes=ALL,
+    kind="injective",
+    infer=of_input(_pad_infer, ALL),
+    reference=_pad_reference,
+    lower=_pad_lower,
+    dtypes=ALL,
     samples=(
         Sample((Tensor((2, 3)),), {"pads": (1, 0, 2, 1)}),
         Sample((Tensor((2, 3)),), {"pads": (0, 1, 0, 0), "value": 7.0}),
         Sample((Tensor((4, 5)),), {"pads": (-1, 1, 2, -2), "value": 1.0}),
-        *(Sample((Tensor((3, 4)),), {"pads": (1, 2, 2, 3), "mode": mode}) for mode in ("edge", "reflect", "wrap")),
+        *(
+            Sample((Tensor((3, 4)),), {"pads": (1, 2, 2, 3), "mode": mode})
+            for mode in ("edge", "reflect", "wrap")
+        ),
         Sample((Tensor((3, 4)),), {"pads": (0, 0, 0, 0)}),
     ),
     error_samples=[
@@ -337,7 +350,7 @@ PAD = op(
         ErrorSample((Tensor((2,)),), {"pads": (-2, -1)}, "crop more"),
         ErrorSample((Tensor((2,)),), {"pads": (0, 1), "mode": "mirror"}, "one of"),
     ],
-)  # fmt: skip
+)
 
 
 def _flip_infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -355,11 +368,18 @@ def _flip_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 FLIP = op(
-    "flip", "backwards along axes", ["x"], [Attr("axes", "ints")], kind="injective", infer=of_input(_flip_infer, ALL),
-    reference=lambda x, *, axes: np.flip(x, axes), lower=_flip_lower, dtypes=ALL,
+    "flip",
+    "backwards along axes",
+    ["x"],
+    [Attr("axes", "ints")],
+    kind="injective",
+    infer=of_input(_flip_infer, ALL),
+    reference=lambda x, *, axes: np.flip(x, axes),
+    lower=_flip_lower,
+    dtypes=ALL,
     samples=(Sample((Tensor((2, 3)),), {"axes": (1,)}), Sample((Tensor((2, 3, 2)),), {"axes": (0, -1)})),
     error_samples=[ErrorSample((Tensor((2,)),), {"axes": (1,)}, "out of range")],
-)  # fmt: skip
+)
 
 
 def _roll_infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -426,7 +446,9 @@ def _repeat_infer(x: TensorType, attrs: Attrs) -> TensorType:
     axis = axis_of(attrs["axis"], x.ndim)
     if attrs["repeats"] < 1:
         raise fail(f"{attrs['repeats']} repeats, at least 1 is needed")
-    return TensorType((*x.shape[:axis], product([x.shape[axis], attrs["repeats"]]), *x.shape[axis + 1 :]), x.dtype)
+    return TensorType(
+        (*x.shape[:axis], product([x.shape[axis], attrs["repeats"]]), *x.shape[axis + 1 :]), x.dtype
+    )
 
 
 def _repeat_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
@@ -435,11 +457,20 @@ def _repeat_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 
 REPEAT = op(
-    "repeat", "each element repeated along an axis", ["x"], [Attr("repeats", "int"), Attr("axis", "int")],
-    kind="injective", infer=of_input(_repeat_infer, ALL),
-    reference=lambda x, *, repeats, axis: np.repeat(x, repeats, axis), lower=_repeat_lower, dtypes=ALL,
-    samples=(Sample((Tensor((2, 3)),), {"repeats": 2, "axis": 1}), Sample((Tensor((2, 3)),), {"repeats": 3, "axis": 0})),
+    "repeat",
+    "each element repeated along an axis",
+    ["x"],
+    [Attr("repeats", "int"), Attr("axis", "int")],
+    kind="injective",
+    infer=of_input(_repeat_infer, ALL),
+    reference=lambda x, *, repeats, axis: np.repeat(x, repeats, axis),
+    lower=_repeat_lower,
+    dtypes=ALL,
+    samples=(
+        Sample((Tensor((2, 3)),), {"repeats": 2, "axis": 1}),
+        Sample((Tensor((2, 3)),), {"repeats": 3, "axis": 0}),
+    ),
     error_samples=[ErrorSample((Tensor((2,)),), {"repeats": 0, "axis": 0}, "at least 1")],
-)  # fmt: skip
+)
 
 OPS = (CONCAT, SPLIT, SLICE, PAD, FLIP, ROLL, TILE, REPEAT)

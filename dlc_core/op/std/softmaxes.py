@@ -1,4 +1,4 @@
-"""softmax and log_softmax along one axis: composites that are kept whole, with reference and lowering of their own."""
+"""softmax and log_softmax along one axis: composites with reference and lowering of their own."""
 
 from __future__ import annotations
 
@@ -96,7 +96,11 @@ def _declare(
 
 
 SOFTMAX = _declare(
-    "softmax", "exp(x) over its sum along an axis, without overflow", _softmax_reference, _softmax_lower, _softmax
+    "softmax",
+    "exp(x) over its sum along an axis, without overflow",
+    _softmax_reference,
+    _softmax_lower,
+    _softmax,
 )
 LOG_SOFTMAX = _declare(
     "log_softmax", "logarithm of softmax", _log_softmax_reference, _log_softmax_lower, _log_softmax

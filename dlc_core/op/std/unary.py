@@ -1,4 +1,4 @@
-"""Elementwise mathematics of one input: arithmetic, roundings, exponentials, trigonometry, tests of floats, casts."""
+"""Elementwise mathematics of one input: roundings, exponentials, trigonometry, tests, casts."""
 
 from __future__ import annotations
 
@@ -101,16 +101,21 @@ def _isinf(x: Expr, *, positive: bool, negative: bool) -> Expr:
 
 
 ISINF = op(
-    "isinf", "whether x is infinite, of the wanted signs", ["x"],
+    "isinf",
+    "whether x is infinite, of the wanted signs",
+    ["x"],
     [Attr("positive", "bool", True), Attr("negative", "bool", True)],
-    kind="elementwise", infer=same_type(FLOATS, "bool"), reference=_isinf_reference, lower=elementwise("isinf", _isinf),
+    kind="elementwise",
+    infer=same_type(FLOATS, "bool"),
+    reference=_isinf_reference,
+    lower=elementwise("isinf", _isinf),
     samples=(
         *unary_samples(),
         *(Sample((Tensor((24,), "special"),), {"positive": p, "negative": not p}) for p in (True, False)),
         Sample((Tensor((24,), "special"),), {"positive": False, "negative": False}),
     ),
     error_samples=[wrong_dtype("int32")],
-)  # fmt: skip
+)
 
 
 def _cast_infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -129,14 +134,26 @@ def cast_value(x: Expr, *, to: DType) -> Expr:
 
 CAST = op(
     "cast",
-    "x in another dtype.  Floats are rounded to nearest even; floats to integers toward zero (out of range: undefined);"
-    " integers wrap around; to bool: x != 0",
-    ["x"], [Attr("to", "dtype", help="the result's dtype")],
-    kind="elementwise", infer=of_input(_cast_infer, ALL), reference=_cast_reference,
-    lower=elementwise("cast", cast_value), dtypes=ALL,
+    "x in another dtype.  Floats are rounded to nearest even; floats to integers toward zero (undefined out"
+    " of range); integers wrap around; to bool: x != 0",
+    ["x"],
+    [Attr("to", "dtype", help="the result's dtype")],
+    kind="elementwise",
+    infer=of_input(_cast_infer, ALL),
+    reference=_cast_reference,
+    lower=elementwise("cast", cast_value),
+    dtypes=ALL,
     samples=(
-        *(Sample((Tensor((3, 5), "normal"),), {"to": to}, ("float32", "int32", "bool")) for to in ALL if to[0] != "u"),
-        *(Sample((Tensor((3, 5), "positive"),), {"to": to}, ("float32", "int64")) for to in ALL if to[0] == "u"),
+        *(
+            Sample((Tensor((3, 5), "normal"),), {"to": to}, ("float32", "int32", "bool"))
+            for to in ALL
+            if to[0] != "u"
+        ),
+        *(
+            Sample((Tensor((3, 5), "positive"),), {"to": to}, ("float32", "int64"))
+            for to in ALL
+            if to[0] == "u"
+        ),
         *(Sample((Tensor((3, 5), "positive"),), {"to": to}) for to in ("float32", "int32")),
         Sample((Tensor((24,), "special"),), {"to": "float16"}, ("float32", "float64")),
         Sample((Tensor((24,), "special"),), {"to": "bfloat16"}, ("float32",)),
@@ -144,11 +161,11 @@ CAST = op(
         Sample((Tensor((24,), "special"),), {"to": "bool"}, FLOATS),
     ),
     error_samples=[wrong_dtype("complex64", attrs={"to": "float32"})],
-)  # fmt: skip
+)
 
 
 OPS = (
-    NEG, ABS, SIGN, EXP, EXP2, EXPM1, LOG, LOG2, LOG10, LOG1P, SQRT, RSQRT, RECIPROCAL, FLOOR, CEIL, ROUND, TRUNC, SIN,
-    COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF, SIGMOID, ISNAN, LOGICAL_NOT, BITWISE_NOT,
-    IDENTITY, ISINF, CAST,
+    NEG, ABS, SIGN, EXP, EXP2, EXPM1, LOG, LOG2, LOG10, LOG1P, SQRT, RSQRT, RECIPROCAL, FLOOR, CEIL, ROUND,
+    TRUNC, SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF, SIGMOID, ISNAN,
+    LOGICAL_NOT, BITWISE_NOT, IDENTITY, ISINF, CAST,
 )  # fmt: skip

@@ -16,7 +16,9 @@ from dlc_core.op.infer import Attrs, ceil_div, dim_min, fail, simplify
 T = TypeVar("T")
 
 STRIDES = Attr("strides", "ints", None, "one for each spatial dim; None: 1")
-PADDING = Attr("padding", "ints", None, "sizes at the begins of the spatial dims, then at their ends; None: 0")
+PADDING = Attr(
+    "padding", "ints", None, "sizes at the begins of the spatial dims, then at their ends; None: 0"
+)
 DILATION = Attr("dilation", "ints", None, "distance of a window's elements for each spatial dim; None: 1")
 LAYOUT = Attr("layout", "str", "NCX", "X are the spatial dims", choices=("NCX", "NXC"))
 
@@ -38,7 +40,11 @@ class Window:
         strides = (1,) * rank if attrs["strides"] is None else attrs["strides"]
         dilation = (1,) * rank if attrs["dilation"] is None else attrs["dilation"]
         padding = (0,) * (2 * rank) if attrs["padding"] is None else attrs["padding"]
-        for name, values, count in (("strides", strides, rank), ("dilation", dilation, rank), ("padding", padding, 2 * rank)):
+        for name, values, count in (
+            ("strides", strides, rank),
+            ("dilation", dilation, rank),
+            ("padding", padding, 2 * rank),
+        ):
             if len(values) != count:
                 raise fail(f"{len(values)} {name} for {rank} spatial dims", f"{count} are needed")
         if any(v < 1 for v in (*kernel, *strides, *dilation)) or any(p < 0 for p in padding):

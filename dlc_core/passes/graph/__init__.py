@@ -1,12 +1,33 @@
 """The core's passes over graphs, and the rewrite rules that they apply."""
 
+from dlc_core.passes.graph.cse import CommonSubexpressions
+from dlc_core.passes.graph.dead_code import DeadCode
+from dlc_core.passes.graph.expand_composites import ExpandComposites
+from dlc_core.passes.graph.fold_constants import FoldConstants
 from dlc_core.passes.graph.fuse import Fuse
-from dlc_core.passes.graph.rules_arith import RULES as ARITH_RULES
-from dlc_core.passes.graph.rules_cast import RULES as CAST_RULES
-from dlc_core.passes.graph.rules_shape import RULES as SHAPE_RULES
-from dlc_core.passes.graph.rules_slice import RULES as SLICE_RULES
+from dlc_core.passes.graph.infer import Infer
+from dlc_core.passes.graph.simplify import RULES, CanonicalCasts, Simplify
 
-RULES = (*ARITH_RULES, *CAST_RULES, *SHAPE_RULES, *SLICE_RULES)
-PASSES = (Fuse,)
+PASSES = (
+    Infer,
+    Simplify,
+    FoldConstants,
+    ExpandComposites,
+    CanonicalCasts,
+    CommonSubexpressions,
+    DeadCode,
+    Fuse,
+)
 
-__all__ = ["PASSES", "RULES", "Fuse"]
+__all__ = [
+    "PASSES",
+    "RULES",
+    "CanonicalCasts",
+    "CommonSubexpressions",
+    "DeadCode",
+    "ExpandComposites",
+    "FoldConstants",
+    "Fuse",
+    "Infer",
+    "Simplify",
+]

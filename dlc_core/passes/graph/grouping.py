@@ -30,14 +30,15 @@ POINTWISE = ("elementwise", "broadcast")
 ANCHORS = ("contraction", "reduction")
 JOINING = (*POINTWISE, "injective")
 
-VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "expand_dims", "flatten"})
+VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 """Ops whose result is the input's memory under another shape."""
-MOVES = frozenset({"transpose", "slice", "strided_slice", "expand", "broadcast_to", "flip", "tile"})
+MOVES = frozenset({"transpose", "slice", "broadcast_to", "flip", "roll", "tile", "repeat"})
 """Ops that only choose which element is read."""
 COSTLY = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod", "floordiv",
-    "pow", "reciprocal", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus", "softsign", "elu", "selu",
-    "celu", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod",
+    "floordiv", "pow", "reciprocal", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus",
+    "softsign", "elu", "selu", "celu", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
+    "sinh", "cosh", "asinh", "acosh", "atanh",
 ))  # fmt: skip
 """Elementwise ops that are dearer to compute twice than to store and load."""
 
@@ -122,10 +123,25 @@ def _is_smaller(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
 
 
 def _keeps_innermost(view: Node) -> bool:
-    """Whether a reshape leaves the innermost dim alone, so that only outer index arithmetic changes."""
+    """Whether reading through a reshape needs no division by a constant in the innermost loop.
+
+    The innermost dim of the input is the product of some of the innermost dims of the result: it stays, or is
+    split.
+    """
     before = [d for d in view.args[0].shape if d != 1]
     after = [d for d in view.shape if d != 1]
-    return before == after or (bool(before) and bool(after) and before[-1] == after[-1])
+    if not before or not after:
+        return True
+    if before[-1] == after[-1]:
+        return True
+    inner = 1
+    for dim in reversed(after):
+        if not isinstance(dim, int) or not isinstance(before[-1], int):
+            return False
+        inner *= dim
+        if inner >= before[-1]:
+            return inner == before[-1]
+    return False
 
 
 class _Grouper:

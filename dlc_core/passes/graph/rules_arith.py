@@ -63,11 +63,13 @@ def _neutral() -> tuple[Rule, ...]:
 def _idempotent() -> tuple[Rule, ...]:
     twice = tuple(
         Rule(
-            f"{name}_{name}", match_op(OPS[name], match_op(OPS[name], x)), match_op(OPS[name], x),
+            f"{name}_{name}",
+            match_op(OPS[name], match_op(OPS[name], x)),
+            match_op(OPS[name], x),
             doc=f"{name}({name}(x)) = {name}(x)",
         )
         for name in IDEMPOTENT
-    )  # fmt: skip
+    )
     same = tuple(
         Rule(f"{name}_same", match_op(OPS[name], x, x), x, doc=f"{name}(x, x) = x")
         for name in ("minimum", "maximum", "logical_and", "logical_or", "bitwise_and", "bitwise_or")
@@ -86,11 +88,15 @@ def _complements() -> tuple[Rule, ...]:
     """NaN compares unequal to everything, so only equality has a complement."""
     return tuple(
         Rule(
-            f"not_{name}", match_op(LOGICAL_NOT, match_op(OPS[name], x, y)), match_op(OPS[other], x, y),
-            doc=f"not {name}(x, y) = {other}(x, y)", examples=(_comparison(name),), dtypes=("float32", "int32", "bool"),
+            f"not_{name}",
+            match_op(LOGICAL_NOT, match_op(OPS[name], x, y)),
+            match_op(OPS[other], x, y),
+            doc=f"not {name}(x, y) = {other}(x, y)",
+            examples=(_comparison(name),),
+            dtypes=("float32", "int32", "bool"),
         )
         for name, other in COMPLEMENTS
-    )  # fmt: skip
+    )
 
 
 def _comparison(name: str) -> Example:
@@ -186,28 +192,47 @@ def _clips() -> tuple[Rule, ...]:
     bounded = match_op(CLIP, x, min=attr("low"), max=attr("high"))
     return (
         Rule(
-            "clip_clip", match_op(CLIP, inner, min=attr("low"), max=attr("high")), _merge_clips, _is_ordered,
-            doc="clips nest into one, whose bounds are the inner ones clipped by the outer", examples=_clip_examples(),
+            "clip_clip",
+            match_op(CLIP, inner, min=attr("low"), max=attr("high")),
+            _merge_clips,
+            _is_ordered,
+            doc="clips nest into one, whose bounds are the inner ones clipped by the outer",
+            examples=_clip_examples(),
             dtypes=_FLOATS,
         ),
         Rule("clip_nothing", match_op(CLIP, x, min=None, max=None), x, doc="clip without bounds is x"),
         Rule(
-            "clip_to_relu", match_op(CLIP, x, min=lambda v: v == 0, max=None), match_op(RELU, x),
-            lambda m: bool(m.root.dtype.is_float), doc="max(x, 0) is relu",
-            examples=(lambda t: CLIP.build(param("x", tensor_type((4, 24), t)), min=0.0),), dtypes=_FLOATS,
+            "clip_to_relu",
+            match_op(CLIP, x, min=lambda v: v == 0, max=None),
+            match_op(RELU, x),
+            lambda m: bool(m.root.dtype.is_float),
+            doc="max(x, 0) is relu",
+            examples=(lambda t: CLIP.build(param("x", tensor_type((4, 24), t)), min=0.0),),
+            dtypes=_FLOATS,
         ),
         Rule(
-            "relu_clip", match_op(RELU, bounded), lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
-            lambda m: _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float,
-            doc="relu raises the lower bound of a clip to 0", examples=(_relu_clip(True),), dtypes=_FLOATS,
-        ),
-        Rule(
-            "clip_relu", match_op(CLIP, match_op(RELU, x), min=attr("low"), max=attr("high")),
+            "relu_clip",
+            match_op(RELU, bounded),
             lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
-            lambda m: _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float,
-            doc="a clip of relu has the lower bound 0", examples=(_relu_clip(False),), dtypes=_FLOATS,
+            lambda m: (
+                _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float
+            ),
+            doc="relu raises the lower bound of a clip to 0",
+            examples=(_relu_clip(True),),
+            dtypes=_FLOATS,
         ),
-    )  # fmt: skip
+        Rule(
+            "clip_relu",
+            match_op(CLIP, match_op(RELU, x), min=attr("low"), max=attr("high")),
+            lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
+            lambda m: (
+                _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float
+            ),
+            doc="a clip of relu has the lower bound 0",
+            examples=(_relu_clip(False),),
+            dtypes=_FLOATS,
+        ),
+    )
 
 
 def _folds(op_name: str) -> Callable[[Match], Node]:
@@ -223,13 +248,22 @@ def _reassociate() -> tuple[Rule, ...]:
     for name in ("add", "mul"):
         chain = match_op(OPS[name], match_op(OPS[name], x, c, commutes=True), d, commutes=True)
         integer = Rule(
-            f"{name}_{name}_int", chain, _folds(name), lambda m: not m.root.dtype.is_float and _same_shape(m),
-            doc=f"integers wrap around, so {name} is associative", dtypes=("int8", "int32", "int64", "uint8"),
-        )  # fmt: skip
+            f"{name}_{name}_int",
+            chain,
+            _folds(name),
+            lambda m: not m.root.dtype.is_float and _same_shape(m),
+            doc=f"integers wrap around, so {name} is associative",
+            dtypes=("int8", "int32", "int64", "uint8"),
+        )
         floating = Rule(
-            f"{name}_{name}_const", chain, _folds(name), lambda m: m.root.dtype.is_float and _same_shape(m),
-            approximate=True, doc=f"({name} with two constants) rounds once instead of twice", dtypes=_FLOATS,
-        )  # fmt: skip
+            f"{name}_{name}_const",
+            chain,
+            _folds(name),
+            lambda m: m.root.dtype.is_float and _same_shape(m),
+            approximate=True,
+            doc=f"({name} with two constants) rounds once instead of twice",
+            dtypes=_FLOATS,
+        )
         rules += [integer, floating]
     return tuple(rules)
 
@@ -241,49 +275,122 @@ def _same_shape(match: Match) -> bool:
 
 CHOICE = (
     Rule(
-        "where_true", match_op(WHERE, number(True), x, y), x, _keeps_type, doc="where(true, x, y) = x",
+        "where_true",
+        match_op(WHERE, number(True), x, y),
+        x,
+        _keeps_type,
+        doc="where(true, x, y) = x",
         examples=(lambda t: WHERE.build(constant(True), *(param(n, tensor_type((4, 24), t)) for n in "xy")),),
     ),
     Rule(
-        "where_false", match_op(WHERE, number(False), y, x), x, _keeps_type, doc="where(false, y, x) = x",
-        examples=(lambda t: WHERE.build(constant(False), *(param(n, tensor_type((4, 24), t)) for n in "xy")),),
+        "where_false",
+        match_op(WHERE, number(False), y, x),
+        x,
+        _keeps_type,
+        doc="where(false, y, x) = x",
+        examples=(
+            lambda t: WHERE.build(constant(False), *(param(n, tensor_type((4, 24), t)) for n in "xy")),
+        ),
     ),
     Rule(
-        "where_same", match_op(WHERE, y, x, x), x, _keeps_type, doc="where(y, x, x) = x",
-        examples=(lambda t: (lambda v: WHERE.build(param("c", tensor_type((4, 24), "bool")), v, v))(
-            param("x", tensor_type((4, 24), t))),),
+        "where_same",
+        match_op(WHERE, y, x, x),
+        x,
+        _keeps_type,
+        doc="where(y, x, x) = x",
+        examples=(
+            lambda t: (lambda v: WHERE.build(param("c", tensor_type((4, 24), "bool")), v, v))(
+                param("x", tensor_type((4, 24), t))
+            ),
+        ),
     ),
     Rule(
-        "where_not", match_op(WHERE, match_op(LOGICAL_NOT, z), x, y), match_op(WHERE, z, y, x),
+        "where_not",
+        match_op(WHERE, match_op(LOGICAL_NOT, z), x, y),
+        match_op(WHERE, z, y, x),
         doc="where(not z, x, y) = where(z, y, x)",
-        examples=(lambda t: WHERE.build(
-            LOGICAL_NOT.build(param("c", tensor_type((4, 24), "bool"))),
-            *(param(n, tensor_type((4, 24), t)) for n in "xy")),),
+        examples=(
+            lambda t: WHERE.build(
+                LOGICAL_NOT.build(param("c", tensor_type((4, 24), "bool"))),
+                *(param(n, tensor_type((4, 24), t)) for n in "xy"),
+            ),
+        ),
     ),
-)  # fmt: skip
+)
 
 SIGNS_AND_POWERS = (
     Rule(
-        "div_power_of_two", match_op(DIV, x, const_var("c", _is_power_of_two)),
+        "div_power_of_two",
+        match_op(DIV, x, const_var("c", _is_power_of_two)),
         lambda m: MUL.build(m["x"], _reciprocal_of(m["c"])),
-        doc="x / 2**k = x * 2**-k", examples=(_div_example,), dtypes=_FLOATS,
+        doc="x / 2**k = x * 2**-k",
+        examples=(_div_example,),
+        dtypes=_FLOATS,
     ),
-    Rule("mul_minus_one", match_op(MUL, x, number(-1.0), commutes=True), match_op(NEG, x), _keeps_type,
-         doc="x * -1 = -x"),
-    Rule("add_neg", match_op(ADD, x, match_op(NEG, y), commutes=True), match_op(SUB, x, y), doc="x + -y = x - y"),
+    Rule(
+        "mul_minus_one",
+        match_op(MUL, x, number(-1.0), commutes=True),
+        match_op(NEG, x),
+        _keeps_type,
+        doc="x * -1 = -x",
+    ),
+    Rule(
+        "add_neg",
+        match_op(ADD, x, match_op(NEG, y), commutes=True),
+        match_op(SUB, x, y),
+        doc="x + -y = x - y",
+    ),
     Rule("sub_neg", match_op(SUB, x, match_op(NEG, y)), match_op(ADD, x, y), doc="x - -y = x + y"),
-    Rule("neg_mul_neg", match_op(MUL, match_op(NEG, x), match_op(NEG, y)), match_op(MUL, x, y), doc="-x * -y = x * y"),
-    Rule("abs_neg", match_op(ABS, match_op(NEG, x)), match_op(ABS, x), lambda m: m.root.dtype.kind != "uint",
-         doc="|-x| = |x| of signed numbers", dtypes=(*_FLOATS, "int8", "int64")),
-    Rule("pow_2", match_op(POW, x, number(2.0)), match_op(MUL, x, x), _keeps_type, approximate=True,
-         doc="x**2 = x x", dtypes=_FLOATS),
-    Rule("pow_3", match_op(POW, x, number(3.0)), match_op(MUL, match_op(MUL, x, x), x), _keeps_type, approximate=True,
-         doc="x**3 = x x x, rounded twice", dtypes=_FLOATS),
-    Rule("rsqrt_div", match_op(DIV, number(1.0), match_op(SQRT, x)), match_op(RSQRT, x), _keeps_type,
-         approximate=True, doc="1 / sqrt(x) = rsqrt(x)", dtypes=_FLOATS),
-    Rule("rsqrt_reciprocal", match_op(RECIPROCAL, match_op(SQRT, x)), match_op(RSQRT, x), approximate=True,
-         doc="1 / sqrt(x) = rsqrt(x)", dtypes=_FLOATS),
-)  # fmt: skip
+    Rule(
+        "neg_mul_neg",
+        match_op(MUL, match_op(NEG, x), match_op(NEG, y)),
+        match_op(MUL, x, y),
+        doc="-x * -y = x * y",
+    ),
+    Rule(
+        "abs_neg",
+        match_op(ABS, match_op(NEG, x)),
+        match_op(ABS, x),
+        lambda m: m.root.dtype.kind != "uint",
+        doc="|-x| = |x| of signed numbers",
+        dtypes=(*_FLOATS, "int8", "int64"),
+    ),
+    Rule(
+        "pow_2",
+        match_op(POW, x, number(2.0)),
+        match_op(MUL, x, x),
+        _keeps_type,
+        approximate=True,
+        doc="x**2 = x x",
+        dtypes=_FLOATS,
+    ),
+    Rule(
+        "pow_3",
+        match_op(POW, x, number(3.0)),
+        match_op(MUL, match_op(MUL, x, x), x),
+        _keeps_type,
+        approximate=True,
+        doc="x**3 = x x x, rounded twice",
+        dtypes=_FLOATS,
+    ),
+    Rule(
+        "rsqrt_div",
+        match_op(DIV, number(1.0), match_op(SQRT, x)),
+        match_op(RSQRT, x),
+        _keeps_type,
+        approximate=True,
+        doc="1 / sqrt(x) = rsqrt(x)",
+        dtypes=_FLOATS,
+    ),
+    Rule(
+        "rsqrt_reciprocal",
+        match_op(RECIPROCAL, match_op(SQRT, x)),
+        match_op(RSQRT, x),
+        approximate=True,
+        doc="1 / sqrt(x) = rsqrt(x)",
+        dtypes=_FLOATS,
+    ),
+)
 
 RULES: tuple[Rule, ...] = (
     Rule("identity", match_op(IDENTITY, x), x, doc="identity(x) = x"),

@@ -117,7 +117,7 @@ def _sink_binary(match: Match) -> Node | None:
 
 
 def _without_broadcasts(match: Match) -> Node | None:
-    """The operation broadcasts by itself what was broadcast for it, as long as the result's shape is the same."""
+    """The operation broadcasts by itself what was broadcast for it, where the result keeps its shape."""
     root = match.root
     decl = root.op
     assert isinstance(decl, OpDecl)
@@ -152,7 +152,7 @@ def _sinking_examples() -> tuple[Example, ...]:
         return param("y", tensor_type(shape, dtype))
 
     return (
-        lambda t: add(high(t), constant(np.array([[2]]), t)),
+        lambda t: add(high(t), constant([[2]], t)),
         lambda t: add(other(t, 1, 1, 1), high(t)),
         lambda t: add(high(t), other(t, 6)),
         lambda t: add(other(t, 1, 6), high(t)),
@@ -182,8 +182,11 @@ def _not_constant(find: Callable[[Match], bool]) -> Callable[[Match], bool]:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "transpose_transpose", match_op(TRANSPOSE, match_op(TRANSPOSE, x, capture="inner")), _merge_transposes,
-        doc="transposes compose", dtypes=SOME,
+        "transpose_transpose",
+        match_op(TRANSPOSE, match_op(TRANSPOSE, x, capture="inner")),
+        _merge_transposes,
+        doc="transposes compose",
+        dtypes=SOME,
         examples=(
             lambda t: TRANSPOSE.build(TRANSPOSE.build(_input(t, 2, 3, 4), axes=(1, 2, 0)), axes=(2, 1, 0)),
             lambda t: TRANSPOSE.build(TRANSPOSE.build(_input(t, 2, 3, 4), axes=(1, 2, 0)), axes=(-1, 0, 1)),
@@ -191,40 +194,67 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "transpose_nothing", match_op(TRANSPOSE, x), x,
-        lambda m: permutation(m.root) == tuple(range(len(m.root.shape))), doc="axes in order are no transpose",
-        examples=(lambda t: TRANSPOSE.build(_input(t, 2, 3), axes=(0, 1)),), dtypes=SOME,
-    ),
-    Rule(
-        "transpose_ones", match_op(TRANSPOSE, x), lambda m: reshaped(m["x"], m.root.shape), _moves_only_ones,
-        doc="dims of 1 may stand anywhere: the elements keep their order", dtypes=SOME,
-        examples=(lambda t: TRANSPOSE.build(_input(t, 1, 4, 1, 6), axes=(1, 0, 3, 2)),),
-    ),
-    Rule(
-        "to_reshape", match_op(RESHAPING, x), lambda m: reshaped(m["x"], m.root.shape), _not_constant(lambda m: True),
-        doc="squeeze, unsqueeze and flatten are reshapes", examples=_reshaping_examples(), dtypes=SOME,
-    ),
-    Rule(
-        "reshape_dims", match_op(RESHAPE, x, shape=attr("shape")), lambda m: reshaped(m["x"], m.root.shape),
-        _not_constant(_is_not_canonical), doc="a reshape has its dims written out",
-        examples=(lambda t: RESHAPE.build(_input(t, 2, 12), shape=(2, -1, 3)),), dtypes=SOME,
-    ),
-    Rule(
-        "reshape_nothing", match_op(RESHAPE, x), x, lambda m: m["x"].type == m.root.type,
-        doc="the same shape is no reshape", examples=(lambda t: RESHAPE.build(_input(t, 2, 3), shape=(2, 3)),),
+        "transpose_nothing",
+        match_op(TRANSPOSE, x),
+        x,
+        lambda m: permutation(m.root) == tuple(range(len(m.root.shape))),
+        doc="axes in order are no transpose",
+        examples=(lambda t: TRANSPOSE.build(_input(t, 2, 3), axes=(0, 1)),),
         dtypes=SOME,
     ),
     Rule(
-        "reshape_reshape", match_op(RESHAPE, match_op(RESHAPE, x)), lambda m: reshaped(m["x"], m.root.shape),
-        doc="the last reshape decides", dtypes=SOME,
+        "transpose_ones",
+        match_op(TRANSPOSE, x),
+        lambda m: reshaped(m["x"], m.root.shape),
+        _moves_only_ones,
+        doc="dims of 1 may stand anywhere: the elements keep their order",
+        dtypes=SOME,
+        examples=(lambda t: TRANSPOSE.build(_input(t, 1, 4, 1, 6), axes=(1, 0, 3, 2)),),
+    ),
+    Rule(
+        "to_reshape",
+        match_op(RESHAPING, x),
+        lambda m: reshaped(m["x"], m.root.shape),
+        _not_constant(lambda m: True),
+        doc="squeeze, unsqueeze and flatten are reshapes",
+        examples=_reshaping_examples(),
+        dtypes=SOME,
+    ),
+    Rule(
+        "reshape_dims",
+        match_op(RESHAPE, x, shape=attr("shape")),
+        lambda m: reshaped(m["x"], m.root.shape),
+        _not_constant(_is_not_canonical),
+        doc="a reshape has its dims written out",
+        examples=(lambda t: RESHAPE.build(_input(t, 2, 12), shape=(2, -1, 3)),),
+        dtypes=SOME,
+    ),
+    Rule(
+        "reshape_nothing",
+        match_op(RESHAPE, x),
+        x,
+        lambda m: m["x"].type == m.root.type,
+        doc="the same shape is no reshape",
+        examples=(lambda t: RESHAPE.build(_input(t, 2, 3), shape=(2, 3)),),
+        dtypes=SOME,
+    ),
+    Rule(
+        "reshape_reshape",
+        match_op(RESHAPE, match_op(RESHAPE, x)),
+        lambda m: reshaped(m["x"], m.root.shape),
+        doc="the last reshape decides",
+        dtypes=SOME,
         examples=(
             lambda t: RESHAPE.build(RESHAPE.build(_input(t, 4, 6), shape=(2, 12)), shape=(3, 8)),
             lambda t: RESHAPE.build(RESHAPE.build(_input(t, 4, 6), shape=(2, 12)), shape=(4, 6)),
         ),
     ),
     Rule(
-        "reshape_below_unary", match_op(UNARY, match_op(RESHAPE, x)), _sink_unary,
-        doc="f(reshape(x)) = reshape(f(x)) for elementwise f", dtypes=("float32",),
+        "reshape_below_unary",
+        match_op(UNARY, match_op(RESHAPE, x)),
+        _sink_unary,
+        doc="f(reshape(x)) = reshape(f(x)) for elementwise f",
+        dtypes=("float32",),
         examples=(
             lambda t: OPS["relu"].build(RESHAPE.build(_input(t, 4, 6), shape=(24,))),
             lambda t: OPS["cast"].build(RESHAPE.build(_input(t, 4, 6), shape=(2, 2, 6)), to="float64"),
@@ -232,23 +262,40 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "reshape_below_binary", match_any(BINARY), _sink_binary,
+        "reshape_below_binary",
+        match_any(BINARY),
+        _sink_binary,
         lambda m: any(arg.op is RESHAPE for arg in m.root.args),
-        doc="f(reshape(x), y) = reshape(f(x, y')) for elementwise f", examples=_sinking_examples(), dtypes=SOME,
-    ),
-    Rule(
-        "broadcast_nothing", match_op(BROADCAST_TO, x), x, lambda m: m["x"].type == m.root.type,
-        doc="the same shape is no broadcast", examples=(lambda t: BROADCAST_TO.build(_input(t, 2, 3), shape=(2, 3)),),
+        doc="f(reshape(x), y) = reshape(f(x, y')) for elementwise f",
+        examples=_sinking_examples(),
         dtypes=SOME,
     ),
     Rule(
-        "broadcast_broadcast", match_op(BROADCAST_TO, match_op(BROADCAST_TO, x)),
-        lambda m: BROADCAST_TO.build(m["x"], shape=m.root.shape), doc="the last broadcast decides", dtypes=SOME,
-        examples=(lambda t: BROADCAST_TO.build(BROADCAST_TO.build(_input(t, 4, 1), shape=(4, 6)), shape=(2, 4, 6)),),
+        "broadcast_nothing",
+        match_op(BROADCAST_TO, x),
+        x,
+        lambda m: m["x"].type == m.root.type,
+        doc="the same shape is no broadcast",
+        examples=(lambda t: BROADCAST_TO.build(_input(t, 2, 3), shape=(2, 3)),),
+        dtypes=SOME,
     ),
     Rule(
-        "broadcast_absorbed", match_any(BROADCASTING), _without_broadcasts,
-        lambda m: any(arg.op is BROADCAST_TO for arg in m.root.args),
-        doc="elementwise operations broadcast by themselves", examples=_absorbing_examples(), dtypes=SOME,
+        "broadcast_broadcast",
+        match_op(BROADCAST_TO, match_op(BROADCAST_TO, x)),
+        lambda m: BROADCAST_TO.build(m["x"], shape=m.root.shape),
+        doc="the last broadcast decides",
+        dtypes=SOME,
+        examples=(
+            lambda t: BROADCAST_TO.build(BROADCAST_TO.build(_input(t, 4, 1), shape=(4, 6)), shape=(2, 4, 6)),
+        ),
     ),
-)  # fmt: skip
+    Rule(
+        "broadcast_absorbed",
+        match_any(BROADCASTING),
+        _without_broadcasts,
+        lambda m: any(arg.op is BROADCAST_TO for arg in m.root.args),
+        doc="elementwise operations broadcast by themselves",
+        examples=_absorbing_examples(),
+        dtypes=SOME,
+    ),
+)

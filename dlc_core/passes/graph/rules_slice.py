@@ -104,7 +104,7 @@ def _part(match: Match) -> Node | None:
 
 
 def _tidy_concat(match: Match) -> Node | None:
-    """Nested joins along one axis become one, empty inputs vanish, neighbouring slices of one value are one slice."""
+    """Nested joins become one, empty inputs vanish, neighbouring slices of one value become one slice."""
     root = match.root
     axis = root.attrs["axis"] % len(root.shape)
     parts: list[Node] = []
@@ -213,13 +213,19 @@ def _pair(dtype: str) -> Node:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "slice_all", match_op(SLICE, x), x,
+        "slice_all",
+        match_op(SLICE, x),
+        x,
         lambda m: m["x"].type == m.root.type and all(s == 1 for s in m.root.attrs["strides"] or ()),
-        doc="a slice of the same type with stride 1 takes everything", dtypes=SOME,
+        doc="a slice of the same type with stride 1 takes everything",
+        dtypes=SOME,
         examples=(lambda t: SLICE.build(_input(t, 4, 6), begins=(0, -9), ends=(4, 99)),),
     ),
     Rule(
-        "slice_slice", match_op(SLICE, match_op(SLICE, x, capture="inner")), _slice_of_slice, doc="slices compose",
+        "slice_slice",
+        match_op(SLICE, match_op(SLICE, x, capture="inner")),
+        _slice_of_slice,
+        doc="slices compose",
         examples=(
             lambda t: _cut(_cut(_input(t, 4, 20), 1, 3, 19), 1, 2, -1),
             lambda t: _cut(_cut(_input(t, 4, 20), 1, 1, 18, 3), 1, 1, 5, 2),
@@ -229,22 +235,36 @@ RULES: tuple[Rule, ...] = (
         dtypes=SOME,
     ),
     Rule(
-        "slice_concat", match_op(SLICE, match_any(CONCAT)), _slice_of_concat,
+        "slice_concat",
+        match_op(SLICE, match_any(CONCAT)),
+        _slice_of_concat,
         doc="a slice that lies in one input of a concat is a slice of that input",
-        examples=(lambda t: _cut(_pair(t), 1, 3, 6), lambda t: _cut(_pair(t), 1, 0, 2),
-                  lambda t: _cut(_pair(t), 1, 2, 7, 2)),
+        examples=(
+            lambda t: _cut(_pair(t), 1, 3, 6),
+            lambda t: _cut(_pair(t), 1, 0, 2),
+            lambda t: _cut(_pair(t), 1, 2, 7, 2),
+        ),
         dtypes=SOME,
     ),
     Rule(
-        "get_split", match_op(GET, match_op(SPLIT, x)), _part, doc="a part of a split is a slice", dtypes=SOME,
-        examples=(lambda t: get_item(SPLIT.build(_input(t, 4, 6), sizes=(1, 2, 3), axis=1), 1),
-                  lambda t: get_item(SPLIT.build(_input(t, 4, 6), sizes=(4,), axis=0), 0)),
+        "get_split",
+        match_op(GET, match_op(SPLIT, x)),
+        _part,
+        doc="a part of a split is a slice",
+        dtypes=SOME,
+        examples=(
+            lambda t: get_item(SPLIT.build(_input(t, 4, 6), sizes=(1, 2, 3), axis=1), 1),
+            lambda t: get_item(SPLIT.build(_input(t, 4, 6), sizes=(4,), axis=0), 0),
+        ),
     ),
     Rule(
-        "concat_parts", match_any(CONCAT), _tidy_concat,
-        doc="concats nest into one; neighbouring slices of one value are one slice; a concat of one value is the value",
+        "concat_parts",
+        match_any(CONCAT),
+        _tidy_concat,
+        doc="concats nest into one; neighbouring slices of one value are one slice",
         examples=(
-            _slices_of_one, _whole_again,
+            _slices_of_one,
+            _whole_again,
             lambda t: CONCAT.build(_pair(t), _input(t, 4, 1, name="z"), axis=1),
             lambda t: CONCAT.build(_input(t, 4, 6), axis=0),
             lambda t: CONCAT.build(_input(t, 4, 6), _input(t, 0, 6, name="y"), axis=0),
@@ -252,7 +272,10 @@ RULES: tuple[Rule, ...] = (
         dtypes=SOME,
     ),
     Rule(
-        "gather_one", match_op(GATHER, x, y), _gather_one, doc="a gather of one constant index is a slice",
+        "gather_one",
+        match_op(GATHER, x, y),
+        _gather_one,
+        doc="a gather of one constant index is a slice",
         examples=(
             lambda t: GATHER.build(_input(t, 4, 6), constant(np.int64(2)), axis=1),
             lambda t: GATHER.build(_input(t, 4, 6), constant(np.array([-1], np.int64)), axis=0),
@@ -260,25 +283,47 @@ RULES: tuple[Rule, ...] = (
         dtypes=SOME,
     ),
     Rule(
-        "reduce_ones", match_op(EXTREMES, x), lambda m: reshaped(m["x"], m.root.shape), _folds_nothing,
-        doc="a product or extreme of one element is the element", examples=_folding_examples(EXTREMES), dtypes=SOME,
-    ),
-    Rule(
-        "sum_ones", match_op(SUMS, x), lambda m: reshaped(m["x"], m.root.shape), _folds_nothing, approximate=True,
-        doc="a sum or mean of one element is the element, but that 0 + -0 is 0", examples=_folding_examples(SUMS),
+        "reduce_ones",
+        match_op(EXTREMES, x),
+        lambda m: reshaped(m["x"], m.root.shape),
+        _folds_nothing,
+        doc="a product or extreme of one element is the element",
+        examples=_folding_examples(EXTREMES),
         dtypes=SOME,
     ),
     Rule(
-        "pad_nothing", match_op(PAD, x, pads=lambda pads: all(p == 0 for p in pads)), x, doc="no border is no pad",
-        examples=(lambda t: PAD.build(_input(t, 4, 6), pads=(0, 0, 0, 0), value=1.0),), dtypes=SOME,
+        "sum_ones",
+        match_op(SUMS, x),
+        lambda m: reshaped(m["x"], m.root.shape),
+        _folds_nothing,
+        approximate=True,
+        doc="a sum or mean of one element is the element, but that 0 + -0 is 0",
+        examples=_folding_examples(SUMS),
+        dtypes=SOME,
     ),
     Rule(
-        "pad_pad", match_op(PAD, match_op(PAD, x, capture="inner")), _merge_pads,
-        doc="borders of one value add up", dtypes=SOME,
+        "pad_nothing",
+        match_op(PAD, x, pads=lambda pads: all(p == 0 for p in pads)),
+        x,
+        doc="no border is no pad",
+        examples=(lambda t: PAD.build(_input(t, 4, 6), pads=(0, 0, 0, 0), value=1.0),),
+        dtypes=SOME,
+    ),
+    Rule(
+        "pad_pad",
+        match_op(PAD, match_op(PAD, x, capture="inner")),
+        _merge_pads,
+        doc="borders of one value add up",
+        dtypes=SOME,
         examples=(lambda t: PAD.build(PAD.build(_input(t, 4, 6), pads=(1, 0, 2, 3)), pads=(0, 1, 1, 0)),),
     ),
     Rule(
-        "repeat_nothing", match_op(REPEATING, x), x, _repeats_nothing, doc="once is the value itself", dtypes=SOME,
+        "repeat_nothing",
+        match_op(REPEATING, x),
+        x,
+        _repeats_nothing,
+        doc="once is the value itself",
+        dtypes=SOME,
         examples=(
             lambda t: OPS["tile"].build(_input(t, 4, 6), repeats=(1, 1)),
             lambda t: OPS["repeat"].build(_input(t, 4, 6), repeats=1, axis=0),
@@ -286,10 +331,15 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "flip_flip", match_op(FLIP, match_op(FLIP, x, capture="inner")), x,
-        lambda m: sorted(a % len(m.root.shape) for a in m.root.attrs["axes"])
-        == sorted(a % len(m.root.shape) for a in m["inner"].attrs["axes"]),
-        doc="two flips of the same axes undo each other", dtypes=SOME,
+        "flip_flip",
+        match_op(FLIP, match_op(FLIP, x, capture="inner")),
+        x,
+        lambda m: (
+            sorted(a % len(m.root.shape) for a in m.root.attrs["axes"])
+            == sorted(a % len(m.root.shape) for a in m["inner"].attrs["axes"])
+        ),
+        doc="two flips of the same axes undo each other",
+        dtypes=SOME,
         examples=(lambda t: FLIP.build(FLIP.build(_input(t, 4, 6), axes=(1, 0)), axes=(0, -1)),),
     ),
-)  # fmt: skip
+)

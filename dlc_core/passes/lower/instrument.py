@@ -17,12 +17,10 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import call, const
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.tir.functor import copy_func, stmts, transform_stmt
 from dlc_core.tir.intrinsics import STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq
-
-SUFFIX = "__profile"
-
 
 @dataclass(frozen=True)
 class Instrument(Pass):
@@ -59,7 +57,7 @@ class Instrument(Pass):
             return seq(begin, stmt, end, count)
 
         body = transform_stmt(main.body, stmt_fn=measured)
-        name = module.entry + SUFFIX
+        name = module.entry + PROFILE_SUFFIX
         twin = PrimFunc(name, (*main.buffers, profile, *main.scalars), body, main.attrs, main.spans)
         return module.with_function(name, copy_func(twin)).with_attrs(sites=tuple(described))
 
@@ -68,4 +66,4 @@ def _kernel(stmt: Stmt) -> str | None:
     return kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
 
 
-__all__ = ["SUFFIX", "Instrument"]
+__all__ = ["Instrument"]

@@ -24,7 +24,7 @@ def _loop(args: list[str], source: str, to: str, lanes: int, lines: list[str], r
         taken.append(f"{args[index]} = load {llvm_type(source, lanes)}, ptr %p{index}, align 1")
     return "\n".join(
         [
-            f"define void @run({', '.join(f'ptr %a{index}' for index in range(len(args)))}, ptr %o, i64 %n) {{",
+            f"define void @run({', '.join(f'ptr %a{k}' for k in range(len(args)))}, ptr %o, i64 %n) {{",
             "entry:",
             "  br label %loop",
             "loop:",

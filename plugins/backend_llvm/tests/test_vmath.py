@@ -41,7 +41,8 @@ def _erf(x: Array) -> Array:
     for n in range(1, 260):
         term = term * (2 * a * a) / (2 * n + 1)
         total = total + term
-    return np.where(np.isnan(x), x, np.copysign(np.where(a < 6.9, total, 1), x))
+    result: Array = np.where(np.isnan(x), x, np.copysign(np.where(a < 6.9, total, 1), x))
+    return result
 
 
 def _reference(op: str, arrays: list[Array]) -> Array:
@@ -49,7 +50,8 @@ def _reference(op: str, arrays: list[Array]) -> Array:
     x = wide[0]
     if op == "sigmoid":
         e = np.exp(-np.abs(x))
-        return np.where(x < 0, e, 1) / (1 + e)
+        sigmoid: Array = np.where(x < 0, e, 1) / (1 + e)
+        return sigmoid
     if op == "erf":
         return _erf(x)
     if op == "rsqrt":

@@ -51,6 +51,7 @@ class ExpressionEmitter:
         self.pointers: dict[Buffer, tuple[str, int]] = {}
         self.registers: dict[Buffer, dict[tuple[int, int], str]] = {}
         self.mask = ""
+        self.mask_lanes = 0
         self._count = 0
         self._info: dict[Expr, Info] = {}
 
@@ -247,7 +248,8 @@ class ExpressionEmitter:
         if stride == 1:
             return self._load_contiguous(buffer, start, expr.dtype)
         if self.mask:
-            raise CodegenError(f"a masked load of {buffer.name} with a stride is not expressible")
+            places = offsets or [start + lane * (stride or 0) for lane in range(lanes)]
+            return self._gather_masked(buffer, places, expr.dtype)
         result = "poison"
         for lane in range(lanes):
             offset = offsets[lane] if offsets else start + lane * (stride or 0)
@@ -260,12 +262,31 @@ class ExpressionEmitter:
         pointer, memory = self.pointer(buffer, start), memory_type(type_)
         align = buffer.dtype.itemsize
         if self.mask and type_.lanes > 1:
-            name = f"llvm.masked.load.{self.unit.overload(memory)}.p0"
-            mask = vector("i1", type_.lanes)
-            self.unit.declare(name, f"{memory} @{name}(ptr, {mask}, {memory})")
-            loaded = self.emit(f"call {memory} @{name}(ptr align {align} {pointer}, {mask} {self.mask}, {memory} zeroinitializer)")
+            loaded = self._masked_call("load", memory, f"ptr align {align} {pointer}", self.mask, type_.lanes)
+        elif self.mask:
+            # One element for all lanes: read where any lane is on.
+            lanes = self.mask_lanes
+            some = self.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({vector('i1', lanes)} {self.mask})")
+            flag = self.emit(f"insertelement <1 x i1> poison, i1 {some}, i32 0")
+            one = self._masked_call("load", f"<1 x {memory}>", f"ptr align {align} {pointer}", flag, 1)
+            loaded = self.emit(f"extractelement <1 x {memory}> {one}, i32 0")
         else:
             loaded = self.emit(f"load {memory}, ptr {pointer}, align {align}")
+        return self._from_memory(loaded, type_)
+
+    def _masked_call(self, how: str, memory: str, place: str, mask: str, lanes: int) -> str:
+        """A load or gather of the lanes of `mask`; the others are zero."""
+        name = f"llvm.masked.{how}.{self.unit.overload(memory)}"
+        name += ".p0" if how == "load" else f".v{lanes}p0"
+        return self.emit(f"call {memory} @{name}({place}, <{lanes} x i1> {mask}, {memory} zeroinitializer)")
+
+    def _gather_masked(self, buffer: Buffer, places: Sequence[Expr], type_: DType) -> str:
+        pointers = "poison"
+        for lane, place in enumerate(places):
+            pointer = self.pointer(buffer, place)
+            pointers = self.emit(f"insertelement <{len(places)} x ptr> {pointers}, ptr {pointer}, i32 {lane}")
+        where = f"<{len(places)} x ptr> align {buffer.dtype.itemsize} {pointers}"
+        loaded = self._masked_call("gather", memory_type(type_), where, self.mask, len(places))
         return self._from_memory(loaded, type_)
 
     def _from_memory(self, loaded: str, type_: DType) -> str:
@@ -341,7 +362,9 @@ class ExpressionEmitter:
     def _lazy_select(self, expr: Call) -> str:
         """Only the taken side may touch memory: branches for one lane, masked loads for vectors."""
         cond, a, b = expr.args
-        if expr.dtype.lanes == 1:
+        if isinstance(cond, Broadcast):
+            cond = cond.value
+        if cond.dtype.lanes == 1:
             return self.branch_value(cond, a, b)
         mask = self.value(cond)
         inverse = self.emit(f"xor {vector('i1', expr.dtype.lanes)} {mask}, splat (i1 true)")
@@ -354,11 +377,10 @@ class ExpressionEmitter:
         """A vector value whose loads are made only in the lanes of `mask`."""
         if self.info(expr)[2]:
             return self.value(expr)
-        saved = self.mask
+        saved, saved_lanes = self.mask, self.mask_lanes
         if saved:
             mask = self.emit(f"and {vector('i1', expr.dtype.lanes)} {saved}, {mask}")
-        self.mask = mask
-        scope = Scope(self.lines, self.depth)
+        self.mask, self.mask_lanes = mask, expr.dtype.lanes
         hidden = [s.volatile for s in self.scopes]
         for s in self.scopes:
             s.volatile = {}
@@ -367,8 +389,7 @@ class ExpressionEmitter:
         finally:
             for s, volatile in zip(self.scopes, hidden, strict=True):
                 s.volatile = volatile
-            self.mask = saved
-        del scope
+            self.mask, self.mask_lanes = saved, saved_lanes
         return result
 
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
