@@ -123,6 +123,23 @@ def compute(shape: Sequence[Dim], body: Callable[..., Any], name: str) -> te.Ten
     return made
 
 
+def flattened(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+    """The row-major position of an index in a shape."""
+    place = indices[0]
+    for index, extent in zip(indices[1:], shape[1:], strict=True):
+        place = place * extent + index
+    return place
+
+
+def unflattened(place: Expr, shape: Sequence[Expr]) -> list[Expr]:
+    """The index that has a row-major position; the inverse of `flattened`."""
+    indices: list[Expr] = []
+    for extent in reversed(shape[1:]):
+        indices.append(place % extent)
+        place = place // extent
+    return [place, *reversed(indices)]
+
+
 def rounded(tensor: te.Tensor, to: DType, name: str) -> te.Tensor:
     """A tensor in another dtype; itself when it has it already."""
     if tensor.dtype is to:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, cast_to
+from dlc_core.ir.expr import Expr, as_expr, cast_to
 from dlc_core.ir.types import Dim, TensorType, Type
 from dlc_core.op.declare import (
     FLOATS,
@@ -27,7 +27,8 @@ from dlc_core.op.declare import (
     tensor_types,
 )
 from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, check_rank, fail, merge_dims
-from dlc_core.op.lower import broadcast_places, compute, compute_type, rounded
+from dlc_core.op.lower import broadcast_places, compute, compute_type, flattened, rounded, unflattened
+from dlc_core.tir.stmt import IterVar
 
 
 def product_dtype(a: DType, b: DType, wanted: DType | None) -> DType:
@@ -80,6 +81,8 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
     wide = accumulator(type_.dtype)
     k = te.reduce_axis(a.shape[-2] if transpose_a else a.shape[-1], "k")
     batch = type_.shape[:-2]
+    if a.ndim > 2 and b.ndim == 2 and not transpose_a:
+        return _lower_rows(type_, a, b, k, wide, transpose_b)
 
     def body(*indices: Expr) -> te.tensor.Reduction:
         *outer, i, j = indices
@@ -88,6 +91,27 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         return te.sum(cast_to(wide, a[left]) * cast_to(wide, b[right]), axis=k)
 
     return rounded(compute(type_.shape, body, "matmul"), type_.dtype, "matmul_end")
+
+
+def _lower_rows(
+    type_: TensorType, a: te.Tensor, b: te.Tensor, k: IterVar, wide: DType, transpose_b: bool
+) -> te.Tensor:
+    """Many matrices times one: all their rows are the rows of a single product, so that tiles span them."""
+    lead = [as_expr(d) for d in type_.shape[:-1]]
+    rows = lead[0]
+    for extent in lead[1:]:
+        rows = rows * extent
+
+    def product(row: Expr, j: Expr) -> te.tensor.Reduction:
+        right = b[j, k.var] if transpose_b else b[k.var, j]
+        return te.sum(cast_to(wide, a[(*unflattened(row, lead), k.var)]) * cast_to(wide, right), axis=k)
+
+    total = te.compute((rows, type_.shape[-1]), product, "matmul")
+
+    def place(*indices: Expr) -> Expr:
+        return cast_to(type_.dtype, total[flattened(indices[:-1], lead), indices[-1]])
+
+    return compute(type_.shape, place, "matmul_end")
 
 
 def _pair(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Tensor, Tensor]:
