@@ -22,10 +22,11 @@ worker may still be executing (the pool itself) is loaded with `keep=True` and s
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import ctypes.util
 import re
 import weakref
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -55,8 +56,7 @@ def compile_ir(
     for `Engine.load`.  Raises CodegenError, with the offending lines, for IR that LLVM's parser or verifier
     refuses.
     """
-    with LOCK:
-        module, machine = _prepare(text, triple, cpu, features, opt, reloc, jit, passes)
+    with LOCK, _prepared(text, triple, cpu, features, opt, reloc, jit, passes) as (module, machine):
         try:
             return bytes(machine.emit_object(module))
         except RuntimeError as error:
@@ -67,15 +67,13 @@ def assemble(
     text: str, triple: str = "", cpu: str = "", features: str = "", *, opt: int = 2, passes: str = ""
 ) -> str:
     """The assembly listing LLVM writes for IR text; errors as for `compile_ir`."""
-    with LOCK:
-        module, machine = _prepare(text, triple, cpu, features, opt, "pic", False, passes)
+    with LOCK, _prepared(text, triple, cpu, features, opt, "pic", False, passes) as (module, machine):
         return str(machine.emit_assembly(module))
 
 
 def optimise(text: str, passes: str, triple: str = "", cpu: str = "", features: str = "") -> str:
     """IR text after the named pass pipeline ("light", "O1", "O2", "O3"); errors as for `compile_ir`."""
-    with LOCK:
-        module, _ = _prepare(text, triple, cpu, features, 2, "pic", False, passes)
+    with LOCK, _prepared(text, triple, cpu, features, 2, "pic", False, passes) as (module, _):
         return str(module)
 
 
@@ -90,19 +88,33 @@ def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str
     return triple, known.cpu, known.features
 
 
-def _prepare(
+@contextlib.contextmanager
+def _prepared(
     text: str, triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bool, passes: str
-) -> tuple[Any, Any]:
+) -> Iterator[tuple[Any, Any]]:
+    """(module, target machine).
+
+    The module and then its context are freed here, in this order: left to the garbage collector, after an
+    exception, a context may go before its module, which ends the process.
+    """
     if opt not in (0, 1, 2, 3) or reloc not in ("pic", "default"):
         raise UsageError(f"opt must be 0..3 and reloc 'pic' or 'default'; got {opt!r} and {reloc!r}")
     triple, cpu, features = resolve_machine(triple, cpu, features)
     machine = _machine(triple, cpu, features, opt, reloc, jit)
-    module = parse(text)
-    module.triple = triple
-    module.data_layout = str(machine.target_data)
-    if passes:
-        _run_passes(module, machine, passes)
-    return module, machine
+    context = llvm().create_context()
+    try:
+        module = _parse(text, context)
+        try:
+            _verify(text, module)
+            module.triple = triple
+            module.data_layout = str(machine.target_data)
+            if passes:
+                _run_passes(module, machine, passes)
+            yield module, machine
+        finally:
+            module.close()
+    finally:
+        context.close()
 
 
 @lru_cache(maxsize=32)
@@ -117,29 +129,24 @@ def _machine(triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bo
     )
 
 
-def parse(text: str) -> Any:
-    """Parse and verify IR text in a context of its own; a llvmlite `ModuleRef`, or CodegenError with the
-    lines.
-    """
-    binding = llvm()
+def _parse(text: str, context: Any) -> Any:
     try:
-        module = binding.parse_assembly(text, context=binding.create_context())
+        return llvm().parse_assembly(text, context=context)
     except RuntimeError as error:
         message = str(error)
-        place = re.search(r"<string>:(\d+):(\d+): error: ([^\n]*)", message)
-        line, column, why = (int(place[1]), int(place[2]), place[3]) if place else (0, 0, message.strip())
-        raise CodegenError(
-            "LLVM cannot parse the generated IR", why=why, details=_around(text, line, column)
-        ) from error
+    place = re.search(r"<string>:(\d+):(\d+): error: ([^\n]*)", message)
+    line, column, why = (int(place[1]), int(place[2]), place[3]) if place else (0, 0, message.strip())
+    details = _around(text, line, column)
+    raise CodegenError("LLVM cannot parse the generated IR", why=why, details=details)
+
+
+def _verify(text: str, module: Any) -> None:
     try:
         module.verify()
     except RuntimeError as error:
         message = str(error).strip()
         details = _around(text, _line_of(text, message), 0)
-        raise CodegenError(
-            "LLVM's verifier refuses the generated IR", why=message, details=details
-        ) from error
-    return module
+        raise CodegenError("LLVM's verifier refuses the generated IR", why=message, details=details) from None
 
 
 def _line_of(text: str, message: str) -> int:
@@ -292,6 +299,7 @@ class Engine:
             try:
                 tracker = builder.link(jit, "dlc")
             except RuntimeError as error:
+                jit.close()
                 raise CodegenError("LLVM cannot load the object code", why=str(error).strip()) from error
             return Loaded(jit, tracker, {name: tracker[name] for name in defined}, keep)
 
@@ -335,6 +343,5 @@ __all__ = [
     "compile_ir",
     "engine",
     "optimise",
-    "parse",
     "resolve_machine",
 ]

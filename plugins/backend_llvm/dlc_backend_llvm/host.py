@@ -13,17 +13,15 @@ and reading which registers the assembly uses.
 
 from __future__ import annotations
 
-import math
 import os
-import platform
 import re
 import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, llvm
+from dlc_backend_llvm.resources import TYPICAL_CACHES, cache_sizes, usable_cores
 from dlc_core.diag import TargetError
 
 _LEVELS = {
@@ -31,7 +29,6 @@ _LEVELS = {
     "x86-64-v3": "avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave",
     "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
 }
-_TYPICAL_CACHES = (32 << 10, 512 << 10, 8 << 20)
 
 _PROBE = """
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
@@ -129,7 +126,7 @@ def host_cpu() -> HostCpu:
         table["prefer-256-bit"] = False
     features = ",".join(("+" if on else "-") + feature for feature, on in sorted(table.items()))
     facts = vector_facts(triple, cpu, features)
-    return HostCpu(triple, cpu, features, *facts[:3], *_caches(), usable_cores(), *facts[3:])
+    return HostCpu(triple, cpu, features, *facts[:3], *cache_sizes(), usable_cores(), *facts[3:])
 
 
 def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) -> HostCpu:
@@ -161,7 +158,7 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
     if asked_cpu or asked:
         _refuse_unknown(triple, cpu, text)
     facts = vector_facts(triple, cpu, text)
-    return HostCpu(triple, cpu, text, *facts[:3], *_TYPICAL_CACHES, cores, *facts[3:])
+    return HostCpu(triple, cpu, text, *facts[:3], *TYPICAL_CACHES, cores, *facts[3:])
 
 
 @lru_cache(maxsize=64)
@@ -170,14 +167,17 @@ def vector_facts(triple: str, cpu: str, features: str) -> tuple[int, int, bool, 
     with LOCK:
         binding = llvm()
         target = _target(triple)
-        module = binding.parse_assembly(_PROBE, context=binding.create_context())
-        module.triple = triple
         machine = target.create_target_machine(cpu=cpu, features=features, opt=1, codemodel="small")
+        context = binding.create_context()
+        module = binding.parse_assembly(_PROBE, context=context)
+        module.triple = triple
         text = machine.emit_assembly(module)
+        module.close()
+        context.close()
     first, _, rest = text.partition("probe_rounding:")
     second, _, third = rest.partition("probe_float16:")
     rounding, float16 = "floorf" not in second, not re.search(r"__(extendhfsf2|truncsfhf2|gnu_)", third)
-    return *_read_probe(normal_arch(triple), first), rounding, float16
+    return *_read_probe(normal_arch(triple), first, third), rounding, float16
 
 
 def _target(triple: str) -> Any:
@@ -223,12 +223,13 @@ def _refuse_unknown(triple: str, cpu: str, features: str) -> None:
         )
 
 
-def _read_probe(arch: str, text: str) -> tuple[int, int, bool]:
+def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
+    """From the code of a fused multiply-add, which is calls where there is none, and of an addition."""
     if arch == "x86_64":
         fma = "vfmadd" in text
-        if "%zmm" in text:
+        if "%zmm" in addition:
             return 512, 32, fma
-        return (256 if "%ymm" in text else 128), 16, fma
+        return (256 if "%ymm" in addition else 128), 16, fma
     if arch == "aarch64":
         return (128, 32, True) if re.search(r"\bfmla(\.4s|\s+v\d+\.4s)", text) else (0, 32, True)
     if arch == "riscv64":
@@ -241,100 +242,4 @@ def _read_probe(arch: str, text: str) -> tuple[int, int, bool]:
     return 128, 16, "fmaf" not in text
 
 
-def _caches() -> tuple[int, int, int]:
-    """(L1d, L2, L3) in bytes of the first core: sysfs, else sysconf, else typical sizes."""
-    sizes = _sysfs_caches(Path("/sys/devices/system/cpu/cpu0/cache"))
-    names = ("SC_LEVEL1_DCACHE_SIZE", "SC_LEVEL2_CACHE_SIZE", "SC_LEVEL3_CACHE_SIZE")
-    for level, name in enumerate(names):
-        if not sizes[level] and name in getattr(os, "sysconf_names", {}):
-            try:
-                sizes[level] = max(0, os.sysconf(name))
-            except (OSError, ValueError):
-                continue
-    if not sizes[0]:
-        return _TYPICAL_CACHES
-    sizes[1] = sizes[1] or _TYPICAL_CACHES[1]
-    return sizes[0], sizes[1], sizes[2] or sizes[1]
-
-
-def _sysfs_caches(folder: Path) -> list[int]:
-    sizes = [0, 0, 0]
-    try:
-        for index in sorted(folder.glob("index[0-9]*")):
-            level = int((index / "level").read_text())
-            kind = (index / "type").read_text().strip()
-            found = re.fullmatch(r"(\d+)([KMG]?)", (index / "size").read_text().strip())
-            if found and kind in ("Data", "Unified") and 1 <= level <= 3:
-                sizes[level - 1] = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
-    except (OSError, ValueError):
-        return [0, 0, 0]
-    return sizes
-
-
-def usable_cores(root: Path = Path("/")) -> int:
-    """Cores this process may use: its affinity mask, and the cgroup (v1 or v2) CPU quota rounded up; at
-    least 1.
-
-    `root` is the folder below which `proc` and `sys` are looked for.
-    """
-    try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:
-        count = os.cpu_count() or 1
-    if platform.system() == "Linux":
-        quota = cgroup_quota(root)
-        if quota is not None:
-            count = min(count, math.ceil(quota))
-    return max(1, count)
-
-
-def cgroup_quota(root: Path = Path("/")) -> float | None:
-    """The tightest CPU quota of this process's cgroups and their ancestors, in cores; None where there is
-    none.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    base = root / "sys/fs/cgroup"
-    found: list[float] = []
-    for line in lines:
-        fields = line.split(":", 2)
-        if len(fields) != 3:
-            continue
-        _, controllers, path = fields
-        if controllers == "":
-            mounts = [base, base / "unified"]
-        elif "cpu" in controllers.split(","):
-            mounts = [base / controllers, base / "cpu", base / "cpu,cpuacct"]
-        else:
-            continue
-        for mount in mounts:
-            for folder in _upward(mount, path):
-                found += _quota_of(folder)
-    return min(found, default=None)
-
-
-def _upward(mount: Path, path: str) -> list[Path]:
-    """The cgroup's folder and its ancestors up to the mount; inside a container only the mount may exist."""
-    parts = [part for part in path.split("/") if part and part != ".."]
-    return [mount.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
-
-
-def _quota_of(folder: Path) -> list[float]:
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        elif (folder / "cpu.cfs_quota_us").exists():
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
-        else:
-            return []
-        if quota == "max" or int(quota) <= 0 or int(period) <= 0:
-            return []
-        return [int(quota) / int(period)]
-    except (OSError, ValueError):
-        return []
-
-
-__all__ = ["HostCpu", "cgroup_quota", "describe", "host_cpu", "normal_arch", "usable_cores", "vector_facts"]
+__all__ = ["HostCpu", "describe", "host_cpu", "normal_arch", "usable_cores", "vector_facts"]

@@ -1,0 +1,113 @@
+"""What this process may use of the machine: cache sizes and cores.
+
+cache_sizes() -> (L1d, L2, L3) in bytes       usable_cores() -> int       cgroup_quota() -> float | None
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import re
+from pathlib import Path
+
+TYPICAL_CACHES = (32 << 10, 512 << 10, 8 << 20)
+
+
+def cache_sizes() -> tuple[int, int, int]:
+    """(L1d, L2, L3) in bytes of the first core: sysfs, else sysconf, else typical sizes."""
+    sizes = _sysfs_caches(Path("/sys/devices/system/cpu/cpu0/cache"))
+    names = ("SC_LEVEL1_DCACHE_SIZE", "SC_LEVEL2_CACHE_SIZE", "SC_LEVEL3_CACHE_SIZE")
+    for level, name in enumerate(names):
+        if not sizes[level] and name in getattr(os, "sysconf_names", {}):
+            try:
+                sizes[level] = max(0, os.sysconf(name))
+            except (OSError, ValueError):
+                continue
+    if not sizes[0]:
+        return TYPICAL_CACHES
+    sizes[1] = sizes[1] or TYPICAL_CACHES[1]
+    return sizes[0], sizes[1], sizes[2] or sizes[1]
+
+
+def _sysfs_caches(folder: Path) -> list[int]:
+    sizes = [0, 0, 0]
+    try:
+        for index in sorted(folder.glob("index[0-9]*")):
+            level = int((index / "level").read_text())
+            kind = (index / "type").read_text().strip()
+            found = re.fullmatch(r"(\d+)([KMG]?)", (index / "size").read_text().strip())
+            if found and kind in ("Data", "Unified") and 1 <= level <= 3:
+                sizes[level - 1] = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+    except (OSError, ValueError):
+        return [0, 0, 0]
+    return sizes
+
+
+def usable_cores(root: Path = Path("/")) -> int:
+    """Cores this process may use: its affinity mask, and the cgroup (v1 or v2) CPU quota rounded up; at
+    least 1.
+
+    `root` is the folder below which `proc` and `sys` are looked for.
+    """
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:
+        count = os.cpu_count() or 1
+    if platform.system() == "Linux":
+        quota = cgroup_quota(root)
+        if quota is not None:
+            count = min(count, math.ceil(quota))
+    return max(1, count)
+
+
+def cgroup_quota(root: Path = Path("/")) -> float | None:
+    """The tightest CPU quota of this process's cgroups and their ancestors, in cores; None where there is
+    none.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    base = root / "sys/fs/cgroup"
+    found: list[float] = []
+    for line in lines:
+        fields = line.split(":", 2)
+        if len(fields) != 3:
+            continue
+        _, controllers, path = fields
+        if controllers == "":
+            mounts = [base, base / "unified"]
+        elif "cpu" in controllers.split(","):
+            mounts = [base / controllers, base / "cpu", base / "cpu,cpuacct"]
+        else:
+            continue
+        for mount in mounts:
+            for folder in _upward(mount, path):
+                found += _quota_of(folder)
+    return min(found, default=None)
+
+
+def _upward(mount: Path, path: str) -> list[Path]:
+    """The cgroup's folder and its ancestors up to the mount; inside a container only the mount may exist."""
+    parts = [part for part in path.split("/") if part and part != ".."]
+    return [mount.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+def _quota_of(folder: Path) -> list[float]:
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        elif (folder / "cpu.cfs_quota_us").exists():
+            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
+        else:
+            return []
+        if quota == "max" or int(quota) <= 0 or int(period) <= 0:
+            return []
+        return [int(quota) / int(period)]
+    except (OSError, ValueError):
+        return []
+
+
+__all__ = ["TYPICAL_CACHES", "cache_sizes", "cgroup_quota", "usable_cores"]
