@@ -1,0 +1,63 @@
+"""cse: equal values become one node.
+
+Law: the function computes the same values.  Nodes are interned, so only two things are left to do: constants
+with equal contents in different memory become one, and what is computed from them then is one node by itself.
+
+    add(x, c1), add(x, c2) with equal c1, c2      =>      one add(x, c1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlc_core.graph.node import CONST, Array, Function, Node, post_order, rewrite
+from dlc_core.passes.base import GraphPass, PassContext
+
+PROBES = 16
+
+
+@dataclass(frozen=True)
+class CommonSubexpressions(GraphPass):
+    """Merge constants with equal contents."""
+
+    name: ClassVar[str] = "cse"
+    place: ClassVar[tuple[float, ...]] = (820,)
+    min_level: ClassVar[int] = 1
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        merged = _equal_constants(function.body)
+        if not merged:
+            return function
+        return function.with_body(rewrite(function.body, lambda old, args: merged.get(old)))
+
+
+def _equal_constants(body: Node) -> dict[Node, Node]:
+    """Each constant that equals an earlier one, with that one.
+
+    Only constants that agree in type and in a few probed elements are read as a whole.
+    """
+    alike: dict[Any, list[Node]] = {}
+    for current in post_order(body):
+        if current.op is CONST:
+            alike.setdefault((current.type, _probe(current.attrs["value"])), []).append(current)
+    merged: dict[Node, Node] = {}
+    for group in alike.values():
+        if len(group) < 2:
+            continue
+        first: dict[str, Node] = {}
+        for current in group:
+            kept = first.setdefault(current.attrs["value"].digest(), current)
+            if kept is not current:
+                merged[current] = kept
+    return merged
+
+
+def _probe(array: Array) -> bytes:
+    data = array.data
+    if not data.size:
+        return b""
+    flat = [np.unravel_index(int(i), data.shape) for i in np.linspace(0, data.size - 1, PROBES)]
+    return b"".join(data[place].tobytes() for place in flat)

@@ -1,0 +1,150 @@
+"""dead_code: remove what no result depends on.
+
+Law: the entry computes the same values.  Within a graph, what is not reachable is not there; this pass
+removes
+
+* functions marked `private` that are no longer called by name,
+* results of branches and of loops (with the state that only they need) that nothing reads,
+* arguments of branches that no branch reads.
+
+    get(if_(c, x, y, then=f, else=g), 0)  with f giving 2 results      =>      the same with one result each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.graph.node import (
+    CALL_PRIM,
+    GET,
+    PARAM,
+    Function,
+    Node,
+    functions_of,
+    get_item,
+    make_tuple,
+    post_order,
+    rewrite,
+    users_of,
+)
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TupleType
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+
+IF, WHILE = OPS["if_"], OPS["while_"]
+
+
+@dataclass(frozen=True)
+class DeadCode(GraphPass):
+    """Remove what no result depends on."""
+
+    name: ClassVar[str] = "dead_code"
+    place: ClassVar[tuple[float, ...]] = (830,)
+    min_level: ClassVar[int] = 1
+    drops_spans: ClassVar[bool] = True
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        return without_unused(super().run(module, context))
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        users = users_of(function.body)
+
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            if old.op is GET:
+                return get_item(args[0], old.attrs["index"])
+            if old.op is IF:
+                return _narrow_if(old, args, users[old])
+            if old.op is WHILE:
+                return _narrow_while(old, args, users[old])
+            return None
+
+        body = rewrite(function.body, visit)
+        return function if body is function.body else function.with_body(body)
+
+
+def _read_fields(value: Node, users: Sequence[Node]) -> list[int] | None:
+    """The fields of a tuple that are read; None where the tuple is used as a whole."""
+    if not isinstance(value.type, TupleType) or not users or any(u.op is not GET for u in users):
+        return None
+    return sorted({u.attrs["index"] for u in users})
+
+
+def _spread(value: Node, kept: Sequence[int], old: Node) -> Node:
+    """The old tuple's fields, the kept ones from the new node; the others are never read."""
+    assert isinstance(old.type, TupleType)
+    place = {field: i for i, field in enumerate(kept)}
+    return make_tuple([get_item(value, place.get(i, 0)) for i in range(len(old.type.fields))])
+
+
+def _used_params(functions: Sequence[Function]) -> list[int]:
+    reached = [{n for n in post_order(f.body) if n.op is PARAM} for f in functions]
+    count = len(functions[0].params)
+    return [i for i in range(count) if any(f.params[i] in r for f, r in zip(functions, reached, strict=True))]
+
+
+def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
+    branches = [old.attrs["then_branch"], old.attrs["else_branch"]]
+    kept = _read_fields(old, users)
+    total = len(old.type.fields) if isinstance(old.type, TupleType) else 1
+    fewer = kept is not None and len(kept) < total
+    if kept is not None and fewer:
+        branches = [f.with_body(make_tuple([f.results[i] for i in kept])) for f in branches]
+    used = _used_params(branches)
+    if not fewer and len(used) == len(args) - 1:
+        return None
+    chosen, other = (Function(f.name, tuple(f.params[i] for i in used), f.body, f.attrs) for f in branches)
+    new = IF.build(args[0], *(args[1 + i] for i in used), then_branch=chosen, else_branch=other)
+    return _spread(new, kept, old) if kept is not None and fewer else new
+
+
+def _narrow_while(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
+    """Keep the state that is read behind the loop, by its condition, or by the next round of what is kept."""
+    read = _read_fields(old, users)
+    if read is None:
+        return None
+    cond, body = old.attrs["cond"], old.attrs["body"]
+    needed = {i for i, p in enumerate(cond.params) if p in set(post_order(cond.body))} | set(read)
+    while True:
+        reached = set(post_order(*(body.results[i] for i in sorted(needed))))
+        grown = needed | {i for i, p in enumerate(body.params) if p in reached}
+        if grown == needed:
+            break
+        needed = grown
+    kept = sorted(needed)
+    if len(kept) == len(args):
+        return None
+    new = WHILE.build(
+        *(args[i] for i in kept),
+        cond=Function(cond.name, tuple(cond.params[i] for i in kept), cond.body, cond.attrs),
+        body=Function(
+            body.name,
+            tuple(body.params[i] for i in kept),
+            make_tuple([body.results[i] for i in kept]),
+            body.attrs,
+        ),
+    )
+    return _spread(new, kept, old)
+
+
+def without_unused(module: IRModule) -> IRModule:
+    """The module without private functions that no other function calls by name."""
+    called: set[str] = set()
+    stack = [f for f in module.of_kind(Function).values() if not f.attrs.get("private")]
+    while stack:
+        function = stack.pop()
+        for current in post_order(function.body):
+            stack.extend(functions_of(current))
+            name = current.attrs.get("symbol") if current.op is CALL_PRIM else None
+            if isinstance(name, str) and name not in called:
+                called.add(name)
+                if isinstance(module.functions.get(name), Function):
+                    stack.append(module[name])
+    unused = [
+        name
+        for name, function in module.functions.items()
+        if name not in called and getattr(function, "attrs", {}).get("private") and name != module.entry
+    ]
+    return module.without(*unused) if unused else module

@@ -1,0 +1,61 @@
+"""expand_composites: replace composites by their bodies over other ops.
+
+Law: the function computes the same values within the ops' tolerance.  By default those composites stay whole
+that have a lowering of their own, because it is better than that of their body.
+
+    flatten(x, axis=1)                  =>      reshape(x, shape=(2, 12))
+    softmax(x) with expand=("softmax",) =>      exp(x - max(x)) / sum(exp(x - max(x)))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import PassError
+from dlc_core.graph.node import Function, Node, post_order, rewrite
+from dlc_core.op.declare import OpDecl
+from dlc_core.passes.base import GraphPass, PassContext
+
+MAX_NESTING = 32
+
+
+@dataclass(frozen=True)
+class ExpandComposites(GraphPass):
+    """Replace composites by their bodies.
+
+    `keep` are the names of those that stay whole (None: all with a lowering), `expand` those that do not even
+    so.
+    """
+
+    name: ClassVar[str] = "expand_composites"
+    place: ClassVar[tuple[float, ...]] = (300,)
+    exact: ClassVar[bool] = False
+    keep: tuple[str, ...] | None = None
+    expand: tuple[str, ...] = ()
+
+    def is_expanded(self, value: Node) -> bool:
+        decl = value.op
+        if not isinstance(decl, OpDecl) or not decl.is_composite:
+            return False
+        if decl.name in self.expand:
+            return True
+        return decl.lower is None if self.keep is None else decl.name not in self.keep
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        body = function.body
+        for _ in range(MAX_NESTING):
+            if not any(self.is_expanded(n) for n in post_order(body)):
+                return function if body is function.body else function.with_body(body)
+            body = rewrite(body, self._visit)
+        raise PassError(f"composites of {function.name!r} are nested more than {MAX_NESTING} deep")
+
+    def _visit(self, old: Node, args: tuple[Node, ...]) -> Node | None:
+        if not self.is_expanded(old):
+            return None
+        decl = old.op
+        assert isinstance(decl, OpDecl)
+        new = decl.expand(args, old.attrs)
+        if new.type != old.type:
+            raise PassError(f"{decl.name} of type {old.type} expands to {new.type}", spans=old.spans)
+        return new

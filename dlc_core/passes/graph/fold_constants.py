@@ -1,0 +1,99 @@
+"""fold_constants: compute what depends on constants only.
+
+Law: the function computes the same values, bit for bit as the reference does.
+
+    add(c1, c2)                       =>      constant(c1 + c2)
+    full(shape=(64, 3, 7, 7), v=0.1)  =>      a constant whose elements all are one place in memory
+
+A result larger than `max_bytes` is folded only where its operands are together at least as large, so that a
+broadcast does not become an array.  Views (transposes, reshapes) of constants stay views.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dlc_core.diag import PassError
+from dlc_core.graph.node import (
+    CONST,
+    GET,
+    TUPLE,
+    Function,
+    Node,
+    const_array,
+    constant,
+    functions_of,
+    get_item,
+    make_tuple,
+    rewrite,
+)
+from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.op.declare import NDArray, OpDecl
+from dlc_core.op.reference import Value, apply
+from dlc_core.op.std import BY_NAME
+from dlc_core.passes.base import GraphPass, PassContext
+
+
+@dataclass(frozen=True)
+class FoldConstants(GraphPass):
+    """Compute what depends on constants only, up to `max_bytes` for results larger than their operands."""
+
+    name: ClassVar[str] = "fold_constants"
+    place: ClassVar[tuple[float, ...]] = (210, 810)
+    min_level: ClassVar[int] = 1
+    max_bytes: int = 1 << 20
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        body = rewrite(function.body, self._fold)
+        return function if body is function.body else function.with_body(body)
+
+    def _fold(self, old: Node, args: tuple[Node, ...]) -> Node | None:
+        if old.op is GET and args[0].op is TUPLE:
+            return get_item(args[0], old.attrs["index"])
+        decl = old.op
+        if not isinstance(decl, OpDecl) or not decl.pure or any(a.op is not CONST for a in args):
+            return None
+        size = _bytes_of(old.type)
+        if size is None or functions_of(old):
+            return None
+        if decl is BY_NAME["full"]:
+            return _filled(old)
+        given = sum(array.nbytes for a in args if (array := const_array(a)) is not None)
+        if size > max(self.max_bytes, given):
+            return None
+        try:
+            value = apply(decl, [a.attrs["value"].data for a in args], old.attrs, old.type)
+        except Exception as error:
+            raise PassError(f"{decl.name} of constants fails: {error}", spans=old.spans) from error
+        folded = _constant(value)
+        for arg in args:
+            folded.add_spans(arg.spans)
+        return folded
+
+
+def _bytes_of(type_: Type) -> int | None:
+    """Bytes of a value of a type; None where its shape is symbolic."""
+    if isinstance(type_, TupleType):
+        sizes = [_bytes_of(field) for field in type_.fields]
+        return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
+    shape = type_.static_shape()
+    return None if shape is None else int(np.prod(shape, dtype=np.int64)) * type_.dtype.itemsize
+
+
+def _constant(value: Value) -> Node:
+    if isinstance(value, tuple):
+        return make_tuple([_constant(item) for item in value])
+    return constant(value)
+
+
+def _filled(old: Node) -> Node:
+    type_ = old.type
+    assert isinstance(type_, TensorType)
+    shape = type_.static_shape()
+    assert shape is not None
+    with np.errstate(all="ignore"):
+        one: NDArray = np.asarray(old.attrs["value"]).astype(type_.dtype.numpy)
+    return constant(np.broadcast_to(one, shape))

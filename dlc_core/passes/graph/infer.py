@@ -1,0 +1,81 @@
+"""infer: infer all types again and compare.
+
+Law: nothing changes where the recorded types are right.  Where inference now knows more (a symbolic dim has
+become a number) the new type is recorded; where it contradicts, VerifyError names the node.
+
+    relu(x: float32[2, 3]): float32[n, 3]      =>      float32[2, 3]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import VerifyError
+from dlc_core.graph.node import CALL, CONST, GET, TUPLE, Function, Node, node, rewrite
+from dlc_core.ir.types import Dim, TensorType, TupleType, Type
+from dlc_core.op.declare import OpDecl
+from dlc_core.passes.base import GraphPass, PassContext
+
+
+@dataclass(frozen=True)
+class Infer(GraphPass):
+    """Infer all types again and compare."""
+
+    name: ClassVar[str] = "infer"
+    place: ClassVar[tuple[float, ...]] = (100,)
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        body = rewrite(function.body, _again)
+        return function if body is function.body else function.with_body(body)
+
+
+def _again(old: Node, args: tuple[Node, ...]) -> Node | None:
+    found = _inferred(old, args)
+    type_ = old.type if found is None else merge_types(old.type, found, old)
+    return None if type_ == old.type else node(old.op, args, old.attrs, type_)
+
+
+def _inferred(old: Node, args: tuple[Node, ...]) -> Type | None:
+    """What the type must be; None where any is right."""
+    if isinstance(old.op, OpDecl):
+        return old.op.infer_type([a.type for a in args], old.attrs, args)
+    if old.op is CONST:
+        constant_type: Type = old.attrs["value"].type
+        return constant_type
+    if old.op is TUPLE:
+        return TupleType(tuple(a.type for a in args))
+    if old.op is GET:
+        fields, index = args[0].type, old.attrs["index"]
+        if not isinstance(fields, TupleType) or not 0 <= index < len(fields.fields):
+            raise VerifyError(f"no field {index} in a value of type {fields}", spans=old.spans)
+        field: Type = fields.fields[index]
+        return field
+    if old.op is CALL:
+        body: Type = old.attrs["function"].body.type
+        return body
+    return None
+
+
+def merge_types(recorded: Type, inferred: Type, where: Node) -> Type:
+    """The recorded type with what inference knows better.  Raises VerifyError for a contradiction."""
+    if recorded == inferred:
+        return recorded
+    if isinstance(recorded, TupleType) and isinstance(inferred, TupleType):
+        if len(recorded.fields) == len(inferred.fields):
+            pairs = zip(recorded.fields, inferred.fields, strict=True)
+            return TupleType(tuple(merge_types(a, b, where) for a, b in pairs))
+    elif isinstance(recorded, TensorType) and isinstance(inferred, TensorType):
+        same_form = recorded.dtype is inferred.dtype and recorded.ndim == inferred.ndim
+        pairs_of_dims = list(zip(recorded.shape, inferred.shape))
+        if same_form and not any(_contradict(a, b) for a, b in pairs_of_dims):
+            return TensorType(tuple(b if isinstance(b, int) else a for a, b in pairs_of_dims), recorded.dtype)
+    raise VerifyError(
+        f"{where.op.name} is recorded as {recorded}, but is {inferred}",
+        spans=where.spans,
+        details=[f"inputs: {', '.join(str(a.type) for a in where.args)}", f"attributes: {dict(where.attrs)}"],
+    )
+
+
+def _contradict(a: Dim, b: Dim) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a != b

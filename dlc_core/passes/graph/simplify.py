@@ -1,0 +1,71 @@
+"""simplify: apply the rewrite rules to a fixpoint.
+
+Law: the function computes the same values; bits change only through rules that are marked `approximate`,
+which run from `opt_level` 2 on.
+
+    relu(relu(x)) + 0      =>      relu(x)            (of integers; for floats only + -0.0 goes)
+
+A `collections.Counter` under `rule_counts` in the context's config is told how many times each rule fired.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.graph.node import Function
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph import rules_arith, rules_cast, rules_matmul, rules_shape, rules_slice
+from dlc_core.rewrite import Rule, rewrite_function
+
+RULES: tuple[Rule, ...] = (
+    *rules_arith.RULES,
+    *rules_cast.RULES,
+    *rules_shape.RULES,
+    *rules_slice.RULES,
+    *rules_matmul.RULES,
+)
+"""The core's own rules, in the order in which they are tried."""
+
+
+@dataclass(frozen=True)
+class Simplify(GraphPass):
+    """Apply the core's rules and those of plugins; `skip` names rules to leave out."""
+
+    name: ClassVar[str] = "simplify"
+    place: ClassVar[tuple[float, ...]] = (200, 500, 800)
+    min_level: ClassVar[int] = 1
+    exact: ClassVar[bool] = False
+    drops_spans: ClassVar[bool] = True
+    skip: tuple[str, ...] = ()
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        approximate = context.opt_level >= 2
+        rules = [
+            rule
+            for rule in (*RULES, *context.rules)
+            if rule.name not in self.skip and (approximate or not rule.approximate)
+        ]
+        return apply_rules(function, rules, context)
+
+
+@dataclass(frozen=True)
+class CanonicalCasts(GraphPass):
+    """canonical_casts: only the rules of casts, for pipelines that must not change anything else."""
+
+    name: ClassVar[str] = "canonical_casts"
+    min_level: ClassVar[int] = 1
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        return apply_rules(function, rules_cast.RULES, context)
+
+
+def apply_rules(function: Function, rules: Sequence[Rule], context: PassContext) -> Function:
+    """The function in normal form; counts go to the context's `rule_counts`, where there is one."""
+    result, counts = rewrite_function(function, rules)
+    told = context.config.get("rule_counts")
+    if isinstance(told, Counter):
+        told.update(counts)
+    return result

@@ -1,0 +1,111 @@
+"""Inputs and comparisons for checking that a pass keeps what a function computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import DlcError, UsageError
+from dlc_core.graph.node import Function
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.types import TensorType
+from dlc_core.op.declare import NDArray
+from dlc_core.op.reference import evaluate, evaluate_dim
+
+Feeds = Mapping[str, NDArray]
+
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 8e-2}
+"""Relative tolerance by dtype, and absolute for values of the size of the largest result."""
+
+BOUNDARY = (0.0, -0.0, 1.0, -1.0, 1e-30, -1e-30, 0.5, 100.0, -100.0)
+
+
+def sample_feeds(function: Function, seeds: int = 2) -> list[Feeds]:
+    """Input sets for a function: `seeds` of random values, and one of boundary values.
+
+    Integers are 0 and 1, which are indices of almost anything; symbolic dims are 2, 3, … in the order of
+    first use.
+    """
+    sizes: dict[Var, int] = {}
+    for own in function.params:
+        for dim in _tensor(own.type).shape:
+            for symbol in free_vars(dim) if isinstance(dim, Expr) else ():
+                sizes.setdefault(symbol, 2 + len(sizes))
+    sets: list[Feeds] = []
+    for seed in range(seeds + 1):
+        rng = np.random.default_rng(seed)
+        feeds: dict[str, NDArray] = {}
+        for own in function.params:
+            type_ = _tensor(own.type)
+            shape = tuple(evaluate_dim(d, sizes) for d in type_.shape)
+            feeds[str(own.attrs["name"])] = _values(type_.dtype, shape, rng, boundary=seed == seeds)
+        sets.append(feeds)
+    return sets
+
+
+def _tensor(type_: Any) -> TensorType:
+    if not isinstance(type_, TensorType):
+        raise UsageError(f"no test inputs for a parameter of type {type_}")
+    return type_
+
+
+def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, *, boundary: bool) -> NDArray:
+    if not dtype.is_float:
+        return rng.integers(0, 2, shape).astype(dtype.numpy)
+    if boundary:
+        return rng.choice(np.array(BOUNDARY), shape).astype(dtype.numpy)
+    return rng.standard_normal(shape).astype(dtype.numpy)
+
+
+def results_of(function: Function, feeds: Feeds) -> Any:
+    """What a function computes, as a tuple of arrays; the error itself where it raises DlcError."""
+    try:
+        value = evaluate(function, feeds)
+    except DlcError as error:
+        return error
+    return value if isinstance(value, tuple) else (value,)
+
+
+def compare_results(old: Any, new: Any, *, exact: bool, scale: float = 1.0) -> str:
+    """How two results of `results_of` differ, in words; empty where they agree.
+
+    Exact: in every bit, NaN being NaN.  Otherwise within `scale` times the tolerance of the dtype.
+    """
+    if isinstance(old, DlcError) or isinstance(new, DlcError):
+        return "" if type(old) is type(new) else f"{_first_line(old)} became {_first_line(new)}"
+    if len(old) != len(new):
+        return f"{len(old)} results became {len(new)}"
+    for index, (a, b) in enumerate(zip(old, new, strict=True)):
+        if isinstance(a, tuple):
+            problem = compare_results(a, b, exact=exact, scale=scale)
+        else:
+            problem = _compare(np.asarray(a), np.asarray(b), exact, scale)
+        if problem:
+            return f"result {index}: {problem}"
+    return ""
+
+
+def _first_line(value: Any) -> str:
+    return f"the error {value.what!r}" if isinstance(value, DlcError) else "a value"
+
+
+def _compare(a: NDArray, b: NDArray, exact: bool, scale: float) -> str:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{list(a.shape)} became {b.dtype}{list(b.shape)}"
+    if not DType.of(a.dtype).is_float:
+        fine = a == b
+    else:
+        one, two = a.astype(np.float64), b.astype(np.float64)
+        fine = (np.isnan(one) & np.isnan(two)) | ((one == two) & (np.signbit(one) == np.signbit(two)))
+        if not exact:
+            tolerance = scale * TOLERANCE.get(str(DType.of(a.dtype)), 0.25)
+            finite = np.abs(one[np.isfinite(one)])
+            largest = float(finite.max()) if finite.size else 0.0
+            fine = fine | np.isclose(one, two, rtol=tolerance, atol=tolerance * max(largest, 1e-30))
+    if fine.all():
+        return ""
+    place = tuple(int(i) for i in np.argwhere(~fine)[0])
+    return f"{int((~fine).sum())} of {fine.size} elements, first at {place}: {a[place]} became {b[place]}"
