@@ -94,9 +94,12 @@ class Division(Prover):
                 high_part, _, carry = small
                 part = self._floordiv_literal(shifted(exact_div(high_part, g), carry), c // g)
                 return add_scaled(shifted(whole, offset), part)
-        return add_scaled(
-            shifted(whole, offset), self._quotient("floordiv", shifted(rest, start), constant(c))
-        )
+        if self._leads_negative(rest):
+            # floor(-x / c) == -ceil(x / c)
+            part = times(self._floordiv_literal(shifted(times(rest, -1), c - 1 - start), c), -1)
+        else:
+            part = self._quotient("floordiv", shifted(rest, start), constant(c))
+        return add_scaled(shifted(whole, offset), part)
 
     def _floormod_literal(self, p: Poly, c: int) -> Poly:
         if c == 1:
@@ -138,7 +141,13 @@ class Division(Prover):
                 high_part, low_part, carry = small
                 inner_mod = self._floormod_literal(shifted(exact_div(high_part, g), carry), c // g)
                 return add_scaled(low_part, inner_mod, g)
+        if self._leads_negative(rest):
+            flipped = self._floormod_literal(shifted(times(rest, -1), c - 1 - start), c)
+            return shifted(times(flipped, -1), c - 1)
         return self._quotient("floormod", shifted(rest, start), constant(c))
+
+    def _leads_negative(self, p: Poly) -> bool:
+        return self.sorted_terms(p)[0][1] < 0
 
     @staticmethod
     def _common_steps(p: Poly, c: int) -> list[int]:
