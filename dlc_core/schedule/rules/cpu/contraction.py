@@ -13,7 +13,7 @@ streams it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const_value, free_vars
@@ -74,6 +74,17 @@ class _Names:
             copy[self.block],
             copy[self.out],
         )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the domain with tiles of one size."""
+
+    rows: LoopRV | None
+    height: int
+    column: LoopRV
+    width: int
+    out: BlockRV
 
 
 class _Contract:
@@ -157,28 +168,67 @@ class _Contract:
     # Loops
 
     def _nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
+        """Tile the loops of the output block and compute the contraction in each tile."""
         s = self.s
-        outer = [loop for loop in s.get_loops(out) if loop not in (rows, column)]
-        panels, column = s.split(column, [None, tile.vectors * self.lanes], tail="shrink")
-        names = _Names(None, None, column, self.block, out)
-        nest, inner, full_tiles = [*outer, panels], [column], as_expr(1)
-        if rows is not None:
-            full_tiles = s.extent(rows) // tile.rows
-            tiles, row = s.split(rows, [None, tile.rows], tail="shrink")
-            names = _Names(tiles, row, column, self.block, out)
-            nest, inner = self._order(outer, panels, tiles), [row, column]
-        s.reorder(*nest, *inner)
-        s.compute_at(self.block, nest[-1])
-        s.set_scope(self.block, 0, "local")
-        if self.machine.description.parallel and self._work() >= PARALLEL_WORK:
-            s.parallel(nest[0])
-        full_panels = as_expr(self.found.n.dom.extent) // (tile.vectors * self.lanes)
+        parts = self._parts(out, rows, column, tile)
+        blocks = [self.block, *(s.duplicate(self.block, [part.out]) for part in parts[1:])]
+        for part, block in zip(parts, blocks, strict=True):
+            names = _Names(part.rows, None, part.column, block, part.out)
+            full = as_expr(1)
+            if part.rows is not None and part.height > 1:
+                full = s.extent(part.rows) // part.height
+                tiles, row = s.split(part.rows, [None, part.height], tail="shrink")
+                names = _Names(tiles, row, part.column, block, part.out)
+            self._tiled(names, part.width, full)
+
+    def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> list[_Part]:
+        """The domain cut, where it is symbolic, into whole tiles and what is left: single rows, single columns."""
+        s = self.s
+        width = tile.vectors * self.lanes
+        parts = [_Part(rows, tile.rows, column, width, out)]
+        if rows is not None and const_value(s.extent(rows)) is None:
+            main, rest = s.partition(rows, [s.extent(rows) // tile.rows * tile.rows])
+            parts = [_Part(main.loop, tile.rows, column, width, out), _Part(rest.loop, 1, rest[column], width, rest[out])]
+        if const_value(s.extent(column)) is not None:
+            return parts
+        cut = []
+        for part in parts:
+            if part.rows is not None:
+                s.reorder(part.column, part.rows)
+            main, rest = s.partition(part.column, [s.extent(part.column) // width * width])
+            cut.append(part)
+            cut.append(
+                _Part(None if part.rows is None else rest[part.rows], part.height, rest.loop, 1, rest[part.out])
+            )
+        return cut
+
+    def _tiled(self, names: _Names, width: int, full_tiles: Expr) -> None:
+        s = self.s
+        own = (names.tiles, names.row, names.column)
+        outer = [loop for loop in s.get_loops(names.out) if loop not in own]
+        full_panels = s.extent(names.column) // width
+        panels, column = s.split(names.column, [None, width], tail="shrink")
+        names = replace(names, column=column)
+        inner = [column] if names.row is None else [names.row, column]
+        nest = [*outer, panels] if names.tiles is None else self._order(outer, panels, names.tiles)
+        # Loops that other tiles share stay where they are.
+        free = [loop for loop in nest if loop not in outer] if self._shared_nest(outer, names.out) else nest
+        s.reorder(*free, *inner)
+        s.compute_at(names.block, free[-1])
+        s.set_scope(names.block, 0, "local")
+        first = s.get_loops(names.out)[0]
+        if self.machine.description.parallel and self._work() >= PARALLEL_WORK and s.get_for(first).kind == "serial":
+            s.parallel(first)
         for in_panel in self._cut(panels, column, names, full_panels):
             if in_panel.tiles is None or in_panel.row is None:
                 self._inner(in_panel)
                 continue
             for in_tile in self._cut(in_panel.tiles, in_panel.row, in_panel, full_tiles):
                 self._inner(in_tile)
+
+    def _shared_nest(self, outer: list[LoopRV], out: BlockRV) -> bool:
+        """Whether the outer loops hold more than one tiling."""
+        return bool(outer) and any(block != out for block in self.s.get_child_blocks(outer[-1]))
 
     def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
         """Outer loops, the parallel one first: panels where the weights are larger than the rows, rows elsewhere."""

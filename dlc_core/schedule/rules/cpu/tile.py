@@ -44,9 +44,11 @@ def choose(rows: int | None, columns: int | None, lanes: int, registers: int) ->
     m = UNKNOWN_EXTENT if rows is None else rows
     n = UNKNOWN_EXTENT if columns is None else columns
     vectors_needed = -(-n // lanes)
+    # The columns left over by whole tiles are computed one by one where their number is symbolic: keep them few.
+    widest = 1 if columns is None else min(vectors_needed, 8)
     best: tuple[float, int, int] | None = None
     for height in range(1, min(m, registers - 2) + 1):
-        for width in range(1, min(vectors_needed, 8) + 1):
+        for width in range(1, widest + 1):
             if not fits(height, width, registers):
                 continue
             cost = domain_cycles(m, vectors_needed, height, width)
