@@ -1,4 +1,4 @@
-"""The reference interpreter: all structural ops, feeds, symbols, and its check that inference equals reality."""
+"""The reference interpreter: structural ops, feeds, symbols; its check that inference equals reality."""
 
 from __future__ import annotations
 
