@@ -1,0 +1,147 @@
+"""Graph functions as Python text; needs nothing but the nodes: names of ops, attributes and types.
+
+Each node is one assignment annotated with its type; small constants stand where they are used, larger ones in
+the metadata.  Functions in attributes are nested definitions before their first use.
+"""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any
+
+from dlc_core.graph.node import (
+    CALL,
+    CONST,
+    GET,
+    PARAM,
+    TUPLE,
+    Array,
+    Function,
+    Node,
+    functions_of,
+    post_order,
+)
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import Type
+from dlc_core.script.expr_printer import ExprPrinter
+from dlc_core.script.literals import Literals, Metadata, quoted
+from dlc_core.script.names import Names
+from dlc_core.script.tir_printer import INDENT, definition, span_comment
+
+Line = tuple[str, Any]
+
+
+class GraphPrinter:
+    """Prints a function and the functions inside it, indented by `level`."""
+
+    def __init__(self, metadata: Metadata, level: int = 0) -> None:
+        self.lines: list[Line] = []
+        self.level = level
+        self.names = Names()
+        self.functions: dict[Function, str] = {}
+        self.texts: dict[Node, str] = {}
+        dims = ExprPrinter(self._symbol, lambda b: self.names.of(b, b.name, "buffer"))
+        explicit = ExprPrinter(dims.var, dims.buffer, explicit=True)
+        self.literals = Literals(metadata, dims.text)
+        self.attributes = Literals(metadata, explicit.text, self._function_name)
+
+    def _symbol(self, var: Var) -> str:
+        return self.names.of(var, var.name, "n")
+
+    def _function_name(self, function: Function) -> str:
+        return self.functions[function]
+
+    def emit(self, text: str, subject: Any = None) -> None:
+        self.lines.append((INDENT * self.level + text, subject))
+
+    def function(self, function: Function, key: str | None = None) -> None:
+        """Print a definition.  What it defines inside is not visible after it, as in Python."""
+        key = function.name if key is None else key
+        shown = self.names.of(function, key, "func")
+        self.functions[function] = shown
+        outer = self.texts, self.functions
+        self.texts, self.functions = {}, dict(self.functions)
+        self._head(function, shown, key)
+        self.level += 1
+        if function.attrs:
+            self.emit(f"G.func_attr({self.attributes.mapping(function.attrs)})")
+        for node in post_order(function.body):
+            if node.op is PARAM or node in self.texts:
+                continue
+            if node.op is CONST and isinstance(node.attrs.get("value"), Array):
+                self.texts[node] = self.attributes.array(node.attrs["value"], "G.const")
+            elif node.op is not TUPLE or node is not function.body:
+                self._node(node)
+        self.emit(f"return {self._result(function.body)}")
+        self.level -= 1
+        self.texts, self.functions = outer
+
+    def _head(self, function: Function, shown: str, key: str) -> None:
+        extra = [f"key={quoted(key)}"] if shown != key else []
+        extra += [f"name={quoted(function.name)}"] if function.name != key else []
+        self.emit(f"@G.function({', '.join(extra)})" if extra else "@G.function")
+        params = []
+        for param in function.params:
+            hint = str(param.attrs.get("name", ""))
+            name = self.texts[param] = self.names.of(param, hint, "arg")
+            renamed = f", name={quoted(hint)}" if hint != name else ""
+            params.append(f"{name}: {self._param_type(param.type, renamed)}")
+        for line in definition(shown, params, "", self.level):
+            self.emit(line, function)
+
+    def _param_type(self, type_: Type, renamed: str) -> str:
+        text = self.literals.type(type_)
+        return f"{text[:-1]}{renamed})"
+
+    def _node(self, node: Node) -> None:
+        for function in functions_of(node):
+            if function not in self.functions:
+                self.function(function)
+        name = self.texts[node] = self.names.fresh("v")
+        self.emit(
+            f"{name}: {self.literals.type(node.type)} = {self._value(node)}{span_comment(node.spans)}", node
+        )
+
+    def _value(self, node: Node) -> str:
+        args = [self.texts[arg] for arg in node.args]
+        if node.op is GET and list(node.attrs) == ["index"]:
+            return f"{args[0]}[{node.attrs['index']!r}]"
+        if node.op is CALL and list(node.attrs) == ["function"]:
+            return f"{self.functions[node.attrs['function']]}({', '.join(args)})"
+        plain = {k: v for k, v in node.attrs.items() if k.isidentifier() and not keyword.iskeyword(k)}
+        odd = {k: v for k, v in node.attrs.items() if k not in plain}
+        args += [f"{k}={self.attributes.text(v)}" for k, v in plain.items()]
+        if odd:
+            args.append(f"**{self.attributes.mapping(odd)}")
+        parts = node.op.name.split(".")
+        if all(p.isidentifier() and not keyword.iskeyword(p) for p in parts) and parts[0] not in RESERVED:
+            return f"G.{node.op.name}({', '.join(args)})"
+        return f"G.op({', '.join([quoted(node.op.name), *args])})"
+
+    def _result(self, body: Node) -> str:
+        if body.op is not TUPLE or body in self.texts:
+            return self.texts[body]
+        values = [self.texts[arg] for arg in body.args]
+        return ", ".join(values) + ("," if len(values) == 1 else "") if values else "()"
+
+
+RESERVED = frozenset(
+    {"Tensor", "Tuple", "array", "const", "dtype", "func_attr", "function", "inf", "nan", "op"}
+)
+"""Names in `G` that are no ops."""
+
+
+def print_function(
+    function: Function, metadata: Metadata, *, level: int = 0, key: str | None = None
+) -> list[Line]:
+    """Lines of a function with the nodes they belong to."""
+    printer = GraphPrinter(metadata, level)
+    printer.function(function, key)
+    return printer.lines
+
+
+def print_type(type_: Type) -> str:
+    """A type alone."""
+    names = Names()
+    dims = ExprPrinter(lambda v: names.of(v, v.name, "n"), lambda b: b.name)
+    return Literals(Metadata(), dims.text).type(type_)

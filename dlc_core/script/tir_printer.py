@@ -1,0 +1,326 @@
+"""PrimFuncs as Python text: the syntax is written down in docs/internals/script.md.
+
+Every line knows the statement it belongs to, so that an excerpt can be shown around one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dlc_core.diag import Span, UsageError
+from dlc_core.ir.buffer import DEFAULT_ALIGN, Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Call, Const, Expr, Var, const_value, free_vars
+from dlc_core.script.expr_printer import ExprPrinter
+from dlc_core.script.literals import Literals, Metadata, quoted
+from dlc_core.script.names import Names, identifier
+from dlc_core.tir.intrinsics import KERNEL
+from dlc_core.tir.stmt import (
+    Alloc,
+    Block,
+    Eval,
+    For,
+    If,
+    IterVar,
+    Let,
+    PrimFunc,
+    Range,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+)
+
+LOOPS = {"serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unroll"}
+INDENT = "    "
+WIDTH = 110
+
+
+class TirPrinter:
+    """Prints one PrimFunc, indented by `level`; `key` is its name in the module.
+
+    `lines` are (text, statement) pairs; `metadata` collects what attributes refer to.
+    """
+
+    def __init__(self, metadata: Metadata, level: int = 0) -> None:
+        self.lines: list[tuple[str, Stmt | None]] = []
+        self.level = level
+        self.names = Names()
+        self.subject: Stmt | None = None
+        self.loops: dict[Var, For] = {}
+        self.aliases: list[str] = []
+        self.exprs = ExprPrinter(
+            lambda v: self.names.of(v, v.name), lambda b: self.names.of(b, b.name, "buffer"), self._alias
+        )
+        self.inline = ExprPrinter(self.exprs.var, self.exprs.buffer)
+        explicit = ExprPrinter(self.exprs.var, self.exprs.buffer, explicit=True)
+        self.literals = Literals(metadata, explicit.text)
+
+    def emit(self, text: str) -> None:
+        self.lines.append((INDENT * self.level + text, self.subject))
+
+    def _alias(self, text: str) -> str:
+        name = self.names.fresh("e")
+        self.aliases.append(name)
+        self.emit(f"{name} = T.expr({text})")
+        return name
+
+    def func(self, func: PrimFunc, key: str | None = None) -> None:
+        key = func.name if key is None else key
+        shown = identifier(key, "func")
+        extra = [f"key={quoted(key)}"] if shown != key else []
+        extra += [f"name={quoted(func.name)}"] if func.name != key else []
+        self.emit(f"@T.prim_func({', '.join(extra)})" if extra else "@T.prim_func")
+        # Parameters come first, so that they get the names that their hints ask for.
+        for param in func.params:
+            self.names.of(param, param.name, "arg")
+        params = [f"{self.names.of(p, p.name)}: {self.annotation(p)}" for p in func.params]
+        for line in definition(shown, params, span_comment(func.spans), self.level):
+            self.emit(line)
+        self.level += 1
+        if func.attrs:
+            self.emit(f"T.func_attr({self.literals.mapping(func.attrs)})")
+        self.suite(func.body)
+        self.level -= 1
+
+    def annotation(self, param: Buffer | Var) -> str:
+        if isinstance(param, Var):
+            return f"T.{param.dtype}"
+        return f"T.Buffer({self._description(param, self.inline)})"
+
+    def _description(self, b: Buffer, exprs: ExprPrinter) -> str:
+        """Arguments that make the buffer: shape, dtype, and whatever is not as usual."""
+        strides = b.strides if b.strides is not None else ()
+        texts = exprs.texts((*b.shape, *strides, b.offset))
+        parts = [tuple_text(texts[: b.ndim]), f'"{b.dtype}"']
+        if b.strides is not None:
+            parts.append(f"strides={tuple_text(texts[b.ndim : -1])}")
+        if b.scope != "global":
+            parts.append(f"scope={quoted(b.scope)}")
+        if const_value(b.offset) != 0:
+            parts.append(f"offset={texts[-1]}")
+        if b.align != min(DEFAULT_ALIGN, b.dtype.itemsize):
+            parts.append(f"align={b.align}")
+        return ", ".join(parts)
+
+    # Statements.  `suite` prints a statement as the rest of an indented suite, so that a Let, Alloc or View
+    # may be an assignment whose scope is all that follows; elsewhere it needs a `with`.
+
+    def suite(self, stmt: Stmt) -> None:
+        bound: list[Var | Buffer] = []
+        while True:
+            self.begin(stmt)
+            if isinstance(stmt, Seq) and _plain(stmt):
+                for child in stmt.stmts[:-1]:
+                    self.stmt(child)
+                stmt = stmt.stmts[-1]
+            elif isinstance(stmt, (Let, Alloc, View)):
+                name, made = self._binding(stmt)
+                self.emit(f"{name} = {made}")
+                bound.append(stmt.var if isinstance(stmt, Let) else stmt.buffer)
+                stmt = stmt.body
+            else:
+                break
+        if isinstance(stmt, Seq) and not stmt.stmts:
+            self.emit("pass")
+        else:
+            self.stmt(stmt)
+        self.names.release(bound)
+
+    def begin(self, stmt: Stmt) -> None:
+        self.subject = stmt
+        self.names.release_texts(self.aliases)
+        self.aliases.clear()
+        self.exprs.aliases = {}
+
+    def nested(self, head: str, body: Stmt) -> None:
+        self.emit(head)
+        self.level += 1
+        self.suite(body)
+        self.level -= 1
+
+    def stmt(self, stmt: Stmt) -> None:
+        self.begin(stmt)
+        if isinstance(stmt, Store):
+            *indices, value = self.exprs.texts((*stmt.indices, stmt.value))
+            self.emit(f"{self.exprs.buffer(stmt.buffer)}[{', '.join(indices) or '()'}] = {value}")
+        elif isinstance(stmt, For):
+            self._for(stmt)
+        elif isinstance(stmt, Block):
+            self._block(stmt)
+        elif isinstance(stmt, Seq):
+            self._seq(stmt)
+        elif isinstance(stmt, If):
+            self._if(stmt)
+        elif isinstance(stmt, While):
+            self.nested(f"while {self.exprs.text(stmt.cond)}:", stmt.body)
+        elif isinstance(stmt, Eval):
+            text = self.exprs.text(stmt.value)
+            bare = isinstance(stmt.value, Call) and stmt.value.name.startswith(KERNEL)
+            self.emit(text if bare else f"T.evaluate({text})")
+        elif isinstance(stmt, (Let, Alloc, View)):
+            name, made = self._binding(stmt)
+            self.nested(f"with {made} as {name}:", stmt.body)
+            self.names.release((stmt.var if isinstance(stmt, Let) else stmt.buffer,))
+        else:
+            raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
+
+    def _seq(self, stmt: Seq) -> None:
+        """A sequence where a suite would not give it back: inside another, or of less than two."""
+        self.emit("with T.seq():")
+        self.level += 1
+        for child in stmt.stmts:
+            self.stmt(child)
+        if not stmt.stmts:
+            self.emit("pass")
+        self.level -= 1
+
+    def _binding(self, stmt: Let | Alloc | View) -> tuple[str, str]:
+        if isinstance(stmt, Let):
+            value = self.exprs.text(stmt.value)
+            return self.names.of(stmt.var, stmt.var.name), f"T.let({value})"
+        name = self.names.of(stmt.buffer, stmt.buffer.name, "buffer")
+        description = self._description(stmt.buffer, self.exprs)
+        if isinstance(stmt, Alloc):
+            return name, f"T.alloc_buffer({description})"
+        return name, f"T.view({self.exprs.buffer(stmt.base)}, {description})"
+
+    def _if(self, stmt: If) -> None:
+        self.nested(f"if {self.exprs.text(stmt.cond)}:", stmt.then)
+        if stmt.orelse is not None:
+            self.subject = stmt
+            self.nested("else:", stmt.orelse)
+
+    def _for(self, loop: For) -> None:
+        nest = [loop]
+        while _griddable(nest[-1]) and isinstance(nest[-1].body, For) and _griddable(nest[-1].body):
+            outer = {f.var for f in nest}
+            if any(var in outer for var in free_vars(nest[-1].body.extent)):
+                break
+            nest.append(nest[-1].body)
+        for inner in nest:
+            self.loops[inner.var] = inner
+        names = [self.names.of(f.var, f.var.name) for f in nest]
+        if len(nest) > 1:
+            extents = self.exprs.texts(f.extent for f in nest)
+            self.nested(f"for {', '.join(names)} in T.grid({', '.join(extents)}):", nest[-1].body)
+        elif _griddable(loop):
+            self.nested(f"for {names[0]} in range({self.exprs.text(loop.extent)}):", loop.body)
+        else:
+            self.nested(f"for {names[0]} in {self._loop_kind(loop)}:", loop.body)
+        self.names.release(f.var for f in nest)
+
+    def _loop_kind(self, loop: For) -> str:
+        begin, extent = self.exprs.texts((loop.begin, loop.extent))
+        zero = const_value(loop.begin) == 0 and loop.begin.dtype is loop.extent.dtype
+        args = [extent] if zero else [begin, f"extent={extent}"]
+        if loop.kind == "thread":
+            args.append(f"thread={quoted(loop.thread)}")
+        if loop.annotations:
+            args.append(f"annotations={self.literals.mapping(loop.annotations)}")
+        return f"T.{LOOPS.get(loop.kind, 'thread_binding')}({', '.join(args)})"
+
+    def _block(self, block: Block) -> None:
+        self.emit(f"with T.block({quoted(block.name)}):")
+        self.level += 1
+        self._axes(block)
+        if not (isinstance(block.predicate, Const) and block.predicate.value is True):
+            self.emit(f"T.where({self.exprs.text(block.predicate)})")
+        for word, regions in (("reads", block.reads), ("writes", block.writes)):
+            if regions:
+                self.emit(f"T.{word}({', '.join(map(self._region, regions))})")
+        if block.annotations:
+            self.emit(f"T.block_attr({self.literals.mapping(block.annotations)})")
+        if block.init is not None:
+            self.nested("with T.init():", block.init)
+        self.suite(block.body)
+        self.level -= 1
+        self.names.release(axis.var for axis in block.axes)
+
+    def _axes(self, block: Block) -> None:
+        pairs = list(zip(block.axes, block.values, strict=True))
+        # The values and domains are outside the block's scope, so all are named before any axis is.
+        texts = self.exprs.texts(e for a, v in pairs for e in (a.dom.begin, a.dom.extent, v))
+        run: list[tuple[IterVar, str]] = []
+        for k, (axis, value) in enumerate(pairs):
+            begin, extent, bound = texts[3 * k : 3 * k + 3]
+            if self._remappable(axis, value):
+                run.append((axis, bound))
+                continue
+            self._remap(run)
+            zero = const_value(axis.dom.begin) == 0 and axis.dom.begin.dtype is axis.dom.extent.dtype
+            domain = extent if zero else f"({begin}, {extent})"
+            self.emit(f"{self.names.of(axis.var, axis.var.name)} = T.axis.{axis.kind}({domain}, {bound})")
+        self._remap(run)
+
+    def _remappable(self, axis: IterVar, value: Expr) -> bool:
+        loop = self.loops.get(value) if isinstance(value, Var) else None
+        return (
+            loop is not None
+            and loop.extent is axis.dom.extent
+            and loop.begin is axis.dom.begin
+            and const_value(loop.begin) == 0
+            and axis.var.dtype is loop.var.dtype
+        )
+
+    def _remap(self, run: list[tuple[IterVar, str]]) -> None:
+        if run:
+            kinds = "".join("S" if axis.kind == "spatial" else "R" for axis, _ in run)
+            names = ", ".join(self.names.of(axis.var, axis.var.name) for axis, _ in run)
+            self.emit(f'{names} = T.axis.remap("{kinds}", [{", ".join(value for _, value in run)}])')
+            run.clear()
+
+    def _region(self, region: Region) -> str:
+        ranges = ", ".join(map(self._range, region.ranges))
+        return f"{self.exprs.buffer(region.buffer)}[{ranges or '()'}]"
+
+    def _range(self, r: Range) -> str:
+        if const_value(r.extent) == 1 and r.extent.dtype is INDEX and r.begin.dtype is INDEX:
+            return self.exprs.text(r.begin)
+        begin, end = self.exprs.texts((r.begin, r.begin + r.extent))
+        return f"{begin}:{end}"
+
+
+def _plain(stmt: Seq) -> bool:
+    """Whether the lines of a suite read back as this sequence."""
+    return len(stmt.stmts) > 1 and not any(isinstance(s, Seq) for s in stmt.stmts)
+
+
+def _griddable(loop: For) -> bool:
+    return (
+        loop.kind == "serial"
+        and not loop.thread
+        and not loop.annotations
+        and loop.var.dtype is INDEX
+        and loop.begin.dtype is INDEX
+        and const_value(loop.begin) == 0
+    )
+
+
+def definition(name: str, params: Sequence[str], comment: str, level: int) -> list[str]:
+    """The head of a function, on one line where it fits."""
+    line = f"def {name}({', '.join(params)}):{comment}"
+    if len(line) + len(INDENT) * level <= WIDTH or not params:
+        return [line]
+    return [f"def {name}(", *(f"{INDENT}{p}," for p in params), f"):{comment}"]
+
+
+def tuple_text(items: Sequence[str]) -> str:
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+def span_comment(spans: Iterable[Span]) -> str:
+    """Names of the model nodes, as a comment at the end of a line."""
+    names = [" ".join((span.name or str(span)).split()) for span in spans]
+    return f"  # {'; '.join(dict.fromkeys(names))}" if names else ""
+
+
+def print_prim_func(
+    func: PrimFunc, metadata: Metadata, *, level: int = 0, key: str | None = None
+) -> list[tuple[str, Stmt | None]]:
+    """Lines of a PrimFunc with the statements they belong to."""
+    printer = TirPrinter(metadata, level)
+    printer.func(func, key)
+    return printer.lines
