@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, const
+from dlc_core.schedule.compact import dense
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
-from dlc_core.schedule.regions import point_region
+from dlc_core.schedule.regions import Span, accesses, extent_of, hull, point_region
 from dlc_core.schedule.tree import Program, renamed
 from dlc_core.tir.functor import stmts, substitute_stmt
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
@@ -69,7 +71,9 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
         )
     cache = Buffer(f"{source.name}_{scope}", source.shape, source.dtype, scope=scope, align=source.align)
     name = program.fresh_block_name(cache.name)
-    copy = copy_nest(name, source, cache)
+    analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
+    box = hull([a for a in accesses(top, [source]) if a.block is block], analyzer)
+    copy = copy_nest(name, source, cache, box, analyzer)
     user = substitute_stmt(block, {}, {source: cache})
     body = program.tree.replace({block: user})
     program.set_body(body)
@@ -91,7 +95,11 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
         raise program.error(what, block, why=f"{result.name} is read inside the same loops", hint="cache before compute_at")
     cache = Buffer(f"{result.name}_{scope}", result.shape, result.dtype, scope=scope, align=result.align)
     name = program.fresh_block_name(cache.name)
-    copy = copy_nest(name, cache, result)
+    analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
+    writes = [a for a in accesses(top, [result]) if a.writes]
+    if not dense(block, writes):
+        raise program.error(what, block, why=f"it is not known to write all elements of a box of {result.name}")
+    copy = copy_nest(name, cache, result, hull(writes, analyzer), analyzer)
     program.replace({block: substitute_stmt(block, {}, {result: cache})})
     top = _top(program, program.block(handle))
     program.replace({top: Alloc(cache, seq(top, copy))})
@@ -134,21 +142,20 @@ def _top(program: Program, block: Block) -> Stmt:
     return top
 
 
-def copy_nest(name: str, source: Buffer, target: Buffer) -> Stmt:
-    """Loops around a block that copies a whole buffer into another one."""
-    names = [f"i{d}" for d in range(source.ndim)]
-    loops = [Var(n) for n in names]
-    axes = [Var(f"v_{n}") for n in names]
+def copy_nest(name: str, source: Buffer, target: Buffer, box: Sequence[Span], analyzer: Analyzer) -> Stmt:
+    """Loops around a block that copies a box of one buffer to the same place of another one."""
+    loops = [Var(f"i{d}") for d in range(source.ndim)]
+    axes = tuple(Var(f"v_i{d}") for d in range(source.ndim))
     block: Stmt = Block(
         name,
         tuple(IterVar(v, Range(const(0), size)) for v, size in zip(axes, source.shape, strict=True)),
-        tuple(loops),
+        tuple(item.low + var for item, var in zip(box, loops, strict=True)),
         (point_region(source, axes),),
         (point_region(target, axes),),
-        Store(target, tuple(axes), source[tuple(axes)] if axes else source[()]),
+        Store(target, axes, source[axes]),
     )
-    for var, size in reversed(list(zip(loops, source.shape, strict=True))):
-        block = loop(var, size, block)
+    for var, item in reversed(list(zip(loops, box, strict=True))):
+        block = loop(var, extent_of(item, analyzer), block)
     return block
 
 

@@ -1,0 +1,292 @@
+"""Random primitives on random programs: whatever a schedule accepts leaves results as they were, bit for bit.
+
+Values are small integers held in floats, so that sums are exact in every order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlc_core import te
+from dlc_core.arith import eval_expr
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Var, const_value, logical_and, maximum, select
+from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
+from dlc_core.schedule import IndexMap, Schedule
+from dlc_core.tir.interpreter import run
+from dlc_core.tir.intrinsics import if_then_else
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.verify import verify_func
+
+
+def elementwise(m, n):
+    """A chain with a broadcast, a transpose and two users of one tensor."""
+    a, b = te.placeholder((m, n), name="A"), te.placeholder((n,), name="B")
+    with te.collect() as made:
+        x = te.compute((m, n), lambda i, j: a[i, j] + b[j], "x")
+        y = te.compute((n, m), lambda j, i: x[i, j] * 2.0, "y")
+        z = te.compute((m, n), lambda i, j: maximum(y[j, i], x[i, j]) - b[j], "z")
+    return te.create_prim_func([a, b], [z], producers=made)
+
+
+def matmul(m, n, k):
+    a, b, c = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.placeholder((n,), name="C")
+    r = te.reduce_axis(k, "r")
+    with te.collect() as made:
+        x = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "matmul")
+        y = te.compute((m, n), lambda i, j: x[i, j] + c[j], "bias")
+        z = te.compute((m, n), lambda i, j: maximum(y[i, j], 0.0), "relu")
+    return te.create_prim_func([a, b, c], [z], producers=made)
+
+
+def conv(h, w, channels, out, stride):
+    x, f = te.placeholder((h, w, channels), name="X"), te.placeholder((3, 3, channels, out), name="F")
+    oh, ow = (h - 1) // stride + 1, (w - 1) // stride + 1
+    kh, kw, c = te.reduce_axis(3, "kh"), te.reduce_axis(3, "kw"), te.reduce_axis(channels, "c")
+    with te.collect() as made:
+        pad = te.compute(
+            (h + 2, w + 2, channels),
+            lambda i, j, q: if_then_else(
+                logical_and(i >= 1, i < h + 1, j >= 1, j < w + 1), x[i - 1, j - 1, q], 0.0
+            ),
+            "pad",
+        )
+        y = te.compute(
+            (oh, ow, out),
+            lambda i, j, o: te.sum(
+                pad[i * stride + kh.var, j * stride + kw.var, c.var] * f[kh.var, kw.var, c.var, o], axis=(kh, kw, c)
+            ),
+            "conv",
+        )
+        z = te.compute((oh, ow, out), lambda i, j, o: maximum(y[i, j, o], 0.0), "relu")
+    return te.create_prim_func([x, f], [z], producers=made)
+
+
+def rows(m, n):
+    """Two reductions of each row used by every element of it, as in a softmax."""
+    a = te.placeholder((m, n), name="A")
+    r, s = te.reduce_axis(n, "r"), te.reduce_axis(n, "s")
+    with te.collect() as made:
+        top = te.compute((m,), lambda i: te.max(a[i, r], axis=r), "top")
+        d = te.compute((m, n), lambda i, j: a[i, j] - top[i], "diff")
+        total = te.compute((m,), lambda i: te.sum(d[i, s], axis=s), "total")
+        z = te.compute((m, n), lambda i, j: d[i, j] * 2.0 + total[i], "result")
+    return te.create_prim_func([a], [z], producers=made)
+
+
+def windows(m):
+    """A stencil of a stencil, with a choice at the ends."""
+    a = te.placeholder((m,), name="A")
+    with te.collect() as made:
+        x = te.compute((m,), lambda i: a[i] + a[maximum(i - 1, 0)], "x")
+        y = te.compute((m - 2,), lambda i: x[i] + x[i + 1] * 2.0 + x[i + 2], "y")
+        z = te.compute((m - 2,), lambda i: select(i > 0, y[maximum(i - 1, 0)], 3.0) + x[i], "z")
+    return te.create_prim_func([a], [z], producers=made)
+
+
+def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
+    """A program and the values of its symbolic dims."""
+    sizes = {}
+
+    def dim(name, low, high):
+        value = draw(st.integers(low, high))
+        if draw(st.integers(0, 3)) == 0:
+            var = Var(name)
+            sizes[var] = value
+            return var
+        return value
+
+    kind = draw(st.sampled_from(["elementwise", "matmul", "conv", "rows", "windows"]))
+    if kind == "elementwise":
+        return elementwise(dim("m", 1, 9), dim("n", 1, 9)), sizes
+    if kind == "matmul":
+        return matmul(dim("m", 1, 9), dim("n", 1, 12), dim("k", 1, 7)), sizes
+    if kind == "rows":
+        return rows(dim("m", 1, 6), dim("n", 1, 9)), sizes
+    if kind == "windows":
+        return windows(dim("m", 4, 14)), sizes
+    integers = st.integers(2, 7)
+    return conv(draw(integers), draw(integers), draw(st.integers(1, 3)), draw(integers), draw(st.integers(1, 2))), {}
+
+
+def arrays_for(func: PrimFunc, sizes, rng) -> list[np.ndarray]:
+    shapes = [[eval_expr(d, sizes) for d in b.shape] for b in func.buffers]
+    return [rng.integers(-3, 4, shape).astype("float32") for shape in shapes]
+
+
+def result_of(func: PrimFunc, arrays, sizes, *, check=False) -> np.ndarray:
+    """The last buffer after a run on copies of the arrays."""
+    given_arrays = [a.copy() for a in arrays]
+    for position, layout in func.attrs.get("repack", {}).items():
+        given_arrays[position] = layout.apply_numpy(given_arrays[position])
+    given_arrays[-1][...] = 99
+    flat = [a.reshape(-1) if b.ndim == 1 else a for a, b in zip(given_arrays, func.buffers, strict=True)]
+    run(func, *flat, *(sizes[v] for v in func.scalars), check=check)
+    return given_arrays[-1]
+
+
+class Player:
+    """Calls primitives with arguments drawn at random; keeps count of those that were legal."""
+
+    def __init__(self, draw, schedule: Schedule) -> None:
+        self.draw = draw
+        self.sch = schedule
+        self.done: list[str] = []
+
+    def block(self):
+        return self.draw(st.sampled_from(self.sch.get_blocks()))
+
+    def loop(self):
+        found = [loop for block in self.sch.get_blocks() for loop in self.sch.get_loops(block)]
+        return self.draw(st.sampled_from(found)) if found else None
+
+    def play(self, name: str) -> None:
+        move: Callable[[], object] = getattr(self, name)
+        before = self.sch.func
+        try:
+            move()
+        except ScheduleError as error:
+            assert self.sch.func is before
+            assert str(error)
+        else:
+            self.done.append(name)
+
+    def split(self):
+        tail = self.draw(st.sampled_from(["predicate", "shrink", "partition", "exact"]))
+        factors = self.draw(st.sampled_from([[None, 2], [None, 3], [None, 2, 2], [2, None], [4, None], [None, 16]]))
+        self.sch.split(self.loop(), factors, tail)
+
+    def partition(self):
+        loop = self.loop()
+        self.sch.partition(loop, [self.sch.get_for(loop).begin + self.draw(st.integers(0, 3))])
+
+    def fuse(self):
+        loops = self.sch.get_loops(self.block())
+        first = self.draw(st.integers(0, max(0, len(loops) - 2)))
+        self.sch.fuse(*loops[first : first + 2])
+
+    def reorder(self):
+        loops = self.sch.get_loops(self.block())
+        self.sch.reorder(*self.draw(st.permutations(loops))[:3])
+
+    def kind(self):
+        kind = self.draw(st.sampled_from(["parallel", "vectorize", "unroll", "serial"]))
+        getattr(self.sch, kind)(self.loop())
+
+    def compute_inline(self):
+        self.sch.compute_inline(self.block())
+
+    def reverse_compute_inline(self):
+        self.sch.reverse_compute_inline(self.block())
+
+    def compute_at(self):
+        self.sch.compute_at(self.block(), self.loop())
+
+    def reverse_compute_at(self):
+        self.sch.reverse_compute_at(self.block(), self.loop())
+
+    def duplicate(self):
+        block = self.block()
+        users = self.sch.get_consumers(block)
+        self.sch.duplicate(block, users[: self.draw(st.integers(0, len(users)))])
+
+    def cache_read(self):
+        self.sch.cache_read(self.block(), self.draw(st.integers(0, 1)), "local")
+
+    def cache_write(self):
+        self.sch.cache_write(self.block(), 0, "local")
+
+    def set_scope(self):
+        self.sch.set_scope(self.block(), 0, "local")
+
+    def decompose_reduction(self):
+        block = self.block()
+        self.sch.decompose_reduction(block, self.draw(st.sampled_from(self.sch.get_loops(block) or [self.loop()])))
+
+    def rfactor(self):
+        self.sch.rfactor(self.loop(), self.draw(st.integers(0, 2)))
+
+    def decompose_padding(self):
+        block = self.block()
+        self.sch.decompose_padding(block, self.draw(st.sampled_from(self.sch.get_loops(block) or [self.loop()])))
+
+    def compact_buffers(self):
+        self.sch.compact_buffers()
+
+    def transform_layout(self):
+        block = self.block()
+        found = self.sch.get(block)
+        regions = [*found.reads, *found.writes]
+        buffer = self.draw(st.sampled_from(regions)).buffer
+        dim, factor = self.draw(st.integers(0, buffer.ndim - 1)), self.draw(st.integers(2, 4))
+
+        def tiled(*indices):
+            rest = [i for d, i in enumerate(indices) if d != dim]
+            return (indices[dim] // factor, *rest, indices[dim] % factor)
+
+        layout = IndexMap.of(tiled, buffer.ndim)
+        size = const_value(buffer.shape[dim])
+        # Padding that nothing fills may not be copied by a later cache.
+        self.sch.transform_layout(block, buffer.name, layout, None if size and size % factor == 0 else 0.0)
+
+
+class Case:
+    """A program, what was done to it, and a run to compare."""
+
+    def __init__(self, func: PrimFunc, player: Player, sizes: dict[Var, int], seed: int) -> None:
+        self.func, self.player, self.sizes, self.seed = func, player, sizes, seed
+
+    def __repr__(self) -> str:
+        sizes = {var.name: value for var, value in self.sizes.items()}
+        return f"{self.player.sch.trace}\n{self.player.sch.show()}\nsizes {sizes} seed {self.seed}"
+
+
+MOVES = sorted(name for name in vars(Player) if not name.startswith("_") and name not in ("block", "loop", "play"))
+
+
+@st.composite
+def scheduled(draw):
+    func, sizes = programs(draw)
+    player = Player(draw, Schedule(func))
+    likely = ["split", "compute_at", "reverse_compute_at", "compute_inline", "reorder", "kind", "decompose_reduction"]
+    for _ in range(draw(st.integers(1, 9))):
+        player.play(draw(st.sampled_from([*MOVES, *likely, "compact_buffers"])))
+    return Case(func, player, sizes, draw(st.integers(0, 1000)))
+
+
+def check_same(case: Case) -> None:
+    func, schedule, sizes = case.func, case.player.sch, case.sizes
+    arrays = arrays_for(func, sizes, np.random.default_rng(case.seed))
+    expected = result_of(func, arrays, sizes)
+    verify_func(schedule.func, level=2)
+    assert np.array_equal(result_of(schedule.func, arrays, sizes, check=True), expected)
+    lowered = unroll_loops(vectorize_loops(flatten_and_simplify(lower_blocks(schedule.func))))
+    verify_func(lowered)
+    arrays = [a.copy() for a in arrays]
+    for position, layout in schedule.func.attrs.get("repack", {}).items():
+        arrays[position] = layout.apply_numpy(arrays[position])
+    out = [a.reshape(-1) for a in arrays]
+    out[-1][...] = 99
+    run(lowered, *out, *(sizes[v] for v in lowered.scalars), check=True)
+    assert np.array_equal(out[-1].reshape(expected.shape), expected)
+    again = Schedule(func)
+    schedule.trace.replay(again)
+    assert again.show() == schedule.show()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(scheduled())
+def test_schedules_keep_results(case):
+    check_same(case)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(scheduled())
+def test_many_schedules_keep_results(case):
+    check_same(case)
