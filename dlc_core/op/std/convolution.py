@@ -7,7 +7,7 @@ window…] and XIO is [window…, in, out / groups].  Accumulation as in `matmul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from dlc_core.ir.expr import Expr, ExprLike, as_expr, cast_to, const, eq, logica
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
-from dlc_core.op.lower import compute, guarded, narrow, padded
+from dlc_core.op.lower import compute, flattened, guarded, narrow, padded, unflattened
 from dlc_core.op.std.product import accumulator, product_dtype
 from dlc_core.op.std.window import (
     DILATION,
@@ -141,19 +141,23 @@ def _add_bias(result: NDArray, bias: NDArray, layout: str) -> NDArray:
 
 
 def _finish(
-    total: te.Tensor, type_: TensorType, bias: Sequence[te.Tensor], layout: str, name: str
+    total: te.Tensor | Element, type_: TensorType, bias: Sequence[te.Tensor], layout: str, name: str
 ) -> te.Tensor:
     """The bias added and the result rounded, where there is need."""
+    if isinstance(total, te.Tensor):
+        if not bias and total.dtype is type_.dtype:
+            return total
+        tensor = total
+        element: Element = lambda i: tensor[tuple(i)]  # noqa: E731
+    else:
+        element = total
     if not bias:
-        return (
-            total
-            if total.dtype is type_.dtype
-            else compute(type_.shape, lambda *i: narrow(total[i], type_.dtype), f"{name}_end")
-        )
+        return compute(type_.shape, lambda *i: narrow(element(i), type_.dtype), f"{name}_end")
 
     def body(*i: Expr) -> Expr:
+        value = element(i)
         channel = channels_first(i, layout)[1]
-        return narrow(total[i] + cast_to(total.dtype, bias[0][channel]), type_.dtype)
+        return narrow(value + cast_to(value.dtype, bias[0][channel]), type_.dtype)
 
     return compute(type_.shape, body, f"{name}_bias")
 
@@ -199,10 +203,56 @@ def _contract(
 def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, w: te.Tensor, *bias: te.Tensor) -> te.Tensor:
     conv = conv_sizes([dim(d) for d in x.shape], [dim(d) for d in w.shape], attrs)
     layout = attrs["layout"]
+    last = layout == "NXC" and attrs["kernel_layout"] == "XIO"
+    if last and conv.groups == 1 and conv.window.is_point:
+        return _finish(_rows(type_, x, w), type_, bias, layout, "conv")
     before = in_layout((0, 0, *conv.window.before), layout)
     after = in_layout((0, 0, *conv.window.after), layout)
-    total = _contract(type_, attrs, conv, padded(x, before, after, 0), w, "conv")
-    return _finish(total, type_, bias, layout, "conv")
+    source = padded(x, before, after, 0)
+    if last and conv.groups > 1 and conv.group_outputs > 1 and conv.group_inputs > 1:
+        return _finish(_grouped(type_, attrs, conv, source, w), type_, bias, layout, "conv")
+    return _finish(_contract(type_, attrs, conv, source, w, "conv"), type_, bias, layout, "conv")
+
+
+Element = Callable[[Sequence[Expr]], Expr]
+"""The value of an element of a convolution's result, before bias and rounding."""
+
+
+def _rows(type_: TensorType, x: te.Tensor, w: te.Tensor) -> Element:
+    """A window of one point: one matrix product over all pixels, so that tiles span image rows."""
+    lead = [as_expr(d) for d in type_.shape[:-1]]
+    rows = lead[0]
+    for extent in lead[1:]:
+        rows = rows * extent
+    ic = te.reduce_axis(dim(x.shape[-1]), "ic")
+    wide = accumulator(type_.dtype)
+    tap = (const(0),) * (w.ndim - 2)
+
+    def product(row: Expr, oc: Expr) -> te.tensor.Reduction:
+        element = x[(*unflattened(row, lead), ic.var)]
+        return te.sum(cast_to(wide, element) * cast_to(wide, w[(*tap, ic.var, oc)]), axis=ic)
+
+    total = te.compute((rows, type_.shape[-1]), product, "conv")
+    return lambda i: total[flattened(i[:-1], lead), i[-1]]
+
+
+def _grouped(type_: TensorType, attrs: Attrs, conv: Conv, x: te.Tensor, w: te.Tensor) -> Element:
+    """Groups as an axis of their own, so that each is a contraction."""
+    window, wide, size = conv.window, accumulator(type_.dtype), conv.group_outputs
+    taps = [te.reduce_axis(k, f"r{axis}") for axis, k in enumerate(window.kernel)]
+    ic = te.reduce_axis(conv.group_inputs, "ic")
+
+    def body(*i: Expr) -> te.tensor.Reduction:
+        n, *spatial, group, oc = i
+        places = [
+            o * s + r.var * d for o, s, r, d in zip(spatial, window.strides, taps, window.dilation, strict=True)
+        ]
+        element = x[(n, *places, group * conv.group_inputs + ic.var)]
+        weight = w[(*(r.var for r in taps), ic.var, group * size + oc)]
+        return te.sum(cast_to(wide, element) * cast_to(wide, weight), axis=[*taps, ic])
+
+    total = compute((*type_.shape[:-1], conv.groups, size), body, "conv")
+    return lambda i: total[(*i[:-1], i[-1] // size, i[-1] % size)]
 
 
 def _conv_samples() -> tuple[Sample, ...]:

@@ -56,6 +56,12 @@ class Window:
         """Elements that a window spans."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
+    @property
+    def is_point(self) -> bool:
+        """Whether it is one element wide, moves by one and has no border: what it sees is the input itself."""
+        alone = all(k == 1 and s == 1 for k, s in zip(self.kernel, self.strides, strict=True))
+        return alone and not any(self.before) and not any(self.after)
+
     def output_sizes(self, sizes: Sequence[Dim], ceil_mode: bool = False) -> tuple[Dim, ...]:
         """How often the window fits.  With `ceil_mode` the last one may hang over, if it begins inside."""
         result = []

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const_value, free_vars
+from dlc_core.arith import Analyzer
+from dlc_core.ir.expr import Binary, Expr, ExprLike, Var, as_expr, const_value, free_vars, substitute
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
@@ -105,6 +106,7 @@ class _Contract:
             out = s.cache_write(self.block, 0, "local")
         else:
             out = inline_pointwise(s)
+        self._split_digits(out)
         columns = self._loops_for(out, self.found.n)
         row = self._rows(out)
         row_extent = 1 if row is None else const_value(s.extent(row))
@@ -114,6 +116,22 @@ class _Contract:
 
     # Which loops of the output are rows and columns
 
+    def _split_digits(self, out: BlockRV) -> None:
+        """Where the output's axis is several axes of the contraction, as groups of channels are, split its loop so."""
+        s = self.s
+        accumulator = s.get(self.block).body
+        assert isinstance(accumulator, Store)
+        block = s.get(out)
+        load = next(e for e in loads_of(block) if e.buffer is accumulator.buffer)
+        bound = {a.var: v for a, v in zip(block.axes, block.values, strict=True)}
+        for index in load.indices:
+            if isinstance(index, Binary) and index.op == "floormod" and isinstance(index.a, Var):
+                value = bound.get(index.a)
+                loop = next((found for found in s.get_loops(out) if found.var is value), None)
+                size = const_value(index.b)
+                if loop is not None and size is not None:
+                    s.split(loop, [None, size], tail="exact")
+
     def _loops_for(self, out: BlockRV, axis: IterVar) -> list[LoopRV]:
         """The loops of the output block that a spatial axis of the contraction runs with, outer to inner."""
         s = self.s
@@ -122,9 +140,12 @@ class _Contract:
         assert isinstance(accumulator, Store)
         load = next(e for e in loads_of(block) if e.buffer is accumulator.buffer)
         place = next(i for i, e in enumerate(accumulator.indices) if e is s.get(self.block).axes[self._position(axis)].var)
-        used = set(free_vars(load.indices[place]))
-        bound = {value: a.var for a, value in zip(block.axes, block.values, strict=True)}
-        return [loop for loop in s.get_loops(out) if bound.get(loop.var) in used]
+        values = {a.var: value for a, value in zip(block.axes, block.values, strict=True)}
+        seen = Analyzer()
+        for loop in s.get_loops(out):
+            seen.bind(loop.var, 0, s.extent(loop))
+        used = set(free_vars(seen.simplify(substitute(load.indices[place], values))))
+        return [loop for loop in s.get_loops(out) if loop.var in used]
 
     def _position(self, axis: IterVar) -> int:
         return [a.var for a in self.found.block.axes].index(axis.var)
