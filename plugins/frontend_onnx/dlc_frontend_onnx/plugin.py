@@ -2,4 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dlc_core.hooks import Frontend, hookimpl
+
 DLC_API = "0.1"
+
+
+@dataclass(frozen=True)
+class Onnx:
+    """The ONNX frontend; the importer itself is imported when the first model is read."""
+
+    name: str = "onnx"
+    suffixes: tuple[str, ...] = (".onnx",)
+    help: str = "ONNX models: files, bytes, onnx.ModelProto"
+
+    def load(self, model: Any, context: Mapping[str, Any] | None = None) -> Any:
+        """The model as an `IRModule`; see `dlc_frontend_onnx.importer.load`."""
+        from dlc_frontend_onnx.importer import load
+
+        return load(model, context)
+
+    def accepts(self, model: Any) -> bool:
+        """Whether `load` takes a model given in memory: bytes, or an `onnx.ModelProto`."""
+        if isinstance(model, (bytes, bytearray, memoryview)):
+            return True
+        return any(
+            kind.__module__.startswith("onnx") and kind.__name__ == "ModelProto"
+            for kind in type(model).__mro__
+        )
+
+    def supported_ops(self) -> list[Any]:
+        """The operators that can be imported, with their versions."""
+        from dlc_frontend_onnx.support import supported_ops
+
+        return supported_ops()
+
+
+@hookimpl
+def dlc_frontends() -> Iterable[Frontend]:
+    return [Onnx()]

@@ -1,0 +1,329 @@
+"""How an ONNX operator becomes graph nodes: the table of converters and what a converter gets to work with.
+
+    @converter("Clip", 11)                      # operator, since which version; domain="..." for another one
+    def clip(c, x, low=None, high=None):        # the call, then the inputs; the signature is the arity
+        return ...                              # a node, or a sequence of them, one for each output
+
+A model of opset V uses, of the entries of an operator, the one with the largest version not above V.  An
+input that a node leaves out arrives as None, which only parameters with a default take.  Attributes are read
+through the call (`c.integer("axis", 0)`); one that the node has and no converter reads is an error, never
+ignored in silence.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from dlc_core.diag import DlcError, ModelError, UnsupportedError
+from dlc_core.graph.node import Node
+from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op import std
+from dlc_frontend_onnx.dtypes import BY_NUMBER
+from dlc_frontend_onnx.model import Graph, NodeDef, ValueType
+from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.shapes import Known, int_elements, materialised
+from dlc_frontend_onnx.tensors import SparseTensor, Tensor
+
+if TYPE_CHECKING:
+    from dlc_frontend_onnx.scope import Scope
+
+MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class SequenceValue:
+    """An ONNX sequence or optional (`kind`) of known length: its elements.  An empty optional has none."""
+
+    items: tuple[Value, ...]
+    kind: str = "sequence"
+
+
+Value: TypeAlias = "Node | SequenceValue"
+Result: TypeAlias = "Value | Sequence[Value | None]"
+Function = Callable[..., Any]
+Check = Callable[[NodeDef], "str | None"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A converter: since which version, how many inputs it takes (`most` None: any number).
+
+    `check` looks at the node alone, before anything is converted: why it is not supported, or None.
+    """
+
+    since: int
+    function: Function
+    least: int
+    most: int | None
+    sequences: bool = False
+    check: Check | None = None
+
+
+TABLE: dict[tuple[str, str], list[Entry]] = {}
+"""(domain, operator) -> its entries, by version."""
+
+F = TypeVar("F", bound=Function)
+
+
+def converter(
+    ops: str, since: int = 1, domain: str = "", *, sequences: bool = False, check: Check | None = None
+) -> Callable[[F], F]:
+    """Registers a function for operators (names separated by blanks) from a version on."""
+
+    def register(function: F) -> F:
+        for op in ops.split():
+            add_entry(op, since, function, domain, sequences=sequences, check=check)
+        return function
+
+    return register
+
+
+def add_entry(
+    op: str,
+    since: int,
+    function: Function,
+    domain: str = "",
+    *,
+    sequences: bool = False,
+    check: Check | None = None,
+) -> None:
+    """Registers one function for one operator from a version on."""
+    params = list(inspect.signature(function).parameters.values())[1:]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in params)
+    plain = [p for p in params if p.kind is p.POSITIONAL_OR_KEYWORD]
+    least = sum(p.default is p.empty for p in plain)
+    entries = TABLE.setdefault((domain, op), [])
+    entries.append(Entry(since, function, least, None if variadic else len(plain), sequences, check))
+    entries.sort(key=lambda entry: entry.since)
+
+
+def find_entry(domain: str, op: str, version: int) -> Entry | None:
+    """The converter for an operator in a version of its domain."""
+    found = None
+    for entry in TABLE.get((domain, op), ()):
+        if entry.since <= version:
+            found = entry
+    return found
+
+
+_REQUIRED: Any = object()
+_DTYPES = frozenset(scalar_dtypes())
+
+
+class Call:
+    """One call of an operator while it is converted: its attributes, and ways to read and make values."""
+
+    def __init__(self, node: NodeDef, version: int, scope: Scope) -> None:
+        self.node = node
+        self.version = version
+        self.scope = scope
+        self._read: set[str] = set()
+
+    # Attributes
+
+    def has(self, name: str) -> bool:
+        """Whether the node gives the attribute."""
+        return name in self.node.attrs
+
+    def ignore(self, *names: str) -> None:
+        """Attributes that make no difference here."""
+        self._read.update(names)
+
+    def unread(self) -> list[str]:
+        """Attributes nobody asked for."""
+        return [name for name in self.node.attrs if name not in self._read]
+
+    def _attr(self, name: str, kind: type | tuple[type, ...], word: str, default: Any) -> Any:
+        self._read.add(name)
+        value: Any = self.node.attrs.get(name)
+        if value is None:
+            if default is _REQUIRED:
+                raise self.error(f"attribute {quoted(name)} is missing")
+            return default
+        if not isinstance(value, kind):
+            raise self.error(f"attribute {quoted(name)} must be {word}, not {type(value).__name__}")
+        return value
+
+    def _attrs(self, name: str, kind: type, word: str, default: Any) -> Any:
+        values = self._attr(name, tuple, f"a list of {word}", default)
+        if values is not default and not all(isinstance(value, kind) for value in values):
+            raise self.error(f"attribute {quoted(name)} must be a list of {word}")
+        return values
+
+    def integer(self, name: str, default: Any = _REQUIRED) -> Any:
+        return self._attr(name, int, "an integer", default)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.integer(name, int(default)))
+
+    def real(self, name: str, default: Any = _REQUIRED) -> Any:
+        value = self._attr(name, (float, int), "a number", default)
+        return value if value is None else float(value)
+
+    def text(self, name: str, default: Any = _REQUIRED) -> Any:
+        return self._attr(name, str, "a text", default)
+
+    def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
+        """A text attribute that must be one of `choices`."""
+        found: str = self.text(name, default)
+        if found not in choices:
+            raise self.error(
+                f"attribute {quoted(name)} is {quoted(found)}", hint=f"it must be one of {', '.join(choices)}"
+            )
+        return found
+
+    def integers(self, name: str, default: Any = _REQUIRED) -> Any:
+        return self._attrs(name, int, "integers", default)
+
+    def reals(self, name: str, default: Any = _REQUIRED) -> Any:
+        return self._attrs(name, float, "numbers", default)
+
+    def texts(self, name: str, default: Any = _REQUIRED) -> Any:
+        return self._attrs(name, str, "texts", default)
+
+    def tensor(self, name: str, default: Any = _REQUIRED) -> Any:
+        """A tensor attribute as an array."""
+        value = self._attr(name, (Tensor, SparseTensor), "a tensor", default)
+        return value if value is None else value.to_numpy()
+
+    def graph(self, name: str) -> Graph:
+        found: Graph = self._attr(name, Graph, "a graph", _REQUIRED)
+        return found
+
+    def value_type(self, name: str) -> ValueType:
+        found: ValueType = self._attr(name, ValueType, "a type", _REQUIRED)
+        return found
+
+    def dtype(self, name: str, default: Any = _REQUIRED) -> Any:
+        """An attribute that holds the number of an element type, as a DType."""
+        number = self.integer(name, default)
+        return number if number is default else self.element_type(number)
+
+    def element_type(self, number: int) -> DType:
+        element = BY_NUMBER.get(number)
+        if element is None:
+            raise self.error(f"{number} is no element type")
+        return self.tensor_dtype(element.name)
+
+    def tensor_dtype(self, name: str) -> DType:
+        """Our dtype of an ONNX element type that has one."""
+        if name not in _DTYPES:
+            raise self.unsupported(f"tensors of {name} are not supported")
+        return DType(name)
+
+    # Values
+
+    def wants(self, index: int) -> bool:
+        """Whether anyone uses this output."""
+        return index < len(self.node.outputs) and self.node.outputs[index] != ""
+
+    def known(self, value: Node) -> Known | None:
+        """The elements of a small tensor as far as they do not depend on inputs' data (see `shapes`)."""
+        return self.scope.shapes.known(value)
+
+    def array(self, value: Node) -> np.ndarray[Any, Any] | None:
+        """The elements of a small constant tensor, None where they are not all numbers."""
+        found = self.known(value)
+        return None if found is None or found.dtype == object else found
+
+    def dims(self, value: Node, what: str) -> tuple[Dim, ...]:
+        """The elements of an integer vector (or scalar) that is not data: ints or expressions of dims."""
+        if not value.dtype.is_int or len(value.shape) > 1:
+            raise self.error(f"{what} must be a vector of integers, not {value.type}")
+        found = self.known(value)
+        if found is None:
+            raise self.unsupported(
+                f"{what} depends on the data of the inputs",
+                hint="fold the model's constants first, or pin its dims with shapes={...}",
+            )
+        return int_elements(found)
+
+    def sizes(self, value: Node, what: str) -> tuple[Dim, ...]:
+        """As `dims`, where none may be negative."""
+        found = self.dims(value, what)
+        if any(isinstance(item, int) and item < 0 for item in found):
+            raise self.error(f"{what} is {found}", why="sizes must not be negative")
+        return found
+
+    def numpy_dtype(self, array: np.ndarray[Any, Any], what: str) -> DType:
+        """The dtype of an array, if tensors may have it."""
+        if array.dtype == object:
+            raise self.unsupported(f"{what} is a tensor of strings")
+        try:
+            return DType.of(array.dtype)
+        except DlcError:
+            raise self.unsupported(f"{what} is a tensor of {array.dtype}") from None
+
+    def numbers(self, value: Node, what: str) -> tuple[int, ...]:
+        """As `dims`, where they must be plain numbers."""
+        found = self.dims(value, what)
+        if not all(isinstance(item, int) for item in found):
+            text = ", ".join(map(str, found))
+            raise self.unsupported(f"{what} is ({text})", hint="pin the dims with shapes={...}")
+        return tuple(item for item in found if isinstance(item, int))
+
+    def number(self, value: Node, what: str) -> int:
+        """An integer constant of one element."""
+        found = self.numbers(value, what)
+        if len(found) != 1:
+            raise self.error(f"{what} must be one integer, not {len(found)}")
+        return found[0]
+
+    def scalar(self, value: Node, what: str) -> Any:
+        """A constant of one element as a Python number."""
+        found = self.array(value)
+        if found is None:
+            raise self.unsupported(f"{what} is not a constant")
+        if found.size != 1:
+            raise self.error(f"{what} must be a scalar, not {value.type}")
+        return found.reshape(()).item()
+
+    def static(self, value: Node, what: str) -> tuple[int, ...]:
+        """A shape that must not be symbolic."""
+        shape = value.tensor_type.static_shape()
+        if shape is None:
+            raise self.unsupported(
+                f"{what} has the symbolic shape {value.type}", hint="pin the dims with shapes={...}"
+            )
+        return shape
+
+    def axis(self, name: str, default: Any, rank: int) -> int:
+        """An axis attribute as a number in [0, rank)."""
+        return self.check_axis(self.integer(name, default), rank)
+
+    def check_axis(self, axis: int, rank: int) -> int:
+        if not -rank <= axis < rank:
+            raise self.error(f"axis {axis} is out of range for rank {rank}")
+        return axis + rank if axis < 0 else axis
+
+    def rank(self, value: Node) -> int:
+        return len(value.shape)
+
+    def const(self, value: Any, dtype: DType | str) -> Node:
+        """A constant."""
+        return self.scope.constant(value, dtype)
+
+    def dims_tensor(self, dims: Sequence[Dim], dtype: DType | str = "int64") -> Node:
+        """A vector of dims."""
+        elements = np.empty(len(dims), object)
+        elements[:] = dims
+        return materialised(elements, TensorType((len(dims),), DType.of(dtype)))
+
+    def cast(self, value: Node, to: DType | str) -> Node:
+        """The value in another dtype; itself where it has it."""
+        wanted = DType.of(to)
+        return value if value.dtype is wanted else std.cast(value, to=wanted)
+
+    # Errors
+
+    def error(self, what: str, *, why: str = "", hint: str = "") -> ModelError:
+        return self.node.place.error(what, why=why, hint=hint)
+
+    def unsupported(self, what: str, *, why: str = "", hint: str = "") -> UnsupportedError:
+        return self.node.place.unsupported(what, why=why, hint=hint)

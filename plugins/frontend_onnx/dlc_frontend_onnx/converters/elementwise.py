@@ -1,0 +1,255 @@
+"""Elementwise operators: arithmetic, comparison, logic, activations, casts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.dtype import DType
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, add_entry, converter
+
+_UNARY = {
+    "Abs": (6, "abs"), "Acos": (7, "acos"), "Acosh": (9, "acosh"), "Asin": (7, "asin"), "Asinh": (9, "asinh"),
+    "Atan": (7, "atan"), "Atanh": (9, "atanh"), "BitwiseNot": (18, "bitwise_not"), "Ceil": (6, "ceil"),
+    "Cos": (7, "cos"), "Cosh": (9, "cosh"), "Erf": (9, "erf"), "Exp": (6, "exp"), "Floor": (6, "floor"),
+    "HardSwish": (14, "hard_swish"), "IsNaN": (9, "isnan"), "Log": (6, "log"), "Mish": (18, "mish"),
+    "Neg": (6, "neg"), "Not": (1, "logical_not"), "Reciprocal": (6, "reciprocal"), "Relu": (6, "relu"),
+    "Round": (11, "round"), "Sigmoid": (6, "sigmoid"), "Sign": (9, "sign"), "Sin": (7, "sin"),
+    "Sinh": (9, "sinh"), "Softplus": (1, "softplus"), "Softsign": (1, "softsign"), "Sqrt": (6, "sqrt"),
+    "Tan": (7, "tan"), "Tanh": (6, "tanh"),
+}  # fmt: skip
+
+_BINARY = {
+    "Add": (7, "add"), "And": (7, "logical_and"), "BitwiseAnd": (18, "bitwise_and"),
+    "BitwiseOr": (18, "bitwise_or"), "BitwiseXor": (18, "bitwise_xor"), "Div": (7, "div"),
+    "Equal": (7, "equal"),
+    "Greater": (7, "greater"), "GreaterOrEqual": (12, "greater_equal"), "Less": (7, "less"),
+    "LessOrEqual": (12, "less_equal"), "Mul": (7, "mul"), "Or": (7, "logical_or"), "PRelu": (7, "prelu"),
+    "Sub": (7, "sub"), "Xor": (7, "logical_xor"),
+}  # fmt: skip
+
+_ATTRIBUTES: dict[str, tuple[int, str, dict[str, float]]] = {
+    "Celu": (12, "celu", {"alpha": 1.0}),
+    "Elu": (6, "elu", {"alpha": 1.0}),
+    "HardSigmoid": (6, "hard_sigmoid", {"alpha": 0.2, "beta": 0.5}),
+    "LeakyRelu": (6, "leaky_relu", {"alpha": 0.01}),
+    "Selu": (6, "selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+    "ThresholdedRelu": (10, "thresholded_relu", {"alpha": 1.0}),
+}
+
+
+def _unary(name: str) -> Any:
+    def convert(c: Call, x: Node) -> Node:
+        c.ignore("consumed_inputs")
+        made: Node = getattr(std, name)(x)
+        return made
+
+    return convert
+
+
+def _binary(name: str) -> Any:
+    def convert(c: Call, a: Node, b: Node) -> Node:
+        made: Node = getattr(std, name)(a, b)
+        return made
+
+    return convert
+
+
+def _with_attributes(name: str, defaults: dict[str, float]) -> Any:
+    def convert(c: Call, x: Node) -> Node:
+        c.ignore("consumed_inputs")
+        made: Node = getattr(std, name)(x, **{key: c.real(key, value) for key, value in defaults.items()})
+        return made
+
+    return convert
+
+
+for _op, (_since, _name) in _UNARY.items():
+    add_entry(_op, _since, _unary(_name))
+for _op, (_since, _name) in _BINARY.items():
+    add_entry(_op, _since, _binary(_name))
+for _op, (_since, _name, _defaults) in _ATTRIBUTES.items():
+    add_entry(_op, _since, _with_attributes(_name, _defaults))
+
+
+@converter("Identity", 1, sequences=True)
+def identity(c: Call, x: Any) -> Any:
+    return x
+
+
+@converter("Gelu", 20)
+def gelu(c: Call, x: Node) -> Node:
+    return std.gelu(x, approximate=c.choice("approximate", "none", ("none", "tanh")))
+
+
+@converter("Swish", 24)
+def swish(c: Call, x: Node) -> Node:
+    alpha = c.real("alpha", 1.0)
+    if alpha == 1.0:
+        return std.silu(x)
+    return std.mul(x, std.sigmoid(std.mul(x, c.const(alpha, x.dtype))))
+
+
+@converter("Shrink", 9)
+def shrink(c: Call, x: Node) -> Node:
+    bias, lambd = c.real("bias", 0.0), c.real("lambd", 0.5)
+    below = std.less(x, _rounded(c, -lambd, x))
+    above = std.greater(x, _rounded(c, lambd, x))
+    low, high = std.add(x, _rounded(c, bias, x)), std.sub(x, _rounded(c, bias, x))
+    return std.where(below, low, std.where(above, high, c.const(0, x.dtype)))
+
+
+def _rounded(c: Call, value: float, like: Node) -> Node:
+    """A number in the dtype of a tensor, cut to an integer where that has integers."""
+    if like.dtype.is_float:
+        return c.const(value, like.dtype)
+    low, high = like.dtype.int_range()
+    return c.const(min(max(int(value), low), high), like.dtype)
+
+
+@converter("IsInf", 10)
+def isinf(c: Call, x: Node) -> Node:
+    return std.isinf(x, positive=c.flag("detect_positive", True), negative=c.flag("detect_negative", True))
+
+
+@converter("Sum Mean Max Min", 8)
+def variadic(c: Call, *xs: Node) -> Node:
+    """The inputs folded by a binary op: in halves, so that many inputs stay shallow."""
+    combine = {"Sum": std.add, "Mean": std.add, "Max": std.maximum, "Min": std.minimum}[c.node.op]
+    if not xs or any(x is None for x in xs):
+        raise c.error("an input is left out")
+    level = list(xs)
+    while len(level) > 1:
+        pairs = [combine(a, b) for a, b in zip(level[::2], level[1::2])]
+        level = pairs + (level[-1:] if len(level) % 2 else [])
+    if c.node.op == "Mean" and len(xs) > 1:
+        return std.div(level[0], c.const(len(xs), xs[0].dtype))
+    return level[0]
+
+
+@converter("Pow", 7)
+def pow_(c: Call, base: Node, exponent: Node) -> Node:
+    """The result has the dtype of the base; of an integer base and a float exponent it is cut toward zero."""
+    if base.dtype is exponent.dtype:
+        known = c.array(exponent)
+        if known is not None and known.size == 1 and base.dtype.is_float:
+            special = _simple_power(base, float(known.reshape(())[()]))
+            if special is not None and len(exponent.shape) <= len(base.shape):
+                return special
+        return std.pow(base, exponent)
+    if base.dtype.is_float or exponent.dtype.is_int:
+        return std.pow(base, c.cast(exponent, base.dtype))
+    return c.cast(std.pow(c.cast(base, exponent.dtype), exponent), base.dtype)
+
+
+def _simple_power(base: Node, exponent: float) -> Node | None:
+    if exponent == 2.0:
+        return std.mul(base, base)
+    return base if exponent == 1.0 else None
+
+
+@converter("Mod", 10)
+def mod(c: Call, a: Node, b: Node) -> Node:
+    if c.flag("fmod"):
+        return std.fmod(a, b)
+    if a.dtype.is_float and c.version < 28:
+        raise c.error("Mod of floats needs the attribute fmod=1")
+    return std.mod(a, b)
+
+
+@converter("BitShift", 11)
+def bit_shift(c: Call, x: Node, by: Node) -> Node:
+    left = c.choice("direction", "", ("LEFT", "RIGHT")) == "LEFT"
+    return std.shift_left(x, by) if left else std.shift_right(x, by)
+
+
+@converter("Where", 9)
+def where(c: Call, cond: Node, a: Node, b: Node) -> Node:
+    return std.where(cond, a, b)
+
+
+@converter("Clip", 6)
+def clip_6(c: Call, x: Node) -> Node:
+    c.ignore("consumed_inputs")
+    return std.clip(x, min=c.real("min", None), max=c.real("max", None))
+
+
+@converter("Clip", 11)
+def clip(c: Call, x: Node, low: Node | None = None, high: Node | None = None) -> Node:
+    """Bounds that are constants go into the op, others are taken at run time."""
+    bounds = [_exact_bound(c, bound) for bound in (low, high)]
+    if all(fits for fits, _ in bounds):
+        return std.clip(x, min=bounds[0][1], max=bounds[1][1])
+    result = x if low is None else std.maximum(x, _scalar(c, low))
+    return result if high is None else std.minimum(result, _scalar(c, high))
+
+
+def _exact_bound(c: Call, bound: Node | None) -> tuple[bool, float | None]:
+    """(whether the bound is a constant that a float holds exactly, that float)."""
+    if bound is None:
+        return True, None
+    found = c.array(bound)
+    if found is None or found.size != 1:
+        return False, None
+    value = found.reshape(()).item()
+    return math.isfinite(value) and abs(value) <= 2**53, float(value)
+
+
+def _scalar(c: Call, value: Node) -> Node:
+    """A tensor of one element without dims."""
+    return std.reshape(value, shape=()) if len(value.shape) else value
+
+
+@converter("Cast", 6)
+def cast(c: Call, x: Node) -> Node:
+    c.ignore("saturate", "round_mode")
+    return _cast(c, x, c.dtype("to"))
+
+
+@converter("CastLike", 15)
+def cast_like(c: Call, x: Node, like: Node) -> Node:
+    c.ignore("saturate", "round_mode")
+    return _cast(c, x, like.dtype)
+
+
+def _cast(c: Call, x: Node, to: DType) -> Node:
+    return c.cast(x, to)
+
+
+@converter("Dropout", 7)
+def dropout_7(c: Call, x: Node) -> tuple[Node, Node | None]:
+    c.ignore("ratio")
+    mask_dtype: DType = DType("bool") if c.version >= 10 else x.dtype
+    return x, _ones(c, x, mask_dtype)
+
+
+@converter("Dropout", 12)
+def dropout(
+    c: Call, x: Node, ratio: Node | None = None, training: Node | None = None
+) -> tuple[Node, Node | None]:
+    c.ignore("seed")
+    if training is not None and c.scalar(training, "training_mode"):
+        chance = 0.5 if ratio is None else c.scalar(ratio, "ratio")
+        if chance != 0:
+            raise c.unsupported("Dropout in training mode draws random numbers")
+    return x, _ones(c, x, DType("bool"))
+
+
+def _ones(c: Call, x: Node, dtype: DType) -> Node | None:
+    return std.full(shape=x.shape, value=1.0, dtype=dtype) if c.wants(1) else None
+
+
+@converter("BitCast", 26)
+def bit_cast(c: Call, x: Node) -> Node:
+    """Only of constants: no op of the core looks at bits."""
+    to = c.dtype("to")
+    found = c.array(x)
+    if to is x.dtype:
+        return x
+    if found is None:
+        raise c.unsupported("BitCast of data that is not constant")
+    return c.const(np.ascontiguousarray(found).view(to.numpy).reshape(found.shape), to)

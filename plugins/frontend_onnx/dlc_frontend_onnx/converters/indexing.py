@@ -1,0 +1,83 @@
+"""Operators whose places are data: gathers, scatters, one-hot."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.types import Dim
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, converter
+
+
+@converter("Gather", 1)
+def gather(c: Call, x: Node, indices: Node) -> Node:
+    return std.gather(x, indices, axis=c.integer("axis", 0))
+
+
+@converter("GatherElements", 11)
+def gather_elements(c: Call, x: Node, indices: Node) -> Node:
+    return std.gather_elements(x, indices, axis=c.integer("axis", 0))
+
+
+@converter("GatherND", 11)
+def gather_nd(c: Call, x: Node, indices: Node) -> Node:
+    return std.gather_nd(x, indices, batch_dims=c.integer("batch_dims", 0))
+
+
+_REDUCTIONS = ("none", "add", "mul", "min", "max")
+
+
+@converter("Scatter", 9)
+@converter("ScatterElements", 11)
+def scatter_elements(c: Call, x: Node, indices: Node, updates: Node) -> Node:
+    return std.scatter_elements(
+        x, indices, updates, axis=c.integer("axis", 0), reduction=c.choice("reduction", "none", _REDUCTIONS)
+    )
+
+
+@converter("ScatterND", 11)
+def scatter_nd(c: Call, x: Node, indices: Node, updates: Node) -> Node:
+    return std.scatter_nd(x, indices, updates, reduction=c.choice("reduction", "none", _REDUCTIONS))
+
+
+@converter("OneHot", 9)
+def one_hot(c: Call, indices: Node, depth: Node, values: Node) -> Node:
+    size: Dim
+    if depth.dtype.is_int:
+        (size,) = c.dims(std.reshape(depth, shape=(1,)), "the depth")
+    else:
+        size = int(c.scalar(depth, "the depth"))
+    if values.tensor_type.static_shape() not in (None, (2,)):
+        raise c.error(f"the values must be two, not {values.type}")
+    hot = std.one_hot(c.cast(indices, "int64"), depth=size, axis=c.integer("axis", -1), dtype="bool")
+    found = c.array(values)
+    if found is not None and np.array_equal(found, np.array([0, 1], found.dtype)):
+        return c.cast(hot, values.dtype)
+    off, on = (std.gather(values, c.const(index, "int64")) for index in (0, 1))
+    return std.where(hot, on, off)
+
+
+@converter("TensorScatter", 24)
+def tensor_scatter(c: Call, past: Node, update: Node, indices: Node | None = None) -> Node:
+    """A cache with the update written at a place of each row of the batch along an axis."""
+    rank = len(past.shape)
+    axis = c.axis("axis", -2, rank)
+    mode = c.choice("mode", "linear", ("linear", "circular"))
+    if axis == 0 or len(update.shape) != rank:
+        raise c.error(f"an update of {update.type} along axis {axis} of {past.type}")
+    batch, steps, limit = past.shape[0], update.shape[axis], past.shape[axis]
+    start = (
+        std.full(shape=(batch,), value=0.0, dtype="int64") if indices is None else c.cast(indices, "int64")
+    )
+    offset = std.arange(stop=steps, dtype="int64")
+    place = std.add(std.unsqueeze(start, axes=(1,)), offset)
+    if mode == "circular":
+        place = std.mod(place, std.squeeze(c.dims_tensor((limit,)), axes=(0,)))
+    row = std.broadcast_to(
+        std.unsqueeze(std.arange(stop=batch, dtype="int64"), axes=(1,)), shape=(batch, steps)
+    )
+    order = (0, axis, *(k for k in range(1, rank) if k != axis))
+    places = std.stack(row, place, axis=-1)
+    moved = std.scatter_nd(std.transpose(past, axes=order), places, std.transpose(update, axes=order))
+    return std.transpose(moved, axes=tuple(order.index(k) for k in range(rank)))

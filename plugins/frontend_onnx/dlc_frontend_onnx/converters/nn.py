@@ -1,0 +1,251 @@
+"""Matrix products, convolutions, poolings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.expr import Expr
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, converter
+
+
+@converter("MatMul", 1)
+def matmul(c: Call, a: Node, b: Node) -> Node:
+    return product_of(a, b)
+
+
+def product_of(a: Node, b: Node, **attrs: object) -> Node:
+    """numpy.matmul: a vector on the left is a row, on the right a column, and its dim is dropped again."""
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    left = std.unsqueeze(a, axes=(0,)) if row else a
+    right = std.unsqueeze(b, axes=(1,)) if column else b
+    made = std.matmul(left, right, **attrs)
+    dropped = ((-2,) if row else ()) + ((-1,) if column else ())
+    return std.squeeze(made, axes=dropped) if dropped else made
+
+
+@converter("Gemm", 7)
+def gemm(c: Call, a: Node, b: Node, bias: Node | None = None) -> Node:
+    alpha, beta = c.real("alpha", 1.0), c.real("beta", 1.0)
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise c.error(f"Gemm needs matrices, not {a.type} and {b.type}")
+    made = std.matmul(a, b, transpose_a=c.flag("transA"), transpose_b=c.flag("transB"))
+    made = c.cast(scaled(c, made, alpha), a.dtype)
+    if bias is None or beta == 0.0:
+        return made
+    if len(bias.shape) > 2:
+        raise c.error(f"the bias {bias.type} does not broadcast to {made.type}")
+    total = std.add(made, scaled(c, bias, beta))
+    if total.type != made.type and len(total.shape) == 2 and total.tensor_type.is_static:
+        raise c.error(f"the bias {bias.type} does not broadcast to {made.type}")
+    return total
+
+
+def scaled(c: Call, x: Node, factor: float) -> Node:
+    """x times a number; integers only by integers."""
+    if factor == 1.0:
+        return x
+    if not x.dtype.is_float and factor != int(factor):
+        raise c.unsupported(f"integers times {factor}")
+    return std.mul(x, c.const(factor if x.dtype.is_float else int(factor), x.dtype))
+
+
+_AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+def spatial_pads(
+    c: Call, x: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """The pads of a window, begins then ends; `auto_pad` is resolved."""
+    rank = len(kernel)
+    auto = c.choice("auto_pad", "NOTSET", _AUTO_PADS)
+    given = c.integers("pads", None)
+    if auto == "NOTSET":
+        pads = tuple(given or (0,) * (2 * rank))
+        if len(pads) != 2 * rank:
+            raise c.error(f"{len(pads)} pads for {rank} spatial dims")
+        if any(pad < 0 for pad in pads):
+            raise c.unsupported(f"negative pads {pads}")
+        return pads
+    if auto == "VALID":
+        return (0,) * (2 * rank)
+    before, after = [], []
+    for size, k, stride, dilation in zip(x.shape[2:], kernel, strides, dilations):
+        extent = (k - 1) * dilation + 1
+        if isinstance(size, int):
+            total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+        elif stride == 1:
+            total = extent - 1
+        else:
+            raise c.unsupported(f"auto_pad of a dim of {size}", hint="pin the dim with shapes={...}")
+        small = total // 2
+        before.append(small if auto == "SAME_UPPER" else total - small)
+        after.append(total - small if auto == "SAME_UPPER" else small)
+    return (*before, *after)
+
+
+def per_dim(c: Call, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
+    """An attribute with a positive number for each spatial dim."""
+    found = tuple(c.integers(name, None) or (default,) * rank)
+    if len(found) != rank or any(value < 1 for value in found):
+        raise c.error(f"attribute {name!r} is {found}; {rank} numbers of at least 1 are needed")
+    return found
+
+
+def check_image(c: Call, x: Node, most: int = 5) -> int:
+    """The number of spatial dims."""
+    rank = len(x.shape) - 2
+    if rank < 1:
+        raise c.error(f"an input [n, c, spatial...] is needed, not {x.type}")
+    if rank + 2 > most:
+        raise c.unsupported(f"{rank} spatial dims; at most {most - 2} are supported")
+    return rank
+
+
+def kernel_of(c: Call, w: Node) -> tuple[int, ...]:
+    """The window of a convolution, which the attribute only repeats."""
+    shape = w.shape[2:]
+    if any(isinstance(dim, Expr) for dim in shape):
+        raise c.unsupported(f"a kernel of {w.type}", hint="pin the dims with shapes={...}")
+    kernel = tuple(dim for dim in shape if isinstance(dim, int))
+    declared = c.integers("kernel_shape", None)
+    if declared is not None and tuple(declared) != kernel:
+        raise c.error(f"kernel_shape is {tuple(declared)}, but the kernel is {w.type}")
+    return kernel
+
+
+@converter("Conv", 1)
+def conv(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
+    rank = check_image(c, x)
+    if len(w.shape) != rank + 2:
+        raise c.error(f"the kernel {w.type} does not fit the input {x.type}")
+    kernel = kernel_of(c, w)
+    strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
+    args = (x, w) if bias is None else (x, w, bias)
+    return std.conv(
+        *args,
+        strides=strides,
+        padding=spatial_pads(c, x, kernel, strides, dilation),
+        dilation=dilation,
+        groups=c.integer("group", 1),
+    )
+
+
+@converter("ConvTranspose", 1)
+def conv_transpose(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
+    rank = check_image(c, x)
+    if len(w.shape) != rank + 2:
+        raise c.error(f"the kernel {w.type} does not fit the input {x.type}")
+    kernel = kernel_of(c, w)
+    strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
+    extra = tuple(c.integers("output_padding", None) or (0,) * rank)
+    if len(extra) != rank:
+        raise c.error(f"{len(extra)} output paddings for {rank} spatial dims")
+    padding, grown = _transposed_pads(c, x, kernel, strides, dilation, extra)
+    args = (x, w) if bias is None else (x, w, bias)
+    made = std.conv_transpose(
+        *args,
+        strides=strides,
+        padding=tuple(max(pad, 0) for pad in padding),
+        dilation=dilation,
+        groups=c.integer("group", 1),
+        output_padding=grown,
+    )
+    if min(padding) >= 0:
+        return made
+    ends = [0, 0, *(max(-pad, 0) for pad in padding[:rank])]
+    return std.pad(made, pads=(*ends, 0, 0, *(max(-pad, 0) for pad in padding[rank:])))
+
+
+def _transposed_pads(
+    c: Call,
+    x: Node,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    extra: tuple[int, ...],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(padding, output padding) of a transposed convolution, where `output_shape` or `auto_pad` may rule."""
+    rank = len(kernel)
+    auto = c.choice("auto_pad", "NOTSET", _AUTO_PADS)
+    given = c.integers("pads", None)
+    wanted = c.integers("output_shape", None)
+    if wanted is None and auto in ("NOTSET", "VALID"):
+        pads = tuple(given or (0,) * (2 * rank)) if auto == "NOTSET" else (0,) * (2 * rank)
+        if len(pads) != 2 * rank:
+            raise c.error(f"{len(pads)} pads for {rank} spatial dims")
+        return pads, extra
+    sizes = tuple(wanted[-rank:]) if wanted is not None else None
+    if sizes is not None and len(sizes) != rank:
+        raise c.error(f"output_shape {tuple(wanted)} for {rank} spatial dims")
+    before, after = [], []
+    for axis in range(rank):
+        size = x.shape[2 + axis]
+        extent = (kernel[axis] - 1) * dilation[axis] + 1
+        if sizes is None:
+            total = extent - strides[axis] + extra[axis]
+        elif isinstance(size, int):
+            total = (size - 1) * strides[axis] + extra[axis] + extent - sizes[axis]
+        else:
+            raise c.unsupported(f"output_shape for a dim of {size}", hint="pin the dim with shapes={...}")
+        half = -(-total // 2) if total < 0 else total // 2
+        low, high = (total - half, half) if auto == "SAME_UPPER" and sizes is None else (half, total - half)
+        before.append(low if auto != "SAME_UPPER" else half)
+        after.append(high if auto != "SAME_UPPER" else total - half)
+    return (*before, *after), extra
+
+
+def _pool_window(c: Call, x: Node) -> dict[str, object]:
+    rank = check_image(c, x)
+    kernel = tuple(c.integers("kernel_shape"))
+    if len(kernel) != rank or any(k < 1 for k in kernel):
+        raise c.error(f"kernel_shape is {kernel}; {rank} numbers of at least 1 are needed")
+    strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
+    pads = spatial_pads(c, x, kernel, strides, dilation)
+    return {
+        "kernel": kernel,
+        "strides": strides,
+        "padding": pads,
+        "dilation": dilation,
+        "ceil_mode": c.flag("ceil_mode"),
+    }
+
+
+@converter("MaxPool", 1)
+def max_pool(c: Call, x: Node) -> tuple[Node, None]:
+    c.ignore("storage_order")
+    return std.max_pool(x, **_pool_window(c, x)), None
+
+
+@converter("AveragePool", 1)
+def average_pool(c: Call, x: Node) -> Node:
+    return std.avg_pool(x, **_pool_window(c, x), count_include_pad=c.flag("count_include_pad"))
+
+
+@converter("LpPool", 2)
+def lp_pool(c: Call, x: Node) -> Node:
+    """The p-norm of each window: from the mean of powers."""
+    p = c.integer("p", 2)
+    if p < 1:
+        raise c.error(f"p is {p}, it must be at least 1")
+    window = _pool_window(c, x)
+    kernel = window["kernel"]
+    assert isinstance(kernel, tuple)
+    powers = std.abs(x) if p == 1 else std.mul(x, x) if p == 2 else std.pow(std.abs(x), c.const(p, x.dtype))
+    mean = std.avg_pool(powers, **{**window, "ceil_mode": False}, count_include_pad=True)
+    if window["ceil_mode"]:
+        raise c.unsupported("LpPool with ceil_mode")
+    total = std.mul(mean, c.const(math.prod(kernel), x.dtype))
+    return total if p == 1 else std.sqrt(total) if p == 2 else std.pow(total, c.const(1 / p, x.dtype))
+
+
+@converter("GlobalAveragePool", 1)
+def global_average_pool(c: Call, x: Node) -> Node:
+    return std.global_avg_pool(x)
+
+
+@converter("GlobalMaxPool", 1)
+def global_max_pool(c: Call, x: Node) -> Node:
+    return std.global_max_pool(x)

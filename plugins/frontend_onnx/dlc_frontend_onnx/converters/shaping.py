@@ -1,0 +1,337 @@
+"""Operators on shapes and places: reshape, transpose, slices, joins, and tensors made of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.graph.node import Node, constant, get_item
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr
+from dlc_core.ir.types import Dim
+from dlc_core.op import std
+from dlc_core.op.infer import broadcast_dims, product
+from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.shapes import simple
+
+MAX_INLINE = 1 << 53
+"""Integers up to this are exact as the float value of `full`."""
+
+
+@converter("Constant", 1)
+def constant_(c: Call) -> Node:
+    """Exactly one of the attributes gives the value."""
+    given = list(c.node.attrs)
+    if len(given) != 1:
+        raise c.error(f"Constant needs exactly one attribute, it has {len(given)}")
+    name = given[0]
+    if name in ("value", "sparse_value"):
+        array = c.tensor(name)
+        c.numpy_dtype(array, "the constant")
+        return constant(array)
+    if name in ("value_string", "value_strings"):
+        raise c.unsupported("tensors of string are not supported")
+    if name == "value_float":
+        return c.const(c.real(name), "float32")
+    if name == "value_int":
+        return c.const(c.integer(name), "int64")
+    if name == "value_floats":
+        return c.const(c.reals(name), "float32")
+    return c.const(c.integers(name), "int64")
+
+
+@converter("ConstantOfShape", 9)
+def constant_of_shape(c: Call, shape: Node) -> Node:
+    value = c.tensor("value", None)
+    array = np.zeros(1, np.float32) if value is None else value
+    if array.size != 1:
+        raise c.error(f"attribute 'value' must hold one element, not {array.size}")
+    dims = c.sizes(shape, "the shape")
+    return filled(c, dims, array.reshape(()), c.numpy_dtype(array, "the value"))
+
+
+def filled(c: Call, dims: Sequence[Dim], value: Any, dtype: DType) -> Node:
+    """One value everywhere, without loss where it is a large integer."""
+    number = value.item()
+    exact = not dtype.is_int or abs(number) <= MAX_INLINE
+    if exact and not isinstance(number, complex):
+        return std.full(shape=tuple(dims), value=float(number), dtype=dtype)
+    return std.broadcast_to(c.const(value, dtype), shape=tuple(dims))
+
+
+@converter("Shape", 1)
+def shape(c: Call, x: Node) -> Node:
+    rank = len(x.shape)
+    start, end = c.integer("start", 0), c.integer("end", rank)
+    chosen = x.shape[slice(start, end)] if abs(start) <= rank or abs(end) <= rank else x.shape[start:end]
+    return c.dims_tensor(chosen)
+
+
+@converter("Size", 1)
+def size(c: Call, x: Node) -> Node:
+    return std.squeeze(c.dims_tensor((product(x.shape),)), axes=(0,))
+
+
+@converter("Reshape", 5)
+def reshape(c: Call, x: Node, shape: Node) -> Node:
+    """0 keeps the dim of the input, unless `allowzero`; -1 is what remains."""
+    wanted = c.dims(shape, "the shape")
+    keep = not c.flag("allowzero")
+    dims: list[Dim] = []
+    for index, dim in enumerate(wanted):
+        if keep and isinstance(dim, int) and dim == 0:
+            if index >= len(x.shape):
+                raise c.error(f"dim {index} of the new shape is 0, but the input has rank {len(x.shape)}")
+            dim = x.shape[index]
+        dims.append(dim)
+    return std.reshape(x, shape=tuple(dims))
+
+
+@converter("Flatten", 1)
+def flatten(c: Call, x: Node) -> Node:
+    axis = c.integer("axis", 1)
+    rank = len(x.shape)
+    if not -rank <= axis <= rank:
+        raise c.error(f"axis {axis} is out of range for rank {rank}")
+    return std.flatten(x, axis=axis)
+
+
+@converter("Transpose", 1)
+def transpose(c: Call, x: Node) -> Node:
+    return std.transpose(x, axes=c.integers("perm", None))
+
+
+@converter("Squeeze", 1)
+def squeeze_1(c: Call, x: Node) -> Node:
+    return _squeeze(c, x, c.integers("axes", None))
+
+
+@converter("Squeeze", 13)
+def squeeze(c: Call, x: Node, axes: Node | None = None) -> Node:
+    return _squeeze(c, x, None if axes is None else c.numbers(axes, "the axes"))
+
+
+def _squeeze(c: Call, x: Node, axes: Sequence[int] | None) -> Node:
+    if axes is None and not x.tensor_type.is_static:
+        raise c.unsupported(f"Squeeze without axes of {x.type}", hint="pin the dims with shapes={...}")
+    return std.squeeze(x, axes=None if axes is None else tuple(axes))
+
+
+@converter("Unsqueeze", 1)
+def unsqueeze_1(c: Call, x: Node) -> Node:
+    return std.unsqueeze(x, axes=c.integers("axes"))
+
+
+@converter("Unsqueeze", 13)
+def unsqueeze(c: Call, x: Node, axes: Node) -> Node:
+    return std.unsqueeze(x, axes=c.numbers(axes, "the axes"))
+
+
+@converter("Expand", 8)
+def expand(c: Call, x: Node, shape: Node) -> Node:
+    dims = broadcast_dims(x.shape, c.sizes(shape, "the shape"))
+    return x if tuple(dims) == tuple(x.shape) else std.broadcast_to(x, shape=tuple(dims))
+
+
+@converter("Concat", 4)
+def concat(c: Call, *xs: Node) -> Node:
+    return std.concat(*xs, axis=c.integer("axis"))
+
+
+@converter("Split", 2)
+def split_2(c: Call, x: Node) -> Sequence[Node]:
+    return _split(c, x, c.integers("split", None), None)
+
+
+@converter("Split", 13)
+def split(c: Call, x: Node, sizes: Node | None = None) -> Sequence[Node]:
+    count = c.integer("num_outputs", None)
+    return _split(c, x, None if sizes is None else c.dims(sizes, "the sizes"), count)
+
+
+def _split(c: Call, x: Node, sizes: Sequence[Dim] | None, count: int | None) -> Sequence[Node]:
+    axis = c.axis("axis", 0, len(x.shape))
+    outputs = len(c.node.outputs)
+    if count is not None and (sizes is not None or count != outputs):
+        raise c.error(f"num_outputs is {count}, but there are {outputs} outputs")
+    if sizes is None:
+        sizes = equal_parts(c, x.shape[axis], outputs, uneven=count is not None)
+    if len(sizes) != outputs:
+        raise c.error(f"{len(sizes)} sizes for {outputs} outputs")
+    if outputs == 1:
+        return [x] if sizes[0] is x.shape[axis] or sizes[0] == x.shape[axis] else _fields(x, sizes, axis)
+    return _fields(x, sizes, axis)
+
+
+def _fields(x: Node, sizes: Sequence[Dim], axis: int) -> list[Node]:
+    parts = std.split(x, sizes=tuple(sizes), axis=axis)
+    return [get_item(parts, index) for index in range(len(sizes))]
+
+
+def equal_parts(c: Call, size: Dim, count: int, *, uneven: bool) -> Sequence[Dim]:
+    """The sizes of `count` parts of a dim; where it does not divide, `uneven` makes the last one smaller."""
+    if isinstance(size, int):
+        each = -(-size // count)
+        last = size - each * (count - 1)
+        if last < 0 or (last != each and not uneven):
+            raise c.error(f"a dim of {size} cannot be split into {count} equal parts")
+        return [each] * (count - 1) + [last]
+    whole = simple(size % count)
+    if isinstance(whole, int) and whole == 0:
+        return [simple(size // count)] * count
+    raise c.unsupported(f"a dim of {size} in {count} parts", hint="pin the dim with shapes={...}")
+
+
+@converter("Slice", 1)
+def slice_1(c: Call, x: Node) -> Node:
+    begins, ends = c.integers("starts"), c.integers("ends")
+    return _slice(c, x, begins, ends, c.integers("axes", None), None)
+
+
+@converter("Slice", 10)
+def slice_(
+    c: Call, x: Node, starts: Node, ends: Node, axes: Node | None = None, steps: Node | None = None
+) -> Node:
+    return _slice(
+        c,
+        x,
+        c.dims(starts, "the starts"),
+        c.dims(ends, "the ends"),
+        None if axes is None else c.numbers(axes, "the axes"),
+        None if steps is None else c.numbers(steps, "the steps"),
+    )
+
+
+def _slice(
+    c: Call,
+    x: Node,
+    begins: Sequence[Dim],
+    ends: Sequence[Dim],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Node:
+    strides = [1] * len(begins) if steps is None else list(steps)
+    return std.slice(
+        x,
+        begins=tuple(begins),
+        ends=tuple(ends),
+        strides=tuple(strides),
+        axes=None if axes is None else tuple(axes),
+    )
+
+
+@converter("Tile", 6)
+def tile(c: Call, x: Node, repeats: Node) -> Node:
+    return std.tile(x, repeats=c.sizes(repeats, "the repeats"))
+
+
+@converter("Pad", 2)
+def pad_2(c: Call, x: Node) -> Node:
+    mode = c.choice("mode", "constant", ("constant", "reflect", "edge"))
+    return std.pad(x, pads=c.integers("pads"), value=c.real("value", 0.0), mode=mode)
+
+
+@converter("Pad", 11)
+def pad(c: Call, x: Node, pads: Node, value: Node | None = None, axes: Node | None = None) -> Node:
+    modes = ("constant", "reflect", "edge", *(("wrap",) if c.version >= 19 else ()))
+    mode = c.choice("mode", "constant", modes)
+    rank = len(x.shape)
+    sizes = c.dims(pads, "the pads")
+    if axes is not None:
+        chosen = [c.check_axis(axis, rank) for axis in c.numbers(axes, "the axes")]
+        if len(sizes) != 2 * len(chosen) or len(set(chosen)) != len(chosen):
+            raise c.error(f"{len(sizes)} pads for the axes {chosen}")
+        full: list[Dim] = [0] * (2 * rank)
+        for index, axis in enumerate(chosen):
+            full[axis], full[rank + axis] = sizes[index], sizes[len(chosen) + index]
+        sizes = tuple(full)
+    number = 0.0 if value is None else float(c.scalar(value, "the value of the border"))
+    return std.pad(x, pads=sizes, value=number, mode=mode)
+
+
+@converter("DepthToSpace", 1)
+def depth_to_space(c: Call, x: Node) -> Node:
+    return std.depth_to_space(x, block=c.integer("blocksize"), mode=c.choice("mode", "DCR", ("DCR", "CRD")))
+
+
+@converter("SpaceToDepth", 1)
+def space_to_depth(c: Call, x: Node) -> Node:
+    return std.space_to_depth(x, block=c.integer("blocksize"))
+
+
+@converter("Range", 11)
+def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
+    if any(len(value.shape) and value.tensor_type.static_shape() != (1,) for value in (start, limit, delta)):
+        raise c.error("start, limit and delta must be scalars")
+    c.ignore("stash_type")
+    if not start.dtype.is_int:
+        first, last, step = (
+            c.scalar(v, w) for v, w in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        )
+        if step == 0 or not np.isfinite([first, last, step]).all():
+            raise c.error(f"a range from {first} to {last} in steps of {step}")
+        count = max(int(np.ceil((last - first) / step)), 0)
+        steps = std.arange(stop=count, dtype=start.dtype)
+        return std.add(std.mul(steps, c.const(step, start.dtype)), c.const(first, start.dtype))
+    (first,), (last,) = c.dims(start, "start"), c.dims(limit, "limit")
+    return std.arange(start=first, stop=last, step=c.number(delta, "delta"), dtype=start.dtype)
+
+
+@converter("EyeLike", 9)
+def eye_like(c: Call, x: Node) -> Node:
+    if len(x.shape) != 2:
+        raise c.error(f"EyeLike needs a matrix, not {x.type}")
+    rows, columns = x.shape
+    return std.eye(rows=rows, columns=columns, k=c.integer("k", 0), dtype=c.dtype("dtype", None) or x.dtype)
+
+
+@converter("Trilu", 14)
+def trilu(c: Call, x: Node, k: Node | None = None) -> Node:
+    diagonal: Dim = 0
+    if k is not None:
+        (diagonal,) = c.dims(std.reshape(k, shape=(1,)), "k")
+    return std.trilu(x, upper=c.flag("upper", True), k=diagonal)
+
+
+@converter("CenterCropPad", 18)
+def center_crop_pad(c: Call, x: Node, shape: Node) -> Node:
+    """Cut or padded with zeros, as much at both sides; of an odd number the end gets, or loses, one more."""
+    rank = len(x.shape)
+    axes = c.integers("axes", None)
+    chosen = list(range(rank)) if axes is None else [c.check_axis(axis, rank) for axis in axes]
+    wanted = c.numbers(shape, "the shape")
+    if len(wanted) != len(chosen):
+        raise c.error(f"{len(wanted)} sizes for {len(chosen)} axes")
+    pads = [0] * (2 * rank)
+    for axis, size in zip(chosen, wanted):
+        have = x.shape[axis]
+        if isinstance(have, Expr):
+            raise c.unsupported(f"a crop of a dim of {have}", hint="pin the dim with shapes={...}")
+        difference = size - have
+        before = difference // 2 if difference >= 0 else -((-difference) // 2)
+        pads[axis], pads[rank + axis] = before, difference - before
+    return std.pad(x, pads=tuple(pads))
+
+
+@converter("ReverseSequence", 10)
+def reverse_sequence(c: Call, x: Node, lengths: Node) -> Node:
+    """Row b of the batch has its first lengths[b] steps reversed."""
+    rank = len(x.shape)
+    batch_axis, time_axis = c.axis("batch_axis", 1, rank), c.axis("time_axis", 0, rank)
+    if rank < 2 or batch_axis == time_axis or len(lengths.shape) != 1:
+        raise c.error(f"ReverseSequence of {x.type} by lengths of {lengths.type}")
+    steps, rows = x.shape[time_axis], x.shape[batch_axis]
+    time = std.arange(stop=steps, dtype="int64")
+    limit = std.unsqueeze(c.cast(lengths, "int64"), axes=(1,))
+    mirrored = std.sub(std.sub(limit, time), c.const(1, "int64"))
+    place = std.where(std.less(time, limit), mirrored, std.broadcast_to(time, shape=(rows, steps)))
+    row = std.broadcast_to(
+        std.unsqueeze(std.arange(stop=rows, dtype="int64"), axes=(1,)), shape=(rows, steps)
+    )
+    front = (batch_axis, time_axis)
+    order = (*front, *(axis for axis in range(rank) if axis not in front))
+    picked = std.gather_nd(std.transpose(x, axes=order), std.stack(row, place, axis=-1))
+    back = tuple(order.index(axis) for axis in range(rank))
+    return std.transpose(picked, axes=back)

@@ -1,0 +1,236 @@
+"""Running the nodes of a graph or function: names to values, node by node, with spans and errors.
+
+A `Scope` is one graph or one call of a function.  Values of outer graphs are found through `outer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import DlcError, ModelError, Span, TypeInferenceError, UnsupportedError
+from dlc_core.graph.node import Node, constant, spanned
+from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.ir.types import TupleType
+from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, find_entry
+from dlc_frontend_onnx.functions import call_attributes, resolved, standard_function
+from dlc_frontend_onnx.model import AttrValue, FunctionDef, Graph, Model, NodeDef
+from dlc_frontend_onnx.place import SHOWN, quoted
+from dlc_frontend_onnx.schema import check_call, function_body
+from dlc_frontend_onnx.shapes import ShapeTable
+from dlc_frontend_onnx.tensors import SparseTensor, Tensor
+
+_DTYPES = frozenset(scalar_dtypes())
+_SMALL = 64
+
+
+class Missing:
+    """A value that could not be made, because something is not supported: what needs it is skipped."""
+
+
+class Absent:
+    """An optional input that the call of a function leaves out."""
+
+
+MISSING, ABSENT = Missing(), Absent()
+
+
+@dataclass
+class Session:
+    """What all scopes of one import share.  `problems` collects what is not supported."""
+
+    model: Model
+    shapes: ShapeTable = field(default_factory=ShapeTable)
+    problems: list[UnsupportedError] = field(default_factory=list)
+    small: dict[Any, Node] = field(default_factory=dict)
+
+
+class Scope:
+    """The values of one graph or of one call of a function.
+
+    `attributes` are those of the function around; `opsets` the versions that nodes are read by; nodes made
+    in a scope that is not `visible` (a body of the standard) carry only the spans around it.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        opsets: dict[str, int],
+        outer: Scope | None = None,
+        *,
+        attributes: dict[str, AttrValue] | None = None,
+        visible: bool = True,
+    ) -> None:
+        self.session = session
+        self.opsets = opsets
+        self.outer = outer
+        self.attributes = attributes or {}
+        self.visible = visible
+        self.values: dict[str, Value | Missing | Absent] = {}
+        self._lazy: dict[str, Tensor | SparseTensor] = {}
+
+    @property
+    def shapes(self) -> ShapeTable:
+        """What is known of small tensors."""
+        return self.session.shapes
+
+    def inner(self) -> Scope:
+        """A scope for a graph among a node's attributes."""
+        return Scope(self.session, self.opsets, self, attributes=self.attributes, visible=self.visible)
+
+    def constant(self, value: Any, dtype: DType | str) -> Node:
+        """A constant; small ones are shared, so that the spans of their users do not pile up on them."""
+        array = np.asarray(value, DType.of(dtype).numpy)
+        if array.nbytes > _SMALL:
+            return constant(array)
+        key = (str(array.dtype), array.shape, array.tobytes())
+        found = self.session.small.get(key)
+        if found is None:
+            found = self.session.small[key] = constant(array)
+        return found
+
+    def add_constants(self, graph: Graph) -> None:
+        """The initializers of a graph, which become constants when they are used."""
+        self._lazy.update(graph.initializers)
+        self._lazy.update(graph.sparse_initializers)
+
+    def find(self, name: str) -> Value | Missing | Absent:
+        """The value of a name, here or around."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.values.get(name)
+            if found is None and name in scope._lazy:
+                found = scope.values[name] = scope._initializer(name)
+            if found is not None:
+                return found
+            scope = scope.outer
+        raise AssertionError(f"a checked model uses the undefined name {name!r}")
+
+    def _initializer(self, name: str) -> Node:
+        tensor = self._lazy[name]
+        if tensor.dtype not in _DTYPES:
+            raise tensor.place.unsupported(f"constant {quoted(name)} is a tensor of {tensor.dtype}")
+        return constant(tensor.to_numpy())
+
+    def run(self, nodes: Iterable[NodeDef]) -> None:
+        """Convert nodes in order.  Problems go to the session, and what they would have made is missing."""
+        for node in nodes:
+            span = span_of(node)
+            try:
+                with spanned([span]) if self.visible else nullcontext():
+                    outputs = self._convert(node)
+            except UnsupportedError as error:
+                if self.visible:
+                    error.at([span])
+                self.session.problems.append(error)
+                outputs = [MISSING] * len(node.outputs)
+            except DlcError as error:
+                if self.visible:
+                    error.at([span])
+                raise
+            for name, value in zip(node.outputs, outputs):
+                if name:
+                    self.values[name] = value
+
+    def _convert(self, node: NodeDef) -> Sequence[Value | Missing]:
+        node = resolved(node, self.attributes)
+        args = [self.find(name) if name else ABSENT for name in node.inputs]
+        needed = [*args, *(self.find(name) for name in node.captures)]
+        if any(isinstance(value, Missing) for value in needed):
+            return [MISSING] * len(node.outputs)
+        values = [None if isinstance(value, Absent) else value for value in args]
+        return self._outputs(node, self._apply(node, [v for v in values if not isinstance(v, Missing)]))
+
+    def _apply(self, node: NodeDef, values: list[Value | None]) -> Sequence[Value | Missing | None]:
+        own = self.session.model.functions.get((node.domain, node.op, node.overload))
+        if own is not None:
+            return self._inline(own, node, values, visible=self.visible)
+        while values and values[-1] is None:
+            values.pop()
+        version = self.opsets.get(node.domain, 0)
+        check_call(node, version, values)
+        entry = find_entry(node.domain, node.op, version)
+        if entry is None:
+            body = function_body(node, version, values)
+            if body is None:
+                raise node.place.unsupported(
+                    f"operator {quoted(node.op)} of opset {version} is not supported"
+                )
+            return self._inline(standard_function(body), node, values, visible=False)
+        try:
+            return self._call(entry, node, version, values)
+        except TypeInferenceError as error:
+            raise _refused(node, error) from error
+
+    def _call(
+        self, entry: Entry, node: NodeDef, version: int, values: list[Value | None]
+    ) -> Sequence[Value | None]:
+        op = quoted(node.op)
+        if len(values) < entry.least or (entry.most is not None and len(values) > entry.most):
+            wanted = (
+                f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most or 'any'}"
+            )
+            raise node.place.error(f"operator {op} takes {wanted} inputs, not {len(values)}")
+        if any(value is None for value in values[: entry.least]):
+            raise node.place.error(f"operator {op} lacks one of its first {entry.least} inputs")
+        if not entry.sequences and any(isinstance(value, SequenceValue) for value in values):
+            raise node.place.error(f"operator {op} takes tensors, not sequences or optionals")
+        call = Call(node, version, self)
+        result = entry.function(call, *values)
+        left = call.unread()
+        if left:
+            raise call.unsupported(f"attribute {quoted(left[0])} of operator {op} is not supported")
+        outputs = [result] if isinstance(result, (Node, SequenceValue)) else list(result)
+        if any(isinstance(value, Node) and isinstance(value.type, TupleType) for value in outputs):
+            raise AssertionError(f"the converter of {node.op} gives a tuple")
+        return outputs
+
+    def _inline(
+        self, function: FunctionDef, node: NodeDef, values: list[Value | None], *, visible: bool
+    ) -> Sequence[Value | Missing | None]:
+        if len(values) > len(function.inputs):
+            raise node.place.error(
+                f"function {quoted(node.op)} takes {len(function.inputs)} inputs, not {len(values)}"
+            )
+        attributes = call_attributes(function, node)
+        scope = Scope(self.session, function.opsets, attributes=attributes, visible=visible)
+        for index, name in enumerate(function.inputs):
+            value = values[index] if index < len(values) else None
+            scope.values[name] = ABSENT if value is None else value
+        scope.run(function.nodes)
+        made = [scope.find(name) for name in function.outputs]
+        return [None if isinstance(value, Absent) else value for value in made]
+
+    def _outputs(self, node: NodeDef, values: Sequence[Value | Missing | None]) -> list[Value | Missing]:
+        outputs: list[Value | Missing] = []
+        for index, name in enumerate(node.outputs):
+            value = values[index] if index < len(values) else None
+            if value is None and name:
+                raise node.place.unsupported(f"output {index} of operator {quoted(node.op)} is not supported")
+            outputs.append(
+                MISSING if value is None else self.shapes.settled(value) if isinstance(value, Node) else value
+            )
+        return outputs
+
+
+def span_of(node: NodeDef) -> Span:
+    """Where a node is; one without a name is known by its first output."""
+    span = node.place.span
+    if span.name:
+        return span
+    return Span(span.source, next((name for name in node.outputs if name), "")[:SHOWN], span.op)
+
+
+def _refused(node: NodeDef, error: TypeInferenceError) -> ModelError | UnsupportedError:
+    """The error about a node that an op refused: a dtype that the standard allows is not supported."""
+    make = node.place.unsupported if " has dtype " in error.what else node.place.error
+    made = make(f"operator {quoted(node.op)} does not fit its inputs", why=error.what, hint=error.hint)
+    made.details += tuple(error.details)
+    return made
+
+
+__all__ = ["ABSENT", "MISSING", "Absent", "Missing", "Scope", "Session", "span_of"]

@@ -1,0 +1,388 @@
+"""Integers of shapes: what is known of small tensors while a model is imported.
+
+A model computes shapes by tensors: Shape, Gather, Mul, Concat, Reshape.  `ShapeTable.known(node)` follows
+such arithmetic through the graph and gives the elements of a tensor as far as they depend on constants and
+dims alone: an array of the node's shape, of its own dtype where all are numbers, else of objects, each an
+int, a bool, or an expression over dims (`int64`, or `bool` for a condition).  None means: unknown.
+
+`materialised` is the way back: the tensor of such elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dlc_core.arith import Analyzer
+from dlc_core.diag import DlcError
+from dlc_core.graph.node import CONST, GET, TUPLE, Node, const_array, constant
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Const, Expr, as_expr, binary, cast_to, free_vars, select, unary
+from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op import std
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.reference import apply
+
+MAX_ELEMENTS = 1024
+"""Elements of a tensor that is followed."""
+
+MAX_NODES = 50_000
+"""Nodes looked at for one answer."""
+
+Known = npt.NDArray[Any]
+Element = Any
+
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+
+
+class Unknown(Exception):
+    """Elements that cannot be told."""
+
+
+def simple(value: Element) -> Element:
+    """An element in simplest form: a Python number where it is one."""
+    if not isinstance(value, Expr):
+        return value
+    analyzer = Analyzer()
+    for var in free_vars(value):
+        analyzer.declare_dim(var)
+    found = analyzer.simplify(value)
+    if isinstance(found, Const):
+        return bool(found.value) if found.dtype.is_bool else int(found.value)
+    return found
+
+
+def objects(values: Sequence[Element], shape: Sequence[int]) -> Known:
+    """An object array of elements."""
+    flat = np.empty(len(values), object)
+    flat[:] = values
+    return flat.reshape(tuple(shape))
+
+
+def numeric(values: Known, dtype: DType) -> Known:
+    """The array in the dtype where all its elements are numbers, else unchanged."""
+    if values.dtype != object or any(isinstance(item, Expr) for item in values.flat):
+        return values
+    low, high = dtype.int_range() if dtype.is_int else _INT64
+    if not all(low <= int(item) <= high for item in values.flat):
+        raise Unknown
+    return values.astype(dtype.numpy)
+
+
+def int_elements(values: Known) -> tuple[Dim, ...]:
+    """The elements of an integer array as dims."""
+    return tuple(item if isinstance(item, Expr) else int(item) for item in values.reshape(-1))
+
+
+def materialised(values: Known, type_: TensorType) -> Node:
+    """The integer tensor of these elements, of rank at most 1: a constant where all are numbers."""
+    if values.dtype != object or not any(isinstance(item, Expr) for item in values.flat):
+        return constant(np.asarray(values, type_.dtype.numpy))
+    vector = std.dims_tensor(dims=int_elements(values))
+    wide = vector if values.ndim == 1 else std.squeeze(vector, axes=(0,))
+    return wide if wide.dtype is type_.dtype else std.cast(wide, to=type_.dtype)
+
+
+class ShapeTable:
+    """Answers, remembered for each node."""
+
+    def __init__(self) -> None:
+        self._memo: dict[Node, Known | None] = {}
+
+    def known(self, node: Node) -> Known | None:
+        """The elements of the node's tensor, or None."""
+        if not _small(node):
+            return None
+        stack = [node]
+        budget = MAX_NODES
+        while stack:
+            current = stack[-1]
+            if current in self._memo:
+                stack.pop()
+                continue
+            budget -= 1
+            missing = [arg for arg in _sources(current) if arg not in self._memo]
+            hopeless = budget < 0 or any(not _small(arg) for arg in missing)
+            if missing and not hopeless:
+                stack.extend(missing)
+                continue
+            self._memo[current] = None if hopeless else self._compute(current)
+            stack.pop()
+        return self._memo[node]
+
+    def settled(self, node: Node) -> Node:
+        """The node itself, or its elements as a constant or a `dims_tensor` where they are known integers."""
+        if node.op is CONST or not isinstance(node.type, TensorType) or node.type.ndim > 1:
+            return node
+        if not node.type.dtype.is_int and not node.type.dtype.is_bool:
+            return node
+        values = self.known(node)
+        if values is None or (values.dtype == object and node.type.dtype.is_bool):
+            return node
+        made = materialised(values, node.type)
+        self._memo.setdefault(made, values)
+        return made
+
+    def _compute(self, node: Node) -> Known | None:
+        if node.op is CONST:
+            return const_array(node)
+        if node.op is GET:
+            return self._field(node)
+        decl = node.op
+        if not isinstance(decl, OpDecl) or not decl.pure:
+            return None
+        args = [self._memo[arg] for arg in node.args]
+        if any(arg is None for arg in args):
+            return None
+        try:
+            return _evaluate(decl, node, [arg for arg in args if arg is not None])
+        except (Unknown, DlcError):
+            return None
+
+    def _field(self, node: Node) -> Known | None:
+        """A field of a split."""
+        source = node.args[0]
+        if source.op is not std.split.decl:
+            return None
+        whole = self._memo[source.args[0]]
+        sizes, axis = source.attrs["sizes"], source.attrs["axis"]
+        if whole is None or not all(isinstance(size, int) for size in sizes):
+            return None
+        begin = sum(sizes[: node.attrs["index"]])
+        return np.take(whole, range(begin, begin + sizes[node.attrs["index"]]), axis)
+
+
+def _small(node: Node) -> bool:
+    """Whether a tensor is small enough to be followed."""
+    if not isinstance(node.type, TensorType):
+        return False
+    shape = node.type.static_shape()
+    return shape is not None and math.prod(shape) <= MAX_ELEMENTS
+
+
+def _sources(node: Node) -> tuple[Node, ...]:
+    """The nodes whose elements those of a node are made of."""
+    if node.op is GET:
+        return node.args[0].args if node.args[0].op is std.split.decl else ()
+    return () if node.op is TUPLE else node.args
+
+
+def _evaluate(decl: OpDecl, node: Node, args: list[Known]) -> Known | None:
+    type_ = node.tensor_type
+    if decl is std.dims_tensor.decl:
+        return numeric(objects([*node.attrs["dims"]], type_.static_shape() or (0,)), type_.dtype)
+    symbolic = any(_is_symbolic(value) for value in node.attrs.values())
+    if not symbolic and all(arg.dtype != object for arg in args):
+        result = apply(decl, args, node.attrs, type_)
+        return result if isinstance(result, np.ndarray) else None
+    if not type_.dtype.is_int and not type_.dtype.is_bool:
+        return None
+    rule = _RULES.get(decl.name)
+    if rule is not None:
+        made = rule(node, *args)
+    elif decl.name in _STRUCTURAL and not symbolic and decl.reference is not None:
+        made = decl.reference(*args, **node.attrs)
+    else:
+        return None
+    return numeric(np.asarray(made, object).reshape(type_.static_shape() or ()), type_.dtype)
+
+
+def _is_symbolic(value: Any) -> bool:
+    return isinstance(value, Expr) or (isinstance(value, tuple) and any(map(_is_symbolic, value)))
+
+
+_STRUCTURAL = frozenset(
+    [
+        "transpose",
+        "squeeze",
+        "unsqueeze",
+        "concat",
+        "slice",
+        "flip",
+        "roll",
+        "tile",
+        "repeat",
+        "identity",
+        "pad",
+    ]
+)
+
+Rule = Callable[..., Known]
+
+
+def _elementwise(combine: Callable[..., Element]) -> Rule:
+    def rule(node: Node, *args: Known) -> Known:
+        shape = node.tensor_type.static_shape()
+        spread = [np.broadcast_to(arg, shape or ()).reshape(-1) for arg in args]
+        made = [simple(combine(*map(_plain, items))) for items in zip(*spread, strict=True)]
+        return objects(made, shape or ())
+
+    return rule
+
+
+def _plain(item: Element) -> Element:
+    return item.item() if isinstance(item, np.generic) else item
+
+
+def _op(name: str) -> Callable[[Element, Element], Element]:
+    return lambda a, b: binary(name, as_expr(a), as_expr(b))
+
+
+def _nonnegative(*values: Element) -> bool:
+    analyzer = Analyzer()
+    for var in free_vars(*map(as_expr, values)):
+        analyzer.declare_dim(var)
+    return all(analyzer.const_bounds(as_expr(value))[0] >= 0 for value in values)
+
+
+def _quotient(a: Element, b: Element) -> Element:
+    """Division of integers that cuts toward zero: floor division where nothing is negative."""
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        return 0 if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+    if not _nonnegative(a, b) or simple(b) == 0:
+        raise Unknown
+    return as_expr(a) // as_expr(b)
+
+
+def _floor(a: Element, b: Element) -> Element:
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        return 0 if b == 0 else a // b
+    if simple(b) == 0 or not _nonnegative(b):
+        raise Unknown
+    return as_expr(a) // as_expr(b)
+
+
+def _modulo(a: Element, b: Element) -> Element:
+    if simple(b) == 0 or not _nonnegative(b):
+        raise Unknown
+    return as_expr(a) % as_expr(b)
+
+
+def _remainder(a: Element, b: Element) -> Element:
+    if simple(b) == 0 or not _nonnegative(a, b):
+        raise Unknown
+    return as_expr(a) % as_expr(b)
+
+
+def _choose(cond: Element, a: Element, b: Element) -> Element:
+    cond = simple(cond)
+    if not isinstance(cond, Expr):
+        return a if cond else b
+    return select(cond, as_expr(a), as_expr(b))
+
+
+def _cast(node: Node, value: Known) -> Known:
+    to_bool = node.tensor_type.dtype.is_bool
+
+    def convert(item: Element) -> Element:
+        expr = as_expr(item)
+        if to_bool:
+            return expr if expr.dtype.is_bool else binary("ne", expr, as_expr(0))
+        return cast_to("int64", expr) if expr.dtype.is_bool and not isinstance(expr, Const) else expr
+
+    return _elementwise(convert)(node, value)
+
+
+def _gather(node: Node, value: Known, indices: Known) -> Known:
+    if indices.dtype == object:
+        raise Unknown
+    axis = node.attrs["axis"] % value.ndim
+    size = value.shape[axis]
+    if indices.size and not (-size <= int(indices.min()) and int(indices.max()) < size):
+        raise Unknown
+    return np.take(value, indices, axis)
+
+
+def _reduce(combine: Callable[[Element, Element], Element], start: Element) -> Rule:
+    def rule(node: Node, value: Known) -> Known:
+        axes, keepdims = node.attrs["axes"], node.attrs["keepdims"]
+        chosen = range(value.ndim) if axes is None else sorted(axis % value.ndim for axis in axes)
+        result = value
+        for axis in reversed(chosen):
+            rows = np.moveaxis(result, axis, 0)
+            total = np.full(rows.shape[1:], start, object)
+            for row in rows:
+                total = objects(
+                    [simple(combine(*map(_plain, pair))) for pair in zip(total.flat, row.flat, strict=True)]
+                    if total.ndim
+                    else [simple(combine(_plain(total[()]), _plain(row)))],
+                    total.shape,
+                )
+            result = np.expand_dims(total, axis) if keepdims else total
+        return result
+
+    return rule
+
+
+def _nonempty(combine: Callable[[Element, Element], Element]) -> Rule:
+    def first(a: Element, b: Element) -> Element:
+        return b if a is None else combine(a, b)
+
+    def rule(node: Node, value: Known) -> Known:
+        if not value.size:
+            raise Unknown
+        return _reduce(first, None)(node, value)
+
+    return rule
+
+
+def _arange(node: Node) -> Known:
+    start, step = node.attrs["start"], node.attrs["step"]
+    (count,) = node.tensor_type.static_shape() or (0,)
+    return objects([simple(as_expr(start) + index * step) for index in range(count)], (count,))
+
+
+def _clip(node: Node, value: Known) -> Known:
+    low, high = node.attrs["min"], node.attrs["max"]
+    if any(bound is not None and bound != int(bound) for bound in (low, high)):
+        raise Unknown
+
+    def limited(item: Element) -> Element:
+        result = as_expr(item)
+        result = result if low is None else binary("max", result, as_expr(int(low)))
+        return result if high is None else binary("min", result, as_expr(int(high)))
+
+    return _elementwise(limited)(node, value)
+
+
+_RULES: dict[str, Rule] = {
+    "add": _elementwise(_op("add")),
+    "sub": _elementwise(_op("sub")),
+    "mul": _elementwise(_op("mul")),
+    "div": _elementwise(_quotient),
+    "floordiv": _elementwise(_floor),
+    "mod": _elementwise(_modulo),
+    "fmod": _elementwise(_remainder),
+    "minimum": _elementwise(_op("min")),
+    "maximum": _elementwise(_op("max")),
+    "equal": _elementwise(_op("eq")),
+    "not_equal": _elementwise(_op("ne")),
+    "less": _elementwise(_op("lt")),
+    "less_equal": _elementwise(_op("le")),
+    "greater": _elementwise(_op("gt")),
+    "greater_equal": _elementwise(_op("ge")),
+    "logical_and": _elementwise(_op("and")),
+    "logical_or": _elementwise(_op("or")),
+    "logical_not": _elementwise(lambda a: unary("not", as_expr(a))),
+    "neg": _elementwise(lambda a: -as_expr(a)),
+    "abs": _elementwise(lambda a: binary("max", as_expr(a), -as_expr(a))),
+    "relu": _elementwise(lambda a: binary("max", as_expr(a), as_expr(0))),
+    "where": _elementwise(_choose),
+    "clip": _clip,
+    "cast": _cast,
+    "reshape": lambda node, value: value.reshape(node.tensor_type.static_shape() or ()),
+    "broadcast_to": lambda node, value: np.broadcast_to(value, node.tensor_type.static_shape() or ()),
+    "gather": _gather,
+    "reduce_sum": _reduce(_op("add"), 0),
+    "reduce_prod": _reduce(_op("mul"), 1),
+    "reduce_max": _nonempty(_op("max")),
+    "reduce_min": _nonempty(_op("min")),
+    "arange": _arange,
+}
+
+
+__all__ = ["Known", "ShapeTable", "Unknown", "int_elements", "materialised", "objects", "simple"]

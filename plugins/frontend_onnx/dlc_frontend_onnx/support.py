@@ -1,0 +1,143 @@
+"""What is supported: the check of a whole model before anything is converted, and the table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from onnx import defs
+
+from dlc_core.diag import UnsupportedError
+from dlc_frontend_onnx.converters import TABLE, find_entry
+from dlc_frontend_onnx.functions import standard_function
+from dlc_frontend_onnx.model import FunctionDef, Graph, Model, NodeDef
+from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.schema import find_schema, function_body, has_body
+from dlc_frontend_onnx.scope import span_of
+
+SHOWN_PROBLEMS = 50
+"""Nodes that an error shows at most; the spans name all."""
+
+
+def live_nodes(graph: Graph) -> list[NodeDef]:
+    """The nodes that the outputs depend on, in order."""
+    needed = {info.name for info in graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+            needed.update(node.captures)
+    return kept[::-1]
+
+
+def check_support(model: Model, nodes: Sequence[NodeDef]) -> None:
+    """UnsupportedError that names every node, at any depth, that no converter takes."""
+    problems: list[UnsupportedError] = []
+    seen: set[object] = set()
+    pending: list[tuple[Iterable[NodeDef], dict[str, int]]] = [(nodes, model.opsets)]
+    while pending:
+        current, opsets = pending.pop()
+        for node in current:
+            for _, graph in node.subgraphs():
+                pending.append((graph.nodes, opsets))
+            key = (node.domain, node.op, node.overload)
+            own = model.functions.get(key)
+            version = opsets.get(node.domain, 0)
+            if own is None:
+                reason = _reason(node, version)
+                if reason:
+                    problems.append(node.place.unsupported(reason).at([span_of(node)]))  # type: ignore[arg-type]
+                    continue
+                own = _body(node, version)
+            if own is not None and (key, version) not in seen:
+                seen.add((key, version))
+                pending.append((own.nodes, own.opsets))
+    if problems:
+        raise combined(model, problems)
+
+
+def _body(node: NodeDef, version: int) -> FunctionDef | None:
+    """The body of the standard that stands for a node, where it does not depend on types."""
+    if find_entry(node.domain, node.op, version) is not None:
+        return None
+    schema = find_schema(node.domain, node.op, version)
+    if schema is None or not schema.has_function:
+        return None
+    body = function_body(node, version, ())
+    return None if body is None else standard_function(body)
+
+
+def _reason(node: NodeDef, version: int) -> str:
+    """Why a node is not supported; empty where it is."""
+    entry = find_entry(node.domain, node.op, version)
+    if entry is not None:
+        return (entry.check(node) or "") if entry.check is not None else ""
+    if has_body(node.domain, node.op, version):
+        return ""
+    what = f"operator {quoted(node.op)}"
+    known = TABLE.get((node.domain, node.op))
+    if known:
+        return f"{what} of opset {version} is not supported, only from opset {known[0].since} on"
+    schema = find_schema(node.domain, node.op, version)
+    if schema is not None:
+        return f"{what} is not supported"
+    if node.domain in {domain for domain, _ in TABLE} and node.domain == "":
+        return f"{what} is not an operator of opset {version}"
+    return f"{what} of domain {quoted(node.domain)} is not known"
+
+
+def combined(model: Model, problems: Sequence[UnsupportedError]) -> UnsupportedError:
+    """One error about all of them."""
+    if len(problems) == 1:
+        return problems[0]
+    details = []
+    for problem in problems[:SHOWN_PROBLEMS]:
+        where = str(problem.spans[0]) if problem.spans else ""
+        domain = problem.details[0] if problem.details else ""
+        reason = f"; because {problem.why}" if problem.why else ""
+        details.append(f"{problem.what}{reason}: {domain or where}")
+    if len(problems) > SHOWN_PROBLEMS:
+        details.append(f"and {len(problems) - SHOWN_PROBLEMS} more")
+    hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))
+    spans = list(dict.fromkeys(span for problem in problems for span in problem.spans))
+    return UnsupportedError(
+        f"{len(problems)} places of the model are not supported",
+        spans=spans,
+        details=details,
+        hint="; ".join(hints[:3]),
+    )
+
+
+@dataclass(frozen=True)
+class SupportedOp:
+    """A row of the table of operators: which versions of the domain's operator are converted, and how."""
+
+    domain: str
+    op: str
+    versions: tuple[int, ...]
+    how: str
+
+
+def supported_ops() -> list[SupportedOp]:
+    """Every operator that can be imported, with the versions that the installed `onnx` knows of it.
+
+    `how` is "converter", or "function" for operators that the standard defines by others.
+    """
+    history: dict[tuple[str, str], list[int]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        history.setdefault((schema.domain, schema.name), []).append(schema.since_version)
+    rows = []
+    for key in sorted({*history, *TABLE}):
+        domain, op = key
+        versions = sorted(history.get(key, ())) or [entry.since for entry in TABLE[key]]
+        by_converter = tuple(v for v in versions if find_entry(domain, op, v) is not None)
+        if by_converter:
+            rows.append(SupportedOp(domain, op, by_converter, "converter"))
+        elif domain == "" and any(has_body(domain, op, v) for v in versions):
+            known = tuple(v for v in versions if has_body(domain, op, v))
+            rows.append(SupportedOp(domain, op, known, "function"))
+    return rows
+
+
+__all__ = ["SupportedOp", "check_support", "combined", "live_nodes", "supported_ops"]
