@@ -1,27 +1,31 @@
-"""From a model to an executable: load, compile, build, open.  Names no device: kinds, code generators and devices come from
-the registry.
+"""From a model to an executable: load, compile, build, open.  Names no device: kinds, code generators and
+devices come from the registry.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dlc_core.diag import TargetError, UsageError
+from dlc_core import version
+from dlc_core.cache import Store, cache_key, model_digest
+from dlc_core.config import config as settings
+from dlc_core.diag import ArtifactError, DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.ir.module import IRModule
-from dlc_core.passes import PassContext, Pipeline, default_pipeline
+from dlc_core.job import Job, Progress, Teller, context_for, lower, pipelines
+from dlc_core.passes import PassContext
+from dlc_core.passes.lower.single import single_module
+from dlc_core.passes.watch import configured_watchers
 from dlc_core.registry import Registry, registry
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.memory import aligned_bytes
+from dlc_core.runtime.saving import read
 from dlc_core.target import Target, TargetKind
 
-STAGES = ("graph", "lower", "tir", "main")
-"""The stages of a compile, each a pipeline of passes, in order."""
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 def targets() -> Mapping[str, TargetKind]:
@@ -47,8 +51,7 @@ def load(model: Any, *, frontend: str | None = None, shapes: Mapping[str, Any] |
     """
     if isinstance(model, IRModule):
         return model
-    reader = _frontend(registry(), model, frontend)
-    result: IRModule = reader.load(model, {"shapes": dict(shapes or {})})
+    result: IRModule = _frontend(registry(), model, frontend).load(model, {"shapes": dict(shapes or {})})
     return result
 
 
@@ -85,70 +88,163 @@ def find_target(target: str | Target | Mapping[str, Any] | None) -> Target:
     return Target(max(usable, key=lambda kind: kind.host_rank))
 
 
-def context_for(target: Target, opt_level: int = 3, config: Mapping[str, Any] | None = None) -> PassContext:
-    """The pass context of a compile: the current one, with this target and what the plugins give."""
-    known = registry()
-    return PassContext.current().with_(
-        opt_level=opt_level,
-        target=target,
-        ops=dict(known.ops),
-        rules=tuple(known.rules.values()),
-        schedule_rules=tuple(known.schedule_rules.values()),
-        config=dict(config or {}),
-    )
-
-
-def pipelines() -> dict[str, Pipeline]:
-    """The default pipeline of each stage, plugins' passes included."""
-    classes = list(registry().passes.values())
-    return {stage: default_pipeline(stage, classes) for stage in STAGES}
-
-
-def lower(module: IRModule, context: PassContext) -> tuple[IRModule, dict[str, float]]:
-    """The module after every stage, and seconds spent in each."""
-    seconds: dict[str, float] = {}
-    with context:
-        for stage, pipeline in pipelines().items():
-            start = time.perf_counter()
-            module = pipeline.run(module, context)
-            seconds[stage] = time.perf_counter() - start
-    return module, seconds
-
-
 def compile(  # noqa: A001  (the public name)
     model: Any,
     target: str | Target | Mapping[str, Any] | None = None,
     *,
     num_threads: int | None = None,
+    precision: str = "float32",
     shapes: Mapping[str, Any] | None = None,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
+    frontend: str | None = None,
+    cache: bool | None = None,
+    verify: str | None = None,
+    watchers: Sequence[Any] = (),
+    progress: Callable[[Progress], None] | None = None,
 ) -> Executable:
     """Compile a model (a path, bytes, a frontend's form or an IRModule) for a target; None is this machine.
 
-    `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims.
+    `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
+    shape, or dim name to int.  `precision` is the narrowest dtype in which float32 arithmetic may be
+    done.  `verify` checks the module after each pass: "structure", or "each" for its results too.  `watchers`
+    observe the passes.  `progress` is called as each step begins.
+
+    Results are kept on disk and taken from there (`cache`: None for files where `DLC_CACHE` allows it, True
+    for in-memory models too); never where `verify` or `watchers` are to see the passes run.
     """
-    start = time.perf_counter()
-    module = load(model, shapes=shapes)
-    loaded = time.perf_counter() - start
     where = find_target(target)
-    context = context_for(where, opt_level, config)
-    module, seconds = lower(module, context)
-    known = registry()
+    _check_precision(precision)
     start = time.perf_counter()
-    artifact = known.codegens[where.kind.codegen].emit(module, where)
-    seconds = {"load": loaded, **seconds, "codegen": time.perf_counter() - start}
-    signature = module.attrs["signature"]
-    weights = aligned_bytes(signature.weights_size)
-    for offset, array in module.attrs["constants"]:
-        weights[offset : offset + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    with settings.override(**({} if verify is None else {"verify": verify})):
+        seeing = (*configured_watchers(), *watchers)
+    context = context_for(where, opt_level, config, precision=precision, watchers=seeing)
+    job = Job(where, context, num_threads)
+    reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
+
+    def read_model() -> IRModule:
+        return load(model, frontend=None if reader is None else reader.name, shapes=shapes)
+
+    store, key = Store(), None
+    wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
+    if wanted and not context.watchers:
+        key = _key(model_digest(model, reader, shapes), where, context, shapes)
+    saved = None if key is None else store.get(key)
+    if saved is not None:
+        job.seconds["load"] = time.perf_counter() - start
+        exe = job.opened(saved, read_model)
+        exe.report["cache"] = "hit"
+        return exe
+    if progress is not None:
+        job.tell = Teller(progress, context)
+        job.context = context.with_(watchers=(*context.watchers, job.tell))
+    module = read_model()
+    job.seconds["load"] = time.perf_counter() - start
+    exe = job.executable(module, read_model)
+    exe.report["cache"] = "off" if key is None else "stored"
+    if key is not None:
+        try:
+            store.put(key, exe)
+        except DlcError as error:  # a cache that cannot be written never fails a compile
+            exe.report["cache"] = f"not stored: {error.what}"
+    return exe
+
+
+def _check_precision(precision: str) -> None:
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join(PRECISIONS))
+    given = [p for p in registry().passes.values() if precision in getattr(p, "precisions", ())]
+    if precision != "float32" and not given:
+        raise UnsupportedError(f"no pass computes in {precision}", hint='compile with precision="float32"')
+
+
+def build(
+    subject: Any,
+    target: str | Target | Mapping[str, Any] | None = None,
+    *,
+    num_threads: int | None = None,
+    opt_level: int = 3,
+    config: Mapping[str, Any] | None = None,
+) -> Executable:
+    """Compile a single operator: a PrimFunc, an IRModule of them, or tensors (te) from inputs to outputs.
+
+    The executable takes the buffers that the program only reads and gives those that it writes, which must
+    come last among its parameters.  Symbolic dims are bound by the inputs' shapes.
+    """
+    where = find_target(target)
+    module = single_module(subject)
+    job = Job(where, context_for(where, opt_level, config), num_threads)
+    return job.executable(module, lambda: module)
+
+
+def open(  # noqa: A001  (the public name)
+    path: str | os.PathLike[str], *, num_threads: int | None = None, verify: bool = False
+) -> Executable:
+    """Open what `exe.save` wrote; weights stay in the file and are mapped into memory as they are used.
+
+    Nothing of the file is run before the executable is called.  `verify` compares the weights with their
+    checksum too, which reads all of them.  Raises ArtifactError, saying what to do, for a file that is
+    damaged, of another format version, or made for a machine or plugin that is not here.
+    """
+    saved = read(Path(path), verify=verify)
+    known = registry()
+    try:
+        target = Target.parse(saved.target, known.targets)
+        device = known.devices[saved.device]
+    except DlcError as error:
+        raise ArtifactError(
+            f"{path} is for the target {saved.target!r}, which is not known here",
+            why=error.what,
+            hint="install the plugin that gives it",
+        ) from error
+    if saved.artifact.format not in device.formats:
+        what = f"device {saved.device!r} does not run the format {saved.artifact.format!r}"
+        raise ArtifactError(what, hint=f"it runs {', '.join(device.formats)}; compile the model again")
+    check = getattr(device, "check", None)
+    if check is not None:
+        check(saved.artifact)
     return Executable(
-        signature,
-        artifact,
-        weights,
-        where,
-        known.devices[where.kind.device],
-        codegen=known.codegens[where.kind.codegen],
-        num_threads=num_threads or where.describe().cores,
-        report={"seconds": seconds},
+        saved.signature,
+        saved.artifact,
+        saved.weights,
+        target,
+        device,
+        codegen=known.codegens.get(saved.codegen),
+        entry=saved.entry,
+        num_threads=num_threads or settings.num_threads or target.describe().cores,
+        about=saved.about,
     )
+
+
+def _key(
+    digest: str | None, target: Target, context: PassContext, shapes: Mapping[str, Any] | None
+) -> str | None:
+    loaded = [plugin for plugin in registry().loaded if plugin.value is not None]
+    packages: list[Any] = [version]
+    for plugin in loaded:
+        value = plugin.value
+        packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
+    chosen = {
+        "plugins": [[p.name, p.source.distribution, p.source.version] for p in loaded],
+        "opt_level": context.opt_level,
+        "disabled": context.disabled,
+        "config": {k: v for k, v in context.config.items() if k != "reproducer_dir"},
+        "shapes": dict(shapes or {}),
+    }
+    return cache_key(digest, target, chosen, packages)
+
+
+__all__ = [
+    "Progress",
+    "build",
+    "compile",
+    "context_for",
+    "find_target",
+    "load",
+    "lower",
+    "open",
+    "ops",
+    "pipelines",
+    "plugins",
+    "targets",
+]

@@ -39,6 +39,7 @@ FLOORS = {
     "registry": 5,
     "driver": 6,
     "cache": 6,
+    "job": 6,
     "cli": 7,
     "testing": 7,
     "__main__": 8,

@@ -10,121 +10,20 @@ is never more of it than calls were in flight at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import DlcError, RuntimeFailure, UsageError
+from dlc_core.diag import DlcError, UsageError
+from dlc_core.runtime.checked import Caller, Checked, Host, failing, failure
 from dlc_core.runtime.device import Device, prepare, shares_memory
 from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty
-from dlc_core.runtime.ndarray import NDArray, as_host, contiguous, is_plain
-from dlc_core.runtime.signature import Plan, Shape, Signature
-
-Host = np.ndarray[Any, Any]
-
-PLANS = 1024
-"""Input shapes of a model with symbolic dims whose plans are remembered."""
+from dlc_core.runtime.ndarray import NDArray, is_plain
+from dlc_core.runtime.signature import Plan, Signature
 
 
-class Caller(Protocol):
-    """A way to call."""
-
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        """The outputs for these inputs; raises UsageError, before anything runs, for inputs that do
-        not fit.
-        """
-        ...
-
-    def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
-    ) -> tuple[Callable[[], None], list[Host]]:
-        """A call on fixed memory, and the outputs it writes."""
-        ...
-
-    def release(self) -> None:
-        """Give back all scratch memory that no call is using."""
-        ...
-
-
-class _Checked:
-    """What the ways have in common: inputs that fit, and plans by their shapes."""
-
-    def __init__(self, signature: Signature) -> None:
-        self.signature = signature
-        self.count = len(signature.inputs)
-        self.dtypes = tuple(v.type.dtype.numpy for v in signature.inputs)
-        self.results = tuple(v.type.dtype.numpy for v in signature.outputs)
-        self._plans: dict[tuple[Shape, ...], Plan] = {}
-
-    def hosts(self, arrays: Sequence[Any]) -> list[Host]:
-        """Inputs as host arrays; raises UsageError for those that do not fit."""
-        signature = self.signature
-        signature.check_count(len(arrays))
-        hosts = [
-            as_host(array, f"input {value.name!r}", value.type.dtype)
-            for array, value in zip(arrays, signature.inputs, strict=True)
-        ]
-        signature.check(hosts)
-        return hosts
-
-    def ready(self, arrays: Sequence[Any]) -> list[Host]:
-        """Inputs as arrays that can be passed; raises UsageError for those that do not fit."""
-        return [contiguous(host) for host in self.hosts(arrays)]
-
-    def plan(self, shapes: tuple[Shape, ...]) -> Plan:
-        """The plan of a call with these shapes; raises UsageError where they do not fit."""
-        made = self._plans.get(shapes)
-        if made is None:
-            made = self.signature.plan(shapes)
-            if len(self._plans) >= PLANS:
-                self._plans.clear()
-            self._plans[shapes] = made
-        return made
-
-    def bound(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None
-    ) -> tuple[Plan, list[Host], list[Host]]:
-        """The plan and the arrays of a bound call, none of them copied."""
-        given = self.hosts(inputs)
-        for value, array, own in zip(self.signature.inputs, given, inputs, strict=True):
-            if isinstance(own, NDArray) or not is_plain(array):
-                raise UsageError(
-                    f"input {value.name!r} cannot be bound as it is: it is not contiguous, aligned host memory",
-                    hint="use np.ascontiguousarray",
-                )
-        plan = self.plan(tuple(a.shape for a in given))
-        if outputs is None:
-            results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
-        else:
-            results = self._own_outputs(outputs, plan)
-        for index, array in enumerate(results):
-            if any(np.may_share_memory(array, other) for other in (*given, *results[:index])):
-                name = self.signature.outputs[index].name
-                raise UsageError(f"output {name!r} overlaps an input or another output")
-        return plan, given, results
-
-    def _own_outputs(self, outputs: Sequence[Host], plan: Plan) -> list[Host]:
-        values = self.signature.outputs
-        if len(outputs) != len(values):
-            details = [str(v) for v in values]
-            raise UsageError(f"{len(outputs)} outputs given, {len(values)} needed", details=details)
-        results = []
-        for given, value, shape, dtype in zip(outputs, values, plan.outputs, self.results, strict=True):
-            array = as_host(given, f"output {value.name!r}", value.type.dtype)
-            if array.shape != shape or array.dtype != dtype:
-                found = f"{array.dtype}{list(array.shape)}"
-                raise UsageError(
-                    f"output {value.name!r} is {found}, {value.type.dtype}{list(shape)} is needed"
-                )
-            if not (is_plain(array) and array.flags.writeable):
-                raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
-            results.append(array)
-        return results
-
-
-class InPlace(_Checked):
+class InPlace(Checked):
     """Calls on this process's memory."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
@@ -160,7 +59,7 @@ class InPlace(_Checked):
         except DlcError:
             raise
         except Exception as error:
-            raise _failure(self._device, error) from error
+            raise failure(self._device, error) from error
         finally:
             self._arenas.append(arena)
         return outputs
@@ -210,7 +109,7 @@ def _holding(run: Callable[[], None], held: Any) -> Callable[[], None]:
     return bound
 
 
-class Copying(_Checked):
+class Copying(Checked):
     """Calls on a device's own memory."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
@@ -258,7 +157,7 @@ class Copying(_Checked):
             for host, array in zip(given, ins, strict=True):
                 if host.nbytes:
                     self._device.write(array.handle, bytes_of(host))
-            with _failing(self._device):
+            with failing(self._device):
                 run()
                 self._device.sync()
             for host, array in zip(results, outs, strict=True):
@@ -274,7 +173,7 @@ class Copying(_Checked):
         return NDArray.from_host(self._device, host)
 
     def _run(self, arrays: Sequence[NDArray], plan: Plan, threads: int) -> None:
-        with _failing(self._device):
+        with failing(self._device):
             self._device.launch(self._entry, [a.handle for a in arrays], plan.scalars, threads)
             self._device.sync()
 
@@ -288,7 +187,7 @@ class Copying(_Checked):
                 return arena
 
 
-class Evaluating(_Checked):
+class Evaluating(Checked):
     """Calls of entry points that take and give arrays."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
@@ -300,7 +199,7 @@ class Evaluating(_Checked):
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)
         self.signature.bind_symbols([a.shape for a in given])
-        with _failing(self._device):
+        with failing(self._device):
             results = self._entry.evaluate(given, self._weights, threads)
         return [np.asarray(r) for r in results]
 
@@ -317,21 +216,6 @@ class Evaluating(_Checked):
 
     def release(self) -> None:
         """There is no scratch memory."""
-
-
-def _failure(device: Device, error: Exception) -> RuntimeFailure:
-    return RuntimeFailure(f"device {device.name!r} failed", why=f"{type(error).__name__}: {error}")
-
-
-@contextmanager
-def _failing(device: Device) -> Iterator[None]:
-    """Whatever a vendor's device raises becomes a RuntimeFailure that names the device."""
-    try:
-        yield
-    except DlcError:
-        raise
-    except Exception as error:
-        raise _failure(device, error) from error
 
 
 def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:

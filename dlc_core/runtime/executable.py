@@ -26,6 +26,7 @@ import numpy as np
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.runtime.calling import Caller, InPlace, caller_for
 from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
+from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
 
@@ -138,7 +139,9 @@ class Executable:
         run, results = caller.bind(given, outputs, self._threads)
         return BoundCall(run, given, results)
 
-    def profile(self, inputs: Sequence[Any] | Mapping[str, Any], *, runs: int = 10, warmup: int = 2) -> Report:
+    def profile(
+        self, inputs: Sequence[Any] | Mapping[str, Any], *, runs: int = 10, warmup: int = 2
+    ) -> Report:
         """Measure where the time of a call goes, kernel by kernel: the mean of `runs` calls.
 
         Raises UnsupportedError where the executable has no instrumented entry.
@@ -181,6 +184,13 @@ class Executable:
             have = ", ".join(sorted({*self._sources, *self.artifact.sources})) or "none"
             raise UsageError(f"no source {form!r}", hint=f"this executable has: {have}")
         return made if isinstance(made, str) else made()
+
+    def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] = ()) -> None:
+        """Write one file that `dlc.open` loads in milliseconds; `sources` names readable forms to keep in it.
+
+        Raises ArtifactError, and leaves what was at `path`, where it cannot be written.
+        """
+        save(self, Path(path), sources)
 
     def export(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write what runs without Python: a library with its C header, or what else the code generator makes

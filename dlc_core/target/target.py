@@ -26,6 +26,12 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
+Stages = tuple[str, ...]
+
+STAGES: Stages = ("graph", "lower", "tir", "main")
+"""The stages of a compile for a machine; each is a pipeline of the passes that name it."""
+
+
 @dataclass(frozen=True)
 class Option:
     """One option of a kind.  `kind` is str, int, bool or strs (comma-separated)."""
@@ -84,6 +90,10 @@ class TargetKind:
     describe: Callable[[Mapping[str, Any]], Description] = lambda options: Description()
     problem: Callable[[], str | None] = lambda: None
     host_rank: int = 0
+    stages: Stages | Callable[[Mapping[str, Any]], Stages] = STAGES
+    """The stages of a compile, in order, or a function of the options that gives them."""
+    identity: Callable[[Mapping[str, Any]], str] = lambda options: ""
+    """What code depends on besides the options, as text: the machine that empty options stand for, tool versions."""
 
     def option(self, name: str) -> Option:
         for option in self.options:
@@ -135,8 +145,23 @@ class Target:
             merged[self.kind.option(name.replace("_", "-")).name] = value
         return Target(self.kind, tuple(sorted(merged.items())))
 
+    def values(self) -> dict[str, Any]:
+        """Every option of the kind, defaults included."""
+        return {option.name: self[option.name] for option in self.kind.options}
+
     def describe(self) -> Description:
-        return self.kind.describe({option.name: self[option.name] for option in self.kind.options})
+        return self.kind.describe(self.values())
+
+    @property
+    def stages(self) -> Stages:
+        """The stages of a compile for this target."""
+        stages = self.kind.stages
+        return stages(self.values()) if callable(stages) else stages
+
+    @property
+    def identity(self) -> str:
+        """What code for this target depends on besides its text."""
+        return self.kind.identity(self.values())
 
     def to_json(self) -> str:
         return json.dumps({"kind": self.kind.name, **dict(self.options)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
 from dlc_core.target import Description, Option, Target, TargetKind
 
@@ -42,6 +43,12 @@ def description(options: Mapping[str, Any]) -> Description:
     )
 
 
+def identity(options: Mapping[str, Any]) -> str:
+    """The processor, however it was named, and LLVM's version."""
+    cpu = _cpu(options["mtriple"], options["mcpu"], options["mattr"], 1)
+    return f"{cpu.triple} {cpu.cpu} {cpu.features} llvm-{llvm_version()}"
+
+
 KIND = TargetKind(
     name="llvm",
     doc="CPUs through LLVM: this machine, or any triple for objects and libraries",
@@ -50,4 +57,5 @@ KIND = TargetKind(
     options=OPTIONS,
     describe=description,
     host_rank=100,
+    identity=identity,
 )

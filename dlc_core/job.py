@@ -1,0 +1,194 @@
+"""One compile: the context that its passes see, its stages, what becomes of the module, and how far it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dlc_core.config import config as settings
+from dlc_core.diag import DlcError, TargetError, UnsupportedError
+from dlc_core.ir.module import IRModule
+from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
+from dlc_core.passes.listing import listing
+from dlc_core.passes.reproducer import write_reproducer
+from dlc_core.registry import registry
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.memory import NDArray, aligned_bytes
+from dlc_core.runtime.saving import Saved
+from dlc_core.target import Artifact, Target
+
+
+def context_for(
+    target: Target,
+    opt_level: int = 3,
+    config: Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float32",
+    watchers: Iterable[Any] = (),
+) -> PassContext:
+    """The pass context of a compile: the current one, with this target and what the plugins give."""
+    known = registry()
+    current = PassContext.current()
+    return current.with_(
+        opt_level=opt_level,
+        target=target,
+        ops=dict(known.ops),
+        rules=(*current.rules, *known.rules.values()),
+        schedule_rules=tuple(known.schedule_rules.values()),
+        watchers=(*current.watchers, *watchers),
+        config={"reproducer_dir": settings.reproducer_dir, **(config or {}), "precision": precision},
+    )
+
+
+def pipelines(target: Target) -> dict[str, Pipeline]:
+    """The default pipeline of each stage that a target has, plugins' passes included."""
+    classes = list(registry().passes.values())
+    return {stage: default_pipeline(stage, classes) for stage in target.stages}
+
+
+def lower(module: IRModule, context: PassContext) -> tuple[IRModule, dict[str, float]]:
+    """The module after every stage, and seconds spent in each."""
+    seconds: dict[str, float] = {}
+    for stage, pipeline in pipelines(context.target).items():
+        start = time.perf_counter()
+        module = pipeline.run(module, context)
+        seconds[stage] = time.perf_counter() - start
+    return module, seconds
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A step of a compile that begins: pass `name` of `stage`, number `done` (from 0) of `total`."""
+
+    stage: str
+    name: str
+    done: int
+    total: int
+
+
+class Teller:
+    """The watcher that reports progress."""
+
+    name = "progress"
+
+    def __init__(self, tell: Callable[[Progress], None], context: PassContext) -> None:
+        self._tell = tell
+        self._done = 0
+        self._total = 1 + sum(len(p.active(context)) for p in pipelines(context.target).values())
+
+    def before(self, one: Pass, module: IRModule, context: PassContext) -> None:
+        self.step(one.stage, one.name)
+
+    def after(self, one: Pass, module: IRModule, context: PassContext) -> None:
+        """Only beginnings are told."""
+
+    def step(self, stage: str, name: str) -> None:
+        self._tell(Progress(stage, name, self._done, self._total))
+        self._done += 1
+
+
+class _Emit(Pass):
+    """Stands for code generation in reproducers."""
+
+    name = "codegen"
+
+
+@dataclass
+class Job:
+    """One compile: how, and what came of it so far."""
+
+    target: Target
+    context: PassContext
+    num_threads: int | None
+    seconds: dict[str, float] = field(default_factory=dict)
+    tell: Teller | None = None
+
+    def executable(self, module: IRModule, again: Callable[[], IRModule]) -> Executable:
+        """Compile a module; `again` gives it once more, for sources that are asked for later."""
+        module, seconds = lower(module, self.context)
+        self.seconds.update(seconds)
+        if self.tell is not None:
+            self.tell.step("codegen", self.target.kind.codegen)
+        start = time.perf_counter()
+        artifact = self._emit(module)
+        self.seconds["codegen"] = time.perf_counter() - start
+        about = {key: module.attrs[key] for key in ("sites", "calls") if key in module.attrs}
+        weights = pack_weights(module)
+        return self._made(module.attrs["signature"], artifact, weights, about, again)
+
+    def opened(self, saved: Saved, again: Callable[[], IRModule]) -> Executable:
+        """The executable that a kept artefact holds."""
+        return self._made(saved.signature, saved.artifact, saved.weights, saved.about, again, saved.entry)
+
+    def _made(
+        self,
+        signature: Any,
+        artifact: Artifact,
+        weights: NDArray,
+        about: Mapping[str, Any],
+        again: Callable[[], IRModule],
+        entry: str = "main",
+    ) -> Executable:
+        known, kind = registry(), self.target.kind
+        threads = self.num_threads or settings.num_threads or self.target.describe().cores
+        return Executable(
+            signature,
+            artifact,
+            weights,
+            self.target,
+            known.devices[kind.device],
+            codegen=known.codegens[kind.codegen],
+            entry=entry,
+            num_threads=threads,
+            report={"seconds": self.seconds},
+            about=about,
+            sources={
+                form: partial(self._text, again, form)
+                for form in ("graph", "tir")
+                if form in self.target.stages
+            },
+        )
+
+    def _text(self, again: Callable[[], IRModule], last: str) -> str:
+        """The module after all stages up to `last`, as text."""
+        module = again()
+        quiet = self.context.with_(watchers=())
+        for stage, pipeline in pipelines(self.target).items():
+            module = pipeline.run(module, quiet)
+            if stage == last:
+                break
+        return listing(module)
+
+    def _emit(self, module: IRModule) -> Artifact:
+        codegen = registry().codegens[self.target.kind.codegen]
+        try:
+            artifact: Artifact = codegen.emit(module, self.target)
+        except Exception as error:
+            if isinstance(error, (UnsupportedError, TargetError)):
+                raise
+            folder = self.context.config["reproducer_dir"]
+            path = write_reproducer(folder, _Emit(), module, self.context, "codegen", error)
+            if isinstance(error, DlcError):
+                error.details += (f"reproducer: {path}",)
+                raise
+            why = f"{type(error).__name__}: {error}"
+            what = f"code generator {codegen.name!r} failed"
+            raise TargetError(what, why=why, details=[f"reproducer: {path}"]) from error
+        return artifact
+
+
+def pack_weights(module: IRModule) -> NDArray:
+    """All constants of a module at the places that its memory plan gives them."""
+    weights = aligned_bytes(module.attrs["signature"].weights_size)
+    for offset, array in module.attrs["constants"]:
+        data: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        weights[offset : offset + array.nbytes] = data
+    return weights
+
+
+__all__ = ["Job", "Progress", "Teller", "context_for", "lower", "pack_weights", "pipelines"]

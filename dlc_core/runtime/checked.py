@@ -1,0 +1,136 @@
+"""What all ways of calling have in common: inputs that fit, plans by their shapes, failures that
+name the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from dlc_core.diag import DlcError, RuntimeFailure, UsageError
+from dlc_core.runtime.device import Device
+from dlc_core.runtime.memory import empty
+from dlc_core.runtime.ndarray import NDArray, as_host, contiguous, is_plain
+from dlc_core.runtime.signature import Plan, Shape, Signature
+
+Host = np.ndarray[Any, Any]
+
+PLANS = 1024
+"""Input shapes of a model with symbolic dims whose plans are remembered."""
+
+
+class Caller(Protocol):
+    """A way to call."""
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        """The outputs for these inputs; raises UsageError, before anything runs, for inputs that do
+        not fit.
+        """
+        ...
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        """A call on fixed memory, and the outputs it writes."""
+        ...
+
+    def release(self) -> None:
+        """Give back all scratch memory that no call is using."""
+        ...
+
+
+class Checked:
+    """What the ways have in common: inputs that fit, and plans by their shapes."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.count = len(signature.inputs)
+        self.dtypes = tuple(v.type.dtype.numpy for v in signature.inputs)
+        self.results = tuple(v.type.dtype.numpy for v in signature.outputs)
+        self._plans: dict[tuple[Shape, ...], Plan] = {}
+
+    def hosts(self, arrays: Sequence[Any]) -> list[Host]:
+        """Inputs as host arrays; raises UsageError for those that do not fit."""
+        signature = self.signature
+        signature.check_count(len(arrays))
+        hosts = [
+            as_host(array, f"input {value.name!r}", value.type.dtype)
+            for array, value in zip(arrays, signature.inputs, strict=True)
+        ]
+        signature.check(hosts)
+        return hosts
+
+    def ready(self, arrays: Sequence[Any]) -> list[Host]:
+        """Inputs as arrays that can be passed; raises UsageError for those that do not fit."""
+        return [contiguous(host) for host in self.hosts(arrays)]
+
+    def plan(self, shapes: tuple[Shape, ...]) -> Plan:
+        """The plan of a call with these shapes; raises UsageError where they do not fit."""
+        made = self._plans.get(shapes)
+        if made is None:
+            made = self.signature.plan(shapes)
+            if len(self._plans) >= PLANS:
+                self._plans.clear()
+            self._plans[shapes] = made
+        return made
+
+    def bound(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None
+    ) -> tuple[Plan, list[Host], list[Host]]:
+        """The plan and the arrays of a bound call, none of them copied."""
+        given = self.hosts(inputs)
+        for value, array, own in zip(self.signature.inputs, given, inputs, strict=True):
+            if isinstance(own, NDArray) or not is_plain(array):
+                raise UsageError(
+                    f"input {value.name!r} cannot be bound: it is not contiguous, aligned host memory",
+                    hint="use np.ascontiguousarray",
+                )
+        plan = self.plan(tuple(a.shape for a in given))
+        if outputs is None:
+            results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+        else:
+            results = self._own_outputs(outputs, plan)
+        for index, array in enumerate(results):
+            if any(np.may_share_memory(array, other) for other in (*given, *results[:index])):
+                name = self.signature.outputs[index].name
+                raise UsageError(f"output {name!r} overlaps an input or another output")
+        return plan, given, results
+
+    def _own_outputs(self, outputs: Sequence[Host], plan: Plan) -> list[Host]:
+        values = self.signature.outputs
+        if len(outputs) != len(values):
+            details = [str(v) for v in values]
+            raise UsageError(f"{len(outputs)} outputs given, {len(values)} needed", details=details)
+        results = []
+        for given, value, shape, dtype in zip(outputs, values, plan.outputs, self.results, strict=True):
+            array = as_host(given, f"output {value.name!r}", value.type.dtype)
+            if array.shape != shape or array.dtype != dtype:
+                found = f"{array.dtype}{list(array.shape)}"
+                raise UsageError(
+                    f"output {value.name!r} is {found}, {value.type.dtype}{list(shape)} is needed"
+                )
+            if not (is_plain(array) and array.flags.writeable):
+                raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
+            results.append(array)
+        return results
+
+
+def failure(device: Device, error: Exception) -> RuntimeFailure:
+    return RuntimeFailure(f"device {device.name!r} failed", why=f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def failing(device: Device) -> Iterator[None]:
+    """Whatever a vendor's device raises becomes a RuntimeFailure that names the device."""
+    try:
+        yield
+    except DlcError:
+        raise
+    except Exception as error:
+        raise failure(device, error) from error
+
+
+__all__ = ["Caller", "Checked", "Host", "failing", "failure"]

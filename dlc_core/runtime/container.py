@@ -1,0 +1,186 @@
+"""The file of an artefact: a checked header and aligned sections, read by mapping it into memory.
+
+    offset  0   8 bytes   magic
+            8   u32       schema version
+           12   u32       bytes of the header
+           16   32 bytes  SHA-256 of the header
+           48             header: JSON, UTF-8
+         base             sections, from the next multiple of PAGE
+
+The header's list `sections` has for each its name, offset from `base`, size and SHA-256.  Integers are little
+endian.  Nothing follows the last section.  The same contents give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import secrets
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dlc_core.diag import ArtifactError
+
+MAGIC = b"\x89DLC\r\n\x1a\n"
+"""Its first byte is no text, its line ends show whether a transfer changed such."""
+
+SCHEMA = 1
+PAGE = 4096
+_PREFIX = struct.Struct("<8sII32s")
+_LONGEST_HEADER = 1 << 28
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file that has been checked: its header, and each section's bytes, mapped and not yet read."""
+
+    header: Mapping[str, Any]
+    sections: Mapping[str, memoryview]
+    digests: Mapping[str, str]
+
+    def verify(self, *names: str) -> None:
+        """Compare sections with their checksums; ArtifactError where one differs."""
+        for name in names:
+            if hashlib.sha256(self.sections[name]).hexdigest() != self.digests[name]:
+                raise ArtifactError(
+                    f"the artefact's section {name!r} is damaged",
+                    why="its checksum differs",
+                    hint="copy the file again, or compile the model again",
+                )
+
+
+def write_container(
+    path: Path,
+    header: Mapping[str, Any],
+    sections: Sequence[tuple[str, memoryview | bytes]],
+    *,
+    durable: bool = True,
+) -> None:
+    """Write the file beside its place and move it there: a reader sees the old file or the whole new one.
+
+    `durable` waits until it is on the disk.  Raises ArtifactError, and leaves what was there, where it cannot
+    be written.
+    """
+    listed: list[dict[str, Any]] = []
+    offset = 0
+    for name, data in sections:
+        view = memoryview(data)
+        digest = hashlib.sha256(view).hexdigest()
+        listed.append({"name": name, "offset": offset, "size": view.nbytes, "sha256": digest})
+        offset = _up(offset + view.nbytes)
+    text = json.dumps({**header, "sections": listed}, separators=(",", ":")).encode()
+    prefix = _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest())
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+    try:
+        with temporary.open("xb") as file:
+            file.write(prefix + text)
+            place = _PREFIX.size + len(text)
+            base = _up(place)
+            for entry, (_, data) in zip(listed, sections, strict=True):
+                file.write(bytes(base + entry["offset"] - place))
+                file.write(data)
+                place = base + entry["offset"] + entry["size"]
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        hint = "free some space or give another path; what was there before is unchanged"
+        raise ArtifactError(f"{path} cannot be written", why=why, hint=hint) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _up(value: int) -> int:
+    return -(-value // PAGE) * PAGE
+
+
+def read_container(path: Path) -> Opened:
+    """Map a file and check its header and its extent; ArtifactError where it is none or is damaged."""
+    try:
+        with path.open("rb") as file:
+            return _read(path, file)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ArtifactError(f"{path} cannot be read", why=why) from None
+
+
+def _read(path: Path, file: BinaryIO) -> Opened:
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(_PREFIX.size)
+    if not start.startswith(MAGIC):
+        hint = "artefacts are made by exe.save; models are read by dlc.compile"
+        raise ArtifactError(f"{path} is not an artefact", why=f"it begins with {start[:8]!r}", hint=hint)
+    if len(start) < _PREFIX.size:
+        raise _damaged(path, "it ends within its first bytes")
+    _, schema, length, digest = _PREFIX.unpack(start)
+    if schema != SCHEMA:
+        raise ArtifactError(
+            f"{path} has the artefact format {schema}, this version of dlc reads {SCHEMA}",
+            hint="compile the model again, or use the version of dlc that wrote the file",
+        )
+    if length > min(size - _PREFIX.size, _LONGEST_HEADER):
+        raise _damaged(path, "its header is longer than the file")
+    text = file.read(length)
+    if hashlib.sha256(text).digest() != digest:
+        raise _damaged(path, "the checksum of its header differs")
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"its header is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise _damaged(path, "its header is no JSON object")
+    whole = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+    sections, digests = _sections(path, header, whole, _up(_PREFIX.size + length), size)
+    return Opened(header, sections, digests)
+
+
+def _sections(
+    path: Path, header: Mapping[str, Any], whole: memoryview, base: int, size: int
+) -> tuple[dict[str, memoryview], dict[str, str]]:
+    sections: dict[str, memoryview] = {}
+    digests: dict[str, str] = {}
+    end = 0
+    listed = header.get("sections")
+    if not isinstance(listed, list) or not listed:
+        raise _damaged(path, "it lists no sections")
+    for entry in listed:
+        name, offset, length, digest = _fields(path, entry)
+        if name in sections or offset != _up(end) or length < 0:
+            raise _damaged(path, "its list of sections is malformed")
+        end = offset + length
+        if base + end > size:
+            raise _damaged(path, f"section {name!r} ends at byte {base + end} and the file has {size}")
+        sections[name] = whole[base + offset : base + end]
+        digests[name] = digest
+    if base + end != size:
+        raise _damaged(path, f"{size - base - end} bytes follow its last section")
+    return sections, digests
+
+
+def _fields(path: Path, entry: Any) -> tuple[str, int, int, str]:
+    """Name, offset, size and checksum of a section."""
+    keys = ("name", "offset", "size", "sha256")
+    name, offset, size, digest = (entry.get(key) if isinstance(entry, dict) else None for key in keys)
+    if not isinstance(name, str) or not isinstance(digest, str) or type(offset) is not int:
+        raise _damaged(path, "its list of sections is malformed")
+    if type(size) is not int:
+        raise _damaged(path, "its list of sections is malformed")
+    return name, offset, size, digest
+
+
+def _damaged(path: Path, why: str) -> ArtifactError:
+    return ArtifactError(
+        f"{path} is damaged", why=why, hint="copy the file again, or compile the model again"
+    )
+
+
+__all__ = ["MAGIC", "PAGE", "SCHEMA", "Opened", "read_container", "write_container"]

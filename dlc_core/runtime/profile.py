@@ -1,0 +1,148 @@
+"""Where the time of a call goes: kernel by kernel, measured by the entry's instrumented twin.
+
+report = exe.profile([x])
+print(report)                       a table
+report.rows[0].milliseconds         the slowest kernel, for one call of the model
+report.to_json()
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PROFILE_SUFFIX = "__profile"
+"""What the instrumented twin of an entry is called besides the entry's name."""
+
+SHOWN_NODES = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One call site of a kernel; figures are for one call of the model."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    """The model nodes it computes."""
+    calls: float
+    milliseconds: float
+    share: float
+    """Part of the time of all kernels, 0 to 1."""
+    flops: int | None
+    """Arithmetic operations, None where they are not known."""
+    bytes: int | None
+    """Bytes of its inputs and outputs."""
+
+    @property
+    def gflops(self) -> float | None:
+        """Speed of arithmetic in 10^9 operations a second."""
+        if self.flops is None or not self.milliseconds:
+            return None
+        return self.flops * self.calls / self.milliseconds / 1e6
+
+    @property
+    def gbytes(self) -> float | None:
+        """Speed of memory in 10^9 bytes a second."""
+        if self.bytes is None or not self.milliseconds:
+            return None
+        return self.bytes * self.calls / self.milliseconds / 1e6
+
+
+@dataclass(frozen=True)
+class Report:
+    """The rows of all call sites, slowest first.  `print` shows a table; `len`, iteration and
+    indexing are by row.
+    """
+
+    rows: tuple[Row, ...]
+    milliseconds: float
+    """One whole call, the clock readings included."""
+    runs: int
+    """Calls that were measured, whose mean this is."""
+    threads: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[index]
+
+    def to_json(self) -> str:
+        """All figures as JSON text."""
+        return json.dumps(asdict(self), indent=1)
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        table = Table(
+            title=f"{self.milliseconds:.3f} ms a call, {self.threads} thread{'s' * (self.threads != 1)}, "
+            f"mean of {self.runs}"
+        )
+        table.add_column("kernel", overflow="fold")
+        table.add_column("model nodes", overflow="fold")
+        for name in ("calls", "ms", "share", "GFLOP/s", "GB/s"):
+            table.add_column(name, justify="right")
+        for row in self.rows:
+            table.add_row(
+                row.kernel,
+                _names(row.nodes),
+                f"{row.calls:g}",
+                f"{row.milliseconds:.4f}",
+                f"{row.share:.1%}",
+                _number(row.gflops),
+                _number(row.gbytes),
+            )
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=140, color_system=None, highlight=False)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+
+def _names(nodes: Sequence[str]) -> str:
+    rest = len(nodes) - SHOWN_NODES
+    return ", ".join(nodes[:SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def make_report(
+    sites: Sequence[Mapping[str, Any]],
+    times: Sequence[tuple[int, int]],
+    total: float,
+    runs: int,
+    threads: int,
+) -> Report:
+    """A report of raw figures: for each site nanoseconds and calls of all runs, and seconds of all runs."""
+    whole = sum(time for time, _ in times) or 1
+    rows = [
+        Row(
+            kernel=site["kernel"],
+            nodes=tuple(site.get("nodes", ())),
+            calls=calls / runs,
+            milliseconds=time / runs / 1e6,
+            share=time / whole,
+            flops=site.get("flops"),
+            bytes=site.get("bytes"),
+        )
+        for site, (time, calls) in zip(sites, times, strict=True)
+    ]
+    rows.sort(key=lambda row: -row.milliseconds)
+    return Report(tuple(rows), total / runs * 1e3, runs, threads)
+
+
+__all__ = ["PROFILE_SUFFIX", "Report", "Row", "make_report"]
