@@ -28,6 +28,9 @@ _RECOMBINED = frozenset({"floordiv", "floormod", "min", "max"})
 class Division(Prover):
     """Quotients and remainders, and their recombination in sums."""
 
+    def _poly(self, e: Expr) -> Poly:
+        raise NotImplementedError
+
     def _absorbed(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
         raise NotImplementedError
 

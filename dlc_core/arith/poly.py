@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from dlc_core.arith.order import OrderKey, order_key
-from dlc_core.ir.expr import Expr, Var, binary, const, unary
+from dlc_core.ir.expr import Binary, Const, Expr, Unary, Var, binary, const, unary
 
 Mono = tuple[Expr, ...]
 Poly = dict[Mono, int]
@@ -118,6 +118,7 @@ class Algebra:
         self._hashes: dict[Expr, int] = {}
         self._atom_keys: dict[Expr, OrderKey] = {}
         self._mono_keys: dict[Mono, tuple[OrderKey, ...]] = {ONE: ()}
+        self._parsed: dict[Expr, Poly] = {}
 
     def atom_key(self, atom: Expr) -> OrderKey:
         key = self._atom_keys.get(atom)
@@ -184,6 +185,46 @@ class Algebra:
         if value is not None:
             return ((1, value, ()),)
         return tuple((-len(m), -c, self.mono_key(m)) for m, c in self.sorted_terms(p))
+
+    def parse(self, e: Expr) -> Poly:
+        """The poly of an index expression as it is written: the inverse of `emit`, without any simplification."""
+        found = self._parsed.get(e)
+        if found is not None:
+            return found
+        out: Poly = {}
+        stack = [(e, 1)]
+        while stack:
+            x, k = stack.pop()
+            op = x.op if isinstance(x, Binary | Unary) else ""
+            if op == "add" or op == "sub":
+                a, b = x.children
+                stack += ((b, k if op == "add" else -k), (a, k))
+            elif op == "neg":
+                stack.append((x.children[0], -k))
+            else:
+                m, c = self._parse_term(x)
+                total = out.get(m, 0) + c * k
+                if total:
+                    out[m] = total
+                else:
+                    out.pop(m, None)
+        self._parsed[e] = out
+        return out
+
+    def _parse_term(self, e: Expr) -> tuple[Mono, int]:
+        """A product as a monomial and its coefficient (0 for the literal 0); sums among the factors are atoms."""
+        factors: list[Expr] = []
+        scale = 1
+        stack = [e]
+        while stack:
+            x = stack.pop()
+            if isinstance(x, Const):
+                scale *= int(x.value)
+            elif isinstance(x, Binary) and x.op == "mul":
+                stack += (x.b, x.a)
+            else:
+                factors.append(x)
+        return (self.mono(factors) if len(factors) > 1 else tuple(factors)), scale
 
     def emit(self, p: Poly) -> Expr:
         """The canonical expression of a poly: positive terms first, then negative ones subtracted."""

@@ -30,6 +30,8 @@ from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
 
 DEPTH_SIMPLIFY = 3
 DEPTH_PROVE = 7
+STEPS = {DEPTH_SIMPLIFY: 40, DEPTH_PROVE: 600}
+"""Goals one proof may try, by its depth: a bound on the time that hopeless ones take."""
 
 _BINARY = {
     "add": iv.add,
@@ -51,9 +53,7 @@ class Prover(State):
         super().__init__()
         self._case_facts: list[Poly] = []
         """Facts of the cases a proof is in."""
-
-    def _poly(self, e: Expr) -> Poly:
-        raise NotImplementedError
+        self._steps_left: int | None = None
 
     # Intervals.
 
@@ -94,7 +94,7 @@ class Prover(State):
     def _bounds_of(self, e: Expr) -> Interval:
         """Bounds of any simplified expression."""
         if e.dtype is INDEX:
-            return self._poly_bounds(self._operand(e))
+            return self._poly_bounds(self.parse(e))
         return self._atom_bounds(e)
 
     def _compute_bounds(self, e: Expr) -> Interval:
@@ -136,14 +136,24 @@ class Prover(State):
             return True
         if high < 0 or depth <= 0 or (len(p) == 1 and ONE in p):
             return False
+        if self._steps_left is None:
+            self._steps_left = STEPS.get(depth, 40)
+            try:
+                return self._nonneg(p, depth)
+            finally:
+                self._steps_left = None
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            return False
         if self._case_facts:
             return self._nonneg_by_steps(p, depth)
         key = (poly_key(p), depth)
         found = self._memo.nonneg.get(key)
         if found is None:
-            # A goal that comes back while it is being proved is no proof of itself.
-            self._memo.nonneg[key] = False
-            found = self._memo.nonneg[key] = self._nonneg_by_steps(p, depth)
+            found = self._nonneg_by_steps(p, depth)
+            # What failed for want of steps may succeed when asked by itself.
+            if found or (self._steps_left or 0) >= 0:
+                self._memo.nonneg[key] = found
         return found
 
     def _nonneg_by_steps(self, p: Poly, depth: int) -> bool:
@@ -250,7 +260,7 @@ class Prover(State):
         if parts is None:
             return False
         factor, rest = parts
-        x, d = self._operand(atom.a), self._operand(atom.b)
+        x, d = self.parse(atom.a), self.parse(atom.b)
         value = constant_of(d)
         if self._poly_bounds(d)[0] <= 0:
             return False
@@ -277,7 +287,7 @@ class Prover(State):
         return multiple is not None and self._nonneg(add_scaled(rest, end, multiple), depth - 1)
 
     def _by_cases(self, p: Poly, atom: Expr, depth: int) -> bool:
-        first, second = (self._operand(child) for child in atom.children[-2:])
+        first, second = (self.parse(child) for child in atom.children[-2:])
         goals = self.replace(p, atom, first), self.replace(p, atom, second)
         if isinstance(atom, Select):
             return all(self._nonneg(goal, depth - 1) for goal in goals)
@@ -299,17 +309,6 @@ class Prover(State):
             return self._nonneg(p, depth)
         finally:
             self._case_facts.pop()
-
-    def _operand(self, e: Expr) -> Poly:
-        """The poly of an atom's operand.  Remembered beyond this proof, so found without the facts of its cases."""
-        found = self._memo.polys.get(e)
-        if found is None:
-            cases, self._case_facts = self._case_facts, []
-            try:
-                found = self._poly(e)
-            finally:
-                self._case_facts = cases
-        return found
 
     def _zero(self, p: Poly, depth: int = DEPTH_SIMPLIFY) -> bool:
         """Whether p is always zero."""
@@ -337,17 +336,17 @@ class Prover(State):
             return self._known.residues.get(e, (1, 0))
         if isinstance(e, Binary) and e.dtype is INDEX:
             if e.op in ("min", "max"):
-                return _either(self._poly_residue(self._operand(e.a)), self._poly_residue(self._operand(e.b)))
+                return _either(self._poly_residue(self.parse(e.a)), self._poly_residue(self.parse(e.b)))
             if e.op in ("floordiv", "floormod") and isinstance(e.b, Const):
                 d = int(e.b.value)
-                m, r = self._poly_residue(self._operand(e.a))
+                m, r = self._poly_residue(self.parse(e.a))
                 if e.op == "floormod" and d:
                     g = math.gcd(m, d)
                     return g, r % g
                 if d > 0 and m and m % d == 0:
                     return m // d, (r // d) % (m // d)
         elif isinstance(e, Select) and e.dtype is INDEX:
-            return _either(self._poly_residue(self._operand(e.a)), self._poly_residue(self._operand(e.b)))
+            return _either(self._poly_residue(self.parse(e.a)), self._poly_residue(self.parse(e.b)))
         return 1, 0
 
 
