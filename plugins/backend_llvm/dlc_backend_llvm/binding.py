@@ -21,7 +21,7 @@ _loaded: list[Any] = []
 
 
 def llvm() -> Any:
-    """llvmlite's `llvmlite.binding`, with every target initialised; PluginError where it cannot be imported."""
+    """llvmlite's `llvmlite.binding`, every target initialised; PluginError where it cannot be imported."""
     if _loaded:
         return _loaded[0]
     with LOCK:

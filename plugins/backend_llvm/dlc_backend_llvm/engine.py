@@ -78,7 +78,7 @@ def optimise(text: str, passes: str, triple: str = "", cpu: str = "", features: 
 
 
 def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str]:
-    """Fill in what was left empty: this machine for an empty triple, the architecture's baseline otherwise."""
+    """Fill in what is empty: this machine for an empty triple, the architecture's baseline otherwise."""
     if not triple:
         host = host_cpu()
         if not cpu and not features:
@@ -194,7 +194,7 @@ def _run_passes(module: Any, machine: Any, passes: str) -> None:
 
 
 class Loaded:
-    """Object code in memory.  Addresses are valid until `close()` (or until the handle is garbage collected)."""
+    """Object code in memory; addresses are valid until `close()` or until the handle is collected."""
 
     def __init__(self, jit: Any, tracker: Any, addresses: dict[str, int], keep: bool) -> None:
         self._addresses = addresses
@@ -216,7 +216,7 @@ class Loaded:
         return self._finalizer is not None and not self._finalizer.alive
 
     def address(self, symbol: str) -> int:
-        """Address of a global symbol as an integer; CodegenError where there is none or the handle is closed."""
+        """Address of a global symbol; CodegenError where there is none or the handle is closed."""
         if self.closed:
             raise CodegenError(f"the code that defines {symbol!r} has been unloaded")
         try:

@@ -41,7 +41,7 @@ _LINK_SECONDS = 120
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What an object file is: `format` "elf" | "macho" | "coff", `machine` as in triples, its global symbols."""
+    """An object file: `format` "elf" | "macho" | "coff", `machine` as in triples, its global symbols."""
 
     format: str
     machine: str

@@ -265,7 +265,7 @@ def _in_parts(c: Code, op: str, args: list[str]) -> str:
 
 
 def in_parts(c: Code, part: Code, args: Sequence[str], work: Callable[[list[str]], str]) -> str:
-    """Apply `work` to parts of the vectors `args`, of `part.lanes` lanes each, and put the results together."""
+    """Apply `work` to parts of `args` of `part.lanes` lanes each, and put the results together."""
     if part.lanes == c.lanes:
         return work(list(args))
     starts = range(0, c.lanes, part.lanes)

@@ -137,7 +137,7 @@ def _reduced_float32(c: Code, x: str) -> tuple[str, str]:
 
 
 def _repair_huge(c: Code, x: str, results: list[tuple[str, str]]) -> tuple[str, str, str]:
-    """Where some lane is huge, replace what the fast reduction gave for it by what `dlc_trig_reduce` gives."""
+    """Where some lane is huge, replace what the fast reduction gave by what `dlc_trig_reduce` gives."""
     huge = c.compare("oge", c.abs(x), _LIMIT)
     some = huge
     if c.lanes > 1:
