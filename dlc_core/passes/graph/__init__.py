@@ -1,9 +1,12 @@
 """The core's passes over graphs, and the rewrite rules that they apply."""
 
+from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
 from dlc_core.passes.graph.dead_code import DeadCode
 from dlc_core.passes.graph.expand_composites import ExpandComposites
+from dlc_core.passes.graph.fold_batch_norm import FoldBatchNorm
 from dlc_core.passes.graph.fold_constants import FoldConstants
+from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer
 from dlc_core.passes.graph.simplify import RULES, CanonicalCasts, Simplify
@@ -13,6 +16,9 @@ PASSES = (
     Simplify,
     FoldConstants,
     ExpandComposites,
+    FoldBatchNorm,
+    FoldScaleAxis,
+    ConvertLayout,
     CanonicalCasts,
     CommonSubexpressions,
     DeadCode,
@@ -24,9 +30,12 @@ __all__ = [
     "RULES",
     "CanonicalCasts",
     "CommonSubexpressions",
+    "ConvertLayout",
     "DeadCode",
     "ExpandComposites",
+    "FoldBatchNorm",
     "FoldConstants",
+    "FoldScaleAxis",
     "Fuse",
     "Infer",
     "Simplify",

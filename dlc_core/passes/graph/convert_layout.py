@@ -1,0 +1,212 @@
+"""convert_layout: convolutions and poolings work on channels last (or first), and what lies between them too.
+
+Law: the function computes the same values within tolerance; parameters and results keep their layout.
+
+    relu(conv(x, w))   =>   transpose(relu(conv(transpose(x), w', layout="NXC", kernel_layout="XIO")))
+
+One pass over the graph, arguments first.  Each value is *stored* with its axes in some order; a transpose of
+a value that is stored in another order than the plain one only renames the order and costs
+nothing.  Elementwise operations, joins, reductions, pads, slices, softmax and reshapes work on what is
+stored.  Where an operation needs the plain order, a transpose is made, once for each value.  Constants are
+laid out anew as views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import CONST, PARAM, Function, Node, const_array, constant, node, post_order, spanned
+from dlc_core.ir.types import TensorType
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.axes import RULES, Order, between, identity, order_for_reshape
+from dlc_core.passes.graph.rules_shape import permutation, reshaped, transposed
+
+CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL = (
+    OPS[name] for name in ("conv", "conv_transpose", "max_pool", "avg_pool")
+)
+TRANSPOSE, RESHAPE, CONCAT, BATCH_NORM = (
+    OPS[name] for name in ("transpose", "reshape", "concat", "batch_norm")
+)
+LAYOUTS = ("NXC", "NCX")
+
+
+@dataclass(frozen=True)
+class ConvertLayout(GraphPass):
+    """Convolutions and poolings work on `layout`: NXC (channels last) or NCX (channels first)."""
+
+    name: ClassVar[str] = "convert_layout"
+    place: ClassVar[tuple[float, ...]] = (700,)
+    min_level: ClassVar[int] = 2
+    exact: ClassVar[bool] = False
+    layout: str = "NXC"
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise UsageError(f"convert_layout to {self.layout!r}", hint=f"one of {', '.join(LAYOUTS)}")
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        body = _Converter(self.layout).run(function.body)
+        return function if body is function.body else function.with_body(body)
+
+
+class _Converter:
+    def __init__(self, layout: str) -> None:
+        self.layout = layout
+        self.stored: dict[Node, tuple[Node, Order]] = {}
+        self.views: dict[tuple[Node, Order], Node] = {}
+
+    def run(self, body: Node) -> Node:
+        for current in post_order(body):
+            with spanned(current.spans):
+                value, order = self.convert(current)
+            value.add_spans(current.spans)
+            self.stored[current] = value, order
+            self.views[current, order] = value
+        return self.plain(body)
+
+    # What is stored, and views of it.
+
+    def order_of(self, value: Node) -> Order:
+        return self.stored[value][1]
+
+    def view(self, value: Node, wanted: Order) -> Node:
+        """The value stored in an order, transposed where it is not so yet."""
+        found = self.views.get((value, wanted))
+        if found is None:
+            source, order = self.stored[value]
+            axes = between(order, wanted)
+            array = const_array(source)
+            made = transposed(source, axes) if array is None else constant(array.transpose(axes))
+            found = self.views[value, wanted] = made
+            found.add_spans(value.spans)
+        return found
+
+    def plain(self, value: Node) -> Node:
+        if not isinstance(value.type, TensorType):
+            return self.stored[value][0]
+        return self.view(value, identity(len(value.shape)))
+
+    def is_moved(self, value: Node) -> bool:
+        return isinstance(value.type, TensorType) and self.order_of(value) != identity(len(value.shape))
+
+    # One node.
+
+    def convert(self, current: Node) -> tuple[Node, Order]:
+        decl = current.op
+        if decl in (CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL):
+            return self.windowed(current)
+        if isinstance(decl, OpDecl) and any(map(self.is_moved, current.args)):
+            moved = self.moved(current, decl)
+            if moved is not None:
+                return moved
+        rank = len(current.shape) if isinstance(current.type, TensorType) else 0
+        if current.op in (PARAM, CONST):
+            return current, identity(rank)
+        args = tuple(map(self.plain, current.args))
+        same = args == current.args
+        return (current if same else node(current.op, args, current.attrs, current.type)), identity(rank)
+
+    def windowed(self, current: Node) -> tuple[Node, Order]:
+        rank = len(current.shape)
+        last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+        order = identity(rank)
+        if current.attrs["layout"] != self.layout:
+            order = last if self.layout == "NXC" else first
+        attrs = {**current.attrs, "layout": self.layout}
+        args = [self.view(current.args[0], order)]
+        if current.op in (CONV, CONV_TRANSPOSE):
+            kernel, attrs["kernel_layout"] = self.kernel(current)
+            args += [kernel, *map(self.plain, current.args[2:])]
+        decl = current.op
+        assert isinstance(decl, OpDecl)
+        return decl.build(*args, **attrs), order
+
+    def kernel(self, current: Node) -> tuple[Node, str]:
+        """The weights in the layout that goes with that of the values."""
+        own = current.attrs["kernel_layout"]
+        channels_first = "OIX" if current.op is CONV else "IOX"
+        wanted = "XIO" if self.layout == "NXC" else channels_first
+        rank = len(current.args[1].shape)
+        window = tuple(range(2, rank))
+        if own == wanted:
+            order = identity(rank)
+        elif wanted == "XIO":
+            order = (*window, 1, 0) if current.op is CONV else (*window, 0, 1)
+        else:
+            outer = tuple(range(rank - 2))
+            order = (rank - 1, rank - 2, *outer) if current.op is CONV else (rank - 2, rank - 1, *outer)
+        return self.view(current.args[1], order), wanted
+
+    def moved(self, current: Node, decl: OpDecl) -> tuple[Node, Order] | None:
+        """The node over what is stored; None where the op needs the plain order."""
+        if decl is TRANSPOSE:
+            value, order = self.stored[current.args[0]]
+            return value, between(permutation(current), order)
+        if decl is CONCAT:
+            order = self.common_order(current.args)
+            axis = order.index(current.attrs["axis"] % len(order))
+            return CONCAT.build(*(self.view(a, order) for a in current.args), axis=axis), order
+        if decl is BATCH_NORM:
+            if not self.is_moved(current.args[0]):
+                return None
+            order = self.order_of(current.args[0])
+            axis = order.index(current.attrs["axis"] % len(order))
+            args = (self.view(current.args[0], order), *map(self.plain, current.args[1:]))
+            return BATCH_NORM.build(*args, **{**current.attrs, "axis": axis}), order
+        if decl.kind == "broadcast":
+            return self.broadcast(current, decl)
+        rename = RULES.get(decl)
+        if rename is None:
+            return None
+        source = current.args[0]
+        order = self.order_of(source)
+        if decl is RESHAPE:
+            gathered = order_for_reshape(current, order)
+            if gathered is None:
+                return None
+            order = gathered
+        renamed = rename(current, order)
+        if renamed is None:
+            return None
+        attrs, result = renamed
+        return decl.build(self.view(source, order), **attrs), result
+
+    def common_order(self, values: Sequence[Node]) -> Order:
+        """The order of the largest value that is stored in another than the plain one."""
+        moved = [v for v in values if self.is_moved(v)]
+        return self.order_of(max(moved, key=_size))
+
+    def broadcast(self, current: Node, decl: OpDecl) -> tuple[Node, Order] | None:
+        rank = len(current.shape)
+        moved = [a for a in current.args if len(a.shape) == rank and self.is_moved(a)]
+        if not moved:
+            return None
+        order = self.order_of(max(moved, key=_size))
+        attrs = dict(current.attrs)
+        if "shape" in attrs:
+            attrs["shape"] = tuple(current.shape[a] for a in order)
+        return decl.build(*(self.aligned(a, order) for a in current.args), **attrs), order
+
+    def aligned(self, value: Node, order: Order) -> Node:
+        """An operand of an elementwise operation whose result is stored in an order."""
+        rank = len(order)
+        if len(value.shape) == rank:
+            return self.view(value, order)
+        if all(size == 1 for size in value.shape):
+            return reshaped(self.plain(value), ())
+        padded = reshaped(self.plain(value), ((1,) * (rank - len(value.shape)) + tuple(value.shape)))
+        array = const_array(padded)
+        return transposed(padded, order) if array is None else constant(array.transpose(order))
+
+
+def _size(value: Node) -> int:
+    """Number of elements, for comparison; a symbolic dim counts as many."""
+    total = 1
+    for dim in value.shape:
+        total *= dim if isinstance(dim, int) else 1 << 16
+    return total

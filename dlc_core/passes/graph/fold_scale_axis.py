@@ -1,0 +1,127 @@
+"""fold_scale_axis: constant factors and terms of channels go into the weights and the bias of their
+contraction.
+
+Law: results stay within tolerance (products round in another order).  Only a chain of directly adjacent
+linear operations is folded, each used once: what stands behind an activation does not commute with it.
+
+    mul(conv(x, w, b), a)       =>   conv(x, w * a, b * a)         a of one number for each output channel
+    add(conv(x, w, b), c)       =>   conv(x, w, b + c)
+    conv(mul(x, a), w)          =>   conv(x, w * a)                a of one number for each input channel
+    conv(add(x, c), w)          =>   conv(x, w, sum(w * c))        where nothing is padded
+    mul(matmul(x, w), a)        =>   matmul(x, w * a)
+    matmul(mul(x, a), w)        =>   matmul(x, a * w)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dlc_core.graph.node import CONST, Function, Node, const_array, rewrite, users_of
+from dlc_core.op.declare import NDArray
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.weights import Weights
+
+ADD, SUB, MUL, DIV = (OPS[name] for name in ("add", "sub", "mul", "div"))
+
+
+@dataclass(frozen=True)
+class FoldScaleAxis(GraphPass):
+    """Factors and terms of channels go into weights and biases, with `fronts` also those of the input."""
+
+    name: ClassVar[str] = "fold_scale_axis"
+    place: ClassVar[tuple[float, ...]] = (600,)
+    min_level: ClassVar[int] = 2
+    exact: ClassVar[bool] = False
+    fronts: bool = True
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        users = users_of(function.body)
+        results = {function.body, *function.results}
+
+        def used_once(value: Node) -> bool:
+            return len(users[value]) == 1 and value not in results
+
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            if old.op in (ADD, SUB, MUL, DIV):
+                for place, arg in enumerate(old.args):
+                    if arg.op is not CONST and used_once(arg):
+                        folded = _behind(old, args, place)
+                        if folded is not None:
+                            return folded
+            elif self.fronts and Weights.of(old, args) is not None and used_once(old.args[0]):
+                return _in_front(old, args)
+            return None
+
+        body = rewrite(function.body, visit)
+        return function if body is function.body else function.with_body(body)
+
+
+def _linear(value: Node, place: int) -> tuple[str, NDArray] | None:
+    """An operation with a constant as ("mul" or "add", the constant as float64); None where it is neither."""
+    other = const_array(value.args[1 - place])
+    if other is None or not value.dtype.is_float:
+        return None
+    wide = other.astype(np.float64)
+    if value.op is MUL or (value.op is DIV and place == 0):
+        if value.op is DIV and (wide == 0).any():
+            return None
+        return "mul", wide if value.op is MUL else 1.0 / wide
+    if value.op is ADD or (value.op is SUB and place == 0):
+        return "add", wide if value.op is ADD else -wide
+    return None
+
+
+def _per_channel(array: NDArray, rank: int, axis: int, channels: int) -> NDArray | None:
+    """The constant as one number for each channel; None where it varies along another axis."""
+    shape = (1,) * (rank - array.ndim) + array.shape
+    if len(shape) != rank or any(d != 1 for i, d in enumerate(shape) if i != axis % rank):
+        return None
+    return np.broadcast_to(array.reshape(-1), (channels,))
+
+
+def _behind(old: Node, args: tuple[Node, ...], place: int) -> Node | None:
+    """An operation behind a contraction, folded into it."""
+    linear = _linear(old, place)
+    target = args[place]
+    weights = Weights.of(target, target.args) if linear is not None else None
+    if linear is None or weights is None or old.shape != target.shape:
+        return None
+    kind, constant_array = linear
+    per_channel = _per_channel(constant_array, len(old.shape), weights.result_axis, weights.outputs)
+    if per_channel is None:
+        return None
+    folded = weights.scaled_outputs(per_channel) if kind == "mul" else weights.shifted_outputs(per_channel)
+    return _with_spans(folded, target, args[1 - place])
+
+
+def _in_front(old: Node, args: tuple[Node, ...]) -> Node | None:
+    """An operation in front of a contraction, folded into it."""
+    source = args[0]
+    if source.op not in (ADD, SUB, MUL, DIV):
+        return None
+    for place, value in enumerate(source.args):
+        linear = _linear(source, place) if value.op is not CONST else None
+        weights = Weights.of(old, args)
+        if linear is None or weights is None or value.shape != source.shape:
+            continue
+        kind, constant_array = linear
+        per_channel = _per_channel(constant_array, len(source.shape), weights.input_axis, weights.inputs)
+        if per_channel is None:
+            continue
+        if kind == "mul":
+            folded = weights.scaled_inputs(value, per_channel)
+        else:
+            folded = weights.shifted_inputs(value, per_channel)
+        return _with_spans(folded, source, source.args[1 - place])
+    return None
+
+
+def _with_spans(folded: Node | None, *sources: Node) -> Node | None:
+    if folded is not None:
+        for source in sources:
+            folded.add_spans(source.spans)
+    return folded
