@@ -46,6 +46,28 @@ def dlc_schedule_rules() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_targets() -> Iterable[Declaration]:
+    from dlc_core.target.reference import KIND
+
+    return [KIND]
+
+
+@hookimpl
+def dlc_codegens() -> Iterable[Declaration]:
+    from dlc_core.target.reference import ReferenceCodegen
+
+    return [ReferenceCodegen()]
+
+
+@hookimpl
+def dlc_devices() -> Iterable[Declaration]:
+    from dlc_core.registry import registry
+    from dlc_core.runtime.reference import ReferenceDevice
+
+    return [ReferenceDevice(lambda: registry().ops)]
+
+
+@hookimpl
 def dlc_commands() -> Iterable[Command]:
     return COMMANDS
 

@@ -198,9 +198,10 @@ class Evaluating(Checked):
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)
-        self.signature.bind_symbols([a.shape for a in given])
+        shapes = tuple(a.shape for a in given)
+        self.signature.bind_symbols(shapes)
         with failing(self._device):
-            results = self._entry.evaluate(given, self._weights, threads)
+            results = self._entry.evaluate(given, self._weights, lambda: self.plan(shapes))
         return [np.asarray(r) for r in results]
 
     def bind(

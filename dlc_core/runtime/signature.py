@@ -115,6 +115,12 @@ class Signature:
         known = tuple(k for e in exprs if (k := const_value(e)) is not None)
         if len(known) == len(exprs):
             return lambda *values: known
+        open_dims = [v.name for v in free_vars(*exprs) if v not in self.symbols]
+        if open_dims:
+            raise UsageError(
+                f"the sizes of this call depend on {', '.join(open_dims)}, known only when it has run",
+                details=[str(v) for v in self.outputs],
+            )
         try:
             return compile_exprs(exprs, self.symbols)
         except UsageError:  # an expression of narrow integers

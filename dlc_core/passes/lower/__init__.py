@@ -2,10 +2,11 @@
 
 from dlc_core.passes.base import Pass
 from dlc_core.passes.lower.costs import RecordCosts
+from dlc_core.passes.lower.describe import DescribeGraph
 from dlc_core.passes.lower.group import LowerGroups
 from dlc_core.passes.lower.instrument import Instrument
 from dlc_core.passes.lower.main import BuildMain
 
-PASSES: tuple[type[Pass], ...] = (LowerGroups, RecordCosts, BuildMain, Instrument)
+PASSES: tuple[type[Pass], ...] = (LowerGroups, RecordCosts, BuildMain, Instrument, DescribeGraph)
 
-__all__ = ["PASSES", "BuildMain", "Instrument", "LowerGroups", "RecordCosts"]
+__all__ = ["PASSES", "BuildMain", "DescribeGraph", "Instrument", "LowerGroups", "RecordCosts"]

@@ -1,0 +1,68 @@
+"""What a caller needs to know of a graph that runs as it is: its signature, and where its constants lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dlc_core.graph.node import Array, Function, functions_of, post_order
+from dlc_core.ir.expr import const
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.runtime.signature import Signature, Value
+
+
+@dataclass(frozen=True)
+class DescribeGraph(Pass):
+    """Set the module's attributes `signature` and `constants` from its entry, without changing it."""
+
+    name: ClassVar[str] = "describe_graph"
+    stage: ClassVar[str] = "interface"
+    place: ClassVar[tuple[float, ...]] = (100,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        function: Function = module[module.entry]
+        places: dict[int, tuple[int, Any]] = {}
+        size = 0
+        for array in arrays_of(module):
+            if id(array.data) not in places:
+                places[id(array.data)] = size, array.data
+                size += -(-array.data.nbytes // ALIGN) * ALIGN
+        results = [t for r in function.results for t in _tensors(r.type)]
+        names = function.attrs
+        in_names = names.get("inputs") or tuple(p.attrs["name"] for p in function.params)
+        out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(results)))
+        inputs = tuple(Value(n, p.tensor_type) for n, p in zip(in_names, function.params, strict=True))
+        outputs = tuple(Value(n, t) for n, t in zip(out_names, results, strict=True))
+        symbols = dict.fromkeys(v for value in inputs for v in value.type.symbols())
+        signature = Signature(inputs, outputs, tuple(symbols), const(0), size)
+        return module.with_attrs(signature=signature, constants=tuple(places.values()))
+
+
+def arrays_of(module: IRModule) -> Iterator[Array]:
+    """Every array among the attributes of a module's graphs, those of functions in attributes included."""
+    waiting: list[Function] = list(module.of_kind(Function).values())
+    seen: set[int] = set()
+    while waiting:
+        function = waiting.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        for n in post_order(function.body):
+            waiting += functions_of(n)
+            for value in n.attrs.values():
+                yield from (
+                    v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Array)
+                )
+
+
+def _tensors(type_: Type) -> list[TensorType]:
+    if isinstance(type_, TupleType):
+        return [t for field in type_.fields for t in _tensors(field)]
+    return [type_]
+
+
+__all__ = ["DescribeGraph", "arrays_of"]

@@ -1,0 +1,143 @@
+"""The device of the target `reference`: evaluates modules in NumPy."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import ArtifactError, UsageError
+from dlc_core.graph.node import Function
+from dlc_core.ir.dtype import dtype
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.op.reference import Value, evaluate, evaluate_dim
+from dlc_core.runtime.device import HostMemory
+from dlc_core.runtime.signature import Plan
+from dlc_core.script.json import from_json
+from dlc_core.target import Artifact
+from dlc_core.target.reference import GRAPH, TENSOR
+from dlc_core.tir.interpreter import run
+from dlc_core.tir.stmt import PrimFunc
+
+Array = np.ndarray[Any, Any]
+
+
+class ReferenceDevice(HostMemory):
+    """`ops()` gives the known ops by name, which a module's JSON refers to."""
+
+    name = "reference"
+    formats = (GRAPH, TENSOR)
+
+    def __init__(self, ops: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._ops = ops
+
+    def load(self, artifact: Artifact) -> LoadedModule:
+        """Parse nothing yet: a module is made together with its weights, by the first call."""
+        return LoadedModule(artifact, self._ops)
+
+    def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Entries of this device are evaluated on arrays."""
+        raise UsageError("the reference device evaluates arrays, it launches nothing on buffers")
+
+
+class LoadedModule:
+    """A module that runs on the reference device."""
+
+    def __init__(self, artifact: Artifact, ops: Callable[[], Mapping[str, Any]]) -> None:
+        self._artifact = artifact
+        self._ops = ops
+        self._module: IRModule | None = None
+        self._weights: Array | None = None
+
+    def entry(self, symbol: str) -> Entry:
+        return Entry(self, symbol, self._artifact)
+
+    def close(self) -> None:
+        self._module = None
+
+    def module(self, weights: Array) -> IRModule:
+        """The module, its constants being views of the weights."""
+        if self._module is None or self._weights is not weights:
+            try:
+                data = json.loads(self._artifact.code)
+            except (ValueError, RecursionError) as error:
+                raise ArtifactError("the module in the artefact is no JSON", why=str(error)) from None
+            made = from_json(data, self._ops(), self._arrays(weights))
+            if not isinstance(made, IRModule):
+                raise ArtifactError("the artefact has no module", why=f"it has a {type(made).__name__}")
+            self._module, self._weights = made, weights
+        return self._module
+
+    def _arrays(self, weights: Array) -> list[Array]:
+        arrays = []
+        for name, shape, offset in self._artifact.metadata["arrays"]:
+            type_ = dtype(name).numpy
+            end = offset + math.prod(shape) * type_.itemsize
+            if not 0 <= offset <= end <= weights.nbytes:
+                raise ArtifactError(f"an array at bytes {offset}:{end} is outside the weights")
+            arrays.append(weights[offset:end].view(type_).reshape(shape))
+        return arrays
+
+
+class Entry:
+    """A function of a module, of either level."""
+
+    def __init__(self, loaded: LoadedModule, symbol: str, artifact: Artifact) -> None:
+        self._loaded = loaded
+        self._symbol = symbol
+        self._outputs: int = artifact.metadata["outputs"]
+        self._check: bool = artifact.metadata["check"]
+
+    def evaluate(self, arrays: Sequence[Array], weights: Array, plan: Callable[[], Plan]) -> list[Array]:
+        """The results; see `op.reference.evaluate` and `tir.interpreter.run` for what is raised."""
+        module = self._loaded.module(weights)
+        function = module[self._symbol]
+        if isinstance(function, Function):
+            return _flat(evaluate(function, list(arrays), call_prim=_Kernels(module, self._check)))
+        return self._run_main(function, module, arrays, weights, plan())
+
+    def _run_main(
+        self, main: PrimFunc, module: IRModule, arrays: Sequence[Array], weights: Array, plan: Plan
+    ) -> list[Array]:
+        outputs = [
+            np.empty(shape, buffer.dtype.numpy)
+            for shape, buffer in zip(plan.outputs, main.buffers[len(arrays) :])
+        ]
+        scratch = np.empty(plan.arena, np.uint8)
+        values: list[Any] = [*arrays, *outputs, weights, scratch, *plan.scalars]
+        run(main, *values, module=module, check=self._check)
+        return outputs
+
+
+class _Kernels:
+    """Runs the PrimFuncs that a graph calls."""
+
+    def __init__(self, module: IRModule, check: bool) -> None:
+        self._module = module
+        self._check = check
+
+    def __call__(self, symbol: str, args: Sequence[Array], type_: Type) -> Value:
+        func: PrimFunc = self._module[symbol]
+        types = type_.fields if isinstance(type_, TupleType) else (type_,)
+        env: dict[Any, int] = {}
+        for buffer, array in zip(func.buffers, args):
+            env.update((d, n) for d, n in zip(buffer.shape, array.shape, strict=True))
+        outputs = [
+            np.empty([evaluate_dim(d, env) for d in buffer.shape], t.dtype.numpy)
+            for buffer, t in zip(func.buffers[len(args) :], types, strict=True)
+            if isinstance(t, TensorType)
+        ]
+        run(func, *args, *outputs, module=self._module, check=self._check)
+        return outputs[0] if len(types) == 1 else tuple(outputs)
+
+
+def _flat(value: Value) -> list[Array]:
+    return [a for item in value for a in _flat(item)] if isinstance(value, tuple) else [value]
+
+
+__all__ = ["ReferenceDevice"]

@@ -1,0 +1,83 @@
+"""The target `reference`, always there: models run by the meaning of their ops, in NumPy.
+
+    reference               the graph as it was read, node by node, with the ops' references reference
+    -level=tir    the kernels and `main` as they are after lowering, by the interpreter of tensor programs
+
+It is slow and it is the yardstick: control flow, ops without a lowering and shapes that depend on data all
+run.  At level tir, -check=true reports reads of undefined memory and conflicts between parallel iterations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import TargetError
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.module import IRModule
+from dlc_core.script.json import to_json
+from dlc_core.target.artifact import Artifact
+from dlc_core.target.target import STAGES, Description, Option, Stages, Target, TargetKind
+
+GRAPH, TENSOR = "graph-json", "tir-json"
+"""The artefact formats of the two levels."""
+
+INTERFACE: Stages = ("interface",)
+"""The stages of a graph that runs as it is: no pass but the one that describes its interface."""
+
+
+def _stages(options: Mapping[str, Any]) -> Stages:
+    return STAGES if _level(options["level"]) == TENSOR else INTERFACE
+
+
+def _level(name: str) -> str:
+    if name not in ("graph", "tir"):
+        raise TargetError(f"target option -level={name}", hint="graph or tir")
+    return GRAPH if name == "graph" else TENSOR
+
+
+KIND = TargetKind(
+    name="reference",
+    doc="the meaning of every op, in NumPy on the host: slow, and the yardstick for all others",
+    codegen="reference",
+    device="reference",
+    options=(
+        Option("level", "str", "graph", "what runs: graph (the model's nodes) or tir (the lowered kernels)"),
+        Option(
+            "check", "bool", False, "at level tir: report undefined reads and conflicts between iterations"
+        ),
+    ),
+    describe=lambda options: Description(parallel=False),
+    stages=_stages,
+)
+
+
+class ReferenceCodegen:
+    """Writes a module as JSON; its arrays stay in the weights."""
+
+    name = "reference"
+    kinds = ("reference",)
+
+    @property
+    def format(self) -> str:
+        return GRAPH
+
+    def emit(self, module: IRModule, target: Target) -> Artifact:
+        """The module's JSON, with the places of its arrays in the metadata."""
+        arrays: list[np.ndarray[Any, Any]] = []
+        bare = IRModule(module.functions, {}, module.entry)
+        code = json.dumps(to_json(bare, arrays), separators=(",", ":")).encode()
+        places = {id(data): offset for offset, data in module.attrs["constants"]}
+        listed = [[DType.of(a.dtype).name, list(a.shape), places[id(a)]] for a in arrays]
+        metadata = {
+            "arrays": listed,
+            "outputs": len(module.attrs["signature"].outputs),
+            "check": bool(target["check"]),
+        }
+        return Artifact(_level(target["level"]), code, str(target), (module.entry,), metadata=metadata)
+
+
+__all__ = ["GRAPH", "KIND", "TENSOR", "ReferenceCodegen"]
