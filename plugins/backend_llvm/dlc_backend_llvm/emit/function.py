@@ -6,9 +6,8 @@ never memory.  A parallel loop becomes a function of its own (closure, begin, en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 
 from dlc_backend_llvm.emit.expression import ExpressionEmitter, lane_of
 from dlc_backend_llvm.emit.promote import promotable
@@ -19,7 +18,7 @@ from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
-from dlc_core.tir.functor import buffers_written, free_buffers, free_vars_stmt
+from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 STACK_LIMIT = 1 << 20
@@ -42,6 +41,19 @@ class FunctionEmitter(ExpressionEmitter):
         self._stack = 0
         self._regions = 0
         self._nonnegative: set[Var] = set()
+        self._written: dict[Stmt, frozenset[Buffer]] = {}
+
+    def written(self, stmt: Stmt) -> frozenset[Buffer]:
+        """Buffers that a statement stores to; worked out once for each statement."""
+        known = self._written.get(stmt)
+        if known is None:
+            known = frozenset().union(*(self.written(part) for part in child_stmts(stmt)))
+            if isinstance(stmt, Store):
+                known |= {stmt.buffer}
+            elif isinstance(stmt, Eval):
+                known |= frozenset(buffers_written(stmt))
+            self._written[stmt] = known
+        return known
 
     # Blocks and scopes
 
@@ -127,15 +139,15 @@ class FunctionEmitter(ExpressionEmitter):
                 self.lines.append(f"  store {scalar} {one}, ptr {pointer}, align {buffer.dtype.itemsize}")
         self._forget([buffer])
 
-    def _forget(self, buffers: Sequence[Buffer]) -> None:
+    def _forget(self, buffers: Iterable[Buffer]) -> None:
         for scope in self.scopes:
             for buffer in buffers:
                 scope.forget(buffer)
 
     def _carried(self, body: Stmt) -> list[tuple[Buffer, tuple[int, int]]]:
         """Registers that a loop or branch changes."""
-        written = [b for b in buffers_written(body) if b in self.registers]
-        return [(b, key) for b in written for key in self.registers[b]]
+        written = self.written(body)
+        return [(b, key) for b in self.registers if b in written for key in self.registers[b]]
 
     def _for(self, loop: For) -> None:
         if loop.kind == "parallel":
@@ -153,7 +165,7 @@ class FunctionEmitter(ExpressionEmitter):
             self._nonnegative.add(loop.var)
         body, done = self.label("loop"), self.label("done")
         carried = self._carried(loop.body)
-        self._forget(buffers_written(loop.body))
+        self._forget(self.written(loop.body))
         before = self._block
         if known is None:
             self.lines.append(f"  br i1 {self.emit(f'icmp sgt i64 {extent}, 0')}, label %{body}, label %{done}")
@@ -185,7 +197,7 @@ class FunctionEmitter(ExpressionEmitter):
             for (b, key), old, new in zip(carried, initial, final, strict=True):
                 type_ = register_type(b.dtype.with_lanes(key[1]))
                 self.registers[b][key] = self.emit(f"phi {type_} [ {old}, %{before} ], [ {new}, %{latch} ]", "r")
-        self._forget(buffers_written(loop.body))
+        self._forget(self.written(loop.body))
 
     def _if(self, stmt: If) -> None:
         if stmt.cond.dtype.lanes > 1:
@@ -212,7 +224,7 @@ class FunctionEmitter(ExpressionEmitter):
             type_ = register_type(b.dtype.with_lanes(key[1]))
             ways = ", ".join(f"[ {values[index]}, %{block} ]" for block, values in arms)
             self.registers[b][key] = self.emit(f"phi {type_} {ways}", "r")
-        self._forget(buffers_written(stmt))
+        self._forget(self.written(stmt))
 
     def _if_lanes(self, stmt: If) -> None:
         """A condition that differs between lanes: each lane's stores under its own branch."""
@@ -229,7 +241,7 @@ class FunctionEmitter(ExpressionEmitter):
         if self._carried(stmt.body):
             raise CodegenError("a while loop may not change promoted registers")
         head, body, done = self.label("while"), self.label("body"), self.label("done")
-        self._forget(buffers_written(stmt.body))
+        self._forget(self.written(stmt.body))
         self.lines.append(f"  br label %{head}")
         self.start(head)
         with self.scope():
@@ -298,7 +310,7 @@ class FunctionEmitter(ExpressionEmitter):
 
     def _parallel(self, loop: For) -> None:
         """Outline the body and hand it to the pool."""
-        if any(b in self.registers for b in (*buffers_written(loop.body), *free_buffers(loop.body))):
+        if any(b in self.registers for b in free_buffers(loop.body)):
             raise CodegenError(f"parallel loop {loop.var.name} shares registers with the code around it")
         self._regions += 1
         name = f"{self.name}.region{self._regions}"
