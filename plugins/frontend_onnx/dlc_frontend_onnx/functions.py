@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import onnx
@@ -14,16 +15,32 @@ STANDARD = "onnx.standard"
 """Domain under which the bodies of the standard's own functions are read."""
 
 
-def standard_function(message: onnx.FunctionProto) -> FunctionDef:
-    """The body of an operator in the standard as plain data, checked as a model's own functions are."""
-    own = onnx.FunctionProto()
-    own.CopyFrom(message)
+def standard_function(body: bytes, opset: int, defaults: Sequence[onnx.AttributeProto] = ()) -> FunctionDef:
+    """The body of an operator in the standard as plain data, checked as a model's own functions are.
+
+    `opset` is the version of the default domain where the body names none, `defaults` are those of the
+    operator's attributes.  Outputs that the body leaves out for this call stay among the outputs' names.
+    """
+    own = onnx.FunctionProto.FromString(body)
+    given = {item.name for item in own.attribute_proto}
+    optional = [item for item in defaults if item.name not in given]
+    own.attribute_proto.extend(optional)
+    required = [name for name in own.attribute if name not in {item.name for item in optional}]
+    del own.attribute[:]
+    own.attribute.extend(required)
+    outputs = tuple(own.output)
+    defined = {*own.input, *(name for node in own.node for name in node.output)}
+    del own.output[:]
+    own.output.extend(name for name in outputs if name in defined)
     own.domain = STANDARD
-    imports = [helper.make_opsetid(item.domain, item.version) for item in message.opset_import]
+    if not any(item.domain in ("", "ai.onnx") for item in own.opset_import):
+        own.opset_import.append(helper.make_opsetid("", opset))
+    imports = [helper.make_opsetid(item.domain, item.version) for item in own.opset_import]
     value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
     graph = helper.make_graph([], "empty", [value], [value])
     model = helper.make_model(graph, functions=[own], opset_imports=imports, ir_version=10)
     (function,) = read_model(model).functions.values()
+    function.outputs = outputs
     return function
 
 

@@ -15,7 +15,12 @@ from dlc_frontend_onnx.dtypes import number_of
 from dlc_frontend_onnx.model import NodeDef
 from dlc_frontend_onnx.place import quoted
 
-_NAMES = {"float32": "float", "float64": "double"}
+_NAMES = {
+    "float32": "float",
+    "float64": "double",
+    "float4_e2m1fn": "float4e2m1",
+    "float8_e8m0fnu": "float8e8m0",
+}
 _VARIADIC = defs.OpSchema.FormalParameterOption.Variadic
 _OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 
@@ -86,8 +91,8 @@ def check_call(node: NodeDef, version: int, values: Sequence[Value | None]) -> N
             )
 
 
-def function_body(node: NodeDef, version: int, values: Sequence[Value | None]) -> Any:
-    """The FunctionProto that defines this call in the standard, None where there is none.
+def function_body(node: NodeDef, version: int, values: Sequence[Value | None]) -> bytes | None:
+    """The bytes of the FunctionProto that defines this call in the standard, None where there is none.
 
     Bodies that depend on the types of the inputs need `values`.
     """
@@ -97,16 +102,17 @@ def function_body(node: NodeDef, version: int, values: Sequence[Value | None]) -
     if schema.has_function:
         known = [v for v in schema.function_opset_versions if v <= version]
         if known:
-            return schema.get_function_with_opset_version(max(known))
+            plain: bytes = schema.get_function_with_opset_version(max(known))
+            return plain
     if schema.has_context_dependent_function:
         known = [v for v in schema.context_dependent_function_opset_versions if v <= version]
         types = [b"" if value is None else _type(value) for value in values]
-        if known and all(kind is not None for kind in types):
-            message = _call_message(node)
-            made = schema.get_context_dependent_function_with_opset_version(
+        message = _call_message(node)
+        if known and message is not None and all(kind is not None for kind in types):
+            made: bytes = schema.get_context_dependent_function_with_opset_version(
                 max(known), message.SerializeToString(), types
             )
-            return onnx.FunctionProto.FromString(made)
+            return made
     return None
 
 
@@ -129,15 +135,23 @@ def _type(value: Value) -> bytes | None:
     return message
 
 
-def _call_message(node: NodeDef) -> onnx.NodeProto:
-    """The node as a message, with those of its attributes that are plain numbers and texts."""
+def default_attributes(node: NodeDef, version: int) -> list[onnx.AttributeProto]:
+    """The defaults of an operator's attributes."""
+    schema = find_schema(node.domain, node.op, version)
+    return [item.default_value for item in schema.attributes.values() if item.default_value.name]
+
+
+def _call_message(node: NodeDef) -> onnx.NodeProto | None:
+    """The node as a message; None where an attribute is more than numbers and texts."""
     plain: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in node.attrs.items()
         if isinstance(value, (int, float, str))
-        or (isinstance(value, tuple) and value and all(isinstance(v, (int, float, str)) for v in value))
+        or (isinstance(value, tuple) and all(isinstance(v, (int, float, str)) for v in value))
     }
+    if len(plain) < len(node.attrs):
+        return None
     return onnx.helper.make_node(node.op, node.inputs, node.outputs, domain=node.domain, **plain)
 
 
-__all__ = ["check_call", "find_schema", "function_body", "has_body", "type_text"]
+__all__ = ["check_call", "default_attributes", "find_schema", "function_body", "has_body", "type_text"]

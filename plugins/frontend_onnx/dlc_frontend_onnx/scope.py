@@ -20,7 +20,7 @@ from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, find
 from dlc_frontend_onnx.functions import call_attributes, resolved, standard_function
 from dlc_frontend_onnx.model import AttrValue, FunctionDef, Graph, Model, NodeDef
 from dlc_frontend_onnx.place import SHOWN, quoted
-from dlc_frontend_onnx.schema import check_call, function_body
+from dlc_frontend_onnx.schema import check_call, default_attributes, function_body
 from dlc_frontend_onnx.shapes import ShapeTable
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 
@@ -160,7 +160,9 @@ class Scope:
                 raise node.place.unsupported(
                     f"operator {quoted(node.op)} of opset {version} is not supported"
                 )
-            return self._inline(standard_function(body), node, values, visible=False)
+            defaults = default_attributes(node, version)
+            function = standard_function(body, self.opsets.get("", version), defaults)
+            return self._inline(function, node, values, visible=False)
         try:
             return self._call(entry, node, version, values)
         except TypeInferenceError as error:
@@ -202,7 +204,7 @@ class Scope:
             value = values[index] if index < len(values) else None
             scope.values[name] = ABSENT if value is None else value
         scope.run(function.nodes)
-        made = [scope.find(name) for name in function.outputs]
+        made = [scope.values.get(name, ABSENT) for name in function.outputs]
         return [None if isinstance(value, Absent) else value for value in made]
 
     def _outputs(self, node: NodeDef, values: Sequence[Value | Missing | None]) -> list[Value | Missing]:

@@ -12,7 +12,7 @@ from dlc_frontend_onnx.converters import TABLE, find_entry
 from dlc_frontend_onnx.functions import standard_function
 from dlc_frontend_onnx.model import FunctionDef, Graph, Model, NodeDef
 from dlc_frontend_onnx.place import quoted
-from dlc_frontend_onnx.schema import find_schema, function_body, has_body
+from dlc_frontend_onnx.schema import default_attributes, find_schema, function_body, has_body
 from dlc_frontend_onnx.scope import span_of
 
 SHOWN_PROBLEMS = 50
@@ -65,7 +65,7 @@ def _body(node: NodeDef, version: int) -> FunctionDef | None:
     if schema is None or not schema.has_function:
         return None
     body = function_body(node, version, ())
-    return None if body is None else standard_function(body)
+    return None if body is None else standard_function(body, version, default_attributes(node, version))
 
 
 def _reason(node: NodeDef, version: int) -> str:

@@ -1,0 +1,152 @@
+"""The node tests of the ONNX package as a judge of importer and backends.
+
+`cases()` gives them; `judge(case, run)` imports one, calls `run(function, feeds)` and compares the results.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.graph.node import Function
+from dlc_core.op.reference import evaluate
+from dlc_frontend_onnx.importer import load
+
+Run = Callable[[Function, Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a case: "pass", "frozen" (passes with inputs made constants), "unsupported" (with the
+    reason), "refused" (another DlcError) or "wrong"."""
+
+    name: str
+    outcome: str
+    reason: str = ""
+
+
+@dataclass
+class Score:
+    """Verdicts of many cases."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(v.outcome for v in self.verdicts)
+
+    def of(self, outcome: str) -> list[Verdict]:
+        return [v for v in self.verdicts if v.outcome == outcome]
+
+
+@cache
+def cases() -> tuple[Any, ...]:
+    """All node tests of the installed package, sorted by name."""
+    from onnx.backend.test.loader import load_model_tests  # generating the cases takes seconds
+
+    return tuple(sorted(load_model_tests(kind="node"), key=lambda case: case.name))
+
+
+def interpret(function: Function, feeds: Mapping[str, Any]) -> Any:
+    """Runs a graph on the ops' references."""
+    return evaluate(function, feeds)
+
+
+def judge(case: Any, run: Run = interpret) -> Verdict:
+    """Import one case, run it on each of its data sets, and compare.
+
+    A case whose shapes or axes are inputs is tried again with its integers and scalars as constants of the
+    model; it then passes as "frozen".
+    """
+    verdict = _judge(case, run, freeze=False)
+    if verdict.outcome != "unsupported":
+        return verdict
+    again = _judge(case, run, freeze=True)
+    return replace(again, outcome="frozen") if again.outcome == "pass" else again
+
+
+def _judge(case: Any, run: Run, *, freeze: bool) -> Verdict:
+    try:
+        for inputs, outputs in case.data_sets:
+            given = [_array(item) for item in inputs]
+            wanted = [_array(item) for item in outputs]
+            problem = _run(case, given, wanted, run, freeze)
+            if problem:
+                return Verdict(case.name, "wrong", problem)
+    except UnsupportedError as error:
+        return Verdict(case.name, "unsupported", str(error))
+    except DlcError as error:
+        return Verdict(case.name, "refused", str(error))
+    return Verdict(case.name, "pass")
+
+
+def judge_all(chosen: Iterable[Any], run: Run = interpret) -> Score:
+    """The verdicts of many cases."""
+    return Score([judge(case, run) for case in chosen])
+
+
+def _run(case: Any, given: Sequence[Any], wanted: Sequence[Any], run: Run, freeze: bool) -> str:
+    model = case.model
+    names = [info.name for info in model.graph.input]
+    values = dict(zip(names, given))
+    function = load(_frozen(model, values) if freeze else model)["main"]
+    feeds = {param.attrs["name"]: values[param.attrs["name"]] for param in function.params}
+    result = run(function, feeds)
+    found = result if isinstance(result, tuple) else (result,)
+    if len(found) != len(wanted):
+        return f"{len(found)} outputs, {len(wanted)} are wanted"
+    for index, (a, b) in enumerate(zip(found, wanted)):
+        problem = _difference(np.asarray(a), b, case.rtol, case.atol)
+        if problem:
+            return f"output {index}: {problem}"
+    return ""
+
+
+def _frozen(model: onnx.ModelProto, values: Mapping[str, Any]) -> onnx.ModelProto:
+    """The model with its integer, bool and one-element inputs as constants."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for name, value in values.items():
+        if isinstance(value, (np.ndarray, np.generic)) and (value.dtype.kind in "iub" or value.size == 1):
+            made.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return made
+
+
+def _difference(found: np.ndarray[Any, Any], wanted: Any, rtol: float, atol: float) -> str:
+    expected = np.asarray(wanted)
+    if found.dtype != expected.dtype:
+        return f"dtype {found.dtype}, not {expected.dtype}"
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, not {expected.shape}"
+    if found.dtype.kind in "fcV":
+        if found.dtype.itemsize < 4:
+            # The expected numbers were rounded after each step, ours maybe not: two units in the last place.
+            rtol = max(rtol, 2 * float(ml_dtypes.finfo(found.dtype).eps))
+        a, b = (x.astype(np.float64) if x.dtype.kind != "c" else x for x in (found, expected))
+        if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
+            with np.errstate(all="ignore"):
+                return f"differs by {np.nanmax(np.abs(a - b))}"
+        return ""
+    return "" if np.array_equal(found, expected) else "differs"
+
+
+def _array(item: Any) -> Any:
+    if isinstance(item, onnx.TensorProto):
+        return numpy_helper.to_array(item)
+    if isinstance(item, onnx.SequenceProto):
+        return numpy_helper.to_list(item)
+    if isinstance(item, onnx.OptionalProto):
+        return numpy_helper.to_optional(item)
+    return item
+
+
+__all__ = ["Score", "Verdict", "cases", "interpret", "judge", "judge_all"]
