@@ -61,10 +61,9 @@ def dlc_codegens() -> Iterable[Declaration]:
 
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
-    from dlc_core.registry import registry
     from dlc_core.runtime.reference import ReferenceDevice
 
-    return [ReferenceDevice(lambda: registry().ops)]
+    return [ReferenceDevice()]
 
 
 @hookimpl

@@ -26,6 +26,7 @@ from dlc_core import builtin
 from dlc_core.config import config
 from dlc_core.diag import PluginError
 from dlc_core.discovery import Plugin, Problem, Source, discover, new_manager, register, scan
+from dlc_core.op.known import use_ops
 from dlc_core.version import __version__
 
 CATEGORIES: Mapping[str, str] = MappingProxyType(
@@ -354,6 +355,13 @@ def _build(sources: tuple[Source, ...], only: tuple[str, ...] | None) -> Registr
         return Registry(manager, [core, *discover(manager, sources, only)], sources)
     finally:
         _building = False
+
+
+def _known_ops() -> Mapping[str, Any]:
+    return registry().ops
+
+
+use_ops(_known_ops)
 
 
 def _newer(old: Registry) -> Registry | None:

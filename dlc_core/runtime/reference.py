@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.op.known import known_ops
 from dlc_core.op.reference import Value, evaluate, evaluate_dim
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.signature import Plan
@@ -27,18 +28,14 @@ Array = np.ndarray[Any, Any]
 
 
 class ReferenceDevice(HostMemory):
-    """`ops()` gives the known ops by name, which a module's JSON refers to."""
+    """Evaluates modules; the ops that a module's JSON names are those that are known here."""
 
     name = "reference"
     formats = (GRAPH, TENSOR)
 
-    def __init__(self, ops: Callable[[], Mapping[str, Any]]) -> None:
-        super().__init__()
-        self._ops = ops
-
     def load(self, artifact: Artifact) -> LoadedModule:
         """Parse nothing yet: a module is made together with its weights, by the first call."""
-        return LoadedModule(artifact, self._ops)
+        return LoadedModule(artifact)
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Entries of this device are evaluated on arrays."""
@@ -48,9 +45,8 @@ class ReferenceDevice(HostMemory):
 class LoadedModule:
     """A module that runs on the reference device."""
 
-    def __init__(self, artifact: Artifact, ops: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
-        self._ops = ops
         self._module: IRModule | None = None
         self._weights: Array | None = None
 
@@ -67,7 +63,7 @@ class LoadedModule:
                 data = json.loads(self._artifact.code)
             except (ValueError, RecursionError) as error:
                 raise ArtifactError("the module in the artefact is no JSON", why=str(error)) from None
-            made = from_json(data, self._ops(), self._arrays(weights))
+            made = from_json(data, known_ops(), self._arrays(weights))
             if not isinstance(made, IRModule):
                 raise ArtifactError("the artefact has no module", why=f"it has a {type(made).__name__}")
             self._module, self._weights = made, weights

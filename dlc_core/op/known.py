@@ -1,0 +1,31 @@
+"""All ops by name, for what has nothing but names: modules read from data.
+
+The registry, which is above this floor, says where they are found; plugins' ops are among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from dlc_core.diag import UsageError
+
+if TYPE_CHECKING:
+    from dlc_core.op.declare import OpDecl
+
+_finders: list[Callable[[], Mapping[str, OpDecl]]] = []
+
+
+def use_ops(finder: Callable[[], Mapping[str, OpDecl]]) -> None:
+    """Say where the ops are found; the last one said holds."""
+    _finders[:] = [finder]
+
+
+def known_ops() -> Mapping[str, OpDecl]:
+    """All ops by name."""
+    if not _finders:
+        raise UsageError("no ops are known yet", hint="import dlc_core.registry first")
+    return _finders[0]()
+
+
+__all__ = ["known_ops", "use_ops"]
