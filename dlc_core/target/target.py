@@ -1,4 +1,5 @@
-"""Targets: what code is made for.  A kind declares typed options and a description record; a Target is kind + options.
+"""Targets: what code is made for.  A kind declares typed options and a description record; a Target is kind +
+options.
 
     Target("acme -mcpu=big -num-threads=8")     text form, parsed against the kind's option schema
     target.describe()                           the record that schedules and legality read
@@ -77,9 +78,10 @@ class Description:
 class TargetKind:
     """A family of targets.
 
-    `describe(options)` gives the description record; `codegen` and `device` name the defaults, which meet at the
-    artefact format `format`.  `problem()` says why this machine cannot run it (None where it can).  `host_rank` orders
-    the kinds that can run on the machine that compiles: the highest is the default target; 0 never is.
+    `describe(options)` gives the description record; `codegen` and `device` name the defaults, which meet at
+    the artefact format `format`.  `problem()` says why this machine cannot run it (None where it
+    can).  `host_rank` orders the kinds that can run on the machine that compiles: the highest is the default
+    target; 0 never is.
     """
 
     name: str
@@ -103,7 +105,8 @@ class TargetKind:
         close = get_close_matches(name, known, 1)
         raise TargetError(
             f"target kind {self.name!r} has no option -{name}",
-            hint=(f"did you mean -{close[0]}? " if close else "") + f"options: {', '.join('-' + k for k in known) or 'none'}",
+            hint=(f"did you mean -{close[0]}? " if close else "")
+            + f"options: {', '.join('-' + k for k in known) or 'none'}",
         )
 
 
@@ -131,7 +134,9 @@ class Target:
         for key, value in given.items():
             option = kind.option(key)
             options[key] = option.parse(value) if isinstance(value, str) and option.kind != "str" else value
-        return Target(kind, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())))
+        return Target(
+            kind, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items()))
+        )
 
     def __getitem__(self, name: str) -> Any:
         """An option's value, or its default."""
@@ -169,7 +174,13 @@ class Target:
     def __str__(self) -> str:
         words = [self.kind.name]
         for name, value in self.options:
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower() if value in (True, False) else str(value)
+            text = (
+                ",".join(map(str, value))
+                if isinstance(value, tuple)
+                else str(value).lower()
+                if value in (True, False)
+                else str(value)
+            )
             words.append(shlex.quote(f"-{name}={text}"))
         return " ".join(words)
 
@@ -195,6 +206,8 @@ def _from_words(text: str) -> dict[str, Any]:
     for word in words[1:]:
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or not name:
-            raise TargetError(f"target {text!r}: {word!r} is not an option", hint="options are written -name=value")
+            raise TargetError(
+                f"target {text!r}: {word!r} is not an option", hint="options are written -name=value"
+            )
         given[name] = value if equals else "true"
     return given

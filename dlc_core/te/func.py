@@ -24,10 +24,10 @@ def create_prim_func(
 ) -> PrimFunc:
     """The program that computes `outputs` from `inputs`.
 
-    Parameters are the inputs' buffers, then the outputs', then every symbolic dim in first-use order (by value).
-    `producers` are all tensors of the computation; those reachable through Python references are not discoverable from
-    expressions alone, so every intermediate tensor must be among them.
-    Raises UsageError when a tensor is read that is neither an input nor produced.
+    Parameters are the inputs' buffers, then the outputs', then every symbolic dim in first-use order (by
+    value). `producers` are all tensors of the computation; those reachable through Python references are not
+    discoverable from expressions alone, so every intermediate tensor must be among them. Raises UsageError
+    when a tensor is read that is neither an input nor produced.
     """
     by_buffer = {t.buffer: t for t in [*producers, *outputs]}
     given = {t.buffer for t in inputs}
@@ -44,7 +44,9 @@ def create_prim_func(
         allocated += [b for b in results if b not in wanted]
     for tensor in outputs:
         if tensor.buffer in given or tensor.buffer in out_buffers:
-            raise UsageError(f"output {tensor.name} is an input or occurs twice", hint="copy it with an identity compute")
+            raise UsageError(
+                f"output {tensor.name} is an input or occurs twice", hint="copy it with an identity compute"
+            )
         out_buffers.append(tensor.buffer)
     body = seq(*body_parts)
     for buffer in reversed(allocated):
@@ -161,7 +163,14 @@ def _nest(op: ComputeOp, results: Sequence[Buffer]) -> Stmt:
         body = seq(*(Store(b, point, value) for b, value in zip(results, values, strict=True)))
         reads = _read_regions(values)
     block: Stmt = Block(
-        op.name, block_axes, tuple(a.var for a in axes), reads, writes, body, init, annotations=dict(op.annotations)
+        op.name,
+        block_axes,
+        tuple(a.var for a in axes),
+        reads,
+        writes,
+        body,
+        init,
+        annotations=dict(op.annotations),
     )
     for axis in reversed(axes):
         block = For(axis.var, axis.dom.begin, axis.dom.extent, block)

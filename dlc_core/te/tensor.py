@@ -5,8 +5,8 @@
     r = te.reduce_axis(k, "k")
     C = te.compute((n, m), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
 
-A `Tensor` owns the buffer that its elements are read from; `te.create_prim_func` turns a set of outputs into a
-PrimFunc with one block for each computation.
+A `Tensor` owns the buffer that its elements are read from; `te.create_prim_func` turns a set of outputs into
+a PrimFunc with one block for each computation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
@@ -54,7 +54,7 @@ class ComputeOp:
 
     name: str
     axes: tuple[IterVar, ...]
-    body: Union[tuple[Expr, ...], Reduction]
+    body: tuple[Expr, ...] | Reduction
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -103,7 +103,9 @@ def placeholder(shape: Sequence[Dim], dtype_: DTypeLike = "float32", name: str =
 
 def reduce_axis(dom: Dim | tuple[ExprLike, ExprLike], name: str = "k") -> IterVar:
     """A reduction axis over [0, dom) or [begin, end)."""
-    begin, end = (as_expr(0), as_expr(dom)) if not isinstance(dom, tuple) else (as_expr(dom[0]), as_expr(dom[1]))
+    begin, end = (
+        (as_expr(0), as_expr(dom)) if not isinstance(dom, tuple) else (as_expr(dom[0]), as_expr(dom[1]))
+    )
     return IterVar(Var(name), Range(begin, end - begin), "reduce")
 
 
@@ -134,7 +136,8 @@ def compute(
 ) -> Any:
     """A tensor (a tuple of tensors where `body` gives several values) defined at every point of `shape`.
 
-    `body` takes one index for each dim.  Literals take `dtype_`; an expression's dtype must be `dtype_` when given.
+    `body` takes one index for each dim.  Literals take `dtype_`; an expression's dtype must be `dtype_` when
+    given.
     """
     dims = tuple(as_expr(d) for d in shape)
     names = _parameter_names(body, len(dims))
@@ -169,7 +172,9 @@ def _parameter_names(body: Callable[..., Any], rank: int) -> list[str]:
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return [_AXIS_NAMES[i] if i < len(_AXIS_NAMES) else f"i{i}" for i in range(rank)]
     if len(positional) != rank:
-        raise UsageError(f"a compute over {rank} dims needs a function of {rank} indices, not {len(positional)}")
+        raise UsageError(
+            f"a compute over {rank} dims needs a function of {rank} indices, not {len(positional)}"
+        )
     return [p.name for p in positional]
 
 

@@ -229,8 +229,9 @@ def _rows(type_: TensorType, x: te.Tensor, w: te.Tensor) -> Element:
     tap = (const(0),) * (w.ndim - 2)
 
     def product(row: Expr, oc: Expr) -> te.tensor.Reduction:
-        element = x[(*unflattened(row, lead), ic.var)]
-        return te.sum(cast_to(wide, element) * cast_to(wide, w[(*tap, ic.var, oc)]), axis=ic)
+        pixel = (*unflattened(row, lead), ic.var)
+        weight = (*tap, ic.var, oc)
+        return te.sum(cast_to(wide, x[pixel]) * cast_to(wide, w[weight]), axis=ic)
 
     total = te.compute((rows, type_.shape[-1]), product, "conv")
     return lambda i: total[flattened(i[:-1], lead), i[-1]]
@@ -245,14 +246,20 @@ def _grouped(type_: TensorType, attrs: Attrs, conv: Conv, x: te.Tensor, w: te.Te
     def body(*i: Expr) -> te.tensor.Reduction:
         n, *spatial, group, oc = i
         places = [
-            o * s + r.var * d for o, s, r, d in zip(spatial, window.strides, taps, window.dilation, strict=True)
+            o * s + r.var * d
+            for o, s, r, d in zip(spatial, window.strides, taps, window.dilation, strict=True)
         ]
-        element = x[(n, *places, group * conv.group_inputs + ic.var)]
-        weight = w[(*(r.var for r in taps), ic.var, group * size + oc)]
-        return te.sum(cast_to(wide, element) * cast_to(wide, weight), axis=[*taps, ic])
+        pixel = (n, *places, group * conv.group_inputs + ic.var)
+        weight = (*(r.var for r in taps), ic.var, group * size + oc)
+        return te.sum(cast_to(wide, x[pixel]) * cast_to(wide, w[weight]), axis=[*taps, ic])
 
     total = compute((*type_.shape[:-1], conv.groups, size), body, "conv")
-    return lambda i: total[(*i[:-1], i[-1] // size, i[-1] % size)]
+
+    def element(i: Sequence[Expr]) -> Expr:
+        place = (*i[:-1], i[-1] // size, i[-1] % size)
+        return total[place]
+
+    return element
 
 
 def _conv_samples() -> tuple[Sample, ...]:

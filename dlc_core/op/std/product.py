@@ -103,8 +103,9 @@ def _lower_rows(
         rows = rows * extent
 
     def product(row: Expr, j: Expr) -> te.tensor.Reduction:
-        right = b[j, k.var] if transpose_b else b[k.var, j]
-        return te.sum(cast_to(wide, a[(*unflattened(row, lead), k.var)]) * cast_to(wide, right), axis=k)
+        left = (*unflattened(row, lead), k.var)
+        right = (j, k.var) if transpose_b else (k.var, j)
+        return te.sum(cast_to(wide, a[left]) * cast_to(wide, b[right]), axis=k)
 
     total = te.compute((rows, type_.shape[-1]), product, "matmul")
 

@@ -1,7 +1,7 @@
 """Lowering: each fused group of a graph becomes one PrimFunc, through the ops' te definitions.
 
-The graph function keeps its shape; its `call` nodes become `call_prim` nodes that name a PrimFunc of the module.  Groups that
-compute the same (the names of buffers and dims apart) share one PrimFunc.
+The graph function keeps its shape; its `call` nodes become `call_prim` nodes that name a PrimFunc of the
+module.  Groups that compute the same (the names of buffers and dims apart) share one PrimFunc.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def _outputs(
 class LowerGroups(Pass):
     """Turn every group, and every op that stands alone, into a call of a PrimFunc.
 
-    The attribute `constants` of a PrimFunc lists its parameters that are constants of the model: schedules may repack them.
+    The attribute `constants` of a PrimFunc lists its parameters that are constants of the model: schedules
+    may repack them.
     """
 
     name: ClassVar[str] = "lower_groups"

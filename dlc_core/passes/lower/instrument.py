@@ -22,6 +22,7 @@ from dlc_core.tir.functor import copy_func, stmts, transform_stmt
 from dlc_core.tir.intrinsics import STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq
 
+
 @dataclass(frozen=True)
 class Instrument(Pass):
     """Add the measuring twin of the entry."""

@@ -2,8 +2,8 @@
 
     main(inputs…, outputs…, weights, arena, dims…)
 
-`weights` holds all constants, each at a multiple of ALIGN bytes; `arena` all intermediate values and the kernels'
-workspaces.  The module's attributes say how to call it: see `Signature`.
+`weights` holds all constants, each at a multiple of ALIGN bytes; `arena` all intermediate values and the
+kernels' workspaces.  The module's attributes say how to call it: see `Signature`.
 """
 
 from __future__ import annotations
@@ -214,7 +214,9 @@ class _Builder:
         if found is None:
             data = make()
             type_ = tensor_type(data.shape, dtype(data.dtype))
-            found = _at(Buffer("const", type_.dim_exprs(), type_.dtype, align=ALIGN), const(self.weights_size))
+            found = _at(
+                Buffer("const", type_.dim_exprs(), type_.dtype, align=ALIGN), const(self.weights_size)
+            )
             self.constants.append((self.weights_size, data))
             self.weights_size += -(-data.nbytes // ALIGN) * ALIGN
             self.constant_at[key] = found

@@ -1,7 +1,7 @@
 """Memory planning: where each intermediate value lies in the arena.
 
-Values whose lifetimes do not overlap may share bytes.  Known sizes are placed largest first at the lowest offset that is
-free during their lifetime; symbolic sizes share slots of equal size after them.
+Values whose lifetimes do not overlap may share bytes.  Known sizes are placed largest first at the lowest
+offset that is free during their lifetime; symbolic sizes share slots of equal size after them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, St
 def flatten_and_simplify(func: PrimFunc) -> PrimFunc:
     """One walk that flattens buffers and simplifies under the loops' ranges.
 
-    Loops of one iteration vanish, loops of none with them; conditions that are proved vanish or take their side.
+    Loops of one iteration vanish, loops of none with them; conditions that are proved vanish or take their
+    side.
     """
     walker = _Flatten()
     for scalar in func.scalars:
@@ -33,7 +34,14 @@ class _Flatten:
         found = self.buffers.get(buffer)
         if found is None:
             size = self.analyzer.simplify(buffer.num_elements())
-            found = Buffer(buffer.name, (size,), buffer.dtype, scope=buffer.scope, offset=buffer.offset, align=buffer.align)
+            found = Buffer(
+                buffer.name,
+                (size,),
+                buffer.dtype,
+                scope=buffer.scope,
+                offset=buffer.offset,
+                align=buffer.align,
+            )
             self.buffers[buffer] = found
         return found
 
@@ -55,7 +63,9 @@ class _Flatten:
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, Store):
             value = self.expr(s.value)
-            return Store(self.flat(s.buffer), (self.index(s.buffer, [self.expr(i) for i in s.indices]),), value)
+            return Store(
+                self.flat(s.buffer), (self.index(s.buffer, [self.expr(i) for i in s.indices]),), value
+            )
         if isinstance(s, Seq):
             return seq(*(self.stmt(part) for part in s.stmts))
         if isinstance(s, For):
@@ -83,7 +93,11 @@ class _Flatten:
                 from_begin: dict[Var, Expr] = {s.var: begin}
                 return self.stmt(substitute_stmt(s.body, from_begin))
             body = self.stmt(s.body)
-        return body if isinstance(body, Seq) and not body.stmts else replace(s, begin=begin, extent=extent, body=body)
+        return (
+            body
+            if isinstance(body, Seq) and not body.stmts
+            else replace(s, begin=begin, extent=extent, body=body)
+        )
 
     def branch(self, s: If) -> Stmt:
         cond = self.expr(s.cond)

@@ -21,7 +21,8 @@ def _visit(stmt: Stmt) -> Stmt | None:
     count = const_value(stmt.extent)
     if count is None:
         raise CodegenError(
-            f"loop {stmt.var.name!r} of extent {stmt.extent} cannot be unrolled", hint="split it by a constant first"
+            f"loop {stmt.var.name!r} of extent {stmt.extent} cannot be unrolled",
+            hint="split it by a constant first",
         )
     binds = any(bound_vars(s) or isinstance(s, (Alloc, View)) for s in stmts(stmt.body))
     copies = []

@@ -1,8 +1,9 @@
-"""Vectorised loops to vector expressions: the loop variable becomes a Ramp, contiguous accesses become vector accesses.
+"""Vectorised loops to vector expressions: the loop variable becomes a Ramp, contiguous accesses become vector
+accesses.
 
-What differs in no lane stays scalar.  What vectors cannot say (a private allocation, an inner loop or a condition
-of a lane's own) runs lane by lane in a serial loop; a condition that is an interval of lanes, as those that guard
-the end of a range are, is tested for the whole vector first.
+What differs in no lane stays scalar.  What vectors cannot say (a private allocation, an inner loop or a
+condition of a lane's own) runs lane by lane in a serial loop; a condition that is an interval of lanes, as
+those that guard the end of a range are, is tested for the whole vector first.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def _visit(stmt: Stmt) -> Stmt | None:
     lanes = const_value(stmt.extent)
     if lanes is None:
         raise CodegenError(
-            f"loop {stmt.var.name!r} of extent {stmt.extent} cannot be vectorised", hint="split it by a constant first"
+            f"loop {stmt.var.name!r} of extent {stmt.extent} cannot be vectorised",
+            hint="split it by a constant first",
         )
     if lanes == 0:
         return Seq(())
@@ -75,7 +77,9 @@ class _Vectorize:
             return index
         if all(v is self.var or v not in self.lane_vars for v in free_vars(index)):
             factor = self.analyzer.coefficient_of(index, self.var)
-            if factor is not None and not any(isinstance(e, Load) and self.uses(e) for e in post_order(index)):
+            if factor is not None and not any(
+                isinstance(e, Load) and self.uses(e) for e in post_order(index)
+            ):
                 return ramp(substitute(index, {self.var: self.begin}), factor, self.lanes)
         return self.expr(index)
 
@@ -163,7 +167,9 @@ class _Vectorize:
             if not linear:
                 return None
             for lane in (0, self.lanes - 1):
-                total = logical_and(total, self.analyzer.simplify(substitute(item, {self.var: self.begin + lane})))
+                total = logical_and(
+                    total, self.analyzer.simplify(substitute(item, {self.var: self.begin + lane}))
+                )
         return total
 
     def lane_by_lane(self, s: Stmt) -> Stmt:

@@ -10,8 +10,8 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Cast, Expr, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 
 def extent_of(axis: IterVar) -> int | None:
@@ -98,7 +98,9 @@ def contraction_of(block: Block) -> Contraction | None:
     out = coefficients(block.body.buffer, block.body.indices, axes)
     if out is None:
         return None
-    n = next((a for a in reversed(spatial(block)) if const_value(out[a.var]) == 1 and extent_of(a) != 1), None)
+    n = next(
+        (a for a in reversed(spatial(block)) if const_value(out[a.var]) == 1 and extent_of(a) != 1), None
+    )
     if n is None:
         return None
     users = [o for o in operands if o.uses(n)]
@@ -137,7 +139,11 @@ def bytes_of(buffer: Buffer) -> int | None:
 
 
 def loads_of(block: Block) -> list[Load]:
-    return [e for e in post_order(block.body.value) if isinstance(e, Load)] if isinstance(block.body, Store) else []
+    return (
+        [e for e in post_order(block.body.value) if isinstance(e, Load)]
+        if isinstance(block.body, Store)
+        else []
+    )
 
 
 def inline_pointwise(schedule: Schedule) -> BlockRV:
@@ -160,8 +166,6 @@ def loop_of(schedule: Schedule, block: BlockRV, axis: int) -> LoopRV:
         if loop.var is value:
             return loop
     raise AssertionError(f"axis {axis} of block {block.name} is bound to {value}, not to a loop")
-
-
 
 
 def same(a: Expr, b: Expr) -> bool:

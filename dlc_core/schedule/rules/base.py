@@ -1,7 +1,8 @@
-"""What a schedule rule is: a choice of schedule for one kind of kernel, read from the target's description record.
+"""What a schedule rule is: a choice of schedule for one kind of kernel, read from the target's description
+record.
 
-Rules are tried in order of `priority`, highest first; the first whose `matches` holds schedules the kernel.  A plugin adds
-rules through the hook `dlc_schedule_rules`.
+Rules are tried in order of `priority`, highest first; the first whose `matches` holds schedules the
+kernel.  A plugin adds rules through the hook `dlc_schedule_rules`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
         for k…: accumulators += broadcast(lhs) * vector(rhs)
         epilogue on the accumulators, one store
 
-The right-hand side, where it is constant, is repacked at compile time as [panel][k…][column in panel], so that the inner loop
-streams it.
+The right-hand side, where it is constant, is repacked at compile time as [panel][k…][column in panel], so
+that the inner loop streams it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from dlc_core.schedule.rules.analysis import (
     extent_of,
     inline_pointwise,
     loads_of,
-    loop_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.maps import schedule_map
@@ -139,7 +138,11 @@ class _Contract:
         accumulator = s.get(self.block).body
         assert isinstance(accumulator, Store)
         load = next(e for e in loads_of(block) if e.buffer is accumulator.buffer)
-        place = next(i for i, e in enumerate(accumulator.indices) if e is s.get(self.block).axes[self._position(axis)].var)
+        place = next(
+            i
+            for i, e in enumerate(accumulator.indices)
+            if e is s.get(self.block).axes[self._position(axis)].var
+        )
         values = {a.var: value for a, value in zip(block.axes, block.values, strict=True)}
         seen = Analyzer()
         for loop in s.get_loops(out):
@@ -209,7 +212,10 @@ class _Contract:
         parts = [_Part(rows, tile.rows, column, width, out)]
         if rows is not None and const_value(s.extent(rows)) is None:
             main, rest = s.partition(rows, [s.extent(rows) // tile.rows * tile.rows])
-            parts = [_Part(main.loop, tile.rows, column, width, out), _Part(rest.loop, 1, rest[column], width, rest[out])]
+            parts = [
+                _Part(main.loop, tile.rows, column, width, out),
+                _Part(rest.loop, 1, rest[column], width, rest[out]),
+            ]
         if const_value(s.extent(column)) is not None:
             return parts
         cut = []
@@ -219,7 +225,9 @@ class _Contract:
             main, rest = s.partition(part.column, [s.extent(part.column) // width * width])
             cut.append(part)
             cut.append(
-                _Part(None if part.rows is None else rest[part.rows], part.height, rest.loop, 1, rest[part.out])
+                _Part(
+                    None if part.rows is None else rest[part.rows], part.height, rest.loop, 1, rest[part.out]
+                )
             )
         return cut
 
@@ -238,7 +246,11 @@ class _Contract:
         s.compute_at(names.block, free[-1])
         s.set_scope(names.block, 0, "local")
         first = s.get_loops(names.out)[0]
-        if self.machine.description.parallel and self._work() >= PARALLEL_WORK and s.get_for(first).kind == "serial":
+        if (
+            self.machine.description.parallel
+            and self._work() >= PARALLEL_WORK
+            and s.get_for(first).kind == "serial"
+        ):
             s.parallel(first)
         for in_panel in self._cut(panels, column, names, full_panels):
             if in_panel.tiles is None or in_panel.row is None:

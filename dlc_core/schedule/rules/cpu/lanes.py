@@ -1,4 +1,5 @@
-"""Reductions whose output has a contiguous axis that is not reduced: pooling, depthwise convolution, sums over outer axes.
+"""Reductions whose output has a contiguous axis that is not reduced: pooling, depthwise convolution, sums
+over outer axes.
 
 The contiguous axis is vectorised; a strip of outputs is accumulated in registers over the whole reduction.
 """
@@ -40,7 +41,11 @@ class LanesRule(ScheduleRule):
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = reductions(func)
         others = [b for b in block_list(func.body) if b not in found]
-        if len(found) != 1 or not isinstance(found[0].body, Store) or not all(is_pointwise(b) for b in others):
+        if (
+            len(found) != 1
+            or not isinstance(found[0].body, Store)
+            or not all(is_pointwise(b) for b in others)
+        ):
             return False
         axes = spatial(found[0])
         return bool(axes) and (extent_of(axes[-1]) or 0) > 1 and _contiguous(found[0], axes[-1].var)
@@ -86,4 +91,3 @@ def _strip(s: Schedule, block: BlockRV, column: LoopRV, lanes: int) -> None:
     init = s.decompose_reduction(block, reduction[0])
     for last in (rest[-1], s.get_loops(init)[-1], column):
         vectorize_columns(s, last, lanes)
-

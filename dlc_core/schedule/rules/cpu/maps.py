@@ -7,7 +7,14 @@ from typing import ClassVar
 
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import coefficients, inline_pointwise, is_pointwise, loads_of, same, spatial
+from dlc_core.schedule.rules.analysis import (
+    coefficients,
+    inline_pointwise,
+    is_pointwise,
+    loads_of,
+    same,
+    spatial,
+)
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule

@@ -37,7 +37,9 @@ class RowsRule(ScheduleRule):
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = reductions(func)
         others = [b for b in block_list(func.body) if b not in found]
-        return bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
+        return (
+            bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
+        )
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s = schedule
@@ -47,9 +49,17 @@ class RowsRule(ScheduleRule):
             out = s.cache_write(out, 0, "local")
         _inline(s, out)
         stages = [handle for handle in s.get_blocks() if handle != out]
-        depth = min(_shared_rows(s.get(handle), s.get(out)) for handle in stages if s.get(handle).init is not None)
+        depth = min(
+            _shared_rows(s.get(handle), s.get(out)) for handle in stages if s.get(handle).init is not None
+        )
         loops = s.get_loops(out)
-        row = s.fuse(*loops[:depth]) if depth > 1 else loops[0] if depth else s.add_unit_loop(loops[0] if loops else out)
+        row = (
+            s.fuse(*loops[:depth])
+            if depth > 1
+            else loops[0]
+            if depth
+            else s.add_unit_loop(loops[0] if loops else out)
+        )
         for handle in reversed(stages):
             s.compute_at(handle, row)
             s.set_scope(handle, 0, "local")
@@ -93,7 +103,8 @@ def _inline(s: Schedule, out: BlockRV) -> None:
         if handle == out or not is_pointwise(block) or not isinstance(block.body, Store):
             continue
         costly = any(
-            isinstance(e, Call) or (isinstance(e, Binary) and e.op == "div") for e in post_order(block.body.value)
+            isinstance(e, Call) or (isinstance(e, Binary) and e.op == "div")
+            for e in post_order(block.body.value)
         )
         loads = sum(isinstance(e, Load) for e in post_order(block.body.value))
         once = len(s.get_consumers(handle)) <= 1

@@ -1,9 +1,9 @@
 """Register tiles: how many rows and vectors of accumulators a contraction keeps in registers.
 
-A tile of `rows` × `vectors` accumulators takes `rows * vectors` fused multiply-adds per reduction step, `vectors` vector loads
-and `rows` broadcasts.  A step costs what the busiest unit takes: two multiply-adds and two loads a cycle, and at least the
-latency of the chain on each accumulator.  The tile with the least total cost over the whole (rows × columns) domain wins,
-the tiles cut at its borders included.
+A tile of `rows` × `vectors` accumulators takes `rows * vectors` fused multiply-adds per reduction step,
+`vectors` vector loads and `rows` broadcasts.  A step costs what the busiest unit takes: two multiply-adds and
+two loads a cycle, and at least the latency of the chain on each accumulator.  The tile with the least total
+cost over the whole (rows × columns) domain wins, the tiles cut at its borders included.
 """
 
 from __future__ import annotations
