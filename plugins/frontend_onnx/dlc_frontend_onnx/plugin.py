@@ -25,6 +25,12 @@ class Onnx:
 
         return load(model, context)
 
+    def digest(self, model: Any, context: Mapping[str, Any] | None = None) -> str | None:
+        """A name for the model's content, external data included; None where only importing it tells."""
+        from dlc_frontend_onnx.digest import digest
+
+        return digest(model)
+
     def accepts(self, model: Any) -> bool:
         """Whether `load` takes a model given in memory: bytes, or an `onnx.ModelProto`."""
         if isinstance(model, (bytes, bytearray, memoryview)):
