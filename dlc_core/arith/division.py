@@ -98,7 +98,7 @@ class Division(Prover):
                 part = self._floordiv_literal(shifted(exact_div(high_part, g), carry), c // g)
                 return add_scaled(shifted(whole, offset), part)
         if self._leads_negative(rest):
-            # floor(-x / c) == -ceil(x / c)
+            # The floor of the negative is the negative of the ceiling.
             part = times(self._floordiv_literal(shifted(times(rest, -1), c - 1 - start), c), -1)
         else:
             part = self._quotient("floordiv", shifted(rest, start), constant(c))
@@ -336,7 +336,8 @@ def _cancels(p: Poly, q: Poly) -> bool:
 
 
 def _reductions(p: Poly, c: int) -> Iterator[tuple[Poly, Poly]]:
-    """(Q, R) with p == c*Q + R: nothing taken out, and where coefficients exceed c, all multiples taken out."""
+    """(Q, R) with p == c*Q + R: nothing taken out, and where coefficients exceed c, all multiples taken
+    out."""
     yield {}, p
     if any(abs(k) > c for k in p.values()):
         whole = {m: q for m, k in p.items() if (q := k // c if k >= 0 else -(-k // c))}

@@ -48,6 +48,8 @@ def _floordiv(x: Num, y: Num) -> Num:
 def floordiv(a: Interval, b: Interval) -> Interval:
     """Divisors of zero are left out: they have no result."""
     if b[0] <= 0 <= b[1]:
+        if b[0] == b[1]:
+            return EVERYTHING
         if b[0] == 0 and b[1] > 0:
             b = (1, b[1])
         elif b[1] == 0 and b[0] < 0:
@@ -85,7 +87,7 @@ def truncdiv(a: Interval, b: Interval) -> Interval:
 
 def truncmod(a: Interval, b: Interval) -> Interval:
     """The result has the sign of the dividend and is smaller than the divisor."""
-    reach = min(max(abs(b[0]), abs(b[1])) - 1, max(abs(a[0]), abs(a[1])))
+    reach = max(0, min(max(abs(b[0]), abs(b[1])) - 1, max(abs(a[0]), abs(a[1]))))
     return (0 if a[0] >= 0 else -reach), (0 if a[1] <= 0 else reach)
 
 

@@ -187,7 +187,8 @@ class Algebra:
         return tuple((-len(m), -c, self.mono_key(m)) for m, c in self.sorted_terms(p))
 
     def parse(self, e: Expr) -> Poly:
-        """The poly of an index expression as it is written: the inverse of `emit`, without any simplification."""
+        """The poly of an index expression as it is written: the inverse of `emit`, without any
+        simplification."""
         found = self._parsed.get(e)
         if found is not None:
             return found
@@ -212,7 +213,8 @@ class Algebra:
         return out
 
     def _parse_term(self, e: Expr) -> tuple[Mono, int]:
-        """A product as a monomial and its coefficient (0 for the literal 0); sums among the factors are atoms."""
+        """A product as a monomial and its coefficient (0 for the literal 0); sums among the factors are
+        atoms."""
         factors: list[Expr] = []
         scale = 1
         stack = [e]

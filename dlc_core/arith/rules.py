@@ -143,7 +143,9 @@ def candidates(e: Expr) -> tuple[Rule, ...]:
             rule
             for rule in RULES
             if _label(rule.pattern) == labels[0]
-            and all(_fits(child, label) for child, label in zip(rule.pattern.children, labels[1:], strict=True))
+            and all(
+                _fits(child, label) for child, label in zip(rule.pattern.children, labels[1:], strict=True)
+            )
             and (rule.pattern.children[0] is not rule.pattern.children[-1] or labels[1] == labels[-1])
         )
     return found

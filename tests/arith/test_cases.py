@@ -24,7 +24,9 @@ from dlc_core.ir.expr import (
     select,
 )
 
-i, j, k, io, ii, f, h, kh, n, m, t = (Var(name) for name in "i j k io ii f h kh n m t".split())
+i, j, k, io, ii, f, h, kh, n, m, t = (
+    Var(name) for name in ["i", "j", "k", "io", "ii", "f", "h", "kh", "n", "m", "t"]
+)
 A = Buffer("A", (64, 64))
 EXTENTS = {i: 8, j: 8, k: 16, io: 4, ii: 32, f: 1024, h: 56, kh: 3}
 
@@ -108,8 +110,8 @@ CASES: list[tuple[str, Expr, str]] = [
     ("not lt", ~(n < m), "m < n + 1"),
     ("implied", (n < 3) & (n < 5), "n < 3"),
     ("weaker", (n < 3) | (n < 5), "n < 5"),
-    ("trunc of natural", binary('truncdiv', f, 8), "f // 8"),
-    ("cast round trip", f.astype('int32').astype('int64'), "f"),
+    ("trunc of natural", binary("truncdiv", f, 8), "f // 8"),
+    ("cast round trip", f.astype("int32").astype("int64"), "f"),
     ("load index", A[(i * 8 + j) // 8, (i * 8 + j) % 8], "A[i, j]"),
     ("x minus mod", n - n % 8, "n // 8 * 8"),
     ("mod minus", n - n // 8 * 8, "n % 8"),

@@ -12,9 +12,27 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, binary, ceildiv, const, maximum, minimum, select, unary
 
 a, b = Var("a"), Var("b")
-OPERATORS = (
-    "add sub mul div floordiv floormod truncdiv truncmod min max eq ne lt le gt ge bitand bitor bitxor".split()
-)
+OPERATORS = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floordiv",
+    "floormod",
+    "truncdiv",
+    "truncmod",
+    "min",
+    "max",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "bitand",
+    "bitor",
+    "bitxor",
+]
 
 
 @pytest.mark.parametrize("op", OPERATORS)

@@ -10,7 +10,7 @@ import pytest
 from dlc_core.arith import Analyzer, detect_iter_map, eval_expr
 from dlc_core.ir.expr import Expr, ExprLike, Var, ceildiv, const, const_value
 
-i, j, f, n, m = (Var(name) for name in "i j f n m".split())
+i, j, f, n, m = (Var(name) for name in ["i", "j", "f", "n", "m"])
 Loops = dict[Var, ExprLike]
 
 BIJECTIVE: list[tuple[str, list[Expr], Loops, ExprLike, list[str]]] = [
@@ -113,7 +113,11 @@ def test_against_counting() -> None:
     rng = random.Random(11)
     bijections = 0
     for _ in range(300):
-        loops: dict[Var, int] = {i: rng.choice([2, 3, 4, 6]), j: rng.choice([1, 2, 4, 6]), f: rng.choice([4, 12])}
+        loops: dict[Var, int] = {
+            i: rng.choice([2, 3, 4, 6]),
+            j: rng.choice([1, 2, 4, 6]),
+            f: rng.choice([4, 12]),
+        }
         values = _random_values(rng, loops)
         limit = rng.randrange(1, loops[i] * loops[j] + 1)
         predicate: ExprLike = i * loops[j] + j < limit if rng.random() < 0.3 else True

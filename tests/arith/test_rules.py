@@ -62,9 +62,7 @@ def test_conditions_are_checked_before_a_rule_applies() -> None:
     analyzer = Analyzer()
     assert analyzer.simplify((x // 4) // 3) is x // 12
     negative = analyzer.simplify((x // 4) // const(-3))
-    assert all(
-        eval_expr(negative, {x: value}) == (value // 4) // -3 for value in range(-40, 40)
-    )
+    assert all(eval_expr(negative, {x: value}) == (value // 4) // -3 for value in range(-40, 40))
 
 
 def test_symbolic_conditions_are_proved() -> None:
