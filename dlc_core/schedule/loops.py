@@ -8,14 +8,14 @@ from types import MappingProxyType
 from typing import Any
 
 from dlc_core.arith.analyzer import Analyzer
-from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, ceildiv, const, const_value, free_vars, logical_and, minimum
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, ceildiv, const, const_value, free_vars, logical_and, maximum, minimum
 from dlc_core.schedule.dependence import check_independent, check_reorder
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.tree import Program, renamed
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import EMPTY, Alloc, Block, For, If, Let, Seq, Stmt, View, loop, seq
 
-TAILS = ("predicate", "partition", "shrink", "exact")
+TAILS = ("predicate", "partition", "shrink", "balanced", "exact")
 
 
 def split(program: Program, handle: LoopRV, factors: Sequence[ExprLike | None], tail: str) -> Loops:
@@ -41,6 +41,8 @@ def split(program: Program, handle: LoopRV, factors: Sequence[ExprLike | None], 
             why=f"its extent {old.extent} is not known to be a multiple of {tile}",
             hint='tail="predicate", "shrink" or "partition" handles the rest',
         )
+    if tail == "balanced" and not exact:
+        return _split_evenly(program, old, sizes, analyzer)
     names = [Var(f"{handle.name}_{i}") for i in range(len(sizes))]
     extents = [count, *(size for size in sizes[1:] if size is not None)]
     value = old.begin
@@ -77,7 +79,9 @@ def _sizes(
         rest: Expr = const(1)
         for size in sizes:
             rest = rest if size is None else rest * size
-        sizes[unknown[0]] = analyzer.simplify(ceildiv(old.extent, rest))
+        size = analyzer.simplify(ceildiv(old.extent, rest))
+        # Other extents are divided by it, even where the loop is empty.
+        sizes[unknown[0]] = size if analyzer.prove(size > 0) else analyzer.simplify(maximum(size, 1))
     return sizes
 
 
@@ -102,6 +106,25 @@ def _shrunk(
             left = left - names[i - 1] * steps[i - 1]
             result.append(analyzer.simplify(minimum(extents[i], ceildiv(left, steps[i]))))
     return result
+
+
+def _split_evenly(program: Program, old: For, sizes: Sequence[Expr | None], analyzer: Analyzer) -> Loops:
+    """Tiles of at most the given size whose sizes differ by one at most: the larger ones first."""
+    whole, size = const_value(analyzer.simplify(old.extent)), const_value(sizes[-1] or const(0))
+    if len(sizes) != 2 or sizes[0] is not None or whole is None or size is None:
+        raise program.error(
+            f"cannot split loop {old.var.name!r} evenly by {_show(sizes)}",
+            old,
+            why="it wants an extent and a largest tile that are known, as factors [None, size]",
+        )
+    tiles = -(-whole // size)
+    low, extra = divmod(whole, tiles)
+    outer, inner = Var(f"{old.var.name}_0"), Var(f"{old.var.name}_1")
+    value = old.begin + outer * low + minimum(outer, extra) + inner
+    extent = minimum(maximum(extra - outer, 0), 1) + low
+    body = substitute_stmt(old.body, {old.var: value})
+    program.replace({old: _nest([outer, inner], [const(tiles), extent], body, old.annotations)})
+    return Loops([LoopRV(outer), LoopRV(inner)])
 
 
 def _nest(names: Sequence[Var], extents: Sequence[Expr], body: Stmt, annotations: Any) -> Stmt:

@@ -110,6 +110,8 @@ class Schedule(Traced):
         `tail` says what happens where the extent is no multiple of the product of the factors:
         "predicate" guards the blocks inside; "shrink" makes the inner loops of the last tile shorter (extents
         become `min(factor, what is left)`: a later partition of the outer loop makes both constant);
+        "balanced" makes the tiles of a known extent equal up to one, the larger ones first (a partition after
+        those makes the inner extents constant);
         "partition" runs full tiles only and then, as `.tail` of the result, a copy of the loop over the rest;
         "exact" refuses.  Extents and factors may be symbolic.
         """

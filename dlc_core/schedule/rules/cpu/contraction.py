@@ -201,7 +201,12 @@ class _Contract:
             full = as_expr(1)
             if part.rows is not None and part.height > 1:
                 full = s.extent(part.rows) // part.height
-                tiles, row = s.split(part.rows, [None, part.height], tail="shrink")
+                known = const_value(s.extent(part.rows))
+                if known is not None:
+                    full = as_expr(known % -(-known // part.height))
+                tiles, row = s.split(
+                    part.rows, [None, part.height], tail="shrink" if known is None else "balanced"
+                )
                 names = _Names(tiles, row, part.column, block, part.out)
             self._tiled(names, part.width, full)
 
