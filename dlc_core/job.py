@@ -14,12 +14,12 @@ from dlc_core.config import config as settings
 from dlc_core.diag import DlcError, TargetError, UnsupportedError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
-from dlc_core.passes.listing import listing
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory import NDArray, aligned_bytes
 from dlc_core.runtime.saving import Saved
+from dlc_core.script import script
 from dlc_core.target import Artifact, Target
 
 
@@ -162,7 +162,7 @@ class Job:
             module = pipeline.run(module, quiet)
             if stage == last:
                 break
-        return listing(module)
+        return script(IRModule(module.functions, {}, module.entry))
 
     def _emit(self, module: IRModule) -> Artifact:
         codegen = registry().codegens[self.target.kind.codegen]
