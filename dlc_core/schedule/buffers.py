@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Var, const
+from dlc_core.ir.expr import Var, const, free_vars
 from dlc_core.schedule.compact import dense
+from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull, point_region
@@ -72,8 +73,10 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
     cache = Buffer(f"{source.name}_{scope}", source.shape, source.dtype, scope=scope, align=source.align)
     name = program.fresh_block_name(cache.name)
     analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
-    box = hull([a for a in accesses(top, [source]) if a.block is block], analyzer)
-    copy = copy_nest(name, source, cache, box, analyzer)
+    reads = [a for a in accesses(top, [source]) if a.block is block]
+    if not reads:
+        raise program.error(what, block, why="the block never runs")
+    copy = copy_nest(name, source, cache, hull(reads, analyzer), program.tree.loops_above(top), analyzer)
     user = substitute_stmt(block, {}, {source: cache})
     body = program.tree.replace({block: user})
     program.set_body(body)
@@ -93,13 +96,16 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
     top = _top(program, block)
     if any(b in set(stmts(top)) for b in readers(program, [result]) if b is not block):
         raise program.error(what, block, why=f"{result.name} is read inside the same loops", hint="cache before compute_at")
+    for outer in program.tree.loops_above(top):
+        if "reduce" in axis_kinds(block, outer.var):
+            raise program.error(what, block, outer, why=f"it accumulates over loop {outer.var.name!r} outside of its own")
     cache = Buffer(f"{result.name}_{scope}", result.shape, result.dtype, scope=scope, align=result.align)
     name = program.fresh_block_name(cache.name)
     analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
     writes = [a for a in accesses(top, [result]) if a.writes]
-    if not dense(block, writes):
+    if not writes or not dense(block, writes):
         raise program.error(what, block, why=f"it is not known to write all elements of a box of {result.name}")
-    copy = copy_nest(name, cache, result, hull(writes, analyzer), analyzer)
+    copy = copy_nest(name, cache, result, hull(writes, analyzer), program.tree.loops_above(top), analyzer)
     program.replace({block: substitute_stmt(block, {}, {result: cache})})
     top = _top(program, program.block(handle))
     program.replace({top: Alloc(cache, seq(top, copy))})
@@ -142,13 +148,20 @@ def _top(program: Program, block: Block) -> Stmt:
     return top
 
 
-def copy_nest(name: str, source: Buffer, target: Buffer, box: Sequence[Span], analyzer: Analyzer) -> Stmt:
-    """Loops around a block that copies a box of one buffer to the same place of another one."""
+def copy_nest(
+    name: str, source: Buffer, target: Buffer, box: Sequence[Span], outer: Sequence[For], analyzer: Analyzer
+) -> Stmt:
+    """Loops around a block that copies a box of one buffer to the same place of another one, inside `outer`."""
     loops = [Var(f"i{d}") for d in range(source.ndim)]
     axes = tuple(Var(f"v_i{d}") for d in range(source.ndim))
+    around = {s.var for s in outer}
+    domains = [
+        Range(item.low, extent_of(item, analyzer)) if around.isdisjoint(free_vars(*item)) else Range(const(0), size)
+        for item, size in zip(box, source.shape, strict=True)
+    ]
     block: Stmt = Block(
         name,
-        tuple(IterVar(v, Range(const(0), size)) for v, size in zip(axes, source.shape, strict=True)),
+        tuple(IterVar(v, dom) for v, dom in zip(axes, domains, strict=True)),
         tuple(item.low + var for item, var in zip(box, loops, strict=True)),
         (point_region(source, axes),),
         (point_region(target, axes),),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.iter_map import detect_iter_map
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, load, post_order, substitute, transform
+from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, load, maximum, post_order, substitute, transform
 from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull
 from dlc_core.schedule.tree import Program, Tree, with_children
@@ -163,7 +163,15 @@ def shrink(program: Program, buffer: Buffer) -> None:
         return
     small = buffer.like(shape=extents)
     small.align = buffer.align
-    program.replace({alloc: Alloc(small, rebased(alloc.body, buffer, small, lows))})
+    around = [s.var for s in program.tree.path(alloc) if isinstance(s, For)]
+    domains = [_domain(low, size, around, analyzer) for low, size in zip(lows, buffer.shape, strict=True)]
+    program.replace({alloc: Alloc(small, rebased(alloc.body, buffer, small, lows, domains))})
+
+
+def _domain(low: Expr, size: Expr, loops: Sequence[Var], analyzer: Analyzer) -> Expr:
+    """An extent that holds `low`, in no terms of loops: a box where nothing is touched may begin beyond the buffer."""
+    found = analyzer.bounds(low, loops)
+    return size if found is None else analyzer.simplify(maximum(size, found[1] + 1))
 
 
 def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
@@ -174,10 +182,10 @@ def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
     return extent if high == math.inf else const(max(0, int(high)))
 
 
-def rebased(body: Stmt, old: Buffer, new: Buffer, lows: Sequence[Expr]) -> Stmt:
+def rebased(body: Stmt, old: Buffer, new: Buffer, lows: Sequence[Expr], domains: Sequence[Expr]) -> Stmt:
     """Accesses of `old[i]` become accesses of `new[i - low]`.
 
-    A block's body knows no loops, so each block that needs a `low` gets it as an axis.
+    A block's body knows no loops, so each block that needs a `low` gets it as an axis, of extent `domains[dim]`.
     """
 
     def rebuild(stmt: Stmt, bases: Sequence[Expr]) -> Stmt:
@@ -223,7 +231,7 @@ def rebased(body: Stmt, old: Buffer, new: Buffer, lows: Sequence[Expr]) -> Stmt:
             begins = _minus([x.begin for x in r.ranges], inner)
             return Region(new, tuple(Range(b, x.extent) for b, x in zip(begins, r.ranges, strict=True)))
 
-        sizes = {base: old.shape[list(bases).index(base)] for base in axes}
+        sizes = {base: domains[list(bases).index(base)] for base in axes}
         return replace(
             stmt,
             axes=(*stmt.axes, *(IterVar(var, Range(const(0), sizes[base])) for base, var in axes.items())),

@@ -9,7 +9,8 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, logical_and, maximum, minimum
-from dlc_core.schedule.dependence import check_independent
+from dlc_core.schedule.compact import dense
+from dlc_core.schedule.dependence import check_free_axes, check_independent
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull
@@ -92,10 +93,10 @@ def reverse_compute_at(program: Program, handle: BlockRV, target: LoopRV) -> Non
     for maker in inner:
         for outer in (*program.tree.loops_above(at), at):
             _check_complete(program, maker, outer, block, what)
-        for buffer in written_by(maker):
-            if buffer in inputs:
-                made = [a for a in accesses(at.body, [buffer]) if a.writes]
-                _match_reads(program, block, buffer, hull(made, analyzer), spans, analyzer, what)
+    for buffer in inputs:
+        if any(buffer in written_by(m) for m in inner):
+            box = _made(program, buffer, at, analyzer, block, what)
+            _match_reads(program, block, buffer, box, spans, analyzer, what)
     inside = _below(at.body)
     last = max(i for i, part in enumerate(inside) if any(m in set(stmts(part)) for m in inner))
     nest = _nest(block, spans, analyzer)
@@ -112,12 +113,35 @@ def _place(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Se
             check_independent(program, outer, outer.kind)
 
 
+def _made(program: Program, buffer: Buffer, at: For, analyzer: Analyzer, block: Block, what: str) -> list[Span]:
+    """The box of a buffer that one iteration writes, every element of it."""
+    writes = [a for a in accesses(at.body, [buffer]) if a.writes]
+    boxes: list[list[Span]] = []
+    for maker in dict.fromkeys(a.block for a in writes):
+        own = [a for a in writes if a.block is maker]
+        if maker is None or not dense(maker, own):
+            raise program.error(
+                what, at, block, why=f"one iteration is not known to write all elements of a box of {buffer.name}"
+            )
+        boxes.append(hull(own, analyzer))
+    for box in boxes[1:]:
+        if not all(
+            analyzer.prove_equal(a.low, b.low) and analyzer.prove_equal(a.high, b.high)
+            for a, b in zip(box, boxes[0], strict=True)
+        ):
+            raise program.error(what, at, block, why=f"several blocks write different parts of {buffer.name}")
+    if not boxes:
+        raise program.error(what, at, block, why=f"nothing is written to {buffer.name} there")
+    return boxes[0]
+
+
 def _check_movable(program: Program, block: Block, at: For, what: str) -> None:
     path = program.tree.path(block)
     if at in path:
         raise program.error(what, block, at, why="it is there already")
     if any(isinstance(s, Block) for s in (*path[:-1], *program.tree.ancestors(at))):
         raise program.error(what, block, at, why="blocks inside other blocks stay where they are")
+    check_free_axes(program, block, what)
     for outer in (*program.tree.loops_above(at), at):
         if outer.kind == "vectorized":
             raise program.error(what, at, why=f"loop {outer.var.name!r} is vectorized", hint="vectorize last")
@@ -176,6 +200,8 @@ def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: s
         if len(places) != 1:
             raise program.error(what, block, why=f"it does not write {buffer.name} at one place")
         needs = [a for a in accesses(at.body, [buffer]) if a.block is not block]
+        if not needs:
+            raise program.error(what, block, at, why=f"nothing reads {buffer.name} there")
         exact = hull(needs, analyzer)
         loose = hull(needs, analyzer, clip=False)
         for index, tight, wide, size in zip(next(iter(places)), exact, loose, buffer.shape, strict=True):
@@ -187,6 +213,9 @@ def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: s
                 raise program.error(
                     what, block, why=f"it writes {buffer.name} at index {index}, which is not one of its axes"
                 )
+    for axis in block.axes:
+        if axis.kind == "spatial" and axis.var not in parts and const_value(axis.dom.extent) != 1:
+            raise program.error(what, block, why=f"axis {axis.var.name} is no index of what it writes")
     return parts
 
 

@@ -4,18 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc_core.arith.iter_map import IterMap, detect_iter_map
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, free_vars, substitute
 from dlc_core.schedule.regions import Access, accesses, hull
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, stmts
-from dlc_core.tir.stmt import Block, Eval, For, Stmt, Store
+from dlc_core.tir.stmt import Block, Eval, For, IterVar, Stmt, Store
 
 
 def axis_kinds(block: Block, var: Var) -> set[str]:
     """The kinds of the axes that a loop variable moves."""
     pairs = zip(block.axes, block.values, strict=True)
     return {axis.kind for axis, value in pairs if var in free_vars(value)}
+
+
+def binding_map(program: Program, block: Block, axes: Sequence[IterVar]) -> IterMap | None:
+    """How the given axes split and fuse the loops around a block; None where that is not understood."""
+    chosen = set(axes)
+    values = [v for a, v in zip(block.axes, block.values, strict=True) if a in chosen]
+    used = set(free_vars(*values))
+    loops = [s for s in program.tree.loops_above(block) if s.var in used]
+    from_zero = {s.var: s.var + s.begin for s in loops}
+    return detect_iter_map([_at(v, from_zero) for v in values], {s.var: s.extent for s in loops})
+
+
+def check_free_axes(program: Program, block: Block, what: str) -> None:
+    """The axes of a block run independently of each other, so that other loops over them do the same."""
+    seen: set[Var] = set()
+    shared = False
+    for value in block.values:
+        used = set(free_vars(value))
+        shared = shared or not seen.isdisjoint(used)
+        seen |= used
+    hint = "compact buffers after blocks are in place"
+    if shared and binding_map(program, block, block.axes) is None:
+        raise program.error(what, block, why="its axes depend on each other", hint=hint)
+    analyzer = program.analyzer()
+    for axis in block.axes:
+        analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+    for region in block.writes:
+        for part, size in zip(region.ranges, region.buffer.shape, strict=True):
+            if not (analyzer.prove(part.begin >= 0) and analyzer.prove(part.begin < size)):
+                why = f"{region.buffer.name} was shrunk to what is written where the block is now"
+                raise program.error(what, block, why=why, hint=hint)
 
 
 def outer_blocks(root: Stmt) -> list[Block]:
@@ -66,6 +98,10 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
                 why=f"every iteration writes the same elements of {', '.join(repeated)} in block {block.name!r}",
                 hint="compute the block, with its buffer, inside the loop",
             )
+        spatial = [a for a in block.axes if a.kind == "spatial"]
+        found = binding_map(program, block, spatial) if repeated else None
+        if found is not None and not found.injective:
+            raise program.error(what, loop, block, why=f"several iterations write one element in block {block.name!r}")
     _check_loose_stores(program, loop, own, what)
     for buffer, found in shared_buffers(loop.body).items():
         if not _apart(program, loop, found):
@@ -130,4 +166,4 @@ def check_reorder(program: Program, chain: Sequence[For], moved: Sequence[For]) 
                 )
 
 
-__all__ = ["axis_kinds", "check_independent", "check_reorder", "outer_blocks", "shared_buffers"]
+__all__ = ["axis_kinds", "binding_map", "check_free_axes", "check_independent", "check_reorder", "outer_blocks", "shared_buffers"]

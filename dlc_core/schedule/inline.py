@@ -29,7 +29,11 @@ def compute_inline(program: Program, handle: BlockRV) -> None:
         raise program.error(what, block, why=f"nothing reads {buffer.name}")
     _values_last(program, block, users, what)
     program.widen(read_by(block), users, what)
-    program.replace({block: EMPTY_STMT, **{user: _with_value(user, buffer, point, body.value) for user in users}})
+    alone = {a.var: a.dom.begin for a in block.axes if a.var not in point}
+    if any(const_value(a.dom.extent) != 1 for a in block.axes if a.var in alone):
+        raise program.error(what, block, why=f"it writes elements of {buffer.name} more than once")
+    value = substitute(body.value, alone)
+    program.replace({block: EMPTY_STMT, **{user: _with_value(user, buffer, point, value) for user in users}})
     drop_alloc(program, buffer)
 
 

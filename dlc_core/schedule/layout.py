@@ -88,7 +88,7 @@ def _replace_buffer(program: Program, old: Buffer, new: Buffer, layout: IndexMap
 
 def _is_plain(block: Block, buffer: Buffer) -> bool:
     """Whether the block's spatial axes are exactly the indices that it writes the buffer at."""
-    if not isinstance(block.body, Store) or any(a.kind == "reduce" for a in block.axes):
+    if not isinstance(block.body, Store) or block.init is not None or any(a.kind == "reduce" for a in block.axes):
         return False
     if block.body.buffer is not buffer or written_by(block) != [buffer]:
         return False
@@ -107,9 +107,17 @@ def _retile_writer(
     chain = program.tree.loops_above(block)
     nested = bool(chain) and all(a.body is b for a, b in zip(chain, [*chain[1:], block]))
     analyzer = program.analyzer()
-    whole = all(
-        analyzer.prove_equal(a.dom.begin, 0) and v in {s.var for s in chain} for a, v in zip(block.axes, block.values, strict=True)
-    )
+    loops_of = {s.var: s for s in chain}
+    whole = len(writers(program, [old])) == 1 and const_value(block.predicate) == 1
+    for axis, value in zip(block.axes, block.values, strict=True):
+        runs = loops_of.get(value) if isinstance(value, Var) else None
+        whole = (
+            whole
+            and runs is not None
+            and analyzer.prove_equal(runs.begin, 0)
+            and analyzer.prove_equal(runs.extent, axis.dom.extent)
+        )
+    whole = whole and len(chain) == len(block.axes)
     if not (_is_plain(block, old) and nested and whole and layout.is_bijective):
         if pad_value is None:
             return

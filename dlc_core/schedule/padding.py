@@ -8,6 +8,7 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Select, Var, const, const_value, free_vars, maximum, minimum
 from dlc_core.schedule.compact import dense
+from dlc_core.schedule.dependence import check_free_axes
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.regions import Span, accesses, bind_all, read_regions, span
 from dlc_core.schedule.tree import Program
@@ -33,9 +34,10 @@ def decompose_padding(program: Program, handle: BlockRV, target: LoopRV) -> list
     if not isinstance(fill, Const):
         raise program.error(what, block, why=f"the border is not constant: {fill}")
     own = _own_loops(program, block, at, what)
+    check_free_axes(program, block, what)
     analyzer = program.analyzer(*list(program.tree.ancestors(at))[:1])
     writes = [a for a in accesses(at, [body.buffer]) if a.writes]
-    if const_value(block.predicate) != 1 or not dense(block, writes):
+    if const_value(block.predicate) != 1 or not writes or not dense(block, writes):
         raise program.error(what, at, block, why="its loops leave out elements of the box that it writes")
     whole: Limits = {}
     with analyzer.scope():

@@ -51,6 +51,11 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
                 )
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     used = set(free_vars(*(v for _, v in spatial)))
+    both = [s for s in inside if s.var in used and "reduce" in axis_kinds(block, s.var)]
+    if both:
+        raise program.error(
+            what, at, *both, block, why=f"loop {both[0].var.name!r} moves spatial axes and accumulates at once"
+        )
     name = program.fresh_block_name(f"{block.name}_init")
     init: Stmt = Block(
         name,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Expr, Load, Ramp, Var, const, maximum, minimum, post_order
+from dlc_core.ir.expr import Expr, Load, Ramp, Var, const, const_value, maximum, minimum, post_order
 from dlc_core.ir.expr import substitute as substitute_expr
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Stmt, Store
@@ -39,12 +39,14 @@ class Access:
 
 
 def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access]:
-    """Every load and store inside, of the given buffers or of all."""
+    """Every load and store inside, of the given buffers or of all; not those in loops that never run."""
     wanted = None if buffers is None else set(buffers)
     found: list[Access] = []
 
     def visit(stmt: Stmt, env: Mapping[Var, Expr], loops: tuple[For, ...], block: Block | None) -> None:
         if isinstance(stmt, For):
+            if const_value(stmt.extent) == 0:
+                return
             loops = (*loops, stmt)
         elif isinstance(stmt, Block):
             bound = {a.var: substitute_expr(v, env) for a, v in zip(stmt.axes, stmt.values, strict=True)}

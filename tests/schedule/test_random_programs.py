@@ -184,11 +184,18 @@ class Player:
     def reverse_compute_inline(self):
         self.sch.reverse_compute_inline(self.block())
 
+    def loop_of(self, blocks):
+        """A loop around one of the blocks, or any where there is none."""
+        found = [loop for block in blocks for loop in self.sch.get_loops(block)]
+        return self.draw(st.sampled_from(found)) if found else self.loop()
+
     def compute_at(self):
-        self.sch.compute_at(self.block(), self.loop())
+        block = self.block()
+        self.sch.compute_at(block, self.loop_of(self.sch.get_consumers(block)))
 
     def reverse_compute_at(self):
-        self.sch.reverse_compute_at(self.block(), self.loop())
+        block = self.block()
+        self.sch.reverse_compute_at(block, self.loop_of(self.sch.get_producers(block)))
 
     def duplicate(self):
         block = self.block()
@@ -204,16 +211,21 @@ class Player:
     def set_scope(self):
         self.sch.set_scope(self.block(), 0, "local")
 
+    def reducing(self):
+        """A block that accumulates, or any where there is none."""
+        found = [b for b in self.sch.get_blocks() if any(a.kind == "reduce" for a in self.sch.get(b).axes)]
+        return self.draw(st.sampled_from(found)) if found else self.block()
+
     def decompose_reduction(self):
-        block = self.block()
-        self.sch.decompose_reduction(block, self.draw(st.sampled_from(self.sch.get_loops(block) or [self.loop()])))
+        block = self.reducing()
+        self.sch.decompose_reduction(block, self.loop_of([block]))
 
     def rfactor(self):
-        self.sch.rfactor(self.loop(), self.draw(st.integers(0, 2)))
+        self.sch.rfactor(self.loop_of([self.reducing()]), self.draw(st.integers(0, 2)))
 
     def decompose_padding(self):
-        block = self.block()
-        self.sch.decompose_padding(block, self.draw(st.sampled_from(self.sch.get_loops(block) or [self.loop()])))
+        pads = [b for b in self.sch.get_blocks() if b.name == "pad"] or self.sch.get_blocks()[:1]
+        self.sch.decompose_padding(pads[0], self.loop_of(pads))
 
     def compact_buffers(self):
         self.sch.compact_buffers()
@@ -246,7 +258,8 @@ class Case:
         return f"{self.player.sch.trace}\n{self.player.sch.show()}\nsizes {sizes} seed {self.seed}"
 
 
-MOVES = sorted(name for name in vars(Player) if not name.startswith("_") and name not in ("block", "loop", "play"))
+HELPERS = ("block", "loop", "play", "loop_of", "reducing")
+MOVES = sorted(name for name in vars(Player) if not name.startswith("_") and name not in HELPERS)
 
 
 @st.composite
@@ -254,7 +267,7 @@ def scheduled(draw):
     func, sizes = programs(draw)
     player = Player(draw, Schedule(func))
     likely = ["split", "compute_at", "reverse_compute_at", "compute_inline", "reorder", "kind", "decompose_reduction"]
-    for _ in range(draw(st.integers(1, 9))):
+    for _ in range(draw(st.integers(1, 14))):
         player.play(draw(st.sampled_from([*MOVES, *likely, "compact_buffers"])))
     return Case(func, player, sizes, draw(st.integers(0, 1000)))
 
