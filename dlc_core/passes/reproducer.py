@@ -10,7 +10,7 @@ from typing import Any
 from dlc_core.diag import DlcError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.listing import listing
+from dlc_core.script import script
 from dlc_core.version import __version__
 
 
@@ -29,7 +29,15 @@ def reproducer_text(
         "",
         *said.rstrip().split("\n"),
     ]
-    return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + listing(module)
+    return "\n".join(f"# {line}".rstrip() for line in head) + "\n\n" + text_of(module)
+
+
+def text_of(module: IRModule) -> str:
+    """The module's script; a comment that says why where a broken module has none."""
+    try:
+        return script(module)
+    except Exception as error:  # noqa: BLE001 (the failure to report is another one)
+        return f"# the module cannot be printed: {type(error).__name__}: {error}\n"
 
 
 def write_reproducer(

@@ -22,9 +22,11 @@ from dlc_core.graph.verify import verify_function
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.listing import listing
 from dlc_core.passes.numeric import Feeds, compare_results, results_of, sample_feeds
 from dlc_core.passes.pipeline import Pipeline
+from dlc_core.passes.reproducer import text_of
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.verify import verify_func
 
 
 class Watcher(Protocol):
@@ -59,7 +61,7 @@ class Dump:
 
     def _write(self, name: str, module: IRModule) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"{self._count:03}-{name}.txt").write_text(listing(module), encoding="utf-8")
+        (self.folder / f"{self._count:03}-{name}.py").write_text(text_of(module), encoding="utf-8")
         self._last = module
 
 
@@ -104,7 +106,7 @@ class Time:
 
 
 class Verify:
-    """Checks the laws of graphs after every pass; with `types` also that each type is the inferred one."""
+    """Checks the laws of both levels after every pass; with `types` that graphs have the inferred types."""
 
     name = "verify"
 
@@ -117,6 +119,8 @@ class Verify:
     def after(self, one: Pass, module: IRModule, context: PassContext) -> None:
         for function in module.of_kind(Function).values():
             verify_function(function, infer=inferred_type if self.types else None, module=module)
+        for kernel in module.of_kind(PrimFunc).values():
+            verify_func(kernel, module=module)
 
 
 def inferred_type(value: Node) -> Any:

@@ -7,10 +7,7 @@ text, metadata = to_script(module)     # what `parse(text, metadata)` needs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-from rich.console import Console
-from rich.syntax import Syntax
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node
@@ -25,6 +22,9 @@ from dlc_core.script.names import Names, identifier
 from dlc_core.script.tir_printer import INDENT, TirPrinter, print_prim_func
 from dlc_core.tir.stmt import PrimFunc, Stmt
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 class Script(NamedTuple):
     """Text, and the arrays and objects that it refers to by `metadata["…"]`."""
@@ -34,7 +34,7 @@ class Script(NamedTuple):
 
 
 def script(value: Any) -> str:
-    """Python text of a module, function, PrimFunc, statement, node, expression or type; the same every time."""
+    """Python text of a module, function, PrimFunc, statement, node, expression or type."""
     return to_script(value).text
 
 
@@ -46,6 +46,10 @@ def to_script(value: Any) -> Script:
 
 def show(value: Any, console: Console | None = None) -> None:
     """Print the text of a value in colours (plain where the output is no terminal)."""
+    # Colours are for people: what only writes texts does not pay for their import.
+    from rich.console import Console
+    from rich.syntax import Syntax
+
     text = Syntax(script(value), "python", word_wrap=True, background_color="default")
     (console or Console()).print(text)
 

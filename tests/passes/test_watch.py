@@ -29,6 +29,7 @@ from dlc_core.passes.watch import (
     same_results,
     spans_of,
 )
+from dlc_core.tir.stmt import PrimFunc, seq
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def run(module, *passes, watchers=()):
 def test_dump_writes_the_input_and_each_change(module, tmp_path):
     run(module, Same(), Swap(), Same(), Swap("add", "sub"), watchers=[Dump(tmp_path / "d")])
     files = sorted(p.name for p in (tmp_path / "d").iterdir())
-    assert files == ["000-input.txt", "002-swap.txt", "004-swap.txt"]
+    assert files == ["000-input.py", "002-swap.py", "004-swap.py"]
     assert "relu" in (tmp_path / "d" / files[0]).read_text()
     assert "relu" not in (tmp_path / "d" / files[1]).read_text()
 
@@ -164,7 +165,8 @@ def test_numeric_check_takes_given_feeds(module):
 
 def test_what_cannot_be_evaluated_is_not_compared(module):
     run(module, Swap(), watchers=[NumericCheck([{"wrong": np.zeros(1)}])])
-    run(IRModule({"main": 7}), Same(), watchers=[NumericCheck(), Verify(), KeepSpans(), Time()])
+    prim = PrimFunc("main", (), seq())
+    run(IRModule({"main": prim}), Same(), watchers=[NumericCheck(), Verify(), KeepSpans(), Time()])
 
 
 def test_spans_may_not_vanish(module):
@@ -248,3 +250,8 @@ def test_failures_in_watchers_keep_their_kind(module):
     with pytest.raises(PassError) as caught:
         run(module, Forget(), watchers=[KeepSpans()])
     assert isinstance(caught.value.__cause__, VerifyError)
+
+
+def test_a_module_that_cannot_be_printed_is_still_dumped(tmp_path):
+    run(IRModule({"main": 7}), Same(), watchers=[Dump(tmp_path)])
+    assert "cannot be printed" in (tmp_path / "000-input.py").read_text()

@@ -45,7 +45,7 @@ class Simplify(GraphPass):
         approximate = context.opt_level >= 2
         rules = [
             rule
-            for rule in (*RULES, *context.rules)
+            for rule in dict.fromkeys((*RULES, *context.rules))
             if rule.name not in self.skip and (approximate or not rule.approximate)
         ]
         return apply_rules(function, rules, context)
