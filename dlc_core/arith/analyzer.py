@@ -36,8 +36,8 @@ class Analyzer(Simplifier):
     def bind(self, var: Var, begin: ExprLike, extent: ExprLike) -> None:
         """`var` takes the values begin <= var < begin + extent; a later binding replaces an earlier one.
 
-        The ends may be symbolic, and are read under what is known now: declare dims before what ranges over them.
-        They must not mention `var` itself.
+        The ends may be symbolic, and are read under what is known now: declare dims before what ranges over
+        them. They must not mention `var` itself.
         """
         first = self._poly(_index(begin))
         last = shifted(add_scaled(first, self._poly(_index(extent))), -1)
