@@ -25,14 +25,19 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var
+from dlc_core.ir.module import IRModule
 
 
 class Structure(NamedTuple):
-    """What a value is (`label`) and what it is made of (named parts); `role`: it is known by identity."""
+    """What a value is (`label`) and what it is made of (named parts).
+
+    `role`: it is known by identity.  `closed`: its parts share no variables, each is compared for itself.
+    """
 
     label: str
     parts: Sequence[tuple[str, Any]] = ()
     role: bool = False
+    closed: bool = False
 
 
 class Structured:
@@ -75,13 +80,15 @@ class _Path(NamedTuple):
     step: str
 
 
-def _difference(a: Any, b: Any, names: bool) -> tuple[_Path | None, str, Any, Any] | None:
+def _difference(
+    a: Any, b: Any, names: bool, start: _Path | None = None
+) -> tuple[_Path | None, str, Any, Any] | None:
     there: dict[int, Any] = {}
     back: dict[int, Any] = {}
     seen: set[tuple[int, int]] = set()
     # The values are held, so that no identity is used again by another object.
     held: list[Any] = []
-    work: list[tuple[Any, Any, _Path | None]] = [(a, b, None)]
+    work: list[tuple[Any, Any, _Path | None]] = [(a, b, start)]
     while work:
         left, right, path = work.pop()
         key = (id(left), id(right))
@@ -100,10 +107,17 @@ def _difference(a: Any, b: Any, names: bool) -> tuple[_Path | None, str, Any, An
             return path, "another one than before", left, right
         if len(one.parts) != len(two.parts):
             return path, f"{len(one.parts)} parts vs {len(two.parts)}", left, right
-        for (name, x), (other, y) in zip(reversed(one.parts), reversed(two.parts), strict=True):
+        for (name, _), (other, _) in zip(one.parts, two.parts, strict=True):
             if name != other:
                 return path, f"{name} vs {other}", left, right
-            work.append((x, y, _Path(path, name)))
+        pairs = [(x, y, _Path(path, name)) for (name, x), (_, y) in zip(one.parts, two.parts, strict=True)]
+        if not one.closed:
+            work.extend(reversed(pairs))
+            continue
+        for x, y, place in pairs:
+            found = _difference(x, y, names, place)
+            if found is not None:
+                return found
     return None
 
 
@@ -128,6 +142,9 @@ class _Hasher:
                     # Numbered at the first encounter, before the parts: equal values are met in one order.
                     self.roles.setdefault(key, len(self.roles))
                 work.append((value, found))
+                if found.closed:
+                    self.memo.update((id(part), _Hasher(self.names).digest(part)) for _, part in found.parts)
+                    continue
                 work.extend((part, None) for _, part in reversed(found.parts))
                 continue
             hasher = hashlib.sha256(found.label.encode())
@@ -156,7 +173,11 @@ def structure_of(value: Any, names: bool = True) -> Structure:
     if isinstance(value, Buffer):
         return _buffer_structure(value)
     if isinstance(value, Mapping):
-        return Structure("mapping", [(f"[{k!r}]", value[k]) for k in sorted(value, key=repr)])
+        return Structure("mapping", _items_of(value))
+    if isinstance(value, IRModule):
+        functions = _items_of(value.functions, ".functions")
+        parts = [*functions, (".attrs", value.attrs), (".entry", value.entry)]
+        return Structure("module", parts, closed=True)
     if isinstance(value, np.ndarray):
         return Structure(f"array {value.dtype} {value.shape} {array_digest(value)}")
     if isinstance(value, np.generic):
@@ -191,6 +212,10 @@ def _expr_structure(e: Expr) -> Structure:
 def _buffer_structure(b: Buffer) -> Structure:
     label = f"buffer of {b.dtype} in {b.scope}, {b.ndim} dims, aligned to {b.align}"
     return Structure(label, [(".shape", b.shape), (".strides", b.strides), (".offset", b.offset)], role=True)
+
+
+def _items_of(values: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    return [(f"{prefix}[{key!r}]", values[key]) for key in sorted(values, key=repr)]
 
 
 def _items(values: Sequence[Any], prefix: str = "") -> list[tuple[str, Any]]:

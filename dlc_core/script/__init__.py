@@ -1,5 +1,20 @@
-"""Both levels as Python text: `script(value)`, `show(value)`, and `parse(text)` back."""
+"""Both levels as Python text: `script`, `show`, `parse` back, and `@T.prim_func` in Python files; JSON."""
 
+from dlc_core.script.json import from_json, to_json
+from dlc_core.script.namespace import G, T, ir_module
+from dlc_core.script.parser import parse
 from dlc_core.script.printer import Script, excerpt, script, show, to_script
 
-__all__ = ["Script", "excerpt", "script", "show", "to_script"]
+__all__ = [
+    "G",
+    "Script",
+    "T",
+    "excerpt",
+    "from_json",
+    "ir_module",
+    "parse",
+    "script",
+    "show",
+    "to_json",
+    "to_script",
+]

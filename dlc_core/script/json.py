@@ -1,0 +1,32 @@
+"""Any value of the IR as JSON and back, both levels and modules of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.graph.json import graph_kinds
+from dlc_core.graph.node import Op
+from dlc_core.ir.json import EXPR_KINDS, decode, encode
+from dlc_core.tir.json import TIR_KINDS
+
+
+def to_json(value: Any, arrays: list[np.ndarray[Any, Any]] | None = None) -> dict[str, Any]:
+    """What `json.dumps` takes; array data goes to `arrays` where given, else into the JSON.
+
+    Raises UsageError for values that are not of the IR (a foreign object among a module's attributes).
+    """
+    return encode(value, (*EXPR_KINDS, *TIR_KINDS, *graph_kinds()), arrays)
+
+
+def from_json(
+    data: Any, ops: Mapping[str, Op] | None = None, arrays: Sequence[np.ndarray[Any, Any]] = ()
+) -> Any:
+    """The value that `to_json` wrote, structurally equal.  Nothing in `data` is trusted, nothing executed.
+
+    `ops` finds declared ops by name; without it ops are bare names, enough to print and to compare.
+    Raises ArtifactError for malformed data, also where it names an unknown op.
+    """
+    return decode(data, (*EXPR_KINDS, *TIR_KINDS, *graph_kinds(ops)), arrays)

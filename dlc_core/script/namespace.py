@@ -1,0 +1,92 @@
+"""`T`, `G` and `ir_module`: programs written in Python files.
+
+    from __future__ import annotations
+    from dlc_core.script import T
+
+    @T.prim_func
+    def scale(A: T.Buffer((n,), "float32"), B: T.Buffer((n,), "float32"), n: T.int64):
+        for i in T.parallel(n):
+            B[i] = A[i] * 2.0
+
+The decorators read the source of what they decorate; it is never run.  Numbers of the surrounding Python may
+be used by name.  Annotations must not be evaluated, so a file of scripts begins with the future import.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from dlc_core.diag import ScriptError
+from dlc_core.graph.node import Function
+from dlc_core.ir.module import IRModule
+from dlc_core.script.parser import parse
+from dlc_core.tir.stmt import PrimFunc
+
+
+class _Words:
+    """The words of a level; all but the decorators mean something only inside a script."""
+
+    def __init__(self, level: str) -> None:
+        self._level = level
+
+    def __getattr__(self, name: str) -> Any:
+        raise ScriptError(
+            f"{self._level}.{name} is used outside a script",
+            hint="scripts are read, not run; a file of them begins with `from __future__ import annotations`",
+        )
+
+
+class _T(_Words):
+    def prim_func(self, function: Callable[..., Any] | None = None, **_: str) -> Any:
+        """The PrimFunc that a Python function describes."""
+        return _decorate(function, PrimFunc)
+
+
+class _G(_Words):
+    def function(self, function: Callable[..., Any] | None = None, **_: str) -> Any:
+        """The graph function that a Python function describes; every line has its type."""
+        return _decorate(function, Function)
+
+
+T = _T("T")
+G = _G("G")
+
+
+def ir_module(cls: type[Any]) -> IRModule:
+    """The module that a class of script functions describes."""
+    module = _read(cls, vars(sys.modules[cls.__module__]))
+    assert isinstance(module, IRModule)
+    return module
+
+
+def _decorate(function: Callable[..., Any] | None, kind: type[Any]) -> Any:
+    if function is None:
+        return lambda inner: _decorate(inner, kind)
+    captured = dict(getattr(function, "__globals__", {}))
+    closure = getattr(function, "__closure__", None) or ()
+    for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
+        with suppress(ValueError):  # a cell that is not filled yet
+            captured[name] = cell.cell_contents
+    made = _read(function, captured)
+    if not isinstance(made, kind):
+        raise ScriptError(f"{function.__name__} is a {type(made).__name__}, not a {kind.__name__}")
+    return made
+
+
+def _read(thing: Any, captured: Mapping[str, Any]) -> IRModule | Function | PrimFunc:
+    try:
+        lines, first = inspect.getsourcelines(thing)
+        file = inspect.getsourcefile(thing) or "<script>"
+    except (OSError, TypeError) as error:
+        raise ScriptError(
+            f"the source of {thing.__name__} cannot be read",
+            why=str(error),
+            hint="pass the text to parse(...)",
+        ) from error
+    text = textwrap.dedent("".join(lines))
+    return parse(text, captured=captured, file=file, first_line=max(1, first))
