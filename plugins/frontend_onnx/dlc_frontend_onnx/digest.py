@@ -10,24 +10,23 @@ wrong.
 
 from __future__ import annotations
 
-import mmap
 import os
-import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dlc_core.cache import file_digest
 
-_MARK = re.compile(rb"\x0a\x08location\x12([\x80-\xff]?[\x00-\x7f])")
+_KEY = b"\x0a\x08location\x12"
 _MOST = 4096
-"""References and files looked at; a model with more is not kept."""
+"""Different files of external data; a model with more has no digest."""
+_CHUNK = 1 << 22
 
 
 def digest(model: Any) -> str | None:
     """The digest, or None where there is none."""
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return None if _MARK.search(model) else sha256(model).hexdigest()
+        return None if _KEY in bytes(model) else sha256(model).hexdigest()
     if not isinstance(model, (str, os.PathLike)):
         return None
     path = Path(os.fspath(model))
@@ -37,11 +36,7 @@ def digest(model: Any) -> str | None:
 
 def _external(path: Path) -> list[Path] | None:
     """The files of a model's external data; None where one is not inside the model's folder."""
-    with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return None
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            names = _locations(mapped)
+    names = _locations(path)
     if names is None:
         return None
     folder = path.parent.resolve()
@@ -56,20 +51,44 @@ def _external(path: Path) -> list[Path] | None:
     return found
 
 
-def _locations(mapped: mmap.mmap) -> list[str] | None:
+def _locations(path: Path) -> list[str] | None:
+    """The values of all keys `location`, in the order in which they first occur."""
     names: dict[str, None] = {}
-    for count, match in enumerate(_MARK.finditer(mapped)):
-        if count >= _MOST * 16 or len(names) > _MOST:
-            return None
-        size, shift = 0, 0
-        for byte in match[1]:
-            size |= (byte & 0x7F) << shift
-            shift += 7
-        try:
-            names[mapped[match.end() : match.end() + size].decode()] = None
-        except UnicodeDecodeError:
-            return None
+    with path.open("rb") as file:
+        data = b""
+        while chunk := file.read(_CHUNK):
+            data = data[-_OVERLAP:] + chunk
+            at = data.find(_KEY)
+            while at >= 0:
+                name = _value(data, at + len(_KEY))
+                if name is None and len(data) - at > _OVERLAP:
+                    return None
+                if name is not None:
+                    names[name] = None
+                if len(names) > _MOST:
+                    return None
+                at = data.find(_KEY, at + 1)
     return list(names)
+
+
+_OVERLAP = 1024
+"""Bytes of a chunk that are looked at again with the next one: a reference is shorter."""
+
+
+def _value(data: bytes, at: int) -> str | None:
+    """The text of a field whose length begins at `at`; None where there is none that is complete."""
+    size = shift = 0
+    for byte in data[at : at + 2]:
+        at += 1
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    text = data[at : at + size]
+    try:
+        return text.decode() if len(text) == size and size else None
+    except UnicodeDecodeError:
+        return None
 
 
 __all__ = ["digest"]

@@ -47,6 +47,9 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
         own = param(info.name, symbols.type_of(info, read))
         scope.values[info.name] = own
         params.append(own)
+        for size in own.shape:
+            if isinstance(size, Var):
+                session.holders.setdefault(size, own)
     scope.run(nodes)
     results = _results(read, scope, symbols)
     body = results[0] if len(results) == 1 else make_tuple(results)

@@ -15,6 +15,7 @@ import numpy as np
 from dlc_core.diag import DlcError, ModelError, Span, TypeInferenceError, UnsupportedError
 from dlc_core.graph.node import Node, constant, spanned
 from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TupleType
 from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, find_entry
 from dlc_frontend_onnx.functions import call_attributes, resolved, standard_function
@@ -36,17 +37,25 @@ class Absent:
     """An optional input that the call of a function leaves out."""
 
 
+class NotMade(Exception):
+    """A graph inside a node has outputs that are missing; why has gone to the session."""
+
+
 MISSING, ABSENT = Missing(), Absent()
 
 
 @dataclass
 class Session:
-    """What all scopes of one import share.  `problems` collects what is not supported."""
+    """What all scopes of one import share.
+
+    `problems` collects what is not supported; `holders` gives for each symbolic dim an input that has it.
+    """
 
     model: Model
     shapes: ShapeTable = field(default_factory=ShapeTable)
     problems: list[UnsupportedError] = field(default_factory=list)
     small: dict[Any, Node] = field(default_factory=dict)
+    holders: dict[Var, Node] = field(default_factory=dict)
 
 
 class Scope:
@@ -77,10 +86,6 @@ class Scope:
     def shapes(self) -> ShapeTable:
         """What is known of small tensors."""
         return self.session.shapes
-
-    def inner(self) -> Scope:
-        """A scope for a graph among a node's attributes."""
-        return Scope(self.session, self.opsets, self, attributes=self.attributes, visible=self.visible)
 
     def constant(self, value: Any, dtype: DType | str) -> Node:
         """A constant; small ones are shared, so that the spans of their users do not pile up on them."""
@@ -123,6 +128,8 @@ class Scope:
             try:
                 with spanned([span]) if self.visible else nullcontext():
                     outputs = self._convert(node)
+            except NotMade:
+                outputs = [MISSING] * len(node.outputs)
             except UnsupportedError as error:
                 if self.visible:
                     error.at([span])
@@ -135,6 +142,29 @@ class Scope:
             for name, value in zip(node.outputs, outputs):
                 if name:
                     self.values[name] = value
+
+    def run_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value]:
+        """The outputs of a graph among a node's attributes, for these values of its inputs."""
+        scope = Scope(self.session, self.opsets, self, attributes=self.attributes, visible=self.visible)
+        scope.add_constants(graph)
+        if len(args) != len(graph.inputs):
+            raise graph.place.error(f"the graph takes {len(graph.inputs)} inputs, {len(args)} are given")
+        for info, value in zip(graph.inputs, args):
+            scope.values[info.name] = value
+        scope.run(graph.nodes)
+        outputs = [scope.find(info.name) for info in graph.outputs]
+        if any(isinstance(value, (Missing, Absent)) for value in outputs):
+            raise NotMade
+        return [value for value in outputs if not isinstance(value, (Missing, Absent))]
+
+    def try_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value] | None:
+        """As `run_graph`, but None, and no trace of the problems, where it fails."""
+        before = len(self.session.problems)
+        try:
+            return self.run_graph(graph, args)
+        except (NotMade, DlcError):
+            del self.session.problems[before:]
+            return None
 
     def _convert(self, node: NodeDef) -> Sequence[Value | Missing]:
         node = resolved(node, self.attributes)

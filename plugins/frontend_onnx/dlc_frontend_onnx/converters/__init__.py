@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dlc_frontend_onnx.converters import elementwise, indexing, nn, norm, reduce, shaping
+from dlc_frontend_onnx.converters import (
+    control,
+    elementwise,
+    indexing,
+    nn,
+    norm,
+    quantize,
+    reduce,
+    resize,
+    sequence,
+    shaping,
+)
 from dlc_frontend_onnx.converters.base import (
     TABLE,
     Call,
@@ -14,7 +25,7 @@ from dlc_frontend_onnx.converters.base import (
     find_entry,
 )
 
-FAMILIES = (elementwise, indexing, nn, norm, reduce, shaping)
+FAMILIES = (control, elementwise, indexing, nn, norm, quantize, reduce, resize, sequence, shaping)
 """The modules that register converters."""
 
 __all__ = [

@@ -320,6 +320,17 @@ class Call:
         wanted = DType.of(to)
         return value if value.dtype is wanted else std.cast(value, to=wanted)
 
+    def inline(self, graph: Graph, args: Sequence[Value]) -> Sequence[Value]:
+        """The outputs of a graph among the attributes, converted here with these inputs.
+
+        What is not supported inside is one error of this node's inside.
+        """
+        return self.scope.run_graph(graph, args)
+
+    def attempt(self, graph: Graph, args: Sequence[Value]) -> Sequence[Value] | None:
+        """As `inline`, but None where something inside is not supported or does not fit."""
+        return self.scope.try_graph(graph, args)
+
     # Errors
 
     def error(self, what: str, *, why: str = "", hint: str = "") -> ModelError:

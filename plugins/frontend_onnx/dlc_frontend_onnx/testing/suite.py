@@ -130,7 +130,7 @@ def _difference(found: np.ndarray[Any, Any], wanted: Any, rtol: float, atol: flo
     if found.dtype.kind in "fcV":
         if found.dtype.itemsize < 4:
             # The expected numbers were rounded after each step, ours maybe not: two units in the last place.
-            rtol = max(rtol, 2 * float(ml_dtypes.finfo(found.dtype).eps))
+            rtol = max(rtol, 2 * float(ml_dtypes.finfo(found.dtype).eps))  # type: ignore[no-untyped-call]
         a, b = (x.astype(np.float64) if x.dtype.kind != "c" else x for x in (found, expected))
         if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
             with np.errstate(all="ignore"):

@@ -1,0 +1,315 @@
+"""If, Loop, Scan.
+
+Branches that are known are taken while importing.  Loops with a known number of rounds become `scan`, or are
+unrolled where shapes or sequences change from round to round; loops until a condition become `while_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dlc_core.graph.node import Node, get_item, param
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr
+from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op import std
+from dlc_frontend_onnx.closing import aligned, close
+from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
+from dlc_frontend_onnx.model import Graph
+
+MAX_UNROLLED = 1024
+"""Rounds of a loop that are unrolled at most."""
+
+
+@converter("If", 1, sequences=True)
+def if_(c: Call, cond: Node) -> Sequence[Value]:
+    branches = [c.graph("then_branch"), c.graph("else_branch")]
+    _check_condition(c, cond)
+    known = c.array(cond)
+    if known is not None:
+        return c.inline(branches[0 if known.reshape(()).item() else 1], ())
+    both = [_tensors(c, c.inline(graph, ()), "a branch") for graph in branches]
+    if len(both[0]) != len(both[1]) or len(both[0]) < len(c.node.outputs):
+        raise c.error(f"the branches give {len(both[0])} and {len(both[1])} values")
+    for index, (one, other) in enumerate(zip(*both)):
+        if one.dtype is not other.dtype:
+            raise c.error(f"result {index} is {one.type} in one branch and {other.type} in the other")
+        if not _may_agree(one.shape, other.shape):
+            raise c.unsupported(
+                f"result {index} has the shape of {one.type} or of {other.type}, as the condition says",
+            )
+    captured = _captured(c)
+    closed = [
+        close(name, (), values, captured, c.scope.session.holders, always_tuple=True)
+        for name, values in zip(("then_branch", "else_branch"), both)
+    ]
+    (chosen, other), outer = aligned(closed, 0)
+    made = std.if_(cond, *outer, then_branch=chosen, else_branch=other)
+    return [get_item(made, index) for index in range(len(both[0]))]
+
+
+def _check_condition(c: Call, cond: Node) -> None:
+    if not cond.dtype.is_bool or any(isinstance(dim, int) and dim != 1 for dim in cond.shape):
+        raise c.error(f"the condition must be one bool, not {cond.type}")
+
+
+def _may_agree(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    pairs = list(zip(a, b))
+    return len(a) == len(b) and all(
+        not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs
+    )
+
+
+def _tensors(c: Call, values: Sequence[Value], what: str) -> list[Node]:
+    if not all(isinstance(value, Node) for value in values):
+        raise c.unsupported(f"{what} gives a sequence that depends on data")
+    return [value for value in values if isinstance(value, Node)]
+
+
+def _captured(c: Call) -> list[Node]:
+    """The tensors around that the node's graphs name."""
+    found: list[Node] = []
+    pending: list[Any] = [c.scope.find(name) for name in c.node.captures]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, SequenceValue):
+            pending += value.items
+        elif isinstance(value, Node):
+            found.append(value)
+    return found
+
+
+@converter("Loop", 1, sequences=True)
+def loop(c: Call, limit: Value | None = None, go: Value | None = None, *state: Value) -> Sequence[Value]:
+    body = c.graph("body")
+    if len(body.inputs) != len(state) + 2 or len(body.outputs) < len(state) + 1:
+        raise c.error(
+            f"the body takes {len(body.inputs)}, gives {len(body.outputs)} values for {len(state)} of state"
+        )
+    if any(value is None for value in state):
+        raise c.error("a value of the state is left out")
+    rounds = None if limit is None else _rounds(c, limit)
+    started = None if go is None else _truth(c, go)
+    if go is not None and started is False:
+        rounds = 0
+    endless = go is None or started is True
+    if rounds is not None and endless and all(isinstance(value, Node) for value in state):
+        tensors = [value for value in state if isinstance(value, Node)]
+        made = _scanned_loop(c, body, rounds, tensors)
+        if made is not None:
+            return made
+    if isinstance(rounds, int):
+        unrolled = _unrolled(c, body, rounds, state)
+        if unrolled is not None:
+            return unrolled
+    return _while_loop(c, body, limit, go, _tensors(c, state, "the state"))
+
+
+def _rounds(c: Call, limit: Value) -> Dim | None:
+    """The trip count where it is no data."""
+    if not isinstance(limit, Node) or not limit.dtype.is_int:
+        raise c.error("the trip count must be an integer")
+    known = c.known(limit)
+    if known is None or known.size != 1:
+        return None
+    found = known.reshape(-1)[0]
+    return found if isinstance(found, Expr) else max(int(found), 0)
+
+
+def _truth(c: Call, cond: Value) -> bool | None:
+    if not isinstance(cond, Node):
+        raise c.error("the condition must be a tensor")
+    _check_condition(c, cond)
+    known = c.array(cond)
+    return None if known is None else bool(known.reshape(()).item())
+
+
+def _state_params(body: Graph, values: Sequence[Node]) -> list[Node]:
+    return [param(info.name, value.type) for info, value in zip(body.inputs[2:], values)]
+
+
+def _same_types(before: Sequence[Node], after: Sequence[Node]) -> bool:
+    return all(a.type == b.type for a, b in zip(before, after))
+
+
+def _scanned_loop(c: Call, body: Graph, rounds: Dim, state: Sequence[Node]) -> list[Value] | None:
+    """The loop as a `scan` over its round numbers; None where it cannot be one."""
+    if isinstance(rounds, int) and rounds < 2:
+        return None
+    number = param(body.inputs[0].name, TensorType((), DType("int64")))
+    params = _state_params(body, state)
+    results = c.attempt(body, (number, c.const(True, "bool"), *params))
+    if results is None or not all(isinstance(value, Node) for value in results):
+        return None
+    cond, *values = (value for value in results if isinstance(value, Node))
+    if _truth(c, cond) is not True or not _same_types(params, values):
+        return None
+    function, outer = close(
+        "body", (*params, number), values, _captured(c), c.scope.session.holders, always_tuple=True
+    )
+    return _scan(c, function, params, outer, state, [std.arange(stop=rounds, dtype="int64")], len(values))
+
+
+def _scan(
+    c: Call,
+    function: Any,
+    params: Sequence[Node],
+    outer: Sequence[Node],
+    state: Sequence[Node],
+    items: Sequence[Node],
+    count: int,
+) -> list[Value]:
+    """A `scan` whose body also takes outer values, which travel as state that does not change."""
+    own = len(params)
+    inner = function.params[own + len(items) :]
+    results = [*function.results[:own], *inner, *function.results[own:]]
+    ordered = (*function.params[:own], *inner, *function.params[own : own + len(items)])
+    whole, rest = close("body", ordered, results, (), {}, always_tuple=True)
+    if rest:
+        raise AssertionError("a closed body reaches outside")
+    made = std.scan(*state, *outer, *items, num_state=own + len(outer), body=whole)
+    places = [*range(own), *range(own + len(outer), len(outer) + count)]
+    return [get_item(made, place) for place in places]
+
+
+def _unrolled(c: Call, body: Graph, rounds: int, state: Sequence[Value]) -> list[Value] | None:
+    """The rounds one after another, while it is known that there is a next one."""
+    if rounds > MAX_UNROLLED:
+        return None
+    count = len(state)
+    columns: list[list[Node]] = [[] for _ in body.outputs[count + 1 :]]
+    values: list[Value] = list(state)
+    go: Value = c.const(True, "bool")
+    for number in range(rounds):
+        results = c.inline(body, (c.const(number, "int64"), go, *values))
+        go, values = results[0], list(results[1 : count + 1])
+        for column, item in zip(columns, results[count + 1 :]):
+            if not isinstance(item, Node):
+                raise c.error("a scan output of a loop is a sequence")
+            column.append(item)
+        more = _truth(c, go)
+        if more is None and number + 1 < rounds:
+            return None
+        if more is False:
+            break
+    return [*values, *(_stacked(c, body, index, column) for index, column in enumerate(columns))]
+
+
+def _stacked(c: Call, body: Graph, index: int, column: Sequence[Node]) -> Node:
+    if column:
+        return std.stack(*column, axis=0)
+    info = body.outputs[len(body.inputs) - 1 + index]
+    if info.dtype is None or info.shape is None or not all(isinstance(dim, int) for dim in info.shape):
+        raise c.unsupported(
+            f"the loop makes no round, and the type of its result {info.name!r} is not declared"
+        )
+    dtype = c.tensor_dtype(info.dtype)
+    return std.full(shape=(0, *info.shape), value=0.0, dtype=dtype)
+
+
+def _while_loop(
+    c: Call, body: Graph, limit: Value | None, go: Value | None, state: Sequence[Node]
+) -> list[Value]:
+    """A loop whose end depends on data."""
+    count = len(state)
+    if len(body.outputs) > count + 1:
+        raise c.unsupported("the number of rounds depends on data, and so does the length of a scan output")
+    number = param(body.inputs[0].name, TensorType((), DType("int64")))
+    cond = param(body.inputs[1].name, TensorType((), DType("bool")))
+    params = _state_params(body, state)
+    results = _tensors(c, c.inline(body, (number, cond, *params)), "the body")
+    if not _same_types(params, results[1:]):
+        raise c.unsupported("the shapes of the state change from round to round, as often as data says")
+    _check_condition(c, results[0])
+    next_go = std.reshape(results[0], shape=())
+    step = [std.add(number, c.const(1, "int64")), next_go, *results[1:]]
+    most = _scalar_tensor(c, limit, "int64")
+    running = cond if most is None else std.logical_and(cond, std.less(number, most))
+    first = c.const(True, "bool") if go is None else _scalar_tensor(c, go, "bool")
+    own = (number, cond, *params)
+    captured = [*_captured(c), *([most] if most is not None else [])]
+    holders = c.scope.session.holders
+    closed = [
+        close("cond", own, [running], captured, holders),
+        close("body", own, step, captured, holders, always_tuple=True),
+    ]
+    (test, run), outer = aligned(closed, len(own))
+    inner = run.params[len(own) :]
+    run, rest = close("body", run.params, [*run.results, *inner], (), {}, always_tuple=True)
+    if rest:
+        raise AssertionError("a closed body reaches outside")
+    assert first is not None
+    made = std.while_(c.const(0, "int64"), first, *state, *outer, cond=test, body=run)
+    return [get_item(made, 2 + index) for index in range(count)]
+
+
+def _scalar_tensor(c: Call, value: Value | None, dtype: str) -> Node | None:
+    if value is None:
+        return None
+    if not isinstance(value, Node):
+        raise c.error("a tensor is needed")
+    return std.reshape(c.cast(value, dtype), shape=())
+
+
+@converter("Scan", 9)
+def scan(c: Call, *args: Node) -> Sequence[Value]:
+    body, scanned = c.graph("body"), c.integer("num_scan_inputs")
+    count = len(args) - scanned
+    if scanned < 1 or count < 0 or len(body.inputs) != len(args) or len(body.outputs) < count:
+        raise c.error(f"{len(args)} inputs, {scanned} of them scanned, for a body of {len(body.inputs)}")
+    if any(arg is None for arg in args):
+        raise c.error("an input is left out")
+    state = list(args[:count])
+    items = _scan_inputs(c, args[count:])
+    params = [param(info.name, value.type) for info, value in zip(body.inputs, state)]
+    own = [
+        param(info.name, TensorType(value.shape[1:], value.dtype))
+        for info, value in zip(body.inputs[count:], items)
+    ]
+    results = _tensors(c, c.inline(body, (*params, *own)), "the body")
+    if not _same_types(params, results[:count]):
+        raise c.unsupported("the shapes of the state change from round to round")
+    function, outer = close(
+        "body", (*params, *own), results, _captured(c), c.scope.session.holders, always_tuple=True
+    )
+    made = _scan(c, function, params, outer, state, items, len(results))
+    return [*made[:count], *_scan_outputs(c, made[count:])]
+
+
+def _options(c: Call, name: str, count: int) -> tuple[int, ...]:
+    found = c.integers(name, None) or (0,) * count
+    if len(found) != count:
+        raise c.error(f"attribute {name!r} has {len(found)} entries, {count} are needed")
+    return tuple(found)
+
+
+def _scan_inputs(c: Call, values: Sequence[Node]) -> list[Node]:
+    """The scanned inputs with their axis in front, in the order of the rounds."""
+    axes = _options(c, "scan_input_axes", len(values))
+    backwards = _options(c, "scan_input_directions", len(values))
+    made = []
+    for value, axis, reverse in zip(values, axes, backwards):
+        rank = len(value.shape)
+        place = c.check_axis(axis, rank)
+        moved = value
+        if place:
+            moved = std.transpose(value, axes=(place, *(k for k in range(rank) if k != place)))
+        made.append(std.flip(moved, axes=(0,)) if reverse else moved)
+    return made
+
+
+def _scan_outputs(c: Call, values: Sequence[Value]) -> list[Value]:
+    axes = _options(c, "scan_output_axes", len(values))
+    backwards = _options(c, "scan_output_directions", len(values))
+    made: list[Value] = []
+    for value, axis, reverse in zip(values, axes, backwards):
+        if not isinstance(value, Node):
+            raise AssertionError("scan gives tensors")
+        rank = len(value.shape)
+        place = c.check_axis(axis, rank)
+        moved = std.flip(value, axes=(0,)) if reverse else value
+        order = [*range(1, rank)]
+        order.insert(place, 0)
+        made.append(std.transpose(moved, axes=tuple(order)) if place else moved)
+    return made

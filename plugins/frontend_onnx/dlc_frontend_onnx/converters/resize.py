@@ -1,0 +1,158 @@
+"""Resize and Upsample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.types import Dim
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.model import NodeDef
+from dlc_frontend_onnx.shapes import simple
+
+_MODES = ("nearest", "linear", "cubic")
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+)
+
+
+def _check(node: NodeDef) -> str | None:
+    attrs = node.attrs
+    if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return "Resize with the coordinates tf_crop_and_resize is not supported"
+    if attrs.get("antialias"):
+        return "Resize with antialias is not supported"
+    if attrs.get("exclude_outside"):
+        return "Resize with exclude_outside is not supported"
+    cubic = attrs.get("mode") == "cubic"
+    if cubic and attrs.get("cubic_coeff_a", -0.75) != -0.75:
+        return "Resize with a cubic coefficient other than -0.75 is not supported"
+    return None
+
+
+@converter("Upsample", 7)
+def upsample_7(c: Call, x: Node) -> Node:
+    return _scaled(c, x, c.reals("scales"))
+
+
+@converter("Upsample", 9)
+@converter("Resize", 10)
+def upsample(c: Call, x: Node, scales: Node) -> Node:
+    return _scaled(c, x, _numbers(c, scales))
+
+
+def _numbers(c: Call, scales: Node) -> Sequence[float]:
+    found = c.array(scales)
+    if found is None:
+        raise c.unsupported(
+            "the scales depend on data or on symbolic dims", hint="pin dims with shapes={...}"
+        )
+    return [float(value) for value in found.reshape(-1)]
+
+
+def _scaled(c: Call, x: Node, scales: Sequence[float]) -> Node:
+    """Old operators: place i of the result is place i / scale of the input."""
+    mode = c.choice("mode", "nearest", ("nearest", "linear", "bilinear"))
+    axes = range(len(x.shape))
+    return _resize(
+        c, x, axes, _sizes(c, x, axes, scales), scales, "nearest" if mode == "nearest" else "linear",
+        "asymmetric", "floor",
+    )  # fmt: skip
+
+
+def _sizes(c: Call, x: Node, axes: Sequence[int], scales: Sequence[float]) -> list[Dim]:
+    """floor(size * scale) for each axis."""
+    if len(scales) != len(axes):
+        raise c.error(f"{len(scales)} scales for {len(axes)} axes")
+    if any(not 0 < scale < float("inf") for scale in scales):
+        raise c.error(f"the scales {tuple(scales)} must be positive")
+    sizes: list[Dim] = []
+    for axis, scale in zip(axes, scales):
+        size = x.shape[axis]
+        if isinstance(size, int):
+            sizes.append(int(size * scale))
+        else:
+            ratio = Fraction(scale).limit_denominator(1 << 16)
+            sizes.append(simple(size * ratio.numerator // ratio.denominator))
+    return sizes
+
+
+def _resize(
+    c: Call,
+    x: Node,
+    axes: Sequence[int],
+    sizes: Sequence[Dim],
+    scales: Sequence[float] | None,
+    mode: str,
+    coordinates: str,
+    rounding: str,
+) -> Node:
+    """Only along axes that change."""
+    moving = [
+        index
+        for index, axis in enumerate(axes)
+        if not (sizes[index] is x.shape[axis] or sizes[index] == x.shape[axis])
+        or (scales is not None and scales[index] != 1.0)
+    ]
+    if not moving:
+        return x
+    if any(isinstance(sizes[index], int) and sizes[index] == 0 for index in moving):
+        raise c.error(f"a resize to the sizes {tuple(sizes)}")
+    wide = x if mode == "nearest" or x.dtype.is_float else c.cast(x, "float32")
+    made = std.resize(
+        wide,
+        axes=tuple(axes[index] for index in moving),
+        sizes=tuple(sizes[index] for index in moving),
+        scales=None if scales is None else tuple(scales[index] for index in moving),
+        mode=mode,
+        coordinates=coordinates,
+        rounding=rounding,
+    )
+    return c.cast(made, x.dtype)
+
+
+@converter("Resize", 11, check=_check)
+def resize(
+    c: Call, x: Node, roi: Node | None = None, scales: Node | None = None, sizes: Node | None = None
+) -> Node:
+    c.ignore("antialias", "cubic_coeff_a", "exclude_outside", "extrapolation_value")
+    rank = len(x.shape)
+    mode = c.choice("mode", "nearest", _MODES)
+    coordinates = c.choice("coordinate_transformation_mode", "half_pixel", _COORDINATES)
+    rounding = c.choice("nearest_mode", "round_prefer_floor", _ROUNDINGS)
+    given = c.integers("axes", None)
+    axes = list(range(rank)) if given is None else [c.check_axis(axis, rank) for axis in given]
+    policy = c.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
+    if coordinates == "tf_half_pixel_for_nn":
+        coordinates, rounding = "half_pixel", "floor"
+        if mode != "nearest":
+            raise c.unsupported("tf_half_pixel_for_nn is for the mode nearest alone")
+    if scales is not None and scales.tensor_type.static_shape() == (0,):
+        scales = None
+    if (scales is None) == (sizes is None):
+        raise c.error("exactly one of scales and sizes must be given")
+    if scales is not None:
+        numbers = _numbers(c, scales)
+        return _resize(c, x, axes, _sizes(c, x, axes, numbers), numbers, mode, coordinates, rounding)
+    assert sizes is not None
+    wanted = c.sizes(sizes, "the sizes")
+    if len(wanted) != len(axes):
+        raise c.error(f"{len(wanted)} sizes for {len(axes)} axes")
+    if policy == "stretch":
+        return _resize(c, x, axes, wanted, None, mode, coordinates, rounding)
+    have = [x.shape[axis] for axis in axes]
+    ratios = [Fraction(w, h) for w, h in zip(wanted, have) if isinstance(w, int) and isinstance(h, int) and h]
+    if len(ratios) < len(axes):
+        raise c.unsupported(f"{policy} with symbolic dims", hint="pin the dims with shapes={...}")
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    kept: list[Dim] = [int(size * ratio + Fraction(1, 2)) for size in have if isinstance(size, int)]
+    return _resize(c, x, axes, kept, [float(ratio)] * len(axes), mode, coordinates, rounding)

@@ -1,0 +1,126 @@
+"""Sequences and optionals of known length: they exist only while importing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dlc_core.graph.node import Node, get_item
+from dlc_core.ir.expr import Expr
+from dlc_core.ir.types import Dim
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
+
+
+def items_of(c: Call, value: Value) -> tuple[Value, ...]:
+    """The elements of a sequence."""
+    if not isinstance(value, SequenceValue) or value.kind != "sequence":
+        raise c.error("a sequence is needed")
+    return value.items
+
+
+@converter("SequenceConstruct", 11, sequences=True)
+def construct(c: Call, *values: Value) -> SequenceValue:
+    if any(value is None for value in values):
+        raise c.error("an input is left out")
+    return SequenceValue(tuple(values))
+
+
+@converter("SequenceEmpty", 11)
+def empty(c: Call) -> SequenceValue:
+    c.ignore("dtype")
+    return SequenceValue(())
+
+
+@converter("SequenceLength", 11, sequences=True)
+def length(c: Call, values: Value) -> Node:
+    return c.const(len(items_of(c, values)), "int64")
+
+
+def _place(c: Call, position: Any, count: int, last: int) -> int:
+    if not isinstance(position, Node):
+        raise c.error("the position must be an integer")
+    found = c.number(position, "the position")
+    if not -count <= found <= last:
+        raise c.error(f"position {found} in a sequence of {count}")
+    return found + count if found < 0 else found
+
+
+@converter("SequenceAt", 11, sequences=True)
+def at(c: Call, values: Value, position: Value) -> Value:
+    items = items_of(c, values)
+    return items[_place(c, position, len(items), len(items) - 1)]
+
+
+@converter("SequenceInsert", 11, sequences=True)
+def insert(c: Call, values: Value, tensor: Value, position: Value | None = None) -> SequenceValue:
+    items = items_of(c, values)
+    place = len(items) if position is None else _place(c, position, len(items), len(items))
+    return SequenceValue((*items[:place], tensor, *items[place:]))
+
+
+@converter("SequenceErase", 11, sequences=True)
+def erase(c: Call, values: Value, position: Value | None = None) -> SequenceValue:
+    items = items_of(c, values)
+    last = len(items) - 1
+    if last < 0:
+        raise c.error("the sequence is empty")
+    place = last if position is None else _place(c, position, len(items), last)
+    return SequenceValue((*items[:place], *items[place + 1 :]))
+
+
+@converter("ConcatFromSequence", 11, sequences=True)
+def concat(c: Call, values: Value) -> Node:
+    items = items_of(c, values)
+    tensors = [item for item in items if isinstance(item, Node)]
+    if not tensors or len(tensors) < len(items):
+        raise c.error("a sequence of at least one tensor is needed")
+    join = std.stack if c.flag("new_axis") else std.concat
+    return join(*tensors, axis=c.integer("axis"))
+
+
+@converter("SplitToSequence", 11)
+def split(c: Call, x: Node, sizes: Node | None = None) -> SequenceValue:
+    axis = c.axis("axis", 0, len(x.shape))
+    keepdims = c.flag("keepdims", True)
+    total = x.shape[axis]
+    parts: Sequence[Dim]
+    if sizes is not None and len(sizes.shape) == 1:
+        parts = c.dims(sizes, "the sizes")
+    elif isinstance(total, Expr):
+        raise c.unsupported(f"a sequence of the parts of a dim of {total}", hint="pin it with shapes={...}")
+    else:
+        each = 1 if sizes is None else c.number(sizes, "the size")
+        if each < 1:
+            raise c.error(f"the size of a part is {each}")
+        parts = [min(each, total - begin) for begin in range(0, total, each)]
+    if not parts:
+        return SequenceValue(())
+    made = std.split(x, sizes=tuple(parts), axis=axis)
+    fields = [get_item(made, index) for index in range(len(parts))]
+    if sizes is None and not keepdims:
+        fields = [std.squeeze(field, axes=(axis,)) for field in fields]
+    return SequenceValue(tuple(fields))
+
+
+@converter("Optional", 15, sequences=True)
+def optional(c: Call, value: Value | None = None) -> SequenceValue:
+    c.ignore("type")
+    return SequenceValue(() if value is None else (value,), "optional")
+
+
+@converter("OptionalHasElement", 15, sequences=True)
+def has_element(c: Call, value: Value | None = None) -> Node:
+    absent = value is None or (
+        isinstance(value, SequenceValue) and value.kind == "optional" and not value.items
+    )
+    return c.const(not absent, "bool")
+
+
+@converter("OptionalGetElement", 15, sequences=True)
+def get_element(c: Call, value: Value) -> Value:
+    if not isinstance(value, SequenceValue) or value.kind != "optional":
+        return value
+    if not value.items:
+        raise c.error("the optional is empty")
+    return value.items[0]
