@@ -10,6 +10,7 @@ wrong.
 
 from __future__ import annotations
 
+import mmap
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -20,13 +21,12 @@ from dlc_core.cache import file_digest
 _KEY = b"\x0a\x08location\x12"
 _MOST = 4096
 """Different files of external data; a model with more has no digest."""
-_CHUNK = 1 << 22
 
 
 def digest(model: Any) -> str | None:
     """The digest, or None where there is none."""
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return None if _KEY in bytes(model) else sha256(model).hexdigest()
+        return None if bytes(model).find(_KEY) >= 0 else sha256(model).hexdigest()
     if not isinstance(model, (str, os.PathLike)):
         return None
     path = Path(os.fspath(model))
@@ -52,30 +52,23 @@ def _external(path: Path) -> list[Path] | None:
 
 
 def _locations(path: Path) -> list[str] | None:
-    """The values of all keys `location`, in the order in which they first occur."""
+    """The values of all keys `location`, in the order in which they first occur; None where one is broken."""
     names: dict[str, None] = {}
     with path.open("rb") as file:
-        data = b""
-        while chunk := file.read(_CHUNK):
-            data = data[-_OVERLAP:] + chunk
+        if not os.fstat(file.fileno()).st_size:
+            return None
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             at = data.find(_KEY)
             while at >= 0:
                 name = _value(data, at + len(_KEY))
-                if name is None and len(data) - at > _OVERLAP:
+                if name is None or len(names) > _MOST:
                     return None
-                if name is not None:
-                    names[name] = None
-                if len(names) > _MOST:
-                    return None
+                names[name] = None
                 at = data.find(_KEY, at + 1)
     return list(names)
 
 
-_OVERLAP = 1024
-"""Bytes of a chunk that are looked at again with the next one: a reference is shorter."""
-
-
-def _value(data: bytes, at: int) -> str | None:
+def _value(data: mmap.mmap, at: int) -> str | None:
     """The text of a field whose length begins at `at`; None where there is none that is complete."""
     size = shift = 0
     for byte in data[at : at + 2]:
