@@ -9,7 +9,7 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, const, free_vars
 from dlc_core.schedule.compact import dense
-from dlc_core.schedule.dependence import axis_kinds
+from dlc_core.schedule.dependence import axis_kinds, check_free_axes
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull, point_region
@@ -63,6 +63,7 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
     what = f"cannot cache {source.name} for block {block.name!r}"
     if source in written_by(block):
         raise program.error(what, block, why="the block writes it too")
+    check_free_axes(program, block, what)
     top = _top(program, block)
     makers = [b for b in writers(program, [source]) if b is not block]
     inside = set(stmts(top))
@@ -93,6 +94,7 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
         raise program.error(what, block, why=f"other blocks write {result.name} too", hint="cache before decomposing")
     if block.init is None and result in read_by(block):
         raise program.error(what, block, why=f"it updates {result.name} in place")
+    check_free_axes(program, block, what)
     top = _top(program, block)
     if any(b in set(stmts(top)) for b in readers(program, [result]) if b is not block):
         raise program.error(what, block, why=f"{result.name} is read inside the same loops", hint="cache before compute_at")

@@ -124,6 +124,16 @@ def _made(program: Program, buffer: Buffer, at: For, analyzer: Analyzer, block: 
                 what, at, block, why=f"one iteration is not known to write all elements of a box of {buffer.name}"
             )
         boxes.append(hull(own, analyzer))
+        everywhere = [a for a in accesses(program.func.body, [buffer]) if a.writes and a.block is maker]
+        outside = program.analyzer()
+        whole = dense(maker, everywhere) and all(
+            outside.prove_equal(item.low, 0) and outside.prove_equal(item.high, size - 1)
+            for item, size in zip(hull(everywhere, outside), buffer.shape, strict=True)
+        )
+        if not whole:
+            raise program.error(
+                what, at, maker, block, why=f"block {maker.name!r} there is not known to write all of {buffer.name}"
+            )
     for box in boxes[1:]:
         if not all(
             analyzer.prove_equal(a.low, b.low) and analyzer.prove_equal(a.high, b.high)

@@ -40,6 +40,7 @@ def check_free_axes(program: Program, block: Block, what: str) -> None:
     hint = "compact buffers after blocks are in place"
     if shared and binding_map(program, block, block.axes) is None:
         raise program.error(what, block, why="its axes depend on each other", hint=hint)
+    check_accumulates_all(program, block, what)
     analyzer = program.analyzer()
     for axis in block.axes:
         analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
@@ -48,6 +49,23 @@ def check_free_axes(program: Program, block: Block, what: str) -> None:
             if not (analyzer.prove(part.begin >= 0) and analyzer.prove(part.begin < size)):
                 why = f"{region.buffer.name} was shrunk to what is written where the block is now"
                 raise program.error(what, block, why=why, hint=hint)
+
+
+def check_accumulates_all(program: Program, block: Block, what: str) -> None:
+    """The loops around a block run its reductions whole: it is no part of a partitioned accumulation."""
+    if all(axis.kind == "spatial" for axis in block.axes):
+        return
+    loops = program.tree.loops_above(block)
+    analyzer = program.analyzer(block)
+    for axis, value in zip(block.axes, block.values, strict=True):
+        if axis.kind == "reduce":
+            found = analyzer.bounds(value, [s.var for s in loops])
+            last = axis.dom.begin + axis.dom.extent - 1
+            if found is None or not (
+                analyzer.prove(found[0] <= axis.dom.begin) and analyzer.prove(last <= found[1])
+            ):
+                why = f"block {block.name!r} here accumulates only a part of axis {axis.var.name}"
+                raise program.error(what, block, why=why, hint="partition after moving and factoring blocks")
 
 
 def outer_blocks(root: Stmt) -> list[Block]:
@@ -166,4 +184,4 @@ def check_reorder(program: Program, chain: Sequence[For], moved: Sequence[For]) 
                 )
 
 
-__all__ = ["axis_kinds", "binding_map", "check_free_axes", "check_independent", "check_reorder", "outer_blocks", "shared_buffers"]
+__all__ = ["axis_kinds", "binding_map", "check_accumulates_all", "check_free_axes", "check_independent", "check_reorder", "outer_blocks", "shared_buffers"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Binary, Expr, Var, const, free_vars, load, logical_and, substitute
-from dlc_core.schedule.dependence import axis_kinds, outer_blocks
+from dlc_core.schedule.dependence import axis_kinds, check_accumulates_all, outer_blocks
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.regions import bind_all, point_region, read_regions, span
 from dlc_core.schedule.tree import Program
@@ -110,6 +110,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
         raise program.error(what, at, block, why=f"block {block.name!r} does not accumulate over it alone")
     if not isinstance(block.init, Store):
         raise program.error(what, block, why="its initialisation was decomposed, or is of several values")
+    check_accumulates_all(program, block, what)
     store, source = _combination(program, block, what)
     result = store.buffer
     if not 0 <= axis <= result.ndim:
