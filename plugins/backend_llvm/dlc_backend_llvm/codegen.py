@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from dlc_backend_llvm.emit.function import emit_function
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.engine import assemble, compile_ir
@@ -13,13 +16,17 @@ from dlc_core.target import Artifact, Target
 from dlc_core.tir.stmt import PrimFunc
 
 FORMAT = "object"
-"""Artefacts of this format are relocatable object files whose entry points have the packed signature below."""
+"""Artefacts of this format are relocatable object files whose entry points have the packed
+signature below.
+"""
 
 ENTRY_SUFFIX = "__entry"
 
 
 def packed_entry(func: PrimFunc) -> str:
-    """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit integers."""
+    """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit
+    integers.
+    """
     lines, args = [], []
     buffers = scalars = 0
     for index, param in enumerate(func.params):
@@ -59,7 +66,9 @@ class LlvmCodegen:
     format = FORMAT
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """One object with every PrimFunc of the module; those with the attribute `entry` are callable from outside."""
+        """One object with every PrimFunc of the module; those with the attribute `entry` are
+        callable from outside.
+        """
         cpu = cpu_of(target)
         text, entries = module_text(module, cpu)
         level = target["opt"]
@@ -72,3 +81,9 @@ class LlvmCodegen:
             {"llvm": text, "asm": lambda: assemble(text, cpu.triple, cpu.cpu, cpu.features, opt=level)},
             {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features},
         )
+
+    def export(self, exe: Any, path: Path) -> list[Path]:
+        """A library with a C header, or a folder of objects; see `dlc_backend_llvm.export`."""
+        from dlc_backend_llvm.export import export
+
+        return export(exe, path)

@@ -192,19 +192,19 @@ def find_compiler(triple: str = "", machine: str = "") -> list[str]:
 
 
 def link_shared(
-    objects: Sequence[bytes],
+    objects: Sequence[bytes | Path],
     out_path: str | os.PathLike[str],
     *,
     triple: str = "",
     libraries: Iterable[str] = ("m", "pthread"),
 ) -> Path:
-    """Link object files into the shared library `out_path` (replaced only when linking succeeds); returns
-    its path.
+    """Link object files (bytes, or paths of large ones) into the shared library `out_path` (replaced only
+    when linking succeeds); returns its path.
 
     `triple` is empty for this machine.  Raises UnsupportedError without a compiler, CodegenError with the
     linker's words when it fails.
     """
-    infos = [read_object(data) for data in objects]
+    infos = [read_object(data) for data in objects if isinstance(data, bytes)]
     machines = sorted({info.machine for info in infos})
     if len(machines) != 1:
         raise CodegenError(f"cannot link objects of {machines or 'no'} machines into one library")
@@ -215,8 +215,11 @@ def link_shared(
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".link") as folder:
         inputs = []
         for index, data in enumerate(objects):
-            path = Path(folder, f"part{index}.o")
-            path.write_bytes(data)
+            if isinstance(data, bytes):
+                path = Path(folder, f"part{index}.o")
+                path.write_bytes(data)
+            else:
+                path = data
             inputs.append(str(path))
         made = Path(folder, "made")
         words = [*command, "-shared", "-o", str(made), *inputs, *(f"-l{name}" for name in libraries)]

@@ -1,0 +1,124 @@
+"""Object files made and changed by hand, where a compiler would be slow or is not there.
+
+    hidden(data, names) -> bytes            the object with those global symbols invisible outside the library
+    write_data_object(path, ...)            an object whose one read-only section is given bytes
+
+Layout: System V ABI, "Object Files" (ELF-64 and its little-endian encoding).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc_core.diag import ArtifactError, UnsupportedError
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMTAB, _STRTAB, _PROGBITS = 2, 3, 1
+_HIDDEN = 2
+_ALIGN = 64
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What objects that are linked together share: OS ABI byte, machine number, flags (on RISC-V
+    the float ABI).
+    """
+
+    osabi: int
+    number: int
+    flags: int
+
+
+def machine_of(data: bytes) -> Machine:
+    """The machine of a 64-bit little-endian ELF object; UnsupportedError for any other file."""
+    if len(data) < _HEADER.size or data[:6] != b"\x7fELF\x02\x01":
+        raise UnsupportedError(
+            "only 64-bit little-endian ELF objects can be made and changed by hand",
+            why=f"this one begins with {data[:6].hex() or 'nothing'}",
+        )
+    fields = _HEADER.unpack_from(data)
+    return Machine(data[7], fields[2], fields[7])
+
+
+def hidden(data: bytes, names: Collection[str]) -> bytes:
+    """The object with the named global symbols hidden: code in the same library still finds them."""
+    machine_of(data)
+    changed = bytearray(data)
+    fields = _HEADER.unpack_from(data)
+    table, size, count = fields[6], fields[11], fields[12]
+    wanted = {name.encode() for name in names}
+    try:
+        sections = [_SECTION.unpack_from(data, table + i * size) for i in range(count)]
+        for section in sections:
+            if section[1] != _SYMTAB:
+                continue
+            strings = sections[section[6]]
+            for place in range(section[4], section[4] + section[5], _SYMBOL.size):
+                name, info, other = _SYMBOL.unpack_from(data, place)[:3]
+                start = strings[4] + name
+                text = data[start : data.index(b"\0", start)]
+                if info >> 4 and text in wanted:
+                    changed[place + 5] = other & ~3 | _HIDDEN
+    except (struct.error, ValueError, IndexError) as error:
+        raise ArtifactError("damaged object file", why=str(error)) from error
+    return bytes(changed)
+
+
+def write_data_object(path: Path, machine: Machine, symbol: str, data: memoryview) -> None:
+    """An object with the bytes in section `.rodata`, the hidden global `symbol` at their start,
+    aligned to 64.
+    """
+    names = b"\0.rodata\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack\0"
+    strings = b"\0" + symbol.encode() + b"\0"
+    symbols = _SYMBOL.pack(0, 0, 0, 0, 0, 0) + _SYMBOL.pack(1, 1 << 4 | 1, _HIDDEN, 1, 0, data.nbytes)
+    begin = _ALIGN
+    at_symbols = -(-(begin + data.nbytes) // 8) * 8
+    at_strings = at_symbols + len(symbols)
+    at_names = at_strings + len(strings)
+    at_sections = -(-(at_names + len(names)) // 8) * 8
+
+    def section(
+        name: bytes, kind: int, flags: int, offset: int, size: int, link: int, info: int, align: int
+    ) -> bytes:
+        entry = _SYMBOL.size if kind == _SYMTAB else 0
+        where = names.index(b"\0" + name + b"\0") + 1
+        return _SECTION.pack(where, kind, flags, 0, offset, size, link, info, align, entry)
+
+    sections = [
+        bytes(_SECTION.size),
+        section(b".rodata", _PROGBITS, 2, begin, data.nbytes, 0, 0, _ALIGN),
+        section(b".symtab", _SYMTAB, 0, at_symbols, len(symbols), 3, 1, 8),
+        section(b".strtab", _STRTAB, 0, at_strings, len(strings), 0, 0, 1),
+        section(b".shstrtab", _STRTAB, 0, at_names, len(names), 0, 0, 1),
+        section(b".note.GNU-stack", _PROGBITS, 0, at_names, 0, 0, 0, 1),
+    ]
+    ident = b"\x7fELF\x02\x01\x01" + bytes([machine.osabi]) + bytes(8)
+    head = _HEADER.pack(
+        ident,
+        1,
+        machine.number,
+        1,
+        0,
+        0,
+        at_sections,
+        machine.flags,
+        64,
+        0,
+        0,
+        _SECTION.size,
+        len(sections),
+        4,
+    )
+    with path.open("wb") as file:
+        file.write(head.ljust(begin, b"\0"))
+        file.write(data)
+        file.write(bytes(at_symbols - begin - data.nbytes) + symbols + strings + names)
+        file.write(bytes(at_sections - at_names - len(names)) + b"".join(sections))
+
+
+__all__ = ["Machine", "hidden", "machine_of", "write_data_object"]

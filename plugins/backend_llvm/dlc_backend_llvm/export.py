@@ -1,0 +1,211 @@
+"""Models as libraries with a C interface, which need neither Python nor dlc.
+
+    exe.export("resnet50.so")       the library, and resnet50.h that says how to call it exe.export("folder/")
+    the header and the object files, to be linked elsewhere: no compiler is needed
+
+A library holds the model's code, its weights as read-only data (so that processes share one copy), the thread
+pool, and the functions that `header` declares.  The C compiler of this machine only links.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlc_backend_llvm.elf import hidden, machine_of, write_data_object
+from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_backend_llvm.engine import compile_ir
+from dlc_backend_llvm.header import header_text, symbolic_outputs
+from dlc_backend_llvm.host import HostCpu, host_cpu
+from dlc_backend_llvm.kind import cpu_of
+from dlc_backend_llvm.objects import link_shared
+from dlc_backend_llvm.pool import pool_ir
+from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Expr, as_expr, const
+from dlc_core.runtime.memory import bytes_of
+from dlc_core.runtime.signature import Signature
+from dlc_core.tir.stmt import PrimFunc, Store, seq
+
+if TYPE_CHECKING:
+    from dlc_core.runtime.executable import Executable
+
+ENTRY_SUFFIX = "__entry"
+
+
+def export(exe: Executable, path: Path) -> list[Path]:
+    """Write a library, or a folder of objects where `path` is one; the files written.
+
+    Raises UnsupportedError where nothing here can link for the target, ArtifactError where files cannot be
+    written.
+    """
+    folder = path.is_dir() or not path.suffix
+    name = c_name(path.name if folder else path.stem)
+    cpu = cpu_of(exe.target)
+    header = header_text(name, exe.signature, f"{exe.target} ({cpu.triple})")
+    try:
+        if folder:
+            path.mkdir(parents=True, exist_ok=True)
+            return _write_objects(exe, path, name, cpu, header)
+        return _write_library(exe, path, name, cpu, header)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ArtifactError(f"{path} cannot be written", why=why) from None
+
+
+def c_name(text: str) -> str:
+    """A file name as a C identifier: `libresnet-50` gives `resnet_50`."""
+    word = re.sub(r"\W", "_", text.removeprefix("lib"), flags=re.ASCII) or "model"
+    return word if not word[0].isdigit() else f"model_{word}"
+
+
+def _write_objects(exe: Executable, folder: Path, name: str, cpu: HostCpu, header: str) -> list[Path]:
+    paths = [folder / f"{name}.h", folder / f"{name}.o", folder / f"{name}_interface.o"]
+    paths += [folder / f"{name}_pool.o", folder / f"{name}_weights.o"]
+    code, interface, pool = _code_objects(exe, name, cpu)
+    paths[0].write_text(header)
+    for path, data in zip(paths[1:], (code, interface, pool)):
+        path.write_bytes(data)
+    write_data_object(paths[-1], machine_of(code), weights_symbol(name), bytes_of(exe.weights))
+    return paths
+
+
+def _write_library(exe: Executable, path: Path, name: str, cpu: HostCpu, header: str) -> list[Path]:
+    if not path.parent.is_dir():
+        raise ArtifactError(f"{path} cannot be written", why=f"there is no folder {path.parent}")
+    objects = _code_objects(exe, name, cpu)
+    native = cpu.triple == host_cpu().triple
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export") as folder:
+        weights = Path(folder, "weights.o")
+        write_data_object(weights, machine_of(objects[0]), weights_symbol(name), bytes_of(exe.weights))
+        link_shared([*objects, weights], path, triple="" if native else cpu.triple)
+    declared = path.with_name(f"{name}.h")
+    declared.write_text(header)
+    return [path, declared]
+
+
+def weights_symbol(name: str) -> str:
+    return f"{name}_weights"
+
+
+def _code_objects(exe: Executable, name: str, cpu: HostCpu) -> tuple[bytes, bytes, bytes]:
+    """The model's code, the functions of the header, and the thread pool."""
+    if "linux" not in cpu.triple and "-none" not in cpu.triple:
+        raise UnsupportedError(
+            f"libraries for {cpu.triple} are not made yet", hint="exe.save writes a file for dlc.open"
+        )
+    own = {f"{symbol}{ENTRY_SUFFIX}" for symbol in exe.artifact.symbols}
+    code = hidden(exe.artifact.code, own)
+    text = interface_ir(name, exe.entry + ENTRY_SUFFIX, exe.signature, cpu)
+    interface, pool = (compile_ir(t, cpu.triple, cpu.cpu, cpu.features) for t in (text, pool_ir(cpu.triple)))
+    return code, interface, pool
+
+
+def interface_ir(name: str, entry: str, signature: Signature, cpu: HostCpu) -> str:
+    """LLVM IR of the functions of the header."""
+    unit = Unit(cpu)
+    dims = [f"i64 %d{i}" for i in range(len(signature.symbols))]
+    names = [f"%d{i}" for i in range(len(dims))]
+    scalars = "".join(f"i64 {n}, " for n in names)
+    emit_function(unit, _sizes(f"{name}.arena", signature, [signature.arena_size]))
+    unit.functions.append(f"""
+define i64 @{name}_workspace_size({", ".join(dims)}) nounwind {{
+  %size = alloca i64, align 8
+  call void @{name}.arena(ptr %size, {scalars}i32 1)
+  %bytes = load i64, ptr %size, align 8
+  ret i64 %bytes
+}}""")
+    for index, value in symbolic_outputs(signature):
+        shape = [as_expr(d) for d in value.type.shape]
+        emit_function(unit, _sizes(f"{name}.shape{index}", signature, shape))
+        unit.functions.append(f"""
+define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) nounwind {{
+  call void @{name}.shape{index}(ptr %shape, {scalars}i32 1)
+  ret void
+}}""")
+    unit.functions.append(_run_ir(name, entry, signature, dims, names))
+    unit.declare(entry, f"hidden i32 @{entry}(ptr, ptr, i32)")
+    weights = f"@{weights_symbol(name)} = external hidden constant i8, align 64\n"
+    return weights + unit.text()
+
+
+def _sizes(name: str, signature: Signature, values: Sequence[Expr]) -> PrimFunc:
+    """A program that stores integers computed from the dims."""
+    out = Buffer("sizes", (max(1, len(values)),), INDEX)
+    body = seq(*(Store(out, (const(i),), value) for i, value in enumerate(values)))
+    return PrimFunc(name, (out, *signature.symbols), body)
+
+
+def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], names: Sequence[str]) -> str:
+    """Collects the pointers as the entry wants them, and refuses those that are NULL."""
+    ins, outs = len(signature.inputs), len(signature.outputs)
+    lines, bad = [], "%bad0"
+    lines.append("  %bad0 = icmp ne i32 0, 0")
+    place = 0
+    for table, count in (("inputs", ins), ("outputs", outs)):
+        for index in range(count):
+            lines += [
+                f"  %at{place} = getelementptr ptr, ptr %{table}, i64 {index}",
+                f"  %p{place} = load ptr, ptr %at{place}, align 8",
+                f"  %null{place} = icmp eq ptr %p{place}, null",
+                f"  %bad{place + 1} = or i1 {bad}, %null{place}",
+                f"  %to{place} = getelementptr ptr, ptr %buffers, i64 {place}",
+                f"  store ptr %p{place}, ptr %to{place}, align 8",
+            ]
+            bad = f"%bad{place + 1}"
+            place += 1
+    for value in (f"@{weights_symbol(name)}", "%workspace"):
+        lines += [
+            f"  %to{place} = getelementptr ptr, ptr %buffers, i64 {place}",
+            f"  store ptr {value}, ptr %to{place}, align 8",
+        ]
+        place += 1
+    for index, dim in enumerate(names):
+        lines += [
+            f"  %dim{index} = getelementptr i64, ptr %scalars, i64 {index}",
+            f"  store i64 {dim}, ptr %dim{index}, align 8",
+        ]
+    needs = [
+        f"  %need = call i64 @{name}_workspace_size({', '.join(dims)})",
+        "  %some = icmp ne i64 %need, 0",
+        "  %nowhere = icmp eq ptr %workspace, null",
+        "  %lacking = and i1 %some, %nowhere",
+    ]
+    tables = []
+    for table, count in (("inputs", ins), ("outputs", outs)):
+        if count:
+            tables += [f"  %no_{table} = icmp eq ptr %{table}, null"]
+    refused = ["%lacking", *(t.split()[0] for t in tables)]
+    chain, last = [], refused[0]
+    for index, flag in enumerate(refused[1:]):
+        chain.append(f"  %any{index} = or i1 {last}, {flag}")
+        last = f"%any{index}"
+    head = ", ".join(["ptr %inputs", "ptr %outputs", "ptr %workspace", "i32 %threads", *dims])
+    return "\n".join(
+        [
+            f"define i32 @{name}_run({head}) nounwind {{",
+            f"  %buffers = alloca [{place} x ptr], align 64",
+            f"  %scalars = alloca [{max(1, len(names))} x i64], align 64",
+            *needs,
+            *tables,
+            *chain,
+            f"  br i1 {last}, label %refuse, label %collect",
+            "collect:",
+            *lines,
+            f"  br i1 {bad}, label %refuse, label %run",
+            "run:",
+            f"  %status = call i32 @{entry}(ptr %buffers, ptr %scalars, i32 %threads)",
+            "  ret i32 %status",
+            "refuse:",
+            "  ret i32 -1",
+            "}",
+        ]
+    )
+
+
+__all__ = ["c_name", "export", "interface_ir"]

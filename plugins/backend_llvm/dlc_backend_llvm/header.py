@@ -1,0 +1,147 @@
+"""The C header of an exported model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.ir.types import TensorType
+from dlc_core.runtime.signature import Signature, Value
+
+_TEXT = """\
+/* {name}.h: a compiled model, made by dlc for {target}.  C99 and C++.
+
+   No call is needed before the first, none after the last; the library keeps no state but its threads. Arrays
+   are row-major and contiguous.  All functions may be called by several threads at once, as long as each call
+   has outputs and a workspace of its own.
+
+{example}*/
+#ifndef {macro}_H
+#define {macro}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+{macros}
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* Bytes of scratch memory that one call needs{of_dims}. */
+size_t {name}_workspace_size({only_dims});
+{shapes}
+/* Run the model.
+     inputs     {inputs} in the order of the macros above
+     outputs    {outputs}, written
+     workspace  {name}_workspace_size({dim_names}) bytes, best aligned to 64; may be NULL where that is 0
+     threads    most threads of this call; 0 takes the cores that the process may use{dims_doc}
+   Returns 0, or -1 where a pointer is NULL that may not be, or the code with which the model itself failed.
+   */
+int {name}_run(const void *const *inputs, void *const *outputs, void *workspace, int threads{more_dims});
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def header_text(name: str, signature: Signature, target: str) -> str:
+    """The header of the library `name`."""
+    macro = name.upper()
+    dims = dim_names(signature)
+    declared = [f"int64_t {d}" for d in dims]
+    lines = [
+        f"#define {macro}_NUM_INPUTS {len(signature.inputs)}",
+        f"#define {macro}_NUM_OUTPUTS {len(signature.outputs)}",
+    ]
+    for kind, values in (("INPUT", signature.inputs), ("OUTPUT", signature.outputs)):
+        for index, value in enumerate(values):
+            lines += _macros(f"{macro}_{kind}{index}", value)
+    shapes = [
+        f"\n/* The shape of output {i}. */\n"
+        f"void {name}_output{i}_shape({', '.join([f'int64_t shape[{max(1, v.type.ndim)}]', *declared])});\n"
+        for i, v in symbolic_outputs(signature)
+    ]
+    symbols = ", ".join(dims)
+    return _TEXT.format(
+        name=name,
+        macro=macro,
+        target=_comment(target),
+        macros="\n".join(lines) + "\n",
+        example=_example(name, signature),
+        inputs=_count(signature.inputs),
+        outputs=_count(signature.outputs),
+        of_dims=f" for these dims: {symbols}" if dims else "",
+        only_dims=", ".join(declared) or "void",
+        more_dims="".join(", " + d for d in declared),
+        dims_doc=f"\n     {symbols}    dims that are not fixed" if dims else "",
+        dim_names=symbols,
+        shapes="".join(shapes),
+    )
+
+
+def dim_names(signature: Signature) -> list[str]:
+    """C names of the symbolic dims."""
+    taken: list[str] = []
+    for symbol in signature.symbols:
+        base = "dim_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in symbol.name)
+        name, number = base, 2
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        taken.append(name)
+    return taken
+
+
+def symbolic_outputs(signature: Signature) -> list[tuple[int, Value]]:
+    """The outputs whose shape is not fixed, with their numbers."""
+    return [(i, v) for i, v in enumerate(signature.outputs) if not v.type.is_static]
+
+
+def _macros(prefix: str, value: Value) -> list[str]:
+    type_: TensorType = value.type
+    lines = [
+        f"#define {prefix}_NAME {_quoted(value.name)}",
+        f'#define {prefix}_DTYPE "{type_.dtype}"',
+        f"#define {prefix}_NDIM {type_.ndim}",
+    ]
+    shape = type_.static_shape()
+    if shape is None:
+        return [*lines, f"/* {prefix} has the shape {_comment(str(list(type_.shape)))} */"]
+    size = type_.dtype.itemsize
+    for dim in shape:
+        size *= dim
+    return [
+        *lines,
+        f"#define {prefix}_SHAPE {{{', '.join(map(str, shape)) or '1'}}}",
+        f"#define {prefix}_BYTES {size}",
+    ]
+
+
+def _quoted(text: str) -> str:
+    """A C string literal; what is not plain ASCII is written in octal."""
+    data = text.encode()
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
+
+
+def _comment(text: str) -> str:
+    return text.encode("ascii", "replace").decode().replace("*/", "* /")
+
+
+def _count(values: Sequence[Value]) -> str:
+    return f"{len(values)} pointer{'s' * (len(values) != 1)}"
+
+
+def _example(name: str, signature: Signature) -> str:
+    if not signature.is_static or not signature.inputs:
+        return ""
+    ins = ", ".join(f"in{i}" for i in range(len(signature.inputs)))
+    outs = ", ".join(f"out{i}" for i in range(len(signature.outputs)))
+    return (
+        f"     const void *inputs[] = {{{ins}}};\n"
+        f"     void *outputs[] = {{{outs}}};\n"
+        f"     void *workspace = malloc({name}_workspace_size());\n"
+        f"     int failed = {name}_run(inputs, outputs, workspace, 0);\n"
+    )
+
+
+__all__ = ["dim_names", "header_text", "symbolic_outputs"]
