@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, const, free_vars
-from dlc_core.schedule.compact import dense
+from dlc_core.schedule.compact import exact_box
 from dlc_core.schedule.dependence import axis_kinds, check_free_axes
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
@@ -38,7 +37,9 @@ def named_buffer(program: Program, block: Block, name: str) -> Buffer:
     found = {r.buffer for r in (*block.reads, *block.writes) if r.buffer.name == name}
     if len(found) != 1:
         names = ", ".join(sorted({r.buffer.name for r in (*block.reads, *block.writes)})) or "nothing"
-        raise program.error(f"block {block.name!r} has no one buffer {name!r}", block, hint=f"it touches {names}")
+        raise program.error(
+            f"block {block.name!r} has no one buffer {name!r}", block, hint=f"it touches {names}"
+        )
     return found.pop()
 
 
@@ -48,11 +49,19 @@ def set_scope(program: Program, handle: BlockRV, index: int | str, scope: str) -
     alloc = program.tree.allocs.get(buffer)
     if alloc is None:
         raise program.error(
-            f"cannot move {buffer.name} to scope {scope!r}", block, why="it is a parameter: the caller chose its memory",
+            f"cannot move {buffer.name} to scope {scope!r}",
+            block,
+            why="it is a parameter: the caller chose its memory",
             hint="cache_write gives the block a buffer of its own",
         )
     moved = Buffer(
-        buffer.name, buffer.shape, buffer.dtype, strides=buffer.strides, scope=scope, offset=buffer.offset, align=buffer.align
+        buffer.name,
+        buffer.shape,
+        buffer.dtype,
+        strides=buffer.strides,
+        scope=scope,
+        offset=buffer.offset,
+        align=buffer.align,
     )
     program.replace({alloc: substitute_stmt(alloc, {}, {buffer: moved})})
 
@@ -69,7 +78,11 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
     inside = set(stmts(top))
     if any(m in inside for m in makers):
         raise program.error(
-            what, block, *makers, why=f"{source.name} is computed inside the same loops", hint="cache before compute_at"
+            what,
+            block,
+            *makers,
+            why=f"{source.name} is computed inside the same loops",
+            hint="cache before compute_at",
         )
     cache = Buffer(f"{source.name}_{scope}", source.shape, source.dtype, scope=scope, align=source.align)
     name = program.fresh_block_name(cache.name)
@@ -91,23 +104,32 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
     result = buffer_of(program, block, "write", index)
     what = f"cannot cache {result.name} for block {block.name!r}"
     if writers(program, [result]) != [block]:
-        raise program.error(what, block, why=f"other blocks write {result.name} too", hint="cache before decomposing")
+        raise program.error(
+            what, block, why=f"other blocks write {result.name} too", hint="cache before decomposing"
+        )
     if block.init is None and result in read_by(block):
         raise program.error(what, block, why=f"it updates {result.name} in place")
     check_free_axes(program, block, what)
     top = _top(program, block)
     if any(b in set(stmts(top)) for b in readers(program, [result]) if b is not block):
-        raise program.error(what, block, why=f"{result.name} is read inside the same loops", hint="cache before compute_at")
+        raise program.error(
+            what, block, why=f"{result.name} is read inside the same loops", hint="cache before compute_at"
+        )
     for outer in program.tree.loops_above(top):
         if "reduce" in axis_kinds(block, outer.var):
-            raise program.error(what, block, outer, why=f"it accumulates over loop {outer.var.name!r} outside of its own")
+            raise program.error(
+                what, block, outer, why=f"it accumulates over loop {outer.var.name!r} outside of its own"
+            )
     cache = Buffer(f"{result.name}_{scope}", result.shape, result.dtype, scope=scope, align=result.align)
     name = program.fresh_block_name(cache.name)
     analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
     writes = [a for a in accesses(top, [result]) if a.writes]
-    if not writes or not dense(block, writes):
-        raise program.error(what, block, why=f"it is not known to write all elements of a box of {result.name}")
-    copy = copy_nest(name, cache, result, hull(writes, analyzer), program.tree.loops_above(top), analyzer)
+    box = exact_box(block, writes, analyzer)
+    if box is None:
+        raise program.error(
+            what, block, why=f"it is not known to write all elements of a box of {result.name}"
+        )
+    copy = copy_nest(name, cache, result, box, program.tree.loops_above(top), analyzer)
     program.replace({block: substitute_stmt(block, {}, {result: cache})})
     top = _top(program, program.block(handle))
     program.replace({top: Alloc(cache, seq(top, copy))})
@@ -121,15 +143,21 @@ def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> Bl
     buffers = written_by(block)
     for buffer in buffers:
         if buffer not in program.tree.allocs or writers(program, [buffer]) != [block]:
-            raise program.error(what, block, why=f"{buffer.name} is a parameter, or other blocks write it too")
+            raise program.error(
+                what, block, why=f"{buffer.name} is a parameter, or other blocks write it too"
+            )
     if block.init is None and set(buffers) & set(read_by(block)):
         raise program.error(what, block, why="it updates its buffer in place")
     strangers = [u.name for u in found if set(buffers).isdisjoint(read_by(u))]
     if strangers or not found:
-        raise program.error(what, block, *found, why=f"{', '.join(strangers) or 'no given block'} does not read it")
+        raise program.error(
+            what, block, *found, why=f"{', '.join(strangers) or 'no given block'} does not read it"
+        )
     nest = _top(program, block)
     if any(isinstance(s, Block) and s is not block for s in stmts(nest)):
-        raise program.error(what, block, why="its loops hold other blocks too", hint="duplicate before compute_at")
+        raise program.error(
+            what, block, why="its loops hold other blocks too", hint="duplicate before compute_at"
+        )
     copied, _, names = renamed(nest, program)
     fresh = {b: Buffer(b.name, b.shape, b.dtype, scope=b.scope, align=b.align) for b in buffers}
     changed: dict[Stmt, Stmt] = {u: substitute_stmt(u, {}, fresh) for u in found}
@@ -153,12 +181,15 @@ def _top(program: Program, block: Block) -> Stmt:
 def copy_nest(
     name: str, source: Buffer, target: Buffer, box: Sequence[Span], outer: Sequence[For], analyzer: Analyzer
 ) -> Stmt:
-    """Loops around a block that copies a box of one buffer to the same place of another one, inside `outer`."""
+    """Loops around a block that copies a box of one buffer to the same place of another one, inside
+    `outer`."""
     loops = [Var(f"i{d}") for d in range(source.ndim)]
     axes = tuple(Var(f"v_i{d}") for d in range(source.ndim))
     around = {s.var for s in outer}
     domains = [
-        Range(item.low, extent_of(item, analyzer)) if around.isdisjoint(free_vars(*item)) else Range(const(0), size)
+        Range(item.low, extent_of(item, analyzer))
+        if around.isdisjoint(free_vars(*item))
+        else Range(const(0), size)
         for item, size in zip(box, source.shape, strict=True)
     ]
     block: Stmt = Block(

@@ -1,5 +1,5 @@
-"""Intermediate buffers as small as what is alive: allocated in the innermost loop that holds all their uses, and
-shrunk to the box that is touched there."""
+"""Intermediate buffers as small as what is alive: allocated in the innermost loop that holds all their uses,
+and shrunk to the box that is touched there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.iter_map import detect_iter_map
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, load, maximum, post_order, substitute, transform
+from dlc_core.ir.expr import (
+    Call,
+    Expr,
+    Load,
+    Var,
+    const,
+    const_value,
+    load,
+    maximum,
+    post_order,
+    substitute,
+    transform,
+)
 from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull
 from dlc_core.schedule.tree import Program, Tree, with_children
@@ -111,26 +123,36 @@ def _private(program: Program, loop: For, buffer: Buffer) -> bool:
             if not any(box is not None and _contains(box, needed, analyzer) for box in earlier):
                 return False
         if writes:
-            written[block] = hull(writes, analyzer) if dense(block, writes) else None
+            written[block] = exact_box(block, writes, analyzer)
     return True
 
 
 def _contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> bool:
     return all(
-        analyzer.prove(b.low <= p.low) and analyzer.prove(p.high <= b.high) for b, p in zip(box, part, strict=True)
+        analyzer.prove(b.low <= p.low) and analyzer.prove(p.high <= b.high)
+        for b, p in zip(box, part, strict=True)
     )
 
 
-def dense(block: Block, writes: Sequence[Access]) -> bool:
-    """Whether a block writes every element of the box around what it writes."""
+def exact_box(block: Block, writes: Sequence[Access], analyzer: Analyzer) -> list[Span] | None:
+    """The box of which a block writes every element and nothing else; None where it is not known to be
+    one."""
+    if not writes or any(w.indices != writes[0].indices for w in writes):
+        return None
     first = writes[0]
-    if any(w.indices != first.indices for w in writes):
-        return False
     moved: dict[Var, Expr] = {s.var: s.var + s.begin for s in first.loops}
     indices = [substitute(i, moved) for i in first.indices]
     predicate = substitute(block.predicate, moved)
     found = detect_iter_map(indices, {s.var: s.extent for s in first.loops}, predicate)
-    return found is not None and all(extent is not None for extent in found.extents)
+    if found is None:
+        return None
+    box: list[Span] = []
+    for part, extent in zip(found.sums, found.extents, strict=True):
+        if extent is None:
+            return None
+        low = analyzer.simplify(part.base)
+        box.append(Span(low, analyzer.simplify(low + extent - 1)))
+    return box
 
 
 def _escapes(stmt: Stmt, buffer: Buffer) -> bool:
@@ -139,9 +161,9 @@ def _escapes(stmt: Stmt, buffer: Buffer) -> bool:
         if isinstance(part, View) and part.base is buffer:
             return True
         for expr in post_order(*exprs_of(part)):
-            if isinstance(expr, Call) and expr.name == "address_of":
-                if any(isinstance(a, Load) and a.buffer is buffer for a in expr.args):
-                    return True
+            taken = expr.args if isinstance(expr, Call) and expr.name == "address_of" else ()
+            if any(isinstance(a, Load) and a.buffer is buffer for a in taken):
+                return True
     return False
 
 
@@ -169,7 +191,8 @@ def shrink(program: Program, buffer: Buffer) -> None:
 
 
 def _domain(low: Expr, size: Expr, loops: Sequence[Var], analyzer: Analyzer) -> Expr:
-    """An extent that holds `low`, in no terms of loops: a box where nothing is touched may begin beyond the buffer."""
+    """An extent that holds `low`, in no terms of loops: a box where nothing is touched may begin beyond the
+    buffer."""
     found = analyzer.bounds(low, loops)
     return size if found is None else analyzer.simplify(maximum(size, found[1] + 1))
 
@@ -185,7 +208,8 @@ def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
 def rebased(body: Stmt, old: Buffer, new: Buffer, lows: Sequence[Expr], domains: Sequence[Expr]) -> Stmt:
     """Accesses of `old[i]` become accesses of `new[i - low]`.
 
-    A block's body knows no loops, so each block that needs a `low` gets it as an axis, of extent `domains[dim]`.
+    A block's body knows no loops, so each block that needs a `low` gets it as an axis, of extent
+    `domains[dim]`.
     """
 
     def rebuild(stmt: Stmt, bases: Sequence[Expr]) -> Stmt:

@@ -9,7 +9,7 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, logical_and, maximum, minimum
-from dlc_core.schedule.compact import dense
+from dlc_core.schedule.compact import exact_box
 from dlc_core.schedule.dependence import check_free_axes, check_independent
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
@@ -21,7 +21,8 @@ from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Seq, Stmt, View, loop,
 
 @dataclass(frozen=True)
 class Part:
-    """What an axis runs over.  `limit` is the range it may never leave, where `over` alone does not ensure it."""
+    """What an axis runs over.  `limit` is the range it may never leave, where `over` alone does not ensure
+    it."""
 
     over: Span
     limit: Span | None = None
@@ -76,7 +77,9 @@ def reverse_compute_at(program: Program, handle: BlockRV, target: LoopRV) -> Non
     program.widen([*read_by(block), *written], [at], what)
     at = program.loop(target)
     if block.init is None and any(a.kind == "reduce" for a in block.axes):
-        raise program.error(what, block, at, why="its initialisation is a block of its own", hint="move it first")
+        raise program.error(
+            what, block, at, why="its initialisation is a block of its own", hint="move it first"
+        )
     inputs = [b for b in read_by(block) if b not in written]
     makers = [w for w in writers(program, inputs) if w is not block]
     inner = [m for m in makers if at in program.tree.path(m)]
@@ -113,26 +116,36 @@ def _place(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Se
             check_independent(program, outer, outer.kind)
 
 
-def _made(program: Program, buffer: Buffer, at: For, analyzer: Analyzer, block: Block, what: str) -> list[Span]:
+def _made(
+    program: Program, buffer: Buffer, at: For, analyzer: Analyzer, block: Block, what: str
+) -> list[Span]:
     """The box of a buffer that one iteration writes, every element of it."""
     writes = [a for a in accesses(at.body, [buffer]) if a.writes]
     boxes: list[list[Span]] = []
     for maker in dict.fromkeys(a.block for a in writes):
         own = [a for a in writes if a.block is maker]
-        if maker is None or not dense(maker, own):
+        made = None if maker is None else exact_box(maker, own, analyzer)
+        if maker is None or made is None:
             raise program.error(
-                what, at, block, why=f"one iteration is not known to write all elements of a box of {buffer.name}"
+                what,
+                at,
+                block,
+                why=f"one iteration is not known to write all elements of a box of {buffer.name}",
             )
-        boxes.append(hull(own, analyzer))
+        boxes.append(made)
         everywhere = [a for a in accesses(program.func.body, [buffer]) if a.writes and a.block is maker]
         outside = program.analyzer()
-        whole = dense(maker, everywhere) and all(
+        total = exact_box(maker, everywhere, outside)
+        if total is None or not all(
             outside.prove_equal(item.low, 0) and outside.prove_equal(item.high, size - 1)
-            for item, size in zip(hull(everywhere, outside), buffer.shape, strict=True)
-        )
-        if not whole:
+            for item, size in zip(total, buffer.shape, strict=True)
+        ):
             raise program.error(
-                what, at, maker, block, why=f"block {maker.name!r} there is not known to write all of {buffer.name}"
+                what,
+                at,
+                maker,
+                block,
+                why=f"block {maker.name!r} there is not known to write all of {buffer.name}",
             )
     for box in boxes[1:]:
         if not all(
@@ -167,7 +180,9 @@ def _check_between(program: Program, block: Block, makers: Sequence[Block], what
         touched |= set(written_by(other)) & {*read_by(block), *written_by(block)}
         if touched:
             names = ", ".join(sorted(b.name for b in touched))
-            raise program.error(what, block, other, why=f"block {other.name!r} between the two touches {names}")
+            raise program.error(
+                what, block, other, why=f"block {other.name!r} between the two touches {names}"
+            )
 
 
 def _check_complete(program: Program, maker: Block, outer: For, block: Block, what: str) -> None:
@@ -268,19 +283,25 @@ def _match_reads(
         axis, offset = shift
         first, last = axis.dom.begin, analyzer.simplify(axis.dom.begin + axis.dom.extent - 1)
         if axis.kind == "reduce":
-            if not (analyzer.prove(item.low <= first + offset) and analyzer.prove(last + offset <= item.high)):
+            if not (
+                analyzer.prove(item.low <= first + offset) and analyzer.prove(last + offset <= item.high)
+            ):
                 raise program.error(
                     what, block, why=f"one iteration makes only a part of what {axis.var.name!r} accumulates"
                 )
             continue
         if not (analyzer.prove(first + offset >= 0) and analyzer.prove(last + offset < size)):
-            raise program.error(what, block, why=f"its reads of {buffer.name} at {index} may leave the buffer")
+            raise program.error(
+                what, block, why=f"its reads of {buffer.name} at {index} may leave the buffer"
+            )
         wide = Span(analyzer.simplify(item.low - offset), analyzer.simplify(item.high - offset))
         low, high = analyzer.simplify(maximum(wide.low, first)), analyzer.simplify(minimum(wide.high, last))
         part = _choose(Span(low, high), wide, axis.dom.extent, analyzer)
         before = parts.get(axis.var)
         if before is not None and not _same(before, part, analyzer):
-            raise program.error(what, block, why=f"its inputs are ready for different ranges of {axis.var.name!r}")
+            raise program.error(
+                what, block, why=f"its inputs are ready for different ranges of {axis.var.name!r}"
+            )
         parts[axis.var] = replace(part, limit=part.limit and Span(first, last))
 
 
@@ -307,7 +328,9 @@ def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer) -> Stmt:
             part = parts.get(axis.var)
             var = Var(axis.var.name.removeprefix("v_"))
             begin, extent = (
-                (axis.dom.begin, axis.dom.extent) if part is None else (const(0), extent_of(part.over, analyzer))
+                (axis.dom.begin, axis.dom.extent)
+                if part is None
+                else (const(0), extent_of(part.over, analyzer))
             )
             loops.append((var, begin, extent))
             analyzer.bind(var, begin, extent)

@@ -117,9 +117,11 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
                 hint="compute the block, with its buffer, inside the loop",
             )
         spatial = [a for a in block.axes if a.kind == "spatial"]
-        found = binding_map(program, block, spatial) if repeated else None
-        if found is not None and not found.injective:
-            raise program.error(what, loop, block, why=f"several iterations write one element in block {block.name!r}")
+        points = binding_map(program, block, spatial) if repeated else None
+        if points is not None and not points.injective:
+            raise program.error(
+                what, loop, block, why=f"several iterations write one element in block {block.name!r}"
+            )
     _check_loose_stores(program, loop, own, what)
     for buffer, found in shared_buffers(loop.body).items():
         if not _apart(program, loop, found):
@@ -138,7 +140,11 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
             continue
         if isinstance(stmt, Eval):
             raise program.error(what, loop, stmt, why="it calls something for its effect")
-        if isinstance(stmt, Store) and stmt.buffer not in own and not _apart(program, loop, accesses(loop.body, [stmt.buffer])):
+        if (
+            isinstance(stmt, Store)
+            and stmt.buffer not in own
+            and not _apart(program, loop, accesses(loop.body, [stmt.buffer]))
+        ):
             raise program.error(
                 what, loop, stmt, why=f"elements of {stmt.buffer.name} may be touched by several iterations"
             )
@@ -176,7 +182,9 @@ def check_reorder(program: Program, chain: Sequence[For], moved: Sequence[For]) 
         boxes = [hull([a for a in found if a.block is b], analyzer) for b in {a.block: None for a in found}]
         for box in boxes[1:]:
             pairs = zip(box, boxes[0], strict=True)
-            if not all(analyzer.prove_equal(x.low, y.low) and analyzer.prove_equal(x.high, y.high) for x, y in pairs):
+            if not all(
+                analyzer.prove_equal(x.low, y.low) and analyzer.prove_equal(x.high, y.high) for x, y in pairs
+            ):
                 raise program.error(
                     "cannot reorder " + ", ".join(stmt.var.name for stmt in moved),
                     *moved,
@@ -184,4 +192,13 @@ def check_reorder(program: Program, chain: Sequence[For], moved: Sequence[For]) 
                 )
 
 
-__all__ = ["axis_kinds", "binding_map", "check_accumulates_all", "check_free_axes", "check_independent", "check_reorder", "outer_blocks", "shared_buffers"]
+__all__ = [
+    "axis_kinds",
+    "binding_map",
+    "check_accumulates_all",
+    "check_free_axes",
+    "check_independent",
+    "check_reorder",
+    "outer_blocks",
+    "shared_buffers",
+]

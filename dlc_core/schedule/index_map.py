@@ -12,7 +12,18 @@ import numpy as np
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.evaluate import compile_exprs
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const, const_value, free_vars, substitute
+from dlc_core.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    const,
+    const_value,
+    free_vars,
+    substitute,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +39,8 @@ class Digit:
 
 @dataclass(frozen=True, eq=False)
 class IndexMap:
-    """`outputs` are expressions over `inputs`: element [inputs] of the one layout is element [outputs] of the other.
+    """`outputs` are expressions over `inputs`: element [inputs] of the one layout is element [outputs] of the
+    other.
 
     >>> panels = IndexMap.of(lambda k, n: (n // 32, k, n % 32))
     >>> print(panels)
@@ -42,7 +54,8 @@ class IndexMap:
 
     @staticmethod
     def of(function: Callable[..., ExprLike | Sequence[ExprLike]], rank: int | None = None) -> IndexMap:
-        """From a Python function of the indices; `rank` tells how many there are for a function of `*indices`."""
+        """From a Python function of the indices; `rank` tells how many there are for a function of
+        `*indices`."""
         if rank is None:
             names = list(inspect.signature(function).parameters)
         else:
@@ -80,7 +93,9 @@ class IndexMap:
                 continue
             found = analyzer.bounds(output, self.inputs)
             if found is None or not analyzer.prove(found[0] >= 0):
-                raise ScheduleError(f"the layout {self} has no known bounds over the shape ({', '.join(map(str, shape))})")
+                raise ScheduleError(
+                    f"the layout {self} has no known bounds over the shape ({', '.join(map(str, shape))})"
+                )
             result.append(analyzer.simplify(found[1] + 1))
         return tuple(result)
 
@@ -104,7 +119,8 @@ class IndexMap:
         return tuple(found)
 
     def _columns(self) -> list[list[int]] | None:
-        """For each input the outputs that are its digits, highest first; None where digits have gaps or overlap."""
+        """For each input the outputs that are its digits, highest first; None where digits have gaps or
+        overlap."""
         digits = self.digits()
         if digits is None:
             return None
@@ -160,7 +176,9 @@ class IndexMap:
         return result
 
     @staticmethod
-    def _by_transpose(array: Array, shape: tuple[int, ...], columns: list[list[int]], pad_value: float) -> Array:
+    def _by_transpose(
+        array: Array, shape: tuple[int, ...], columns: list[list[int]], pad_value: float
+    ) -> Array:
         full = [int(np.prod([shape[o] for o in own])) for own in columns]
         if tuple(full) != array.shape:
             margins = [(0, whole - size) for whole, size in zip(full, array.shape, strict=True)]

@@ -95,7 +95,13 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
         replace(r, ranges=tuple(replace(x, begin=i) for x, i in zip(r.ranges, store.indices)))
         for r in block.writes
     )
-    merged = replace(maker, name=block.name, body=store, writes=writes, annotations={**maker.annotations, **block.annotations})
+    merged = replace(
+        maker,
+        name=block.name,
+        body=store,
+        writes=writes,
+        annotations={**maker.annotations, **block.annotations},
+    )
     merged = replace(merged, reads=read_regions(merged))
     _values_first(program, maker, block, body, what)
     program.widen([*read_by(block), body.buffer], [maker], what)
@@ -111,9 +117,15 @@ def drop_alloc(program: Program, buffer: Buffer) -> None:
 
 
 def _single_store(program: Program, block: Block, what: str) -> Store:
-    if not isinstance(block.body, Store) or block.init is not None or any(a.kind == "reduce" for a in block.axes):
+    if (
+        not isinstance(block.body, Store)
+        or block.init is not None
+        or any(a.kind == "reduce" for a in block.axes)
+    ):
         raise program.error(
-            what, block, why=f"{block.name!r} is not a single assignment: it accumulates, or has several statements"
+            what,
+            block,
+            why=f"{block.name!r} is not a single assignment: it accumulates, or has several statements",
         )
     return block.body
 
@@ -130,7 +142,9 @@ def _intermediate(program: Program, buffer: Buffer, block: Block, what: str) -> 
         raise program.error(what, block, why=f"other blocks write {buffer.name} too")
 
 
-def _distinct_axes(program: Program, block: Block, indices: tuple[Expr, ...], what: str) -> tuple[Var | None, ...]:
+def _distinct_axes(
+    program: Program, block: Block, indices: tuple[Expr, ...], what: str
+) -> tuple[Var | None, ...]:
     """The axis that each index is; None for a constant index of a dim of one element."""
     axes = {a.var for a in block.axes}
     point: list[Var | None] = []
@@ -159,9 +173,7 @@ def _covers(program: Program, block: Block, buffer: Buffer, what: str) -> None:
             else analyzer.prove_equal(dom.begin, 0) and analyzer.prove_equal(dom.extent, size)
         )
         if not whole:
-            raise program.error(
-                what, block, why=f"{block.name!r} writes only a part of {buffer.name}"
-            )
+            raise program.error(what, block, why=f"{block.name!r} writes only a part of {buffer.name}")
 
 
 def _values_last(program: Program, block: Block, users: list[Block], what: str) -> None:
@@ -177,9 +189,16 @@ def _values_last(program: Program, block: Block, users: list[Block], what: str) 
 
 
 def _values_first(program: Program, maker: Block, block: Block, body: Store, what: str) -> None:
-    """The merged block runs where the producer did: nothing it needs may be written later, nor its result used."""
+    """The merged block runs where the producer did: nothing it needs may be written later, nor its result
+    used."""
     order = list(program.tree.blocks.values())
     position = {b: i for i, b in enumerate(order)}
     for other in order[position[maker] + 1 : position[block]]:
-        if set(read_by(block)) & set(written_by(other)) or body.buffer in read_by(other) or body.buffer in written_by(other):
-            raise program.error(what, block, other, why=f"block {other.name!r} between the two touches its data")
+        if (
+            set(read_by(block)) & set(written_by(other))
+            or body.buffer in read_by(other)
+            or body.buffer in written_by(other)
+        ):
+            raise program.error(
+                what, block, other, why=f"block {other.name!r} between the two touches its data"
+            )

@@ -24,10 +24,18 @@ REPACK = "repack"
 
 
 def transform_layout(
-    program: Program, handle: BlockRV, buffer: str | tuple[str, int], layout: IndexMap, pad_value: float | None
+    program: Program,
+    handle: BlockRV,
+    buffer: str | tuple[str, int],
+    layout: IndexMap,
+    pad_value: float | None,
 ) -> None:
     block = program.block(handle)
-    old = named_buffer(program, block, buffer) if isinstance(buffer, str) else buffer_of(program, block, *buffer)
+    old = (
+        named_buffer(program, block, buffer)
+        if isinstance(buffer, str)
+        else buffer_of(program, block, *buffer)
+    )
     what = f"cannot change the layout of {old.name} to {layout}"
     if len(layout.inputs) != old.ndim:
         raise program.error(what, block, why=f"{old.name} has {old.ndim} dims")
@@ -37,7 +45,11 @@ def transform_layout(
     is_param = old in program.func.params
     if is_param and makers:
         raise program.error(
-            what, block, *makers, why="it is an output: the caller reads it as it is", hint="cache_write, then change the cache"
+            what,
+            block,
+            *makers,
+            why="it is an output: the caller reads it as it is",
+            hint="cache_write, then change the cache",
         )
     new = old.like(shape=layout.output_exprs(old.shape))
     new.align = old.align
@@ -88,7 +100,11 @@ def _replace_buffer(program: Program, old: Buffer, new: Buffer, layout: IndexMap
 
 def _is_plain(block: Block, buffer: Buffer) -> bool:
     """Whether the block's spatial axes are exactly the indices that it writes the buffer at."""
-    if not isinstance(block.body, Store) or block.init is not None or any(a.kind == "reduce" for a in block.axes):
+    if (
+        not isinstance(block.body, Store)
+        or block.init is not None
+        or any(a.kind == "reduce" for a in block.axes)
+    ):
         return False
     if block.body.buffer is not buffer or written_by(block) != [buffer]:
         return False
@@ -99,7 +115,8 @@ def _is_plain(block: Block, buffer: Buffer) -> bool:
 def _retile_writer(
     program: Program, handle: BlockRV, old: Buffer, layout: IndexMap, pad_value: float | None, what: str
 ) -> None:
-    """Let the block that writes the buffer run over the new layout's dims, so that it writes `new[axis, axis, …]`.
+    """Let the block that writes the buffer run over the new layout's dims, so that it writes `new[axis, axis,
+    …]`.
 
     With a pad value it writes the padding too.
     """
@@ -131,7 +148,9 @@ def _retile_writer(
     sizes = layout.output_exprs(old.shape)
     names = [Var(f"v_o{d}") for d in range(len(sizes))]
     back = layout.inverse()(*names)
-    env = {index: value for index, value in zip(block.body.indices, back, strict=True) if isinstance(index, Var)}
+    env = {
+        index: value for index, value in zip(block.body.indices, back, strict=True) if isinstance(index, Var)
+    }
     for var, size in zip(names, sizes, strict=True):
         analyzer.bind(var, 0, size)
     inside: Expr = const(True, BOOL)

@@ -8,7 +8,19 @@ from types import MappingProxyType
 from typing import Any
 
 from dlc_core.arith.analyzer import Analyzer
-from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, ceildiv, const, const_value, free_vars, logical_and, maximum, minimum
+from dlc_core.ir.expr import (
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    ceildiv,
+    const,
+    const_value,
+    free_vars,
+    logical_and,
+    maximum,
+    minimum,
+)
 from dlc_core.schedule.dependence import check_independent, check_reorder
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.tree import Program, renamed
@@ -149,7 +161,9 @@ def _split_in_two(
         value = var * step + value
     main = substitute_stmt(old.body, {old.var: value})
     bounds = [full, *extents[1:]]
-    main = _nest(names, bounds, _settled(main, analyzer, list(zip(names, bounds, strict=True))), old.annotations)
+    main = _nest(
+        names, bounds, _settled(main, analyzer, list(zip(names, bounds, strict=True))), old.annotations
+    )
     tail, copy = _leg(program, old, analyzer.simplify(old.begin + full * tile), rest, analyzer)
     program.replace({old: seq(main, tail)})
     return Loops((LoopRV(v) for v in names), copy)
@@ -290,7 +304,8 @@ def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
 
 
 def _chain(program: Program, wanted: Sequence[For]) -> list[For]:
-    """The loops from the outermost to the innermost of the given ones; nothing else may stand between them."""
+    """The loops from the outermost to the innermost of the given ones; nothing else may stand between
+    them."""
     depth = {stmt: len(list(program.tree.ancestors(stmt))) for stmt in wanted}
     innermost = max(wanted, key=lambda stmt: depth[stmt])
     outermost = min(wanted, key=lambda stmt: depth[stmt])
@@ -330,7 +345,8 @@ def annotate(program: Program, handle: LoopRV | BlockRV, key: str, value: Any) -
 
 
 def add_unit_loop(program: Program, handle: LoopRV | BlockRV) -> LoopRV:
-    """A loop of one iteration around a block or a loop; a block without loops can then be split, bound, moved."""
+    """A loop of one iteration around a block or a loop; a block without loops can then be split, bound,
+    moved."""
     old: Stmt = program.loop(handle) if isinstance(handle, LoopRV) else program.block(handle)
     var = Var("u")
     program.replace({old: loop(var, 1, old)})

@@ -6,8 +6,20 @@ from dataclasses import replace
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.dtype import BOOL, INDEX
-from dlc_core.ir.expr import Binary, Call, Const, Expr, Select, Var, const, const_value, free_vars, maximum, minimum
-from dlc_core.schedule.compact import dense
+from dlc_core.ir.expr import (
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Select,
+    Var,
+    const,
+    const_value,
+    free_vars,
+    maximum,
+    minimum,
+)
+from dlc_core.schedule.compact import exact_box
 from dlc_core.schedule.dependence import check_free_axes
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.regions import Span, accesses, bind_all, read_regions, span
@@ -37,7 +49,7 @@ def decompose_padding(program: Program, handle: BlockRV, target: LoopRV) -> list
     check_free_axes(program, block, what)
     analyzer = program.analyzer(*list(program.tree.ancestors(at))[:1])
     writes = [a for a in accesses(at, [body.buffer]) if a.writes]
-    if const_value(block.predicate) != 1 or not writes or not dense(block, writes):
+    if const_value(block.predicate) != 1 or exact_box(block, writes, analyzer) is None:
         raise program.error(what, at, block, why="its loops leave out elements of the box that it writes")
     whole: Limits = {}
     with analyzer.scope():
@@ -118,8 +130,8 @@ def _bound(cond: Expr, axes: set[Var], analyzer: Analyzer) -> tuple[Var, Expr | 
 
 
 def _border(block: Block, whole: Limits, inner: Limits, analyzer: Analyzer) -> list[Limits]:
-    """Boxes that together are everything but the interior, without overlap: for each axis what lies below and above
-    the interior, with the interior of earlier axes and all of later ones."""
+    """Boxes that together are everything but the interior, without overlap: for each axis what lies below and
+    above the interior, with the interior of earlier axes and all of later ones."""
     boxes: list[Limits] = []
     done: Limits = {}
     for position, axis in enumerate(block.axes):

@@ -47,14 +47,21 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
             box = span(value, [s.var for s in inside], analyzer)
             if box is None or not analyzer.prove_equal(box.low, axis.dom.begin):
                 raise program.error(
-                    what, at, block, why=f"axis {axis.var.name} does not start at {axis.dom.begin} in this loop"
+                    what,
+                    at,
+                    block,
+                    why=f"axis {axis.var.name} does not start at {axis.dom.begin} in this loop",
                 )
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     used = set(free_vars(*(v for _, v in spatial)))
     both = [s for s in inside if s.var in used and "reduce" in axis_kinds(block, s.var)]
     if both:
         raise program.error(
-            what, at, *both, block, why=f"loop {both[0].var.name!r} moves spatial axes and accumulates at once"
+            what,
+            at,
+            *both,
+            block,
+            why=f"loop {both[0].var.name!r} moves spatial axes and accumulates at once",
         )
     name = program.fresh_block_name(f"{block.name}_init")
     init: Stmt = Block(
@@ -114,16 +121,25 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     store, source = _combination(program, block, what)
     result = store.buffer
     if not 0 <= axis <= result.ndim:
-        raise program.error(what, block, why=f"{result.name} has {result.ndim} dims: axis is 0 … {result.ndim}")
+        raise program.error(
+            what, block, why=f"{result.name} has {result.ndim} dims: axis is 0 … {result.ndim}"
+        )
     chain = _own_loops(program, block)
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     reducing = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "reduce"]
     spatial_vars = set(free_vars(*(v for _, v in spatial)))
     reduce_vars = set(free_vars(*(v for _, v in reducing)))
-    mixed = [s for s in program.tree.loops_above(block) if s.var in reduce_vars and (s.var in spatial_vars or s not in chain)]
+    mixed = [
+        s
+        for s in program.tree.loops_above(block)
+        if s.var in reduce_vars and (s.var in spatial_vars or s not in chain)
+    ]
     if mixed or at not in chain:
         raise program.error(
-            what, *mixed, block, why="a loop that accumulates also moves spatial axes, or holds other blocks too"
+            what,
+            *mixed,
+            block,
+            why="a loop that accumulates also moves spatial axes, or holds other blocks too",
         )
     lane = IterVar(Var(f"v_{at.var.name}"), Range(at.begin, at.extent))
     shape = list(result.shape)
@@ -143,7 +159,11 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     env = {a.var: substitute(v, to_axis) for a, v in reducing}
     always, sometimes = _parts_of(block.predicate, reduce_vars)
     # Every partial result must be initialised, so steps left out by a predicate add the neutral value instead.
-    value = if_then_else(substitute(sometimes, to_axis), source, block.init.value) if sometimes is not TRUE else source
+    value = (
+        if_then_else(substitute(sometimes, to_axis), source, block.init.value)
+        if sometimes is not TRUE
+        else source
+    )
     point = place(store.indices, lane.var)
     body = Store(partial, point, _combined(store.value, source, load(partial, point), value))
     name = program.fresh_block_name(f"{block.name}_rf")
@@ -167,7 +187,11 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
         (*(v for _, v in spatial), at.var),
         (point_region(partial, term),),
         block.writes,
-        Store(result, store.indices, _combined(store.value, source, load(result, store.indices), load(partial, term))),
+        Store(
+            result,
+            store.indices,
+            _combined(store.value, source, load(result, store.indices), load(partial, term)),
+        ),
         block.init,
         always,
         block.annotations,
@@ -195,7 +219,11 @@ def _own_loops(program: Program, block: Block) -> list[For]:
 def _combination(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
     """The store `B[p] = B[p] op source` and its source."""
     store = block.body
-    if isinstance(store, Store) and isinstance(store.value, Binary) and store.value.op in ("add", "mul", "min", "max"):
+    if (
+        isinstance(store, Store)
+        and isinstance(store.value, Binary)
+        and store.value.op in ("add", "mul", "min", "max")
+    ):
         own = load(store.buffer, store.indices)
         a, b = store.value.a, store.value.b
         if (a is own) != (b is own):

@@ -1,8 +1,8 @@
 """Which elements statements touch, as boxes with symbolic ends.
 
-An access's indices are written over loop variables: axes of blocks are replaced by their bindings.  `span` then
-bounds an index over the iterations of chosen loops, leaving the others as symbols.  Boxes contain every element
-touched, never fewer.
+An access's indices are written over loop variables: axes of blocks are replaced by their bindings.  `span`
+then bounds an index over the iterations of chosen loops, leaving the others as symbols.  Boxes contain every
+element touched, never fewer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One load or store.  `indices` are over loop variables; `loops` are those inside the walked statement."""
+    """One load or store.  `indices` are over loop variables; `loops` are those inside the walked
+    statement."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -69,7 +70,8 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
 
 
 def span(expr: Expr, moving: Iterable[Var], analyzer: Analyzer) -> Span | None:
-    """Bounds of an index while variables take all values of the ranges bound in `analyzer`; None where unknown."""
+    """Bounds of an index while variables take all values of the ranges bound in `analyzer`; None where
+    unknown."""
     if isinstance(expr, Ramp):
         ends = [span(expr.base + expr.stride * i, moving, analyzer) for i in (0, expr.lanes - 1)]
         return _union(ends, analyzer)
@@ -160,9 +162,7 @@ def read_regions(block: Block) -> tuple[Region, ...]:
     for buffer, found in places.items():
         if all((buffer, place) in written for place in found):
             continue
-        point = len(found) == 1 and not any(
-            isinstance(e, Load) or e in inner for e in post_order(*found[0])
-        )
+        point = len(found) == 1 and not any(isinstance(e, Load) or e in inner for e in post_order(*found[0]))
         regions.append(point_region(buffer, found[0]) if point else whole_region(buffer))
     return tuple(regions)
 

@@ -121,8 +121,8 @@ class Schedule(Traced):
     def partition(self, loop: LoopRV, points: Sequence[ExprLike]) -> list[Copy]:
         """Consecutive loops [begin, p0), [p0, p1), … in place of one, each with a copy of the body.
 
-        The first keeps the handles; `copy[handle]` names the loops and blocks of the others.  Points are values
-        of the loop variable.  Bounds and predicates inside are simplified for each range.
+        The first keeps the handles; `copy[handle]` names the loops and blocks of the others.  Points are
+        values of the loop variable.  Bounds and predicates inside are simplified for each range.
         """
         return loop_primitives.partition(self._program, loop, points)
 
@@ -133,7 +133,8 @@ class Schedule(Traced):
 
     @primitive
     def reorder(self, *loops: LoopRV) -> None:
-        """Put loops of one nest in the given order, outer to inner; loops between them that are not named stay."""
+        """Put loops of one nest in the given order, outer to inner; loops between them that are not named
+        stay."""
         loop_primitives.reorder(self._program, loops)
 
     @primitive
@@ -171,12 +172,12 @@ class Schedule(Traced):
         """A loop of one iteration around a loop or block."""
         return loop_primitives.add_unit_loop(self._program, target)
 
-
     # Where blocks are computed.
 
     @primitive
     def compute_inline(self, block: BlockRV) -> None:
-        """Put the expression of a block without reduction into all its readers; the block and its buffer vanish."""
+        """Put the expression of a block without reduction into all its readers; the block and its buffer
+        vanish."""
         inline.compute_inline(self._program, block)
 
     @primitive
@@ -203,7 +204,8 @@ class Schedule(Traced):
 
     @primitive
     def duplicate(self, block: BlockRV, consumers: Sequence[BlockRV]) -> BlockRV:
-        """A second copy of a block, with a buffer of its own, for some of its readers; the others keep the first.
+        """A second copy of a block, with a buffer of its own, for some of its readers; the others keep the
+        first.
 
         Lets a block be computed at several places, each for its own readers.
         """
@@ -238,7 +240,8 @@ class Schedule(Traced):
 
     @primitive
     def compact_buffers(self) -> None:
-        """Shrink every intermediate buffer to what is alive, allocated in the innermost loop around its uses."""
+        """Shrink every intermediate buffer to what is alive, allocated in the innermost loop around its
+        uses."""
         self._program.set_func(compact.compact_buffer_allocation(self._program.func))
 
     @primitive
@@ -253,9 +256,9 @@ class Schedule(Traced):
 
         `buffer` is a name, or ("read", n), ("write", n) among the block's.  An intermediate buffer is changed
         for all its users; where its producer is a plain assignment with loops of its own, that one then runs
-        over the new dims, and with `pad_value` also fills what the layout adds.  A parameter that is only read
-        is passed in the new layout from now on: `func.attrs["repack"]` maps the number of the parameter to the
-        IndexMap, whose `apply_numpy` repacks an array (with zeros for padding).
+        over the new dims, and with `pad_value` also fills what the layout adds.  A parameter that is only
+        read is passed in the new layout from now on: `func.attrs["repack"]` maps the number of the parameter
+        to the IndexMap, whose `apply_numpy` repacks an array (with zeros for padding).
         """
         chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
         layout.transform_layout(self._program, block, buffer, chosen, pad_value)
@@ -264,7 +267,8 @@ class Schedule(Traced):
 
     @primitive
     def decompose_reduction(self, block: BlockRV, loop: LoopRV) -> BlockRV:
-        """Initialise before `loop` instead of at the first step; returns the initialising block `<name>_init`.
+        """Initialise before `loop` instead of at the first step; returns the initialising block
+        `<name>_init`.
 
         Its loops are copies of those from `loop` inward that move spatial axes, vectorized and unrolled ones
         staying so.  No loop outside of `loop` may accumulate.

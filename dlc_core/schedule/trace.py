@@ -1,4 +1,5 @@
-"""The record of a schedule: every primitive called, as data that prints as Python and replays on another program."""
+"""The record of a schedule: every primitive called, as data that prints as Python and replays on another
+program."""
 
 from __future__ import annotations
 
@@ -93,9 +94,11 @@ def _mapped(value: Any, names: dict[Handle, Handle]) -> Any:
     if isinstance(value, (BlockRV, LoopRV)):
         return names.get(value, value)
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(v, names) for v in value) if type(value) in (list, tuple) else [
-            _mapped(v, names) for v in value
-        ]
+        return (
+            type(value)(_mapped(v, names) for v in value)
+            if type(value) in (list, tuple)
+            else [_mapped(v, names) for v in value]
+        )
     return value
 
 

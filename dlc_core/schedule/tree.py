@@ -1,4 +1,5 @@
-"""A program under transformation: where everything is, replacing parts, and errors that show the loop nest."""
+"""A program under transformation: where everything is, replacing parts, and errors that show the loop
+nest."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.tir.functor import bound_vars, child_stmts, copy_buffer, exprs_of, stmts, substitute_stmt, transform_stmt
+from dlc_core.tir.functor import (
+    bound_vars,
+    child_stmts,
+    copy_buffer,
+    exprs_of,
+    stmts,
+    substitute_stmt,
+    transform_stmt,
+)
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
 
 EMPTY_STMT = Seq(())
@@ -189,7 +198,8 @@ class Program:
         return analyzer
 
     def widen(self, buffers: Iterable[Buffer], users: Iterable[Stmt], what: str) -> None:
-        """Let buffers be alive at all of the given statements: move allocations outward, but out of no loop."""
+        """Let buffers be alive at all of the given statements: move allocations outward, but out of no
+        loop."""
         wanted = list(users)
         for buffer in buffers:
             alloc = self.tree.allocs.get(buffer)
@@ -232,7 +242,9 @@ def _line(stmt: Stmt) -> str:
     if isinstance(stmt, For):
         end = stmt.begin + stmt.extent
         span = f"{end}" if const_value(stmt.begin) == 0 else f"{stmt.begin}, {end}"
-        kind = "" if stmt.kind == "serial" else f"  # {stmt.kind}" + (f" {stmt.thread}" if stmt.thread else "")
+        kind = (
+            "" if stmt.kind == "serial" else f"  # {stmt.kind}" + (f" {stmt.thread}" if stmt.thread else "")
+        )
         return f"for {stmt.var.name} in range({span}):{kind}"
     if isinstance(stmt, Block):
         axes = ", ".join(
@@ -252,7 +264,9 @@ def _line(stmt: Stmt) -> str:
     return "..." if isinstance(stmt, Eval) else ""
 
 
-def renamed(root: Stmt, program: Program, *, taken: Iterable[str] = ()) -> tuple[Stmt, dict[LoopRV, LoopRV], dict[BlockRV, BlockRV]]:
+def renamed(
+    root: Stmt, program: Program, *, taken: Iterable[str] = ()
+) -> tuple[Stmt, dict[LoopRV, LoopRV], dict[BlockRV, BlockRV]]:
     """A copy with fresh loops, axes, allocations and block names, and what they were called before."""
     values: dict[Var, Expr] = {}
     fresh: dict[Var, Var] = {}

@@ -35,7 +35,11 @@ def elementwise(m, n):
 
 
 def matmul(m, n, k):
-    a, b, c = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.placeholder((n,), name="C")
+    a, b, c = (
+        te.placeholder((m, k), name="A"),
+        te.placeholder((k, n), name="B"),
+        te.placeholder((n,), name="C"),
+    )
     r = te.reduce_axis(k, "r")
     with te.collect() as made:
         x = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "matmul")
@@ -59,7 +63,8 @@ def conv(h, w, channels, out, stride):
         y = te.compute(
             (oh, ow, out),
             lambda i, j, o: te.sum(
-                pad[i * stride + kh.var, j * stride + kw.var, c.var] * f[kh.var, kw.var, c.var, o], axis=(kh, kw, c)
+                pad[i * stride + kh.var, j * stride + kw.var, c.var] * f[kh.var, kw.var, c.var, o],
+                axis=(kh, kw, c),
             ),
             "conv",
         )
@@ -111,7 +116,9 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
     if kind == "windows":
         return windows(dim("m", 4, 14)), sizes
     integers = st.integers(2, 7)
-    return conv(draw(integers), draw(integers), draw(st.integers(1, 3)), draw(integers), draw(st.integers(1, 2))), {}
+    return conv(
+        draw(integers), draw(integers), draw(st.integers(1, 3)), draw(integers), draw(st.integers(1, 2))
+    ), {}
 
 
 def arrays_for(func: PrimFunc, sizes, rng) -> list[np.ndarray]:
@@ -137,6 +144,7 @@ class Player:
         self.draw = draw
         self.sch = schedule
         self.done: list[str] = []
+        self.refused: list[str] = []
 
     def block(self):
         return self.draw(st.sampled_from(self.sch.get_blocks()))
@@ -151,14 +159,16 @@ class Player:
         try:
             move()
         except ScheduleError as error:
-            assert self.sch.func is before
-            assert str(error)
+            assert self.sch.func is before  # noqa: PT017
+            self.refused.append(str(error))
         else:
             self.done.append(name)
 
     def split(self):
         tail = self.draw(st.sampled_from(["predicate", "shrink", "partition", "exact"]))
-        factors = self.draw(st.sampled_from([[None, 2], [None, 3], [None, 2, 2], [2, None], [4, None], [None, 16]]))
+        factors = self.draw(
+            st.sampled_from([[None, 2], [None, 3], [None, 2, 2], [2, None], [4, None], [None, 16]])
+        )
         self.sch.split(self.loop(), factors, tail)
 
     def partition(self):
@@ -266,7 +276,15 @@ MOVES = sorted(name for name in vars(Player) if not name.startswith("_") and nam
 def scheduled(draw):
     func, sizes = programs(draw)
     player = Player(draw, Schedule(func))
-    likely = ["split", "compute_at", "reverse_compute_at", "compute_inline", "reorder", "kind", "decompose_reduction"]
+    likely = [
+        "split",
+        "compute_at",
+        "reverse_compute_at",
+        "compute_inline",
+        "reorder",
+        "kind",
+        "decompose_reduction",
+    ]
     for _ in range(draw(st.integers(1, 14))):
         player.play(draw(st.sampled_from([*MOVES, *likely, "compact_buffers"])))
     return Case(func, player, sizes, draw(st.integers(0, 1000)))

@@ -176,7 +176,8 @@ class _Vectorize:
         """A serial loop over the lanes: always right, never fast."""
         if any(v is not self.var for v in self.lane_vars):
             raise CodegenError(
-                f"a {type(s).__name__} that differs between the lanes of loop {self.var.name!r} follows a vector Let"
+                f"a {type(s).__name__} that differs between the lanes of loop {self.var.name!r} "
+                "follows a vector Let"
             )
         var = Var(self.var.name)
         return rename_bound(For(var, self.begin, const(self.lanes), substitute_stmt(s, {self.var: var})))
