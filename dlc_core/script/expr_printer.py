@@ -28,7 +28,7 @@ from dlc_core.ir.expr import (
     const_value,
     post_order,
 )
-from dlc_core.script.literals import float_text
+from dlc_core.script.literals import float_text, quoted
 from dlc_core.tir.intrinsics import EXTERN, KERNEL, STATUS, check_call, lookup
 
 MAX_DEPTH = 40
@@ -150,12 +150,12 @@ class ExprPrinter:
     def _call(self, e: Call, texts: list[str]) -> str:
         args = ", ".join(texts)
         if e.name.startswith(KERNEL) and e.dtype is STATUS:
-            return f"T.call_kernel({_joined(repr(e.name[len(KERNEL) :]), args)})"
+            return f"T.call_kernel({_joined(quoted(e.name[len(KERNEL) :]), args)})"
         if e.name.startswith(EXTERN):
-            return f'T.call_extern({_joined(repr(e.name[len(EXTERN) :]), args)}, dtype="{e.dtype}")'
+            return f'T.call_extern({_joined(quoted(e.name[len(EXTERN) :]), args)}, dtype="{e.dtype}")'
         entry = lookup(e.name)
         if entry is None or check_call(e) is not None:
-            return f'T.call({_joined(repr(e.name), args)}, dtype="{e.dtype}")'
+            return f'T.call({_joined(quoted(e.name), args)}, dtype="{e.dtype}")'
         if e.name == "reinterpret":
             return f'T.reinterpret({args}, "{e.dtype}")'
         if e.name == "address_of":

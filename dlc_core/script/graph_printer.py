@@ -1,7 +1,8 @@
 """Graph functions as Python text; needs nothing but the nodes: names of ops, attributes and types.
 
 Each node is one assignment annotated with its type; small constants stand where they are used, larger ones in
-the metadata.  Functions in attributes are nested definitions before their first use.
+the metadata.  Functions in attributes are definitions inside the outermost one, before the first line that
+needs them: one that several use is there once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class GraphPrinter:
     def __init__(self, metadata: Metadata, level: int = 0) -> None:
         self.lines: list[Line] = []
         self.level = level
+        self.depth = 0
+        self.count = 0
         self.names = Names()
         self.functions: dict[Function, str] = {}
         self.texts: dict[Node, str] = {}
@@ -55,12 +58,12 @@ class GraphPrinter:
         self.lines.append((INDENT * self.level + text, subject))
 
     def function(self, function: Function, key: str | None = None) -> None:
-        """Print a definition.  What it defines inside is not visible after it, as in Python."""
+        """Print a definition and, inside it, those that it needs."""
         key = function.name if key is None else key
         shown = self.names.of(function, key, "func")
         self.functions[function] = shown
-        outer = self.texts, self.functions
-        self.texts, self.functions = {}, dict(self.functions)
+        outer, self.texts = self.texts, {}
+        self.depth += 1
         self._head(function, shown, key)
         self.level += 1
         if function.attrs:
@@ -74,7 +77,8 @@ class GraphPrinter:
                 self._node(node)
         self.emit(f"return {self._result(function.body)}")
         self.level -= 1
-        self.texts, self.functions = outer
+        self.texts = outer
+        self.depth -= 1
 
     def _head(self, function: Function, shown: str, key: str) -> None:
         extra = [f"key={quoted(key)}"] if shown != key else []
@@ -94,13 +98,27 @@ class GraphPrinter:
         return f"{text[:-1]}{renamed})"
 
     def _node(self, node: Node) -> None:
-        for function in functions_of(node):
-            if function not in self.functions:
-                self.function(function)
-        name = self.texts[node] = self.names.fresh("v")
+        if self.depth == 1:
+            self._define(functions_of(node))
+        name = self.texts[node] = self.names.fresh(f"v{self.count}")
+        self.count += 1
         self.emit(
             f"{name}: {self.literals.type(node.type)} = {self._value(node)}{span_comment(node.spans)}", node
         )
+
+    def _define(self, functions: list[Function]) -> None:
+        """Print what is not there yet, after what it needs itself."""
+        work = [(function, False) for function in reversed(functions)]
+        while work:
+            function, ready = work.pop()
+            if function in self.functions:
+                continue
+            if ready:
+                self.function(function)
+                continue
+            work.append((function, True))
+            inner = [f for n in post_order(function.body) for f in functions_of(n)]
+            work.extend((f, False) for f in reversed(inner))
 
     def _value(self, node: Node) -> str:
         args = [self.texts[arg] for arg in node.args]

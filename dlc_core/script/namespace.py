@@ -35,6 +35,8 @@ class _Words:
         self._level = level
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise ScriptError(
             f"{self._level}.{name} is used outside a script",
             hint="scripts are read, not run; a file of them begins with `from __future__ import annotations`",

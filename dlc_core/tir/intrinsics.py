@@ -189,7 +189,11 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory behind a handle is used soon"),
     Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the entry fails with `code` unless cond"),
     Intrinsic(
-        "clock", 2, _ANY, "status", None,
+        "clock",
+        2,
+        _ANY,
+        "status",
+        None,
         "clock(handle, sign): adds sign times a steady clock's nanoseconds to the int64 behind the handle",
     ),
 )

@@ -25,6 +25,8 @@ class Intervals:
 
     def of(self, expr: Expr) -> Interval | None:
         """The range of an integer expression over all lanes; None for floats and handles."""
+        if expr in self._known:
+            return self._known[expr]
         for e in post_order(expr):
             if e not in self._known and (e.dtype.is_int or e.dtype.is_bool):
                 low, high = e.dtype.int_range()

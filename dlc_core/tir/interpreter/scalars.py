@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,7 @@ def memory_format(type_: DType) -> str | None:
     return "H" if type_.numpy.itemsize == 2 else "B"
 
 
+@lru_cache(maxsize=32)
 def decoder(type_: DType) -> list[Any] | None:
     """Values by bit pattern, for dtypes that no memoryview format has."""
     if type_.name in FORMATS:
