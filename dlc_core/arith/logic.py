@@ -11,7 +11,7 @@ import math
 from dlc_core.arith.division import Division
 from dlc_core.arith.poly import ONE, Poly, exact_div, poly_key, shifted, sub, times
 from dlc_core.ir.dtype import BOOL, INDEX
-from dlc_core.ir.expr import COMPARE, Binary, Const, Expr, Unary, binary, const, unary
+from dlc_core.ir.expr import COMPARE, Binary, Const, Expr, Load, Unary, binary, const, post_order, unary
 
 TRUE: Expr = const(True, BOOL)
 FALSE: Expr = const(False, BOOL)
@@ -49,7 +49,7 @@ class Logic(Division):
             return _truth(not e.value)
         if isinstance(e, Unary) and e.op == "not":
             return e.a
-        if isinstance(e, Binary) and e.op in COMPARE and e.a.dtype is INDEX:
+        if isinstance(e, Binary) and e.op in COMPARE and _is_index(e):
             return self._compare(_NEGATED[e.op], self._poly(e.a), self._poly(e.b))
         if isinstance(e, Binary) and e.op in ("and", "or"):
             flipped = "or" if e.op == "and" else "and"
@@ -59,7 +59,7 @@ class Logic(Division):
     # Comparisons.
 
     def _comparison(self, e: Binary) -> Expr:
-        if e.a.dtype is INDEX:
+        if _is_index(e):
             return self._compare(e.op, self._poly(e.a), self._poly(e.b))
         a, b = self._expr(e.a), self._expr(e.b)
         if a.dtype.is_int and a.dtype.lanes == 1:
@@ -203,6 +203,11 @@ class Logic(Division):
                 if (op == "and" and first > last) or (op == "or" and first <= last + 1):
                     return None
         return [term for i, term in enumerate(terms) if i not in dropped]
+
+
+def _is_index(e: Binary) -> bool:
+    """Whether a comparison is of indices, which never wrap around; 64-bit data may."""
+    return e.a.dtype is INDEX and not any(isinstance(part, Load) for part in post_order(e))
 
 
 def _is_less(e: Expr) -> bool:

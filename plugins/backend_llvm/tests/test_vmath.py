@@ -117,6 +117,7 @@ def _measured(run: Callable[..., Array], op: str, dtype: str, count: int) -> flo
 SPECIAL: dict[str, list[tuple[tuple[float, ...], float]]] = {
     "exp": [((0.0,), 1), ((-0.0,), 1), ((INF,), INF), ((-INF,), 0), ((NAN,), NAN), ((1000.0,), INF)],
     "log": [((0.0,), -INF), ((-0.0,), -INF), ((-1.0,), NAN), ((INF,), INF), ((1.0,), 0.0), ((NAN,), NAN)],
+    "log10": [((0.0,), -INF), ((-1.0,), NAN), ((INF,), INF), ((1.0,), 0.0), ((NAN,), NAN)],
     "log1p": [((-1.0,), -INF), ((-2.0,), NAN), ((-0.0,), -0.0), ((INF,), INF)],
     "expm1": [((-INF,), -1), ((-0.0,), -0.0), ((INF,), INF), ((NAN,), NAN)],
     "tanh": [((INF,), 1), ((-INF,), -1), ((-0.0,), -0.0), ((NAN,), NAN)],
@@ -164,6 +165,7 @@ SPECIAL: dict[str, list[tuple[tuple[float, ...], float]]] = {
         ((2.0, NAN), NAN),
     ],
     "atan2": [
+        *[((y, x), NAN) for y, x in ((INF, NAN), (-INF, NAN), (NAN, INF), (NAN, 0.0))],
         ((0.0, 1.0), 0.0),
         ((-0.0, 1.0), -0.0),
         ((0.0, -1.0), math.pi),

@@ -12,7 +12,7 @@ from dlc_core.ir.expr import Binary, Broadcast, Const, Expr
 Fresh = Callable[[], str]
 
 _FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv", "truncmod": "frem"}
-_INT = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor", "shl": "shl"}
+_INT = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
 _LOGIC = {"and": "and", "or": "or", "bitand": "and", "bitor": "or", "bitxor": "xor", "eq": "icmp eq", "ne": "icmp ne"}
 _ORDER = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
@@ -52,6 +52,8 @@ def binary_instruction(
         return lines, _extremum(expr, a, b, emit)
     if type_.is_float:
         return lines, emit(_float_instruction(op, kind, a, b))
+    if op in ("shl", "shr"):
+        return lines, _shift(expr, a, b, emit)
     if op in ("floordiv", "floormod"):
         return lines, _floor_division(expr, a, b, emit, nonnegative)
     return lines, emit(_int_instruction(op, type_, kind, a, b))
@@ -75,8 +77,6 @@ def _int_instruction(op: str, type_: DType, kind: str, a: str, b: str) -> str:
         return f"{_LOGIC[op]} {kind} {a}, {b}"
     if op in _INT:
         return f"{_INT[op]} {kind} {a}, {b}"
-    if op == "shr":
-        return f"{'ashr' if signed else 'lshr'} {kind} {a}, {b}"
     if op in ("truncdiv", "div"):
         return f"{'sdiv' if signed else 'udiv'} {kind} {a}, {b}"
     if op == "truncmod":
@@ -86,6 +86,26 @@ def _int_instruction(op: str, type_: DType, kind: str, a: str, b: str) -> str:
     if op in _ORDER:
         return f"icmp {'s' if signed else 'u'}{_ORDER[op]} {kind} {a}, {b}"
     raise CodegenError(f"operation {op} is not defined on {type_}")
+
+
+def _shift(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
+    """Shifts by any amount: outside of [0, bits) all bits leave, only the sign stays in a signed `shr`."""
+    type_, kind = expr.a.dtype, register_type(expr.a.dtype)
+    how = "shl" if expr.op == "shl" else "ashr" if type_.kind == "int" else "lshr"
+    amount = _literal_of(expr.b)
+    if amount is not None and 0 <= amount.value < type_.bits:
+        return emit(f"{how} {kind} {a}, {b}")
+
+    def splat(value: int) -> str:
+        return str(value) if type_.lanes == 1 else f"splat ({register_type(type_.scalar)} {value})"
+
+    flags = vector("i1", type_.lanes)
+    inside = emit(f"icmp ult {kind} {b}, {splat(type_.bits)}")
+    if how == "ashr":
+        clamped = emit(f"select {flags} {inside}, {kind} {b}, {kind} {splat(type_.bits - 1)}")
+        return emit(f"ashr {kind} {a}, {clamped}")
+    shifted = emit(f"{how} {kind} {a}, {b}")
+    return emit(f"select {flags} {inside}, {kind} {shifted}, {kind} {_zero(type_)}")
 
 
 def _extremum(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:

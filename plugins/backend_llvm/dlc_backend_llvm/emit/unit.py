@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from dlc_backend_llvm.emit.clock import clock_ir
+from dlc_backend_llvm.emit.clock import CLOCK, clock_ir
+from dlc_backend_llvm.emit.power import integer_power
 from dlc_backend_llvm.emit.types import literal, register_type, suffix, vector
 from dlc_backend_llvm.host import HostCpu
 from dlc_backend_llvm.vmath import VMath, machine_of
@@ -29,7 +30,7 @@ class Unit:
         self.vmath = VMath(machine_of(cpu))
         self._declared: dict[str, str] = {}
         self.functions: list[str] = []
-        self._has_clock = False
+        self.helpers: dict[str, str] = {}
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function once; `signature` is `type @name(types)`."""
@@ -37,13 +38,13 @@ class Unit:
 
     def use_clock(self) -> None:
         """Define what reads the steady clock, once."""
-        if not self._has_clock:
-            self._has_clock = True
-            self.functions.append(clock_ir(self.cpu.triple))
+        if CLOCK not in self.helpers:
+            self.helpers[CLOCK] = clock_ir(self.cpu.triple)
 
     def text(self) -> str:
         """The whole module."""
-        return "\n".join([*self._declared.values(), "", *self.functions, self.vmath.functions()]) + "\n"
+        parts = [*self._declared.values(), "", *self.functions, *self.helpers.values(), self.vmath.functions()]
+        return "\n".join(parts) + "\n"
 
     @staticmethod
     def overload(type_text: str) -> str:
@@ -121,6 +122,10 @@ class Unit:
             return emit(f"select {flags} {below}, {kind} {minus}, {kind} {above}")
         if name == "popcount":
             return self._call_llvm("ctpop", args, type_, emit)
+        if name == "pow":
+            helper, text = integer_power(type_)
+            self.helpers.setdefault(helper, text)
+            return emit(f"call {kind} @{helper}({kind} {args[0]}, {kind} {args[1]})")
         if name in ("floor", "ceil", "round", "trunc"):
             return args[0]
         raise CodegenError(f"intrinsic {name} is not defined on {type_}", hint="cast the argument to a float dtype")

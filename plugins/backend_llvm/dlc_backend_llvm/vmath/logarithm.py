@@ -1,4 +1,4 @@
-"""log, log2, log1p and the inverse hyperbolic functions.
+"""log, log2, log10, log1p and the inverse hyperbolic functions.
 
 x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) = f + y where y is small against f, so that the
 last additions round once.  float32: y = -f^2/2 + f^3 P(f).  float64: with s = f/(2+f), y = s (f^2/2 + R(s^2))
@@ -36,6 +36,9 @@ _R = (
 _SQRT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 _LOG2_E_HIGH = {32: 1.4423828125, 64: 1.442695040721446275711}
 _LOG2_E_LOW = {32: 0.00031222721, 64: 1.67517131648865118353e-10}
+_LOG10_E = {32: (0.4342041015625, 9.038033749675378e-05), 64: (0.434294480830431, 1.0728208431540585e-09)}
+_LOG10_2 = {32: (0.301025390625, 4.605039066518657e-06), 64: (0.3010299950838089, 5.801722962879576e-10)}
+"""High words with half of their bits zero: exponents times them are exact."""
 _BIG = {32: 2.0**13, 64: 2.0**28}
 
 
@@ -99,6 +102,16 @@ def log2(c: Code, x: str) -> str:
     return _edges(c, x, c.add(e, c.fma(f, high, small)), 0.0)
 
 
+def log10(c: Code, x: str) -> str:
+    """Logarithm to base 10."""
+    f, e = decompose(c, x)
+    y = correction(c, f)
+    high, low = _LOG10_E[c.bits]
+    two_high, two_low = _LOG10_2[c.bits]
+    small = c.fma(e, two_low, c.fma(y, high + low, c.mul(f, low)))
+    return _edges(c, x, c.fma(e, two_high, c.fma(f, high, small)), 0.0)
+
+
 def log1p(c: Code, x: str) -> str:
     """log(1 + x): the rounding error of 1 + x, divided by it, is added to the logarithm."""
     u, lost = c.two_sum(c.const(1.0), x)
@@ -143,4 +156,15 @@ def atanh(c: Code, x: str) -> str:
     return c.copysign(c.mul(log1p(c, t), 0.5), x)
 
 
-__all__ = ["acosh", "asinh", "atanh", "correction", "decompose", "log", "log1p", "log2", "small_to_float"]
+__all__ = [
+    "acosh",
+    "asinh",
+    "atanh",
+    "correction",
+    "decompose",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "small_to_float",
+]
