@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -220,7 +221,7 @@ def partition(program: Program, handle: LoopRV, points: Sequence[ExprLike]) -> l
     analyzer = program.analyzer(*list(program.tree.ancestors(old))[:1])
     end = analyzer.simplify(old.begin + old.extent)
     cuts = [old.begin, *(analyzer.simplify(as_expr(p)) for p in points), end]
-    for before, after in zip(cuts, cuts[1:]):
+    for before, after in itertools.pairwise(cuts):
         if not analyzer.prove(before <= after):
             raise program.error(
                 f"cannot partition loop {handle.name!r} at {', '.join(map(str, cuts[1:-1]))}",
@@ -233,7 +234,7 @@ def partition(program: Program, handle: LoopRV, points: Sequence[ExprLike]) -> l
     ]
     copies = [Copy(handle)]
     taken: set[str] = set()
-    for begin, stop in zip(cuts[1:], cuts[2:]):
+    for begin, stop in itertools.pairwise(cuts[1:]):
         leg, copy = _leg(program, old, begin, analyzer.simplify(stop - begin), analyzer, taken)
         taken.update(block.name for block in copy.blocks.values())
         legs.append(leg)
@@ -246,7 +247,7 @@ def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
     if len(handles) < 2:
         raise program.error("fuse wants two loops or more")
     chain = [program.loop(h) for h in handles]
-    for outer, inner in zip(chain, chain[1:]):
+    for outer, inner in itertools.pairwise(chain):
         if outer.body is not inner:
             raise program.error(
                 f"cannot fuse {outer.var.name!r} and {inner.var.name!r}",

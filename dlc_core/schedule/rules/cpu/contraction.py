@@ -96,6 +96,7 @@ class _Contract:
         out = found.block.body
         assert isinstance(out, Store)
         self.lanes = machine.lanes(out.buffer.dtype.bits)
+        self.digits = False
 
     def run(self) -> None:
         s = self.s
@@ -130,6 +131,7 @@ class _Contract:
                 size = const_value(index.b)
                 if loop is not None and size is not None:
                     s.split(loop, [None, size], tail="exact")
+                    self.digits = True
 
     def _loops_for(self, out: BlockRV, axis: IterVar) -> list[LoopRV]:
         """The loops of the output block that a spatial axis of the contraction runs with, outer to inner."""
@@ -221,8 +223,11 @@ class _Contract:
                 _Part(main.loop, tile.rows, column, width, out),
                 _Part(rest.loop, 1, rest[column], width, rest[out]),
             ]
-        if const_value(s.extent(column)) is not None:
+        columns = const_value(s.extent(column))
+        if columns is not None and (columns % width == 0 or columns < width or not self.digits):
             return parts
+        # Of axes that are digits of one axis, regions are only exact where panels never reach over the end.
+        last = 1 if columns is None else columns % width
         cut = []
         for part in parts:
             if part.rows is not None:
@@ -231,7 +236,7 @@ class _Contract:
             cut.append(part)
             cut.append(
                 _Part(
-                    None if part.rows is None else rest[part.rows], part.height, rest.loop, 1, rest[part.out]
+                    None if part.rows is None else rest[part.rows], part.height, rest.loop, last, rest[part.out]
                 )
             )
         return cut

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.schedule import Schedule
@@ -13,7 +14,10 @@ UNROLLED = 4
 def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
     """A loop of constant extent as unrolled vectors."""
     extent = const_value(schedule.extent(loop))
-    assert extent is not None
+    if extent is None:
+        raise ScheduleError(
+            f"loop {loop.name!r} of extent {schedule.extent(loop)} cannot be vectorised", why="it is not constant"
+        )
     if extent < 2 or lanes < 2:
         return
     width = min(lanes, 1 << (extent.bit_length() - 1))
