@@ -207,8 +207,9 @@ class Scope:
                 f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most or 'any'}"
             )
             raise node.place.error(f"operator {op} takes {wanted} inputs, not {len(values)}")
-        if any(value is None for value in values[: entry.least]):
-            raise node.place.error(f"operator {op} lacks one of its first {entry.least} inputs")
+        lacking = next((index for index in sorted(entry.needed) if values[index] is None), None)
+        if lacking is not None:
+            raise node.place.error(f"operator {op} lacks its input {lacking}")
         if not entry.sequences and any(isinstance(value, SequenceValue) for value in values):
             raise node.place.error(f"operator {op} takes tensors, not sequences or optionals")
         call = Call(node, version, self)

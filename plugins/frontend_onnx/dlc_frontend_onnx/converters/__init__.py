@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dlc_frontend_onnx.converters import (
+    attention,
     control,
+    data,
+    einsum,
     elementwise,
     indexing,
+    microsoft,
     nn,
     norm,
     quantize,
+    quantized,
+    recurrent,
     reduce,
     resize,
     sequence,
     shaping,
+    spatial,
 )
 from dlc_frontend_onnx.converters.base import (
     TABLE,
@@ -25,7 +32,25 @@ from dlc_frontend_onnx.converters.base import (
     find_entry,
 )
 
-FAMILIES = (control, elementwise, indexing, nn, norm, quantize, reduce, resize, sequence, shaping)
+FAMILIES = (
+    attention,
+    control,
+    data,
+    einsum,
+    elementwise,
+    indexing,
+    microsoft,
+    nn,
+    norm,
+    quantize,
+    quantized,
+    recurrent,
+    reduce,
+    resize,
+    sequence,
+    shaping,
+    spatial,
+)
 """The modules that register converters."""
 
 __all__ = [

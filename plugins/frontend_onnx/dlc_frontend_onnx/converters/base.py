@@ -5,7 +5,7 @@
         return ...                              # a node, or a sequence of them, one for each output
 
 A model of opset V uses, of the entries of an operator, the one with the largest version not above V.  An
-input that a node leaves out arrives as None, which only parameters with a default take.  Attributes are read
+input left out arrives as None, which only parameters annotated `Node | None` take.  Attributes are read
 through the call (`c.integer("axis", 0)`); one that the node has and no converter reads is an error, never
 ignored in silence.
 """
@@ -52,7 +52,8 @@ Check = Callable[[NodeDef], "str | None"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A converter: since which version, how many inputs it takes (`most` None: any number).
+    """A converter: since which version, how many inputs it takes (`most` None: any number), and which of them
+    must be there.
 
     `check` looks at the node alone, before anything is converted: why it is not supported, or None.
     """
@@ -61,6 +62,7 @@ class Entry:
     function: Function
     least: int
     most: int | None
+    needed: frozenset[int]
     sequences: bool = False
     check: Check | None = None
 
@@ -98,8 +100,11 @@ def add_entry(
     variadic = any(p.kind is p.VAR_POSITIONAL for p in params)
     plain = [p for p in params if p.kind is p.POSITIONAL_OR_KEYWORD]
     least = sum(p.default is p.empty for p in plain)
+    needed = frozenset(
+        index for index, p in enumerate(plain) if p.default is p.empty and "None" not in str(p.annotation)
+    )
     entries = TABLE.setdefault((domain, op), [])
-    entries.append(Entry(since, function, least, None if variadic else len(plain), sequences, check))
+    entries.append(Entry(since, function, least, None if variadic else len(plain), needed, sequences, check))
     entries.sort(key=lambda entry: entry.since)
 
 

@@ -197,7 +197,8 @@ def _transposed_pads(
     return (*before, *after), extra
 
 
-def _pool_window(c: Call, x: Node) -> dict[str, object]:
+def pool_window(c: Call, x: Node) -> dict[str, object]:
+    """The attributes of a pooling op."""
     rank = check_image(c, x)
     kernel = tuple(c.integers("kernel_shape"))
     if len(kernel) != rank or any(k < 1 for k in kernel):
@@ -214,14 +215,13 @@ def _pool_window(c: Call, x: Node) -> dict[str, object]:
 
 
 @converter("MaxPool", 1)
-def max_pool(c: Call, x: Node) -> tuple[Node, None]:
-    c.ignore("storage_order")
-    return std.max_pool(x, **_pool_window(c, x)), None
+def max_pool(c: Call, x: Node) -> Node:
+    return std.max_pool(x, **pool_window(c, x))
 
 
 @converter("AveragePool", 1)
 def average_pool(c: Call, x: Node) -> Node:
-    return std.avg_pool(x, **_pool_window(c, x), count_include_pad=c.flag("count_include_pad"))
+    return std.avg_pool(x, **pool_window(c, x), count_include_pad=c.flag("count_include_pad"))
 
 
 @converter("LpPool", 2)
@@ -230,7 +230,7 @@ def lp_pool(c: Call, x: Node) -> Node:
     p = c.integer("p", 2)
     if p < 1:
         raise c.error(f"p is {p}, it must be at least 1")
-    window = _pool_window(c, x)
+    window = pool_window(c, x)
     kernel = window["kernel"]
     assert isinstance(kernel, tuple)
     powers = std.abs(x) if p == 1 else std.mul(x, x) if p == 2 else std.pow(std.abs(x), c.const(p, x.dtype))

@@ -258,7 +258,14 @@ def depth_to_space(c: Call, x: Node) -> Node:
 
 @converter("SpaceToDepth", 1)
 def space_to_depth(c: Call, x: Node) -> Node:
-    return std.space_to_depth(x, block=c.integer("blocksize"))
+    block = c.integer("blocksize")
+    if c.choice("mode", "DCR", ("DCR", "CRD")) == "DCR":
+        return std.space_to_depth(x, block=block)
+    made = std.space_to_depth(x, block=block)
+    n, depth, h, w = made.shape
+    channels = x.shape[1]
+    split = std.reshape(made, shape=(n, block * block, channels, h, w))
+    return std.reshape(std.transpose(split, axes=(0, 2, 1, 3, 4)), shape=(n, depth, h, w))
 
 
 @converter("Range", 11)

@@ -116,7 +116,9 @@ def _frozen(model: onnx.ModelProto, values: Mapping[str, Any]) -> onnx.ModelProt
     made = onnx.ModelProto()
     made.CopyFrom(model)
     for name, value in values.items():
-        if isinstance(value, (np.ndarray, np.generic)) and (value.dtype.kind in "iub" or value.size == 1):
+        if isinstance(value, (np.ndarray, np.generic)) and (
+            value.dtype.kind in "iub" or value.size == 1 or name in ("scales", "roi")
+        ):
             made.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
     return made
 

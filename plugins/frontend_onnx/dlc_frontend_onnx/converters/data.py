@@ -1,0 +1,76 @@
+"""Operators whose results' shapes depend on data: possible where that data is constant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc_core.graph.node import Node, get_item, param
+from dlc_core.ir.types import TensorType
+from dlc_core.op import std
+from dlc_frontend_onnx.closing import close
+from dlc_frontend_onnx.converters.base import Call, converter
+
+_HINT = "the size of the result depends on data, which this version does not support"
+
+
+@converter("NonZero", 9)
+def nonzero(c: Call, x: Node) -> Node:
+    found = c.array(x)
+    if found is None:
+        raise c.unsupported("NonZero of data that is not constant", why=_HINT)
+    places = np.nonzero(np.atleast_1d(found) if found.ndim == 0 else found)
+    return c.const(np.array(places, np.int64).reshape(found.ndim, -1), "int64")
+
+
+@converter("Compress", 9)
+def compress(c: Call, x: Node, condition: Node) -> Node:
+    found = c.array(condition)
+    if found is None:
+        raise c.unsupported("Compress by data that is not constant", why=_HINT)
+    places = np.flatnonzero(found)
+    axis = c.integer("axis", None)
+    if axis is None:
+        return std.gather(std.reshape(x, shape=(-1,)), c.const(places, "int64"), axis=0)
+    return std.gather(x, c.const(places, "int64"), axis=c.check_axis(axis, len(x.shape)))
+
+
+@converter("Unique", 11)
+def unique(c: Call, x: Node) -> Sequence[Node]:
+    found = c.array(x)
+    if found is None:
+        raise c.unsupported("Unique of data that is not constant", why=_HINT)
+    axis = c.integer("axis", None)
+    if axis is not None:
+        axis = c.check_axis(axis, found.ndim)
+    values, first, inverse, counts = np.unique(
+        found, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(-1)
+    if not c.flag("sorted", True):
+        order = np.argsort(first)
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        values = np.take(values, order, 0 if axis is None else axis)
+        first, inverse, counts = first[order], place[inverse], counts[order]
+    return [c.const(values, x.dtype), *(c.const(part, "int64") for part in (first, inverse, counts))]
+
+
+@converter("CumProd", 26)
+def cumprod(c: Call, x: Node, axis: Node) -> Node:
+    """Running products: a `scan` along the axis."""
+    rank = len(x.shape)
+    place = c.check_axis(c.number(axis, "the axis"), rank)
+    reverse, exclusive = c.flag("reverse"), c.flag("exclusive")
+    order = (place, *(k for k in range(rank) if k != place))
+    rows = std.transpose(x, axes=order)
+    rows = std.flip(rows, axes=(0,)) if reverse else rows
+    item = TensorType(rows.shape[1:], x.dtype)
+    so_far, now = param("so_far", item), param("now", item)
+    after = std.mul(so_far, now)
+    body, _ = close("product", (so_far, now), [after, so_far if exclusive else after], (), {})
+    ones = std.full(shape=item.shape, value=1.0, dtype=x.dtype)
+    made = get_item(std.scan(ones, rows, num_state=1, body=body), 1)
+    made = std.flip(made, axes=(0,)) if reverse else made
+    return std.transpose(made, axes=tuple(order.index(k) for k in range(rank)))

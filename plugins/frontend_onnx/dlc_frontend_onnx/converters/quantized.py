@@ -1,0 +1,145 @@
+"""Quantized operators of the domain com.microsoft: through floats, or by products of integers."""
+
+from __future__ import annotations
+
+from dlc_core.graph.node import Node
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
+from dlc_frontend_onnx.converters.nn import average_pool, product_of, scaled
+from dlc_frontend_onnx.converters.quantize import (
+    along,
+    centred,
+    dequantize_linear,
+    dequantized,
+    integer_product,
+    quantize_linear,
+    quantized,
+)
+
+_SAME: dict[str, Function] = {"DequantizeLinear": dequantize_linear, "QuantizeLinear": quantize_linear}
+for _op, _function in _SAME.items():
+    add_entry(_op, 1, _function, MICROSOFT)
+
+
+@converter("DynamicQuantizeMatMul", 1, MICROSOFT)
+def dynamic_quantize_matmul(
+    c: Call, a: Node, b: Node, b_scale: Node, b_zero: Node | None = None, bias: Node | None = None
+) -> Node:
+    """a is quantized by its own range, as DynamicQuantizeLinear does."""
+    zero = c.const(0, a.dtype)
+    high = std.maximum(std.reduce_max(a), zero)
+    low = std.minimum(std.reduce_min(a), zero)
+    scale = std.div(std.sub(high, low), c.const(255, a.dtype))
+    point = std.clip(std.round(std.neg(std.div(low, scale))), min=0, max=255)
+    whole = quantized(c, a, scale, std.cast(point, to="uint8"), std.cast(point, to="uint8").dtype)
+    total = c.cast(integer_product(c, whole, b, std.cast(point, to="uint8"), b_zero), a.dtype)
+    made = std.mul(total, std.mul(scale, b_scale))
+    return made if bias is None else std.add(made, bias)
+
+
+@converter("MatMulIntegerToFloat", 1, MICROSOFT)
+def matmul_integer_to_float(
+    c: Call,
+    a: Node,
+    b: Node,
+    a_scale: Node,
+    b_scale: Node,
+    a_zero: Node | None = None,
+    b_zero: Node | None = None,
+    bias: Node | None = None,
+) -> Node:
+    total = c.cast(integer_product(c, a, b, a_zero, b_zero), a_scale.dtype)
+    made = std.mul(total, std.mul(a_scale, b_scale))
+    return made if bias is None else std.add(made, bias)
+
+
+def _plain(value: Node) -> Node:
+    return std.reshape(value, shape=()) if len(value.shape) else value
+
+
+def _float(c: Call, x: Node, scale: Node, zero: Node | None) -> Node:
+    return dequantized(c, x, _plain(scale), None if zero is None else _plain(zero))
+
+
+@converter("QLinearAdd QLinearMul", 1, MICROSOFT)
+def qlinear_binary(
+    c: Call,
+    a: Node,
+    a_scale: Node,
+    a_zero: Node | None,
+    b: Node,
+    b_scale: Node,
+    b_zero: Node | None,
+    y_scale: Node,
+    y_zero: Node | None = None,
+) -> Node:
+    combine = std.add if c.node.op == "QLinearAdd" else std.mul
+    made = combine(_float(c, a, a_scale, a_zero), _float(c, b, b_scale, b_zero))
+    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), a.dtype)
+
+
+@converter("QLinearSigmoid QLinearLeakyRelu QLinearSoftmax", 1, MICROSOFT)
+def qlinear_unary(
+    c: Call, x: Node, x_scale: Node, x_zero: Node | None, y_scale: Node, y_zero: Node | None = None
+) -> Node:
+    wide = _float(c, x, x_scale, x_zero)
+    if c.node.op == "QLinearSigmoid":
+        made = std.sigmoid(wide)
+    elif c.node.op == "QLinearLeakyRelu":
+        made = std.leaky_relu(wide, alpha=c.real("alpha", 0.01))
+    else:
+        if c.integer("opset", 13) < 13:
+            raise c.unsupported("QLinearSoftmax of an opset before 13")
+        made = std.softmax(wide, axis=c.integer("axis", -1))
+    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), x.dtype)
+
+
+@converter("QLinearGlobalAveragePool QLinearAveragePool", 1, MICROSOFT)
+def qlinear_pool(
+    c: Call, x: Node, x_scale: Node, x_zero: Node | None, y_scale: Node, y_zero: Node | None = None
+) -> Node:
+    if c.flag("channels_last"):
+        raise c.unsupported(f"{c.node.op} with channels_last")
+    wide = _float(c, x, x_scale, x_zero)
+    if c.node.op == "QLinearGlobalAveragePool":
+        made = std.global_avg_pool(wide)
+    else:
+        made = average_pool(c, wide)
+    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), x.dtype)
+
+
+@converter("QLinearConcat", 1, MICROSOFT)
+def qlinear_concat(c: Call, y_scale: Node, y_zero: Node, *xs: Node) -> Node:
+    if not xs or len(xs) % 3 or any(x is None for x in xs):
+        raise c.error(f"{len(xs)} inputs are not (tensor, scale, zero point) each")
+    parts = [_float(c, *xs[index : index + 3]) for index in range(0, len(xs), 3)]
+    return quantized(
+        c, std.concat(*parts, axis=c.integer("axis")), _plain(y_scale), _plain(y_zero), y_zero.dtype
+    )
+
+
+@converter("QGemm", 1, MICROSOFT)
+def qgemm(
+    c: Call,
+    a: Node,
+    a_scale: Node,
+    a_zero: Node,
+    b: Node,
+    b_scale: Node,
+    b_zero: Node,
+    bias: Node | None = None,
+    y_scale: Node | None = None,
+    y_zero: Node | None = None,
+) -> Node:
+    left = std.transpose(a) if c.flag("transA") else a
+    right = centred(c, b, along(c, b_zero, b, 0 if c.flag("transB") else 1))
+    right = std.transpose(right) if c.flag("transB") else right
+    total = product_of(c.cast(centred(c, left, a_zero), "int32"), c.cast(right, "int32"), out_dtype="int32")
+    if bias is not None:
+        total = std.add(total, bias)
+    scale = scaled(c, std.mul(a_scale, b_scale), c.real("alpha", 1.0))
+    made = std.mul(c.cast(total, "float32"), scale)
+    if y_scale is None:
+        return made
+    to = y_zero.dtype if y_zero is not None else a.dtype
+    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), to)

@@ -1,0 +1,255 @@
+"""Operators on images beside pooling: indices of maxima, unpooling, columns to images, sampling at a grid."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dlc_core.graph.node import Node
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.nn import check_image, per_dim, pool_window
+
+MAX_TAPS = 256
+"""Elements of a window whose places are looked for one by one."""
+
+
+@converter("MaxPool", 8)
+def max_pool(c: Call, x: Node) -> tuple[Node, Node | None]:
+    column_major = c.integer("storage_order", 0) == 1
+    window = pool_window(c, x)
+    made = std.max_pool(x, **window)
+    return made, _places(c, x, made, window, column_major) if c.wants(1) else None
+
+
+def _places(c: Call, x: Node, made: Node, window: dict[str, object], column_major: bool) -> Node:
+    """The place of each maximum in the whole tensor: the first tap of the window that holds it."""
+    batch, channels, *sizes = c.static(x, "the input of MaxPool with indices")
+    counts = c.static(made, "the result of MaxPool")[2:]
+    kernel, strides, padding, dilation = (
+        _ints(window[name]) for name in ("kernel", "strides", "padding", "dilation")
+    )
+    rank = len(kernel)
+    if math.prod(kernel) > MAX_TAPS:
+        raise c.unsupported(f"indices of the maxima of windows of {kernel}")
+    steps = [1] * rank
+    for axis in range(1, rank) if column_major else range(rank - 2, -1, -1):
+        steps[axis] = steps[axis - 1] * sizes[axis - 1] if column_major else steps[axis + 1] * sizes[axis + 1]
+    grids = np.meshgrid(*(np.arange(n) * s for n, s in zip(sizes, steps)), indexing="ij")
+    flat = np.sum(grids, axis=0) if grids else np.zeros((), np.int64)
+    lowest = -np.inf if x.dtype.is_float else x.dtype.int_range()[0]
+    ends = [
+        (n - 1) * s + (k - 1) * d + 1 - size - low
+        for n, s, k, d, size, low in zip(counts, strides, kernel, dilation, sizes, padding)
+    ]
+    after = [max(end, 0) for end in ends]
+    padded = std.pad(x, pads=(0, 0, *padding[:rank], 0, 0, *after), value=lowest)
+    places = np.pad(flat, list(zip(padding[:rank], after)), constant_values=-1)
+    best = c.const(np.full((1, 1, *counts), -1), "int64")
+    for tap in reversed(list(itertools.product(*map(range, kernel)))):
+        begins = [t * d for t, d in zip(tap, dilation)]
+        last = [b + (n - 1) * s + 1 for b, n, s in zip(begins, counts, strides)]
+        axes = tuple(range(2, 2 + rank))
+        part = std.slice(padded, begins=tuple(begins), ends=tuple(last), strides=strides, axes=axes)
+        where = places[tuple(slice(b, e, s) for b, e, s in zip(begins, last, strides))]
+        inside = c.const((where >= 0).reshape(1, 1, *counts), "bool")
+        same = std.logical_and(std.equal(part, made), inside)
+        best = std.where(same, c.const(where.reshape(1, 1, *counts), "int64"), best)
+    image = math.prod(sizes)
+    offsets = np.arange(batch * channels).reshape(batch, channels, *(1,) * rank) * image
+    return std.add(best, c.const(offsets, "int64"))
+
+
+def _ints(value: object) -> tuple[int, ...]:
+    if not isinstance(value, tuple):
+        raise AssertionError("a window has tuples of numbers")
+    return tuple(int(item) for item in value)
+
+
+@converter("MaxUnpool", 9)
+def max_unpool(c: Call, x: Node, places: Node, shape: Node | None = None) -> Node:
+    """Zeros with the values of x at their places; places count in the tensor without padding."""
+    rank = check_image(c, x)
+    kernel = tuple(c.integers("kernel_shape"))
+    strides = per_dim(c, "strides", rank)
+    pads = tuple(c.integers("pads", None) or (0,) * (2 * rank))
+    if len(kernel) != rank or len(pads) != 2 * rank:
+        raise c.error(f"kernel_shape {kernel} and pads {pads} for {rank} spatial dims")
+    batch, channels, *sizes = c.static(x, "the input of MaxUnpool")
+    natural = [
+        (size - 1) * stride + k - low - high
+        for size, stride, k, low, high in zip(sizes, strides, kernel, pads[:rank], pads[rank:])
+    ]
+    total = [batch, channels, *natural] if shape is None else list(c.numbers(shape, "the shape"))
+    if len(total) != rank + 2 or any(t < n for t, n in zip(total, [batch, channels, *natural])):
+        raise c.error(f"the shape {total} is smaller than {[batch, channels, *natural]}")
+    zeros = std.full(shape=(batch * channels * math.prod(natural),), value=0.0, dtype=x.dtype)
+    flat = std.scatter_elements(zeros, std.reshape(places, shape=(-1,)), std.reshape(x, shape=(-1,)))
+    made = std.reshape(flat, shape=(batch, channels, *natural))
+    more = [t - n for t, n in zip(total, made.tensor_type.static_shape() or ())]
+    return std.pad(made, pads=(*(0,) * (rank + 2), *more)) if any(more) else made
+
+
+@converter("Col2Im", 18)
+def col2im(c: Call, x: Node, image: Node, block: Node) -> Node:
+    """Overlapping blocks summed: a transposed convolution whose kernels have a single 1."""
+    size, kernel = c.numbers(image, "the image's shape"), c.numbers(block, "the block's shape")
+    rank = len(size)
+    strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
+    pads = tuple(c.integers("pads", None) or (0,) * (2 * rank))
+    if len(kernel) != rank or len(pads) != 2 * rank or len(x.shape) != 3:
+        raise c.error(f"blocks of {kernel} for an image of {size}")
+    counts = [
+        (n + low + high - (k - 1) * d - 1) // s + 1
+        for n, k, s, d, low, high in zip(size, kernel, strides, dilation, pads[:rank], pads[rank:])
+    ]
+    taps = math.prod(kernel)
+    columns = x.shape[1]
+    if not isinstance(columns, int) or taps < 1 or columns % taps or min(counts) < 1:
+        raise c.error(f"{x.type} does not hold blocks of {kernel}")
+    channels = columns // taps
+    weights = np.tile(np.eye(taps).reshape(taps, 1, *kernel), (channels, *(1,) * (rank + 1)))
+    spread = std.reshape(x, shape=(x.shape[0], columns, *counts))
+    extra = tuple(
+        n - ((m - 1) * s + (k - 1) * d + 1 - low - high)
+        for n, m, k, s, d, low, high in zip(size, counts, kernel, strides, dilation, pads[:rank], pads[rank:])
+    )
+    return std.conv_transpose(
+        spread,
+        c.const(weights, x.dtype),
+        strides=strides,
+        padding=pads,
+        dilation=dilation,
+        groups=channels,
+        output_padding=extra,
+    )
+
+
+@converter("GridSample", 16)
+def grid_sample(c: Call, x: Node, grid: Node) -> Node:
+    """x at the places that a grid gives; its last coordinate is the place along the first spatial axis."""
+    rank = check_image(c, x)
+    names = {"bilinear": "linear", "bicubic": "cubic"}
+    default = "linear" if c.version >= 20 else "bilinear"
+    mode = c.choice("mode", default, ("linear", "bilinear", "nearest", "cubic", "bicubic"))
+    mode = names.get(mode, mode)
+    border = c.choice("padding_mode", "zeros", ("zeros", "border", "reflection"))
+    if len(grid.shape) != rank + 2 or grid.shape[-1] != rank:
+        raise c.error(f"a grid of {grid.type} for {x.type}")
+    if mode == "cubic" and rank != 2:
+        raise c.unsupported(f"cubic sampling of {rank} spatial dims")
+    sampler = Sampler(c, x, grid, border, c.flag("align_corners"))
+    axes = [sampler.taps(axis, mode) for axis in range(rank)]
+    total: Node | None = None
+    for taps in itertools.product(*axes):
+        part = sampler.at([place for place, _ in taps])
+        for _, weight in taps:
+            part = part if weight is None else std.mul(part, std.unsqueeze(weight, axes=(1,)))
+        total = part if total is None else std.add(total, part)
+    assert total is not None
+    return total
+
+
+Tap = tuple[Node, "Node | None"]
+
+
+class Sampler:
+    """Places of a grid in an image, and the image's values there."""
+
+    def __init__(self, c: Call, x: Node, grid: Node, border: str, align: bool) -> None:
+        self.c = c
+        self.x = x
+        self.grid = c.cast(grid, "float64" if x.dtype.name == "float64" else "float32")
+        self.border = border
+        self.align = align
+        self.sizes = c.static(x, "the input of GridSample")[2:]
+        self.rank = len(self.sizes)
+
+    def number(self, value: float) -> Node:
+        return self.c.const(value, self.grid.dtype)
+
+    def coordinate(self, axis: int) -> Node:
+        """The place along a spatial axis, in elements."""
+        last = self.rank - 1 - axis
+        picked = std.slice(self.grid, begins=(last,), ends=(last + 1,), axes=(self.rank + 1,))
+        place = std.squeeze(picked, axes=(self.rank + 1,))
+        size = self.sizes[axis]
+        if self.align:
+            return std.mul(std.add(place, self.number(1)), self.number((size - 1) / 2))
+        return std.mul(
+            std.sub(std.mul(std.add(place, self.number(1)), self.number(size)), self.number(1)),
+            self.number(0.5),
+        )
+
+    def inside(self, place: Node, axis: int) -> Node:
+        """A place moved into the image as the border says; with zeros it stays."""
+        size = self.sizes[axis]
+        if self.border == "border":
+            return std.clip(place, min=0.0, max=size - 1)
+        if self.border == "reflection":
+            low, high = (0.0, size - 1.0) if self.align else (-0.5, size - 0.5)
+            span = high - low
+            if span == 0:
+                return std.mul(place, self.number(0))
+            offset = std.mod(std.abs(std.sub(place, self.number(low))), self.number(2 * span))
+            folded = std.minimum(offset, std.sub(self.number(2 * span), offset))
+            return std.clip(std.add(folded, self.number(low)), min=0.0, max=size - 1)
+        return place
+
+    def taps(self, axis: int, mode: str) -> list[Tap]:
+        """Whole places along an axis, as floats, with their weights."""
+        place = self.coordinate(axis)
+        if mode == "nearest":
+            return [(self.inside(std.round(self.inside(place, axis)), axis), None)]
+        if mode == "linear":
+            moved = self.inside(place, axis)
+            base = std.floor(moved)
+            part = std.sub(moved, base)
+            above = std.add(base, self.number(1))
+            return [(base, std.sub(self.number(1), part)), (above, part)]
+        base = std.floor(place)
+        part = std.sub(place, base)
+        found: list[Tap] = []
+        for step, weight in zip(range(-1, 3), self.cubic(part)):
+            found.append((self.inside(std.add(base, self.number(step)), axis), weight))
+        return found
+
+    def cubic(self, part: Node) -> Sequence[Node]:
+        """Weights of the four neighbours (a = -3/4)."""
+        a = -0.75
+
+        def polynomial(distance: Node, factors: Sequence[float]) -> Node:
+            result = self.number(factors[0])
+            for factor in factors[1:]:
+                result = std.add(std.mul(result, distance), self.number(factor))
+            return result
+
+        near: Callable[[Node], Node] = lambda d: polynomial(d, (a + 2, -(a + 3), 0, 1))  # noqa: E731
+        far: Callable[[Node], Node] = lambda d: polynomial(d, (a, -5 * a, 8 * a, -4 * a))  # noqa: E731
+        one = self.number(1)
+        rest = std.sub(one, part)
+        return far(std.add(part, one)), near(part), near(rest), far(std.add(rest, one))
+
+    def at(self, places: Sequence[Node]) -> Node:
+        """The values at whole places; 0 outside the image."""
+        valid: Node | None = None
+        flat: Node | None = None
+        for axis, place in enumerate(places):
+            size = self.sizes[axis]
+            limited = std.clip(place, min=0.0, max=size - 1)
+            here = std.equal(limited, place)
+            valid = here if valid is None else std.logical_and(valid, here)
+            index = std.cast(limited, to="int64")
+            flat = index if flat is None else std.add(std.mul(flat, self.c.const(size, "int64")), index)
+        assert valid is not None
+        assert flat is not None
+        batch, channels = self.x.shape[0], self.x.shape[1]
+        image = std.reshape(self.x, shape=(batch, channels, math.prod(self.sizes)))
+        count = std.reshape(flat, shape=(batch, 1, -1))
+        spread = std.broadcast_to(count, shape=(batch, channels, count.shape[2]))
+        picked = std.gather_elements(image, spread, axis=2)
+        values = std.reshape(picked, shape=(batch, channels, *flat.shape[1:]))
+        return std.where(std.unsqueeze(valid, axes=(1,)), values, self.c.const(0, values.dtype))
