@@ -244,7 +244,7 @@ class _Writer:
         if isinstance(value, DType):
             return ["d", value.name]
         if isinstance(value, Mapping):
-            return ["m", [[key, self.literal(item)] for key, item in value.items()]]
+            return ["m", [[self.literal(key), self.literal(item)] for key, item in value.items()]]
         if id(value) not in self.number:
             raise UsageError(f"{type(value).__name__} cannot be written as JSON")
         return ["r", self.number[id(value)]]
@@ -321,10 +321,13 @@ class _Reader:
         type_ = _dtype(value["dtype"])
         shape = tuple(_typed(n, int) for n in _typed(value["shape"], list))
         if "at" in value:
-            array = self.arrays[value["at"]] if 0 <= _typed(value["at"], int) < len(self.arrays) else None
-            if array is None or array.shape != shape or DType.of(array.dtype) is not type_:
-                raise ArtifactError(f"array {value['at']} is not {type_}{list(shape)}")
-            return array
+            at = _typed(value["at"], int)
+            if not 0 <= at < len(self.arrays):
+                raise ArtifactError(f"there is no array {at}")
+            known: np.ndarray[Any, Any] = self.arrays[at]
+            if known.shape != shape or DType.of(known.dtype) is not type_:
+                raise ArtifactError(f"array {at} is not {type_}{list(shape)}")
+            return known
         try:
             raw = base64.b64decode(_typed(value["base64"], str), validate=True)
         except binascii.Error as error:
@@ -351,7 +354,7 @@ class _Reader:
             items = [self.literal(item, depth + 1) for item in _typed(body, list)]
             return tuple(items) if tag == "t" else items
         if tag == "m":
-            return {_typed(key, str): self.literal(item, depth + 1) for key, item in _typed(body, list)}
+            return {_name(key): self.literal(item, depth + 1) for key, item in _typed(body, list)}
         raise ArtifactError(f"unknown tag {tag!r} of an attribute")
 
 
@@ -377,6 +380,12 @@ def _span(value: Any) -> Span:
     source, name, op, line, column = _typed(value, list)
     texts = [_typed(text, str) for text in (source, name, op)]
     return Span(texts[0], texts[1], texts[2], _typed(line, int), _typed(column, int))
+
+
+def _name(value: Any) -> str | int:
+    if not isinstance(value, (str, int)):
+        raise ArtifactError(f"an attribute's name is a {type(value).__name__}")
+    return value
 
 
 def _number(value: Any) -> Any:

@@ -385,12 +385,15 @@ class LiteralParser:
                 return self.array(node)
         return self.exprs.expr(node)
 
-    def mapping(self, node: ast.expr) -> dict[str, Any]:
+    def mapping(self, node: ast.expr) -> dict[Any, Any]:
         if not isinstance(node, ast.Dict):
             self.exprs.fail(node, "attributes are written as {name: value}")
-        found: dict[str, Any] = {}
+        found: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
-            found[self.exprs.string(key, "an attribute's name", node)] = self.value(value)
+            name = None if key is None else self.value(key)
+            if not isinstance(name, (str, int)):
+                self.exprs.fail(key or node, "an attribute's name is a string or an integer")
+            found[name] = self.value(value)
         return found
 
     def metadata(self, node: ast.Subscript) -> Any:

@@ -79,8 +79,8 @@ class Literals:
             return self.array(value, "G.array")
         return self.metadata.refer("object", value)
 
-    def mapping(self, values: Mapping[str, Any]) -> str:
-        return "{" + ", ".join(f"{quoted(k)}: {self.text(v)}" for k, v in values.items()) + "}"
+    def mapping(self, values: Mapping[Any, Any]) -> str:
+        return "{" + ", ".join(f"{self.text(k)}: {self.text(v)}" for k, v in values.items()) + "}"
 
     def array(self, value: Array, head: str) -> str:
         """`head([...], dtype)` for small arrays, else a reference; the exact bits come back from either."""

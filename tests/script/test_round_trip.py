@@ -275,7 +275,12 @@ def test_scalars() -> None:
     zero = Buffer("Z", (), "int8")
     assert "Z[()] = T.int8(5)" in stmts_of(store(zero, (), 5), zero)
     text = assert_round_trip(
-        PrimFunc("a b", (zero,), store(zero, (), zero[()]), {"entry": True, "x": (1.5, b"\0", float("inf"))})
+        PrimFunc(
+            "a b",
+            (zero,),
+            store(zero, (), zero[()]),
+            {"entry": True, "x": (1.5, b"\0", float("inf")), "by": {1: "a", 2: {}}},
+        )
     )
     assert '@T.prim_func(key="a b")' in text
     assert "def a_b(Z" in text
