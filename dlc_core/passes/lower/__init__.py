@@ -6,7 +6,8 @@ from dlc_core.passes.lower.describe import DescribeGraph
 from dlc_core.passes.lower.group import LowerGroups
 from dlc_core.passes.lower.instrument import Instrument
 from dlc_core.passes.lower.main import BuildMain
+from dlc_core.passes.lower.results import CopyResults
 
-PASSES: tuple[type[Pass], ...] = (LowerGroups, RecordCosts, BuildMain, Instrument, DescribeGraph)
+PASSES: tuple[type[Pass], ...] = (LowerGroups, CopyResults, RecordCosts, BuildMain, Instrument, DescribeGraph)
 
-__all__ = ["PASSES", "BuildMain", "DescribeGraph", "Instrument", "LowerGroups", "RecordCosts"]
+__all__ = ["PASSES", "BuildMain", "CopyResults", "DescribeGraph", "Instrument", "LowerGroups", "RecordCosts"]

@@ -6,9 +6,9 @@ module.  Groups that compute the same (the names of buffers and dims apart) shar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dlc_core import te
 from dlc_core.diag import DlcError, Span, UnsupportedError
@@ -129,7 +129,7 @@ class LowerGroups(Pass):
             digest = structural_hash(func, names=False)
             name = by_hash.get(digest)
             if name is None:
-                name = _unique(function.name, kernels)
+                name = unique_name(function.name, kernels)
                 by_hash[digest] = name
                 kernels[name] = replace(func, name=name)
             else:
@@ -171,7 +171,8 @@ def _alone(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...
     return Function(f"fused_{old.op.name}", tuple(params), body), tuple(outer)
 
 
-def _unique(name: str, taken: dict[str, PrimFunc]) -> str:
+def unique_name(name: str, taken: Mapping[str, Any]) -> str:
+    """The name, with a number where it is taken."""
     if name not in taken:
         return name
     number = 1

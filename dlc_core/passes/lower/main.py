@@ -18,25 +18,21 @@ from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import (
     CALL_PRIM,
     CONST,
-    GET,
-    PARAM,
-    TUPLE,
     Array,
     Function,
     Node,
-    get_item,
-    param,
     post_order,
 )
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType, TupleType, tensor_type
+from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.lower.group import lower_group, result_types
+from dlc_core.passes.lower.group import result_types
 from dlc_core.passes.lower.memory import ALIGN, Request, plan
-from dlc_core.passes.lower.views import is_view
+from dlc_core.passes.lower.results import results_of
+from dlc_core.passes.lower.views import origin
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.tir.intrinsics import call_kernel
@@ -57,11 +53,9 @@ class BuildMain(Pass):
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         function = module[module.entry]
         builder = _Builder(module, function)
-        func, extra = builder.build()
-        return (
-            module.with_function(module.entry, func)
-            .with_functions(extra)
-            .with_attrs(signature=builder.signature, constants=tuple(builder.constants))
+        func = builder.build()
+        return module.with_function(module.entry, func).with_attrs(
+            signature=builder.signature, constants=tuple(builder.constants)
         )
 
 
@@ -76,11 +70,10 @@ class _Builder:
         self.constant_at: dict[tuple[Array, str], Buffer] = {}
         self.weights_size = 0
         self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
-        self.copies: dict[str, PrimFunc] = {}
 
-    def build(self) -> tuple[PrimFunc, dict[str, PrimFunc]]:
+    def build(self) -> PrimFunc:
         inputs = self._inputs()
-        outputs, copied = self._outputs()
+        outputs = self._outputs()
         requests, owners = self._requests(set(outputs))
         offsets, size = plan(requests)
         arena = Buffer("arena", (size,), "uint8", align=ALIGN)
@@ -92,7 +85,7 @@ class _Builder:
                 buffer = _at(_buffer_of(place), offset)
                 self.buffers[place] = buffer
                 self.views.append((buffer, arena))
-        body = seq(*(self._call(n) for n in self.order), *(self._copy(s, b) for s, b in copied))
+        body = seq(*(self._call(n) for n in self.order))
         weights = Buffer("weights", (self.weights_size,), "uint8", align=ALIGN)
         for buffer, base in reversed(self.views):
             body = View(buffer, weights if base is self.weights else base, body)
@@ -113,46 +106,29 @@ class _Builder:
             size,
             self.weights_size,
         )
-        return func, self.copies
+        return func
 
     # Where values live
-
-    def resolve(self, value: Node, index: int = 0) -> Place:
-        """The kernel output, parameter or constant that a value's bytes are."""
-        while True:
-            if value.op is GET:
-                value, index = value.args[0], value.attrs["index"]
-            elif value.op is TUPLE:
-                value, index = value.args[index], 0
-            elif is_view(value):
-                value, index = value.args[0], 0
-            else:
-                return value, index
 
     def _inputs(self) -> list[Buffer]:
         for p in self.function.params:
             self.buffers[p, 0] = _buffer_of((p, 0), p.attrs["name"])
         return [self.buffers[p, 0] for p in self.function.params]
 
-    def _outputs(self) -> tuple[list[Place], list[tuple[Node, Buffer]]]:
-        """Kernel outputs that are written straight to the caller's memory, and results that must be copied there."""
+    def _outputs(self) -> list[Place]:
+        """Kernel outputs that are written straight to the caller's memory."""
         direct: list[Place] = []
-        copied: list[tuple[Node, Buffer]] = []
         self.out_buffers: list[Buffer] = []
-        for result in self.function.results:
-            many = isinstance(result.type, TupleType)
-            for value in (
-                [get_item(result, i) for i in range(len(result_types(result)))] if many else [result]
-            ):
-                place = self.resolve(value)
-                buffer = _buffer_of((value, 0), f"out{len(self.out_buffers)}")
-                self.out_buffers.append(buffer)
-                if place[0].op in (PARAM, CONST) or place in direct:
-                    copied.append((value, buffer))
-                    continue
-                direct.append(place)
-                self.buffers[place] = buffer
-        return direct, copied
+        for value in results_of(self.function):
+            place = origin(value)
+            if place[0].op is not CALL_PRIM or place in direct:
+                raise UsageError(
+                    "a result is not what a kernel of its own writes", hint="run the pass copy_results first"
+                )
+            direct.append(place)
+            self.buffers[place] = _buffer_of((value, 0), f"out{len(self.out_buffers)}")
+            self.out_buffers.append(self.buffers[place])
+        return direct
 
     def _requests(self, direct: set[Place]) -> tuple[list[Request], list[Place | Buffer]]:
         """What needs arena memory and when: kernel outputs from their call to their last use, workspaces during it."""
@@ -181,7 +157,7 @@ class _Builder:
         return requests, owners
 
     def _places(self, value: Node) -> list[Place]:
-        return [self.resolve(value, i) for i in range(len(result_types(value)))]
+        return [origin(value, i) for i in range(len(result_types(value)))]
 
     def _dims(self, n: Node) -> Mapping[Var, Expr]:
         """The kernel's symbols in terms of this call's."""
@@ -243,15 +219,6 @@ class _Builder:
         outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
         spaces = [self.workspaces[b] for b in self.workspace_of[n]]
         return Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *n.attrs["dims"]))
-
-    def _copy(self, value: Node, target: Buffer) -> Stmt:
-        """A result that is an input, a constant or another result: copied by a kernel of its own."""
-        source = param("source", value.type)
-        func = lower_group(
-            Function(f"copy_{len(self.copies)}", (source,), source), f"copy_{len(self.copies)}"
-        )
-        self.copies[func.name] = func
-        return Eval(call_kernel(func.name, self.buffer(self.resolve(value)), target, *func.scalars))
 
     def _symbols(self, buffers: list[Buffer], size: Expr) -> list[Var]:
         dims = [d for b in buffers for d in b.shape] + [size]

@@ -1,0 +1,64 @@
+"""Results that no kernel writes for itself (inputs, constants, one value twice) become copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.graph.node import CALL_PRIM, Function, Node, get_item, make_tuple, node, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TupleType, Type
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.group import lower_group, result_types, unique_name
+from dlc_core.passes.lower.views import origin
+from dlc_core.tir.stmt import PrimFunc
+
+
+def results_of(function: Function) -> list[Node]:
+    """The result tensors of a function, in order."""
+    return [
+        get_item(result, index) if isinstance(result.type, TupleType) else result
+        for result in function.results
+        for index in range(len(result_types(result)))
+    ]
+
+
+@dataclass(frozen=True)
+class CopyResults(Pass):
+    """Let every result of the entry be an output of a kernel, and each of another one."""
+
+    name: ClassVar[str] = "copy_results"
+    stage: ClassVar[str] = "lower"
+    place: ClassVar[tuple[float, ...]] = (120,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        entry = module.functions.get(module.entry)
+        if not isinstance(entry, Function):
+            return module
+        kernels: dict[str, PrimFunc] = {}
+        by_type: dict[Type, PrimFunc] = {}
+
+        def copied(value: Node) -> Node:
+            func = by_type.get(value.type)
+            if func is None:
+                source = param("source", value.type)
+                name = unique_name("copy", {**module.functions, **kernels})
+                func = by_type[value.type] = lower_group(Function(name, (source,), source), name)
+                kernels[name] = func
+            return node(CALL_PRIM, (value,), {"symbol": func.name, "dims": func.scalars}, value.type)
+
+        taken: set[tuple[Node, int]] = set()
+        results = []
+        for result in results_of(entry):
+            # Equal calls are one node, so the second copy of a value is a copy of its first.
+            while origin(result)[0].op is not CALL_PRIM or origin(result) in taken:
+                result = copied(result)
+            taken.add(origin(result))
+            results.append(result)
+        if not kernels:
+            return module
+        body = results[0] if len(results) == 1 else make_tuple(results)
+        return module.with_function(module.entry, entry.with_body(body)).with_functions(kernels)
+
+
+__all__ = ["CopyResults", "results_of"]
