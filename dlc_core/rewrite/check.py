@@ -99,7 +99,7 @@ def check_rule(rule: Rule, dtypes: Sequence[str] = ()) -> int:
             if applied is None:
                 raise VerifyError(f"rule {rule.name!r} does not fire on its example of {name}")
             for feeds in _feeds(before, finite=rule.approximate):
-                _compare(rule, evaluate(before, feeds), evaluate(applied[0], feeds), name)
+                _compare(rule, evaluate(before, feeds), evaluate(applied, feeds), name)
                 compared += 1
     return compared
 

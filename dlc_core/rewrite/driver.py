@@ -84,11 +84,13 @@ class Rewriter:
         if not rules:
             return None
         for rule in rules:
-            with spanned(current.spans):
-                result = rule.apply(current)
-            if result is None:
+            found = rule.find(current)
+            if found is None:
                 continue
-            new, found = result
+            with spanned(current.spans):
+                new = rule.replace(found)
+            if new is None:
+                continue
             for matched in found.nodes:
                 new.add_spans(matched.spans)
             self.counts[rule.name] += 1

@@ -55,14 +55,17 @@ class Rule:
         """The ops whose nodes it may rewrite."""
         return self.pattern.ops
 
-    def apply(self, root: Node) -> tuple[Node, Match] | None:
-        """What the node becomes, with the match; None where the rule does not fire.
+    def find(self, root: Node) -> Match | None:
+        """The match at a node, where the condition holds."""
+        found = match(self.pattern, root)
+        return found if found is None or self.condition is None or self.condition(found) else None
+
+    def replace(self, found: Match) -> Node | None:
+        """What a match becomes; None where the rule leaves it as it is.
 
         Raises PassError where the replacement has another type.
         """
-        found = match(self.pattern, root)
-        if found is None or (self.condition is not None and not self.condition(found)):
-            return None
+        root = found.root
         if isinstance(self.replacement, Pattern):
             new: Node | None = instantiate(self.replacement, found)
         else:
@@ -74,7 +77,12 @@ class Rule:
                 f"rule {self.name!r} changes the type of {root.op.name} from {root.type} to {new.type}",
                 spans=root.spans,
             )
-        return new, found
+        return new
+
+    def apply(self, root: Node) -> Node | None:
+        """What a node becomes; None where the rule does not fire."""
+        found = self.find(root)
+        return None if found is None else self.replace(found)
 
 
 def instantiate(pattern: Pattern, found: Match) -> Node:

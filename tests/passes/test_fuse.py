@@ -178,6 +178,15 @@ def test_producers_do_not_enter_a_contraction(x):
     assert "operands many times" in reasons(conv(relu(x), W))["relu", "conv"]
 
 
+def test_moves_enter_a_contraction_where_wanted(x, y):
+    moved = transpose(reshape(transpose(x), shape=(8, 8)))
+    body = relu(matmul(moved, transpose(exp(y))))
+    module = IRModule({"main": Function("main", (x, y), body)})
+    with_moves = Fuse(moves=True).run(module, PassContext())["main"]
+    assert names(with_moves) == ["fused_exp", "fused_transpose_reshape_transpose_transpose_matmul_relu"]
+    assert len(names(fused(body))) == 3
+
+
 def test_producers_enter_a_reduction(x):
     assert names(fused(softmax(mul(relu(x), x)))) == ["fused_relu_mul_softmax"]
     assert names(fused(relu(total(exp(x))))) == ["fused_exp_sum_relu"]

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dlc_core.diag import PassError, Span, VerifyError
+from dlc_core.diag import PassError, Span, UsageError, VerifyError
 from dlc_core.graph.node import (
     Function,
     Op,
@@ -36,6 +36,7 @@ from dlc_core.passes.graph import (
     Infer,
     Simplify,
 )
+from dlc_core.passes.graph.inline import inlined
 from dlc_core.rewrite import Rule, match_op, var
 
 
@@ -255,6 +256,31 @@ def test_folding_errors_name_the_node():
     with pytest.raises(PassError, match=r"gather of constants fails: .*7") as caught:
         run(FoldConstants(), body)
     assert caught.value.spans == (Span("m", "g"),)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_constant_condition_chooses_its_branch(taken, x, checked):
+    a, b = tensor("a", 4, 6), tensor("b", 4, 6)
+    yes = Function("yes", (a,), make_tuple([std.neg(std.relu(a)), a]))
+    no = Function("no", (b,), make_tuple([std.exp(b), std.abs(b)]))
+    both = std.if_(constant(taken), x, then_branch=yes, else_branch=no)
+    result = checked(FoldConstants(), std.add(get_item(both, 0), get_item(both, 1)))
+    assert ops(result) == (["relu", "neg", "add"] if taken else ["exp", "abs", "add"])
+
+
+def test_a_branch_in_place_takes_the_callers_dims():
+    n, m = Var("n"), Var("m")
+    a = param("a", tensor_type((n, 6)))
+    yes = Function("yes", (a,), std.reshape(std.relu(a), shape=(n * 2, 3)))
+    x = param("x", tensor_type((m, 6)))
+    body = std.if_(constant(True), x, then_branch=yes, else_branch=yes)
+    result = run(FoldConstants(), body)["main"]
+    assert ops(result) == ["relu", "reshape"]
+    assert result.body.type == tensor_type((m * 2, 3))
+    fixed = inlined(yes, [tensor("y", 4, 6)])
+    assert fixed.shape == (8, 3)
+    with pytest.raises(UsageError, match="takes 1 arguments"):
+        inlined(yes, [])
 
 
 # cse

@@ -9,12 +9,19 @@ from dlc_core.passes.graph.fold_constants import FoldConstants
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer
-from dlc_core.passes.graph.simplify import RULES, CanonicalCasts, Simplify
+from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
+from dlc_core.passes.graph.recompose import Recompose
+from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
+from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
+
+RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES)
+"""All rewrite rules of the core; those of `simplify` come first."""
 
 PASSES = (
     Infer,
     Simplify,
     FoldConstants,
+    Recompose,
     ExpandComposites,
     FoldBatchNorm,
     FoldScaleAxis,
@@ -38,5 +45,6 @@ __all__ = [
     "FoldScaleAxis",
     "Fuse",
     "Infer",
+    "Recompose",
     "Simplify",
 ]

@@ -4,6 +4,7 @@ Law: the function computes the same values, bit for bit as the reference does.
 
     add(c1, c2)                       =>      constant(c1 + c2)
     full(shape=(64, 3, 7, 7), v=0.1)  =>      a constant whose elements all are one place in memory
+    if_(True, x, then_branch=f, …)    =>      f(x)
 
 A result larger than `max_bytes` is folded only where its operands are together at least as large, so that a
 broadcast does not become an array.  Views (transposes, reshapes) of constants stay views.
@@ -35,6 +36,9 @@ from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.reference import Value, apply
 from dlc_core.op.std import BY_NAME
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.inline import inlined
+
+IF = BY_NAME["if_"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class FoldConstants(GraphPass):
     name: ClassVar[str] = "fold_constants"
     place: ClassVar[tuple[float, ...]] = (210, 510, 810)
     min_level: ClassVar[int] = 1
+    drops_spans: ClassVar[bool] = True
     max_bytes: int = 1 << 20
 
     def run_function(self, function: Function, context: PassContext) -> Function:
@@ -53,6 +58,8 @@ class FoldConstants(GraphPass):
     def _fold(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         if old.op is GET and args[0].op is TUPLE:
             return get_item(args[0], old.attrs["index"])
+        if old.op is IF and args[0].op is CONST:
+            return _chosen_branch(old, args)
         decl = old.op
         if not isinstance(decl, OpDecl) or not decl.pure or any(a.op is not CONST for a in args):
             return None
@@ -72,6 +79,14 @@ class FoldConstants(GraphPass):
         for arg in args:
             folded.add_spans(arg.spans)
         return folded
+
+
+def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
+    """The branch of a constant condition in place, where its type is that of both."""
+    cond = const_array(args[0])
+    assert cond is not None
+    taken = inlined(old.attrs["then_branch" if cond.item() else "else_branch"], args[1:])
+    return taken if taken.type == old.type else None
 
 
 def _bytes_of(type_: Type) -> int | None:

@@ -36,23 +36,28 @@ NAME_LENGTH = 64
 
 @dataclass(frozen=True)
 class Fuse(GraphPass):
-    """Group nodes into kernels of at most `max_ops` operations."""
+    """Group nodes into kernels of at most `max_ops` operations.
+
+    With `moves`, contractions read their operands through the transposes, slices and reshapes in front of
+    them.
+    """
 
     name: ClassVar[str] = "fuse"
     place: ClassVar[tuple[float, ...]] = (900,)
     max_ops: int = 48
+    moves: bool = False
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         limit = self.max_ops if context.opt_level > 0 else 1
-        return _with_kernels(function, limit)
+        return _with_kernels(function, limit, self.moves)
 
     def why_not(self, function: Function) -> tuple[NotFused, ...]:
         """For each producer and consumer that this pass leaves in different kernels the reason."""
-        return why_not(function, self.max_ops)
+        return why_not(function, self.max_ops, self.moves)
 
 
-def _with_kernels(function: Function, max_ops: int) -> Function:
-    grouping = group_nodes(function, max_ops)
+def _with_kernels(function: Function, max_ops: int, moves: bool) -> Function:
+    grouping = group_nodes(function, max_ops, moves)
     groups = grouping.groups
     names = _Names()
     built: dict[Node, Node] = {}

@@ -145,8 +145,9 @@ def _keeps_innermost(view: Node) -> bool:
 
 
 class _Grouper:
-    def __init__(self, function: Function, max_ops: int) -> None:
+    def __init__(self, function: Function, max_ops: int, moves: bool = False) -> None:
         self.max_ops = max_ops
+        self.moves = moves
         self.order = tuple(post_order(function.body))
         self.index = {n: i for i, n in enumerate(self.order)}
         self.users: dict[Node, list[Node]] = {n: [] for n in self.order}
@@ -268,9 +269,11 @@ class _Grouper:
             return f"{_article(kind)} operation is not computed inside its consumer"
         if used_by == "opaque":
             return "the consumer is opaque"
-        if used_by == "contraction":
-            return "a contraction reads its operands many times"
         anchored = group.anchor is not None and self.kinds[group.anchor] == "contraction"
+        if anchored and used_by not in POINTWISE:
+            # The user is the contraction, or a move in front of it.
+            moves = kind == "view" or current.op.name in MOVES
+            return "" if self.moves and moves else "a contraction reads its operands many times"
         if anchored and (kind not in POINTWISE or current.shape != group.root.shape):
             return "only elementwise operations on its own shape enter a contraction's epilogue"
         if used_by == "reduction" and _is_windowed(user):
@@ -328,13 +331,16 @@ def _article(word: str) -> str:
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
-def group_nodes(function: Function, max_ops: int) -> Grouping:
-    """The kernels of a function, with at most `max_ops` operations each."""
-    return _Grouper(function, max_ops).run()
+def group_nodes(function: Function, max_ops: int, moves: bool = False) -> Grouping:
+    """The kernels of a function, with at most `max_ops` operations each.
+
+    With `moves`, transposes, slices and the like in front of a contraction are in its kernel.
+    """
+    return _Grouper(function, max_ops, moves).run()
 
 
-def why_not(function: Function, max_ops: int) -> tuple[NotFused, ...]:
+def why_not(function: Function, max_ops: int, moves: bool = False) -> tuple[NotFused, ...]:
     """For each pair of producer and consumer in different kernels the reason."""
-    grouper = _Grouper(function, max_ops)
+    grouper = _Grouper(function, max_ops, moves)
     grouper.run()
     return tuple(grouper.why_not())

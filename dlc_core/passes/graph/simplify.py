@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from dlc_core.graph.node import Function
 from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.passes.graph import rules_arith, rules_cast, rules_matmul, rules_shape, rules_slice
+from dlc_core.passes.graph import rules_arith, rules_cast, rules_conv, rules_matmul, rules_shape, rules_slice
 from dlc_core.rewrite import Rule, rewrite_function
 
 RULES: tuple[Rule, ...] = (
@@ -26,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     *rules_shape.RULES,
     *rules_slice.RULES,
     *rules_matmul.RULES,
+    *rules_conv.RULES,
 )
 """The core's own rules, in the order in which they are tried."""
 
