@@ -215,14 +215,8 @@ def _interface(tensor: Any, readonly: bool) -> tuple[dict[str, Any], np.dtype[An
     strides = (
         tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim)) if tensor.strides else None
     )
-    # ml_dtypes' dtypes have no letter in the array interface: raw bytes of that size are viewed as them.
-    plain = (
-        dtype.str
-        if dtype.kind in "biufc"
-        else f"|u{dtype.itemsize}"
-        if dtype.itemsize == 1
-        else f"<u{dtype.itemsize}"
-    )
+    # NumPy's interface has no letters for the dtypes of ml_dtypes: integers of that size are viewed as them.
+    plain = dtype.str if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}").str
     empty = 0 in shape
     address = 0 if empty else (tensor.data or 0) + tensor.byte_offset
     interface = {

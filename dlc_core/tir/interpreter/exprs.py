@@ -223,17 +223,22 @@ class Writer:
             return f"int({a})"
         return self.wrapped(a, e)
 
-    def place(self, buffer: Buffer, indices: Sequence[Expr], texts: Sequence[str]) -> str:
-        """Element number of `buffer[indices]`; emits the bounds checks that cannot be decided beforehand."""
+    def place(
+        self, buffer: Buffer, indices: Sequence[Expr], texts: Sequence[str], *, end: bool = False
+    ) -> str:
+        """Element number of `buffer[indices]`; emits the bounds checks that cannot be decided beforehand.
+
+        `end` allows the place behind the last element, whose address may be taken.
+        """
         at = self.buffers[buffer]
         checks, terms = [], []
         named = list(texts)
         for k, (index, dim, stride) in enumerate(zip(indices, at.dims, at.strides, strict=True)):
-            inside = dim.isdigit() and self.intervals.within(index, int(dim))
+            inside = dim.isdigit() and self.intervals.within(index, int(dim) + end)
             if not inside:
                 if not named[k].isalnum():
                     named[k] = self.temporary(named[k])
-                checks.append(f"0 <= {named[k]} < {dim}")
+                checks.append(f"0 <= {named[k]} {'<=' if end else '<'} {dim}")
             if stride != "0":
                 terms.append(named[k] if stride == "1" else f"{named[k]}*{stride}")
         if checks:
@@ -301,7 +306,7 @@ class Writer:
     def _address(self, e: Call) -> str:
         load = e.args[0]
         assert isinstance(load, Load)
-        at = self.place(load.buffer, load.indices, [self.value(i) for i in load.indices])
+        at = self.place(load.buffer, load.indices, [self.value(i) for i in load.indices], end=True)
         pointer, type_ = self.buffers[load.buffer].pointer, load.buffer.dtype
         name = self.helper(f"dtype_{type_}", type_)
         return f"({pointer}[0], {pointer}[1] + ({at})*{type_.numpy.itemsize}, {name})"

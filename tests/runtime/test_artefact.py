@@ -1,0 +1,238 @@
+"""Artefact files: what is written is read, what is damaged is refused, and nothing else ever happens."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import random
+import struct
+import time
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.arith import eval_expr
+from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
+from dlc_core.ir.expr import Var, binary, call, cast_to, const, eq, maximum, select
+from dlc_core.ir.types import tensor_type
+from dlc_core.runtime import container
+from dlc_core.runtime.container import PAGE, read_container, write_container
+from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.signature import Signature, Value
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
+
+
+def test_save_and_open(target, models, tmp_path):
+    exe = dlc.compile(models.rows(), target)
+    exe.save(tmp_path / "m.dlc")
+    again = dlc.open(tmp_path / "m.dlc")
+    assert str(again.signature) == str(exe.signature)
+    assert again.target == exe.target
+    np.testing.assert_array_equal(again(X), exe(X))
+    assert not again.weights.flags.writeable
+    assert again.weights.ctypes.data % 64 == 0
+    exe.save(tmp_path / "n.dlc")
+    assert (tmp_path / "m.dlc").read_bytes() == (tmp_path / "n.dlc").read_bytes()
+    again.save(tmp_path / "m.dlc")  # onto the file that its own weights are mapped from
+    np.testing.assert_array_equal(again(X), exe(X))
+    np.testing.assert_array_equal(dlc.open(tmp_path / "m.dlc", verify=True)(X), exe(X))
+
+
+def test_sources_are_kept_where_asked(devices, models, tmp_path):
+    exe = dlc.compile(models.dense(), "shared")
+    exe.save(tmp_path / "m.dlc", sources=("graph",))
+    assert dlc.open(tmp_path / "m.dlc").source("graph") == exe.source("graph")
+
+
+def test_opening_takes_milliseconds_whatever_the_weights(devices, models, tmp_path):
+    exe = dlc.compile(models.dense(), "shared")
+    exe.save(tmp_path / "m.dlc")
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        dlc.open(tmp_path / "m.dlc")
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.05
+
+
+@pytest.fixture
+def saved(devices, models, tmp_path):
+    """The bytes of a good artefact, and a function that opens others and calls them."""
+    exe = dlc.compile(models.dense(), "reference")
+    path = tmp_path / "good.dlc"
+    exe.save(path)
+
+    def attempt(data, **options):
+        bad = tmp_path / "bad.dlc"
+        bad.write_bytes(data)
+        return dlc.open(bad, **options)
+
+    return path.read_bytes(), attempt
+
+
+def test_files_that_are_no_artefacts(saved, tmp_path):
+    data, attempt = saved
+    for other, message in (
+        (b"", "is not an artefact"),
+        (b"\x08\x07onnx", "is not an artefact"),
+        (data.replace(b"\r\n", b"\n", 1), "is not an artefact"),
+        (data[:20], "ends within its first bytes"),
+        (data[:60], "header is longer than the file"),
+        (data[:-1], "the file has"),
+        (data + b"\0", "1 bytes follow"),
+        (data[:8] + struct.pack("<I", 99) + data[12:], "format 99, this version of dlc reads 1"),
+        (data[:100] + b"X" + data[101:], "checksum of its header"),
+    ):
+        with pytest.raises(ArtifactError, match=message):
+            attempt(other)
+    with pytest.raises(ArtifactError, match="cannot be read\n  because no such file"):
+        dlc.open(tmp_path / "missing.dlc")
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        dlc.open(tmp_path)
+
+
+def test_flipped_bits_are_found(saved):
+    data, attempt = saved
+    attempt(data, verify=True)
+    for place in (len(data) - 1, PAGE + 5, PAGE * 2 + 1):
+        flipped = bytearray(data)
+        flipped[place] ^= 4
+        with pytest.raises(ArtifactError, match="damaged"):
+            attempt(bytes(flipped), verify=True)
+
+
+def rewritten(data, change):
+    """The artefact with another header, its checksum made good."""
+    _, _, length, _ = struct.unpack_from("<8sII32s", data)
+    header = json.loads(data[48 : 48 + length])
+    base = -(-(48 + length) // PAGE) * PAGE
+    change(header)
+    text = json.dumps(header).encode()
+    prefix = struct.pack("<8sII32s", data[:8], 1, len(text), hashlib.sha256(text).digest())
+    start = prefix + text
+    return start + bytes(-len(start) % PAGE) + data[base:]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h.update(target="nowhere -x=1"), "target 'nowhere -x=1', which is not known here"),
+        (lambda h: h.update(device="nowhere"), "is not known here"),
+        (lambda h: h.update(format="steam"), "does not run the format 'steam'"),
+        (lambda h: h.pop("signature"), "signature"),
+        (lambda h: h.update(entry=7), "header of .* is malformed"),
+        (lambda h: h.update(symbols=[7]), "header of .* is malformed"),
+        (lambda h: h.update(metadata=[]), "header of .* is malformed"),
+        (lambda h: h["sections"].pop(), "bytes follow"),
+        (lambda h: h.update(sections=[]), "lists no sections"),
+        (lambda h: h["sections"][1].update(offset=-1), "malformed"),
+        (lambda h: h["sections"][0].update(size=1 << 60), "ends at byte"),
+        (lambda h: h["sections"][0].update(sha256="0" * 64), "damaged"),
+        (lambda h: h["sections"][1].update(name="code"), "malformed"),
+        (lambda h: h["signature"].update(weights=1), "weights of .* do not fit"),
+        (lambda h: h["signature"].update(arena=99), "signature in the artefact is malformed"),
+        (lambda h: h["signature"]["inputs"][0].update(dtype="float32x8"), "dtype float32x8"),
+        (lambda h: h["signature"]["inputs"][0].update(dtype="nothing"), "malformed"),
+        (lambda h: h["signature"]["inputs"][0].update(shape=[-1, 6]), "malformed"),
+        (lambda h: h["signature"].update(exprs=[["const", 1 << 63]]), "not an integer from"),
+        (lambda h: h["signature"].update(exprs=[["mul", 0, 0]]), "malformed"),
+        (lambda h: h["signature"].update(exprs=[["system", "rm"]]), "malformed"),
+        (lambda h: h["signature"].update(exprs=[["const", 5], ["floordiv", 0, True]]), "malformed"),
+    ],
+)
+def test_headers_that_lie_are_refused(saved, change, message):
+    data, attempt = saved
+    with pytest.raises(ArtifactError, match=message):
+        attempt(rewritten(data, change))
+
+
+def test_no_change_of_a_file_does_anything_but_raise(saved):
+    """500 damaged artefacts, half of them with checksums made good."""
+    data, attempt = saved
+    rng = random.Random(5)
+    _, _, length, _ = struct.unpack_from("<8sII32s", data)
+    opened = 0
+    for round_ in range(500):
+        changed = bytearray(data)
+        for _ in range(rng.randint(1, 6)):
+            place = rng.randrange(48 + length) if rng.random() < 0.7 else rng.randrange(len(changed))
+            kind = rng.randrange(4)
+            if kind == 0:
+                changed[place] = rng.randrange(256)
+            elif kind == 1:
+                del changed[place : place + rng.randint(1, 9)]
+            elif kind == 2:
+                changed[place:place] = rng.randbytes(rng.randint(1, 9))
+            elif 48 < place < 48 + length:
+                changed[place : place + 1] = rng.choice([b"-1", b"1e99", b"null", b"[", b"9" * 30, b'"'])
+        if round_ % 2 and len(changed) > 48 + length:
+            digest = hashlib.sha256(bytes(changed[48 : 48 + length])).digest()
+            changed[:48] = struct.pack("<8sII32s", data[:8], 1, length, digest)
+        try:
+            exe = attempt(bytes(changed), verify=bool(round_ % 4))
+            opened += 1
+            exe(X)
+        except DlcError:
+            continue
+    assert opened < 250
+
+
+def test_sections_are_aligned_and_deterministic(tmp_path):
+    parts = [("a", b"x" * 5), ("b", b""), ("c", memoryview(b"y" * PAGE)), ("d", b"z")]
+    write_container(tmp_path / "one", {"k": [1, None, "é"]}, parts)
+    write_container(tmp_path / "two", {"k": [1, None, "é"]}, parts)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    opened = read_container(tmp_path / "one")
+    assert opened.header["k"] == [1, None, "é"]
+    for name, data in parts:
+        view = opened.sections[name]
+        assert bytes(view) == bytes(data)
+        assert not view.nbytes or np.frombuffer(view, np.uint8).ctypes.data % PAGE == 0
+    opened.verify("a", "b", "c", "d")
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "m.dlc"
+    write_container(path, {}, [("a", b"old")])
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(container.os, "fsync", full)
+    with pytest.raises(ArtifactError, match="cannot be written\n  because no space left on device"):
+        write_container(path, {}, [("a", b"new" * 1000)])
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["m.dlc"]
+    with pytest.raises(ArtifactError, match="no such file"):
+        write_container(tmp_path / "no" / "m.dlc", {}, [("a", b"")])
+
+
+def test_dims_of_any_form_are_kept():
+    n, m, n2 = Var("n"), Var("m"), Var("n")
+    dims = [
+        n, m * 2 + 1, (n + m) // 3, n % 4, maximum(n, m), n - m, n2 * n,
+        select(eq(n, const(1)), m, n), binary("truncdiv", n - 7, const(2)), const(5),
+    ]  # fmt: skip
+    inputs = tuple(Value(v.name, tensor_type((v,))) for v in (n, m, n2))
+    outputs = (Value("y", tensor_type(dims, "bfloat16")),)
+    signature = Signature(inputs, outputs, (n, m, n2), n * m * 64, 128)
+    text = json.dumps(encode_signature(signature))
+    again = decode_signature(json.loads(text))
+    assert str(again) == str(signature)
+    assert again.outputs[0].type.dtype is outputs[0].type.dtype
+    for values in ((9, 4, 2), (7, 7, 1), (15, 0, 7)):
+        env, new = dict(zip((n, m, n2), values)), dict(zip(again.symbols, values))
+        for old_dim, new_dim in zip(outputs[0].type.dim_exprs(), again.outputs[0].type.dim_exprs()):
+            assert eval_expr(old_dim, env) == eval_expr(new_dim, new)
+        assert again.plan([(v,) for v in values]) == signature.plan([(v,) for v in values])
+
+
+def test_dims_that_no_arithmetic_gives_are_refused():
+    n = Var("n")
+    for size in (call("abs", (n,), "int64"), cast_to("int64", cast_to("int8", n))):
+        with pytest.raises(UnsupportedError, match="cannot be saved"):
+            encode_signature(Signature((), (), (n,), size, 0))

@@ -1,0 +1,110 @@
+"""DLPack both ways, with the dtypes that NumPy does not exchange, and the lifetimes of lent memory."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import DType
+from dlc_core.runtime import dlpack
+
+
+class Lender:
+    """An array's memory by our own capsules."""
+
+    def __init__(self, array, *, readonly=False, old=False, device=dlpack.CPU):
+        self.array, self.readonly, self.old, self.device = array, readonly, old, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, *, max_version=None, **_):
+        if self.old:
+            max_version = None
+        address, dtype = self.array.ctypes.data, DType.of(self.array.dtype)
+        options = {"readonly": self.readonly, "max_version": max_version}
+        return dlpack.export(self.array, address, self.array.shape, dtype, **options)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        "float64",
+        "float16",
+        "bfloat16",
+        "int8",
+        "uint16",
+        "int64",
+        "bool",
+        "complex64",
+        "float8_e5m2",
+    ],
+)
+def test_round_trip_shares_memory(dtype, old):
+    array = np.arange(6).reshape(2, 3).astype(DType(dtype).numpy)
+    view = dlpack.from_dlpack(Lender(array, old=old))
+    assert view.dtype == array.dtype
+    assert view.tobytes() == array.tobytes()
+    assert view.ctypes.data == array.ctypes.data
+    view[0, 0] = view[1, 2]
+    assert array[0, 0] == array[1, 2]
+
+
+def test_strides_and_empty_arrays():
+    array = np.arange(12, dtype=np.int32).reshape(3, 4)
+    for view in (array.T, array[::2, 1:], array[:0], array[1, 2], np.zeros((0, 3), np.float32)):
+        np.testing.assert_array_equal(dlpack.from_dlpack(np.asarray(view)), view)
+
+
+def test_numpy_reads_our_capsules():
+    array = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(np.from_dlpack(Lender(array)), array)
+
+
+def test_read_only_memory_stays_read_only():
+    array = np.arange(4, dtype=np.float32)
+    array.flags.writeable = False
+    assert not dlpack.from_dlpack(array).flags.writeable
+    assert not dlpack.from_dlpack(Lender(array, readonly=True)).flags.writeable
+    with pytest.raises(UsageError, match="read-only memory needs DLPack 1.0"):
+        dlpack.from_dlpack(Lender(array, readonly=True, old=True))
+
+
+def test_memory_is_given_back():
+    array = np.arange(4, dtype=np.float32)
+    before = len(dlpack._exported)
+    view = dlpack.from_dlpack(Lender(array))[1:]
+    assert len(dlpack._exported) == before + 1
+    del view
+    gc.collect()
+    assert len(dlpack._exported) == before
+    capsule = Lender(array).__dlpack__()  # never consumed
+    assert len(dlpack._exported) == before + 1
+    del capsule
+    assert len(dlpack._exported) == before
+
+
+def test_what_cannot_be_read_is_refused():
+    array = np.arange(4, dtype=np.float32)
+    with pytest.raises(UsageError, match=r"on a device \(DLPack type 2\)"):
+        dlpack.from_dlpack(Lender(array, device=(2, 0)))
+    used = Lender(array).__dlpack__()
+    once = SimpleNamespace(__dlpack__=lambda **_: used)
+    np.testing.assert_array_equal(dlpack.from_dlpack(once), array)
+    with pytest.raises(UsageError, match="no DLPack capsule that is unused"):
+        dlpack.from_dlpack(once)
+    with pytest.raises(BufferError, match="no dtype for int4"):
+        Lender(np.zeros(3, ml_dtypes.int4)).__dlpack__()
+
+    def raising(**_):
+        raise BufferError("requires grad")
+
+    with pytest.raises(UsageError, match="requires grad"):
+        dlpack.from_dlpack(SimpleNamespace(__dlpack__=raising))
