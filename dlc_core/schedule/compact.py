@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dlc_core.arith.analyzer import Analyzer
-from dlc_core.arith.iter_map import detect_iter_map
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import (
     Call,
@@ -20,11 +19,10 @@ from dlc_core.ir.expr import (
     load,
     maximum,
     post_order,
-    substitute,
     transform,
 )
 from dlc_core.schedule.dependence import axis_kinds
-from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull
+from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull, iter_map
 from dlc_core.schedule.tree import Program, Tree, with_children
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.stmt import (
@@ -139,18 +137,13 @@ def exact_box(block: Block, writes: Sequence[Access], analyzer: Analyzer) -> lis
     one."""
     if not writes or any(w.indices != writes[0].indices for w in writes):
         return None
-    first = writes[0]
-    moved: dict[Var, Expr] = {s.var: s.var + s.begin for s in first.loops}
-    indices = [substitute(i, moved) for i in first.indices]
-    predicate = substitute(block.predicate, moved)
-    found = detect_iter_map(indices, {s.var: s.extent for s in first.loops}, predicate)
+    found = iter_map(writes[0].indices, writes[0].loops, block.predicate, analyzer)
     if found is None:
         return None
     box: list[Span] = []
-    for part, extent in zip(found.sums, found.extents, strict=True):
+    for low, extent in zip(found[1], found[0].extents, strict=True):
         if extent is None:
             return None
-        low = analyzer.simplify(part.base)
         box.append(Span(low, analyzer.simplify(low + extent - 1)))
     return box
 

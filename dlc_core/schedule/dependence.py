@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_core.arith.iter_map import IterMap, detect_iter_map
+from dlc_core.arith.iter_map import IterMap
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, free_vars, substitute
-from dlc_core.schedule.regions import Access, accesses, hull
+from dlc_core.ir.dtype import BOOL
+from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
+from dlc_core.schedule.regions import Access, accesses, hull, iter_map
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, stmts
 from dlc_core.tir.stmt import Block, Eval, For, IterVar, Stmt, Store
+
+TRUE = const(True, BOOL)
 
 
 def axis_kinds(block: Block, var: Var) -> set[str]:
@@ -25,8 +28,8 @@ def binding_map(program: Program, block: Block, axes: Sequence[IterVar]) -> Iter
     values = [v for a, v in zip(block.axes, block.values, strict=True) if a in chosen]
     used = set(free_vars(*values))
     loops = [s for s in program.tree.loops_above(block) if s.var in used]
-    from_zero = {s.var: s.var + s.begin for s in loops}
-    return detect_iter_map([_at(v, from_zero) for v in values], {s.var: s.extent for s in loops})
+    found = iter_map(values, loops, TRUE, program.analyzer())
+    return None if found is None else found[0]
 
 
 def check_free_axes(program: Program, block: Block, what: str) -> None:
@@ -113,7 +116,7 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
                 what,
                 loop,
                 block,
-                why=f"every iteration writes the same elements of {', '.join(repeated)} in block {block.name!r}",
+                why=f"every iteration writes the same elements of {', '.join(repeated)} in {block.name!r}",
                 hint="compute the block, with its buffer, inside the loop",
             )
         spatial = [a for a in block.axes if a.kind == "spatial"]

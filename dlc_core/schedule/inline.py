@@ -86,7 +86,7 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
     env: dict[Var, Expr] = {v: i for v, i in zip(place, made.indices, strict=True) if v is not None}
     env.update((a.var, a.dom.begin) for a in block.axes if a.var not in env)
 
-    # A marker stands for the load while axes are replaced: the stored value is over the producer's axes already.
+    # A marker stands for the load while axes are replaced: the stored value is over the producer's axes.
     marker = Var("value", made.value.dtype)
     value = transform(body.value, lambda e: marker if isinstance(e, Load) and e.buffer is source else None)
     value = substitute(substitute(value, env), {marker: made.value})

@@ -141,8 +141,8 @@ def _retile_writer(
         raise program.error(
             what,
             block,
-            why=f"block {block.name!r} cannot fill the padding: it must be one plain assignment in loops of its own, "
-            "and the layout must be invertible",
+            why=f"block {block.name!r} cannot fill the padding: it must be one plain assignment "
+            "in loops of its own, and the layout must be invertible",
         )
     assert isinstance(block.body, Store)
     sizes = layout.output_exprs(old.shape)

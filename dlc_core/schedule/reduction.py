@@ -158,7 +158,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     to_axis: dict[Var, Expr] = {at.var: lane.var, **dict(zip(moved, (a.var for a in kept), strict=True))}
     env = {a.var: substitute(v, to_axis) for a, v in reducing}
     always, sometimes = _parts_of(block.predicate, reduce_vars)
-    # Every partial result must be initialised, so steps left out by a predicate add the neutral value instead.
+    # Every partial result must be initialised: steps that a predicate leaves out add the neutral value.
     value = (
         if_then_else(substitute(sometimes, to_axis), source, block.init.value)
         if sometimes is not TRUE

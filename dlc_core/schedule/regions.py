@@ -8,13 +8,25 @@ element touched, never fewer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dlc_core.arith.analyzer import Analyzer
+from dlc_core.arith.iter_map import IterMap, detect_iter_map
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Expr, Load, Ramp, Var, const, const_value, maximum, minimum, post_order
+from dlc_core.ir.expr import (
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    const,
+    const_value,
+    free_vars,
+    maximum,
+    minimum,
+    post_order,
+)
 from dlc_core.ir.expr import substitute as substitute_expr
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Stmt, Store
@@ -173,3 +185,34 @@ def point_region(buffer: Buffer, indices: Sequence[Expr]) -> Region:
 
 def whole_region(buffer: Buffer) -> Region:
     return Region(buffer, tuple(Range(const(0), d) for d in buffer.shape))
+
+
+def iter_map(
+    values: Sequence[Expr], loops: Iterable[For], predicate: Expr, analyzer: Analyzer
+) -> tuple[IterMap, list[Expr]] | None:
+    """How values split and fuse loops, and where each value begins; None where that is not understood.
+
+    Other variables in them are symbols in the ranges that `analyzer` knows.
+    """
+    moving = list(loops)
+    from_zero: dict[Var, Expr] = {s.var: s.var + s.begin for s in moving}
+    own = {s.var for s in moving}
+    exprs = [substitute_expr(v, from_zero) for v in (*values, predicate)]
+    fixed = [v for v in free_vars(*exprs, *(s.extent for s in moving)) if v not in own]
+    # detect_iter_map takes symbols to be 1 at least.
+    up: dict[Var, Expr] = {}
+    down: dict[Var, Expr] = {}
+    for var in fixed:
+        low = analyzer.const_bounds(var)[0]
+        if low < 0:
+            return None
+        if low == 0:
+            bigger = Var(var.name)
+            up[var], down[bigger] = bigger - 1, var + 1
+    *indices, cond = (substitute_expr(e, up) for e in exprs)
+    found = detect_iter_map(indices, {s.var: substitute_expr(s.extent, up) for s in moving}, cond)
+    if found is None:
+        return None
+    extents = tuple(None if e is None else substitute_expr(e, down) for e in found.extents)
+    begins = [analyzer.simplify(substitute_expr(part.base, down)) for part in found.sums]
+    return replace(found, extents=extents), begins

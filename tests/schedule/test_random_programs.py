@@ -159,7 +159,7 @@ class Player:
         try:
             move()
         except ScheduleError as error:
-            assert self.sch.func is before  # noqa: PT017
+            assert self.sch.func is before
             self.refused.append(str(error))
         else:
             self.done.append(name)

@@ -30,7 +30,7 @@ from dlc_core.ir.expr import (
     ramp,
     substitute,
 )
-from dlc_core.tir.functor import rename_bound, substitute_stmt, transform_stmt
+from dlc_core.tir.functor import exprs_of, rename_bound, stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
 
 
@@ -55,6 +55,9 @@ def _visit(stmt: Stmt) -> Stmt | None:
         return Seq(())
     if lanes == 1:
         return substitute_stmt(stmt.body, {stmt.var: stmt.begin})
+    if any(e.dtype.lanes > 1 for s in stmts(stmt.body) for e in exprs_of(s)):
+        # Lanes of lanes: the inner vectors stay, this loop runs them one after another.
+        return replace(stmt, kind="serial")
     return _Vectorize(stmt, lanes).stmt(stmt.body)
 
 
