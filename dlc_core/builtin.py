@@ -13,6 +13,12 @@ from dlc_core.hooks import Command, Declaration, hookimpl
 DLC_API = "0.1"
 
 COMMANDS: tuple[Command, ...] = (
+    Command("compile", "dlc_core.cli.compile:compile_model", "Compile a model to a file."),
+    Command("run", "dlc_core.cli.run:run", "Run a model once, and compare its outputs with expected ones."),
+    Command("bench", "dlc_core.cli.bench:bench", "Measure how long a call takes."),
+    Command("explain", "dlc_core.cli.explain:explain", "Say for every kernel which schedule it got and why."),
+    Command("inspect", "dlc_core.cli.inspect:inspect", "Show a model's IR at any stage, or its code."),
+    Command("opt", "dlc_core.cli.opt:opt", "Run passes over a module and print what becomes of it."),
     Command(
         "plugins", "dlc_core.cli.plugins:plugins", "List the plugins: status, what each gives, what is wrong."
     ),
@@ -20,6 +26,10 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "config", "dlc_core.cli.config:show", "List the settings, their values and where these come from."
     ),
+    Command("ops", "dlc_core.cli.ops:ops", "List the operators, from their declarations."),
+    Command("passes", "dlc_core.cli.passes:passes", "List the passes, or the default pipelines."),
+    Command("rules", "dlc_core.cli.rules:rules", "List the rewrite rules, or those of schedules."),
+    Command("cache", "dlc_core.cli.cache:cache", "Show or clear the compiled models that are kept."),
 )
 """The core's commands: one line here adds one."""
 

@@ -1,0 +1,176 @@
+"""Arrays of the command line: inputs from files or drawn at random, outputs compared with expected ones."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlc_core.arith import eval_expr
+from dlc_core.diag import UsageError
+from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.types import Dim
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.signature import Value
+
+Array = np.ndarray[Any, Any]
+
+
+def read_array(path: Path) -> Array:
+    """One array of a `.npy` file; nothing in it is executed."""
+    found = _load(path)
+    if not isinstance(found, np.ndarray):
+        raise UsageError(f"{path} holds several arrays", hint="give it with --inputs")
+    return found
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a `.npz` file by name."""
+    found = _load(path)
+    if isinstance(found, np.ndarray):
+        raise UsageError(f"{path} holds one array without a name", hint="give it with --input NAME=FILE")
+    try:
+        with found:
+            return {name: found[name] for name in found.files}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path} cannot be read", why=str(error)) from None
+
+
+def _load(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path} cannot be read", why=str(error), hint="a .npy or .npz file") from None
+
+
+def gather_inputs(
+    exe: Executable,
+    single: Sequence[str] | None,
+    together: Path | None,
+    seed: int | None,
+    sizes: Mapping[str, Any] | None = None,
+) -> dict[str, Array]:
+    """The inputs of a call by name: `single` are NAME=FILE, `together` a `.npz` file (its names may have the
+    prefix `in_`), and what is still missing is drawn at random where a seed is given.
+    """
+    names = [value.name for value in exe.inputs]
+    found: dict[str, Array] = {}
+    if together is not None:
+        given = read_arrays(together)
+        found = {n: given[key] for n in names for key in (f"in_{n}", n) if key in given}
+        if not found:
+            raise UsageError(
+                f"{together} has none of the inputs {', '.join(names) or '(the model has none)'}",
+                hint=f"it has: {', '.join(given) or 'nothing'}",
+            )
+    for text in single or ():
+        name, equals, path = text.rpartition("=")
+        if not equals and len(names) == 1:
+            name = names[0]
+        if name not in names:
+            raise UsageError(
+                f"--input {text!r} names no input", hint=f"write NAME=FILE; inputs: {', '.join(names)}"
+            )
+        found[name] = read_array(Path(path))
+    missing = [value for value in exe.inputs if value.name not in found]
+    if missing and seed is None:
+        raise UsageError(
+            f"input {missing[0].name!r} is not given",
+            details=[str(value) for value in missing],
+            hint="--input NAME=FILE, --inputs FILE.npz, or --random",
+        )
+    found.update(random_inputs(missing, seed or 0, _known_sizes(exe, found, sizes or {})))
+    return {name: found[name] for name in names}
+
+
+def _known_sizes(exe: Executable, given: Mapping[str, Array], sizes: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes of symbolic dims: those of given inputs, and those that the user names."""
+    known: dict[str, int] = {}
+    for value in exe.inputs:
+        shape = given[value.name].shape if value.name in given else sizes.get(value.name, ())
+        for dim, extent in zip(value.shape, shape if isinstance(shape, tuple) else ()):
+            if isinstance(dim, Var) and extent is not None:
+                known[dim.name] = extent
+    known.update({name: size for name, size in sizes.items() if isinstance(size, int)})
+    return known
+
+
+def random_inputs(values: Sequence[Value], seed: int, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Seeded inputs: normal floats, integers 0 and 1 (indices of almost anything), dims of unknown size 1."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for value in values:
+        shape = tuple(_extent(dim, sizes) for dim in value.shape)
+        drawn: Array = (
+            rng.standard_normal(shape) if value.dtype.is_float else rng.integers(0, 2, shape)
+        ).astype(value.dtype.numpy)
+        found[value.name] = drawn
+    return found
+
+
+def _extent(dim: Dim, sizes: Mapping[str, int]) -> int:
+    if not isinstance(dim, Expr):
+        return dim
+    return int(eval_expr(dim, {v: sizes.get(v.name, 1) for v in free_vars(dim)}))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An output against what is expected of it; `worst` is the flat index of the largest excess."""
+
+    name: str
+    elements: int
+    wrong: int
+    max_abs: float
+    max_rel: float
+    problem: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return not self.problem and not self.wrong
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"{self.name}: {self.problem}"
+        verdict = "fits" if self.fits else f"{self.wrong} of {self.elements} elements differ"
+        return (
+            f"{self.name}: {verdict}; largest error {self.max_abs:.3g} absolute, {self.max_rel:.3g} relative"
+        )
+
+
+def compare(name: str, got: Array, wanted: Array, rtol: float, atol: float) -> Comparison:
+    """|got - wanted| <= atol + rtol * |wanted| for every element, NaN being NaN."""
+    if got.shape != wanted.shape:
+        return Comparison(name, got.size, got.size, 0, 0, f"shape {got.shape}, expected {wanted.shape}")
+    if wanted.dtype.kind in "OSUV" and wanted.dtype.itemsize != got.dtype.itemsize:
+        return Comparison(name, got.size, got.size, 0, 0, f"dtype {got.dtype}, expected {wanted.dtype}")
+    a = got.astype(np.float64)
+    b = (wanted.view(got.dtype) if wanted.dtype.kind == "V" else wanted).astype(np.float64)
+    with np.errstate(all="ignore"):
+        off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        off = np.where(np.isnan(off), np.inf, off)
+        wrong = int(np.count_nonzero(off > atol + rtol * np.abs(b)))
+        relative = np.where(off == 0, 0.0, off / np.abs(b))
+    largest = (float(off.max()), float(relative.max())) if off.size else (0.0, 0.0)
+    return Comparison(name, got.size, wrong, *largest)
+
+
+def compare_all(
+    outputs: Mapping[str, Array], expected: Mapping[str, Array], rtol: float, atol: float
+) -> list[Comparison]:
+    """The outputs that `expected` has, by name, or by position as `out_0`, `out_1`, …"""
+    found = []
+    for index, (name, got) in enumerate(outputs.items()):
+        key = next((k for k in (name, f"out_{index}") if k in expected), None)
+        if key is not None:
+            found.append(compare(name, got, expected[key], rtol, atol))
+    if not found:
+        raise UsageError(
+            "the expected arrays have none of the outputs",
+            details=[f"outputs: {', '.join(outputs)}", f"expected: {', '.join(expected)}"],
+        )
+    return found

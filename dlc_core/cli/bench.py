@@ -1,0 +1,127 @@
+"""`dlc bench`"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from dlc_core.cli.arrays import gather_inputs
+from dlc_core.cli.measure import Spread, measure
+from dlc_core.cli.options import (
+    Json,
+    ModelOrArtefact,
+    NoCache,
+    OptLevel,
+    Seed,
+    Shapes,
+    ShowProgress,
+    TargetText,
+    compile_seconds,
+    console,
+    executable,
+    parse_shapes,
+)
+from dlc_core.diag import UsageError
+from dlc_core.runtime.profile import Report
+
+
+def bench(
+    model: ModelOrArtefact,
+    target: TargetText = None,
+    threads: Annotated[
+        str,
+        typer.Option("--threads", help="Thread counts to measure, such as 1,2; empty is all usable cores."),
+    ] = "",
+    repeat: Annotated[
+        int | None,
+        typer.Option("--repeat", "-n", min=1, help="Calls to measure; by default as --seconds says."),
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="How long to measure each.")] = 2.0,
+    warmup: Annotated[int, typer.Option("--warmup", min=0, help="Calls before measuring.")] = 3,
+    together: Annotated[
+        Path | None, typer.Option("--inputs", help="Inputs in a .npz file; random ones by default.")
+    ] = None,
+    seed: Seed = 0,
+    profile: Annotated[bool, typer.Option("--profile", help="Show where the time goes, by kernel.")] = False,
+    top: Annotated[int, typer.Option("--top", min=0, help="Kernels that --profile shows; 0 is all.")] = 15,
+    shape: Shapes = None,
+    opt_level: OptLevel = 3,
+    no_cache: NoCache = False,
+    show_progress: ShowProgress = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how long a call takes.
+
+    The times are those of `exe(...)` from Python with arrays in and out: the median of the calls, and the
+    span that holds the middle 80% of them.
+
+    Examples:
+
+    - `dlc bench model.onnx`
+    - `dlc bench model.onnx --threads 1,2 --seconds 5`
+    - `dlc bench model.dlc --profile --top 10`
+    - `dlc bench model.onnx --shape batch=8 --json`
+    """
+    shapes = parse_shapes(shape)
+    exe = executable(model, target, None, shapes, opt_level, no_cache, show_progress)
+    feeds = gather_inputs(exe, None, together, seed, shapes)
+    arrays = list(feeds.values())
+    spreads: dict[int, Spread] = {}
+    reports: dict[int, Report] = {}
+    for count in _counts(threads) or [exe.num_threads]:
+        exe.num_threads = count
+        call = partial(exe, *arrays)
+        spreads[count] = measure(call, repeat=repeat, warmup=warmup, seconds=seconds)
+        if profile:
+            reports[count] = exe.profile(arrays, runs=max(1, min(50, spreads[count].runs)))
+    if as_json:
+        record: dict[str, Any] = {
+            "model": str(model),
+            "target": str(exe.target),
+            "inputs": {name: list(array.shape) for name, array in feeds.items()},
+            "compile": exe.report,
+            "milliseconds": {count: spread.record() for count, spread in spreads.items()},
+        }
+        if profile:
+            record["profile"] = {count: json.loads(report.to_json()) for count, report in reports.items()}
+        print(json.dumps(record, indent=2))
+        return
+    out = console()
+    out.print(f"[bold]{escape(str(model))}[/] on {escape(str(exe.target))}", highlight=False)
+    if exe.report:
+        out.print(f"compiled in {compile_seconds(exe)}", highlight=False)
+    out.print(_table(spreads))
+    for report in reports.values():
+        out.print(_shortened(report, top))
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",") if part.strip()]
+        if any(count < 1 for count in counts):
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"--threads {text!r}", hint="numbers of threads, such as 1,2") from None
+    return counts
+
+
+def _table(spreads: dict[int, Spread]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("threads", "median ms", "p10", "p90", "min", "runs", "per second"):
+        table.add_column(title, justify="right")
+    for count, s in spreads.items():
+        times = [f"{value:.3f}" for value in (s.median, s.p10, s.p90, s.min)]
+        table.add_row(str(count), *times, str(s.runs), f"{1e3 / s.median:.1f}")
+    return table
+
+
+def _shortened(report: Report, top: int) -> Report:
+    """The slowest kernels of a report."""
+    rows = report.rows[:top] if top else report.rows
+    return Report(rows, report.milliseconds, report.runs, report.threads)

@@ -1,0 +1,99 @@
+"""`dlc compile`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from dlc_core.cli.options import (
+    ARTEFACT,
+    Json,
+    Model,
+    NoCache,
+    OptLevel,
+    Shapes,
+    ShowProgress,
+    TargetText,
+    Threads,
+    compile_seconds,
+    executable,
+    parse_shapes,
+    size,
+)
+from dlc_core.diag import UsageError
+from dlc_core.driver import PRECISIONS
+
+
+def compile_model(
+    model: Model,
+    target: TargetText = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="NAME.dlc for `dlc run` and `dlc.open`; else what is exported."),
+    ] = None,
+    threads: Threads = None,
+    shape: Shapes = None,
+    opt_level: OptLevel = 3,
+    precision: Annotated[
+        str, typer.Option("--precision", help="Narrowest dtype of arithmetic: " + ", ".join(PRECISIONS))
+    ] = "float32",
+    no_cache: NoCache = False,
+    show_progress: ShowProgress = None,
+    as_json: Json = False,
+) -> None:
+    """Compile a model to a file.
+
+    A name that ends in `.dlc` is one file with code and weights, which `dlc run` and `dlc.open` load in
+    milliseconds.  Any other name is left to the target's code generator: a library with a C header, or a
+    folder.  By default the file is `MODEL.dlc` in this folder.
+
+    Examples:
+
+    - `dlc compile model.onnx`
+    - `dlc compile model.onnx -o model.so --threads 2`
+    - `dlc compile model.onnx --shape batch=1 --shape image=1,3,224,224`
+    - `dlc compile model.onnx -t "reference -level=tir"`
+    """
+    if model.suffix == ARTEFACT:
+        raise UsageError(f"{model} is compiled already", hint="give the model it was made from")
+    output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
+    shapes = parse_shapes(shape)
+    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress, precision)
+    if output.suffix == ARTEFACT:
+        exe.save(output)
+        files = [output]
+    else:
+        files = exe.export(output)
+    if as_json:
+        record = {
+            "files": {str(file): file.stat().st_size for file in files},
+            "target": str(exe.target),
+            "inputs": [str(value) for value in exe.inputs],
+            "outputs": [str(value) for value in exe.outputs],
+            "weights": exe.signature.weights_size,
+            "scratch": str(exe.signature.arena_size),
+            "seconds": exe.report["seconds"],
+            "cache": exe.report["cache"],
+        }
+        print(json.dumps(record, indent=2))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    for file in files:
+        console.print(f"[bold]{escape(str(file))}[/]  {size(file.stat().st_size)}")
+    console.print(f"target    {escape(str(exe.target))}")
+    console.print(f"inputs    {escape(', '.join(map(str, exe.inputs))) or 'none'}")
+    console.print(f"outputs   {escape(', '.join(map(str, exe.outputs)))}")
+    console.print(
+        f"memory    {size(exe.signature.weights_size)} weights, {_scratch(exe.signature.arena_size)}"
+    )
+    console.print(f"compiled  {compile_seconds(exe)}")
+
+
+def _scratch(amount: object) -> str:
+    text = str(amount)
+    return f"{size(int(text))} scratch" if text.isdigit() else f"scratch of {escape(text)} bytes"

@@ -1,0 +1,164 @@
+"""`dlc inspect`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import shorten
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dlc_core import driver
+from dlc_core.cli.options import (
+    ARTEFACT,
+    Json,
+    ModelOrArtefact,
+    OptLevel,
+    Shapes,
+    TargetText,
+    console,
+    parse_shapes,
+    size,
+)
+from dlc_core.cli.stages import (
+    CODE,
+    IR_FORMS,
+    LOAD,
+    check_stage,
+    emit,
+    print_ir,
+    read_module,
+    run_until,
+    source_of,
+    stage_names,
+    steps,
+)
+from dlc_core.cli.tables import shortened
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function, post_order
+from dlc_core.ir.module import IRModule
+from dlc_core.tir.stmt import PrimFunc
+
+
+def inspect(
+    model: ModelOrArtefact,
+    stage: Annotated[
+        str | None,
+        typer.Option("--stage", "-s", help="load, graph, lower, tir, main or code; by default graph."),
+    ] = None,
+    function: Annotated[str | None, typer.Option("--function", "-f", help="Show this function only.")] = None,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", help="Stop right after this pass: NAME, or NAME:2 for its second run."),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--form", help="script or json; of stage code, a form of the target's code generator."),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", "-l", help="List the passes of each stage, and the functions.")
+    ] = False,
+    target: TargetText = None,
+    shape: Shapes = None,
+    opt_level: OptLevel = 3,
+    as_json: Json = False,
+) -> None:
+    """Show a model's IR at any stage of its compile, or its code.
+
+    Of a `.dlc` file it tells what is in it.
+
+    Examples:
+
+    - `dlc inspect model.onnx`
+    - `dlc inspect model.onnx --list`
+    - `dlc inspect model.onnx --after fold_batch_norm`
+    - `dlc inspect model.onnx --stage tir --function fused_conv_relu`
+    - `dlc inspect model.onnx --stage code --form asm`
+    - `dlc inspect model.dlc`
+    """
+    if model.suffix == ARTEFACT:
+        _artefact(model, as_json)
+        return
+    where = driver.find_target(target)
+    context = driver.context_for(where, opt_level)
+    module = read_module(model, parse_shapes(shape))
+    if stage is None and after is None and form is not None and form not in IR_FORMS:
+        stage = CODE
+    wanted = stage or (CODE if after or listed else next(iter(driver.pipelines(where)), LOAD))
+    check_stage(where, wanted)
+    if listed:
+        _list(run_until(module, context, stage=wanted), where, context, as_json)
+        return
+    module = run_until(module, context, stage=wanted, after=after)
+    if wanted == CODE and after is None:
+        print(source_of(emit(module, where, function), form))
+        return
+    form = "json" if as_json else form or "script"
+    if form not in IR_FORMS:
+        raise UsageError(f"--form {form!r}", hint=f"one of {', '.join(IR_FORMS)}, or --stage code")
+    print_ir(module if function is None else module[function], form)
+
+
+def _list(module: IRModule, target: Any, context: Any, as_json: bool) -> None:
+    passes: dict[str, list[str]] = {name: [] for name in stage_names(target)}
+    for stage, one in steps(target, context):
+        passes[stage].append(str(one))
+    functions = [_function(name, each) for name, each in module.functions.items()]
+    if as_json:
+        print(json.dumps({"stages": passes, "functions": functions}, indent=2))
+        return
+    out = Console(soft_wrap=True, highlight=False)
+    for stage, names in passes.items():
+        out.print(f"[bold]{stage:6}[/] {escape(' | '.join(names))}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("function", "level", "size", "schedule rule", "model nodes"):
+        table.add_column(title, overflow="fold")
+    for each in functions:
+        table.add_row(*(escape(str(each[key])) for key in ("name", "level", "size", "rule", "nodes")))
+    out.print()
+    console().print(table)
+
+
+def _function(name: str, value: Any) -> dict[str, str]:
+    facts = {"name": name, "level": "graph", "size": "", "rule": "", "nodes": ""}
+    if isinstance(value, Function):
+        return facts | {"size": f"{sum(1 for _ in post_order(value.body))} nodes"}
+    facts["level"] = "tensor"
+    if isinstance(value, PrimFunc):
+        facts |= {"size": f"{len(value.buffers)} buffers", "rule": str(value.attrs.get("rule", ""))}
+        facts["nodes"] = shortened([span.name for span in value.spans if span.name])
+    return facts
+
+
+def _artefact(path: Path, as_json: bool) -> None:
+    exe = driver.open(path)
+    signature = exe.signature
+    record: dict[str, Any] = {
+        "target": str(exe.target),
+        "device": exe.device.name,
+        "format": exe.artifact.format,
+        "inputs": [str(value) for value in exe.inputs],
+        "outputs": [str(value) for value in exe.outputs],
+        "code": len(exe.artifact.code),
+        "weights": signature.weights_size,
+        "scratch": str(signature.arena_size),
+        "sources": list(exe.artifact.sources),
+        "kernel calls": len(exe.about.get("sites", ())),
+        "metadata": {k: v for k, v in exe.artifact.metadata.items() if isinstance(v, (str, int, float))},
+    }
+    if as_json:
+        print(json.dumps(record, indent=2))
+        return
+    out = Console(soft_wrap=True, highlight=False)
+    for key, value in record.items():
+        if key in ("code", "weights"):
+            value = size(value)
+        elif isinstance(value, dict):
+            value = ", ".join(f"{k} {shorten(str(v), 80)}" for k, v in value.items())
+        elif isinstance(value, list):
+            value = ", ".join(value) or "none"
+        out.print(f"[bold]{key:13}[/]{escape(str(value))}")

@@ -1,0 +1,138 @@
+"""What several commands share: options, the values they take, and the executable they ask for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from dlc_core import driver
+from dlc_core.cli.stages import SCRIPT, read_module
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function
+from dlc_core.ir.module import IRModule
+from dlc_core.job import Progress
+from dlc_core.runtime.executable import Executable
+
+ARTEFACT = ".dlc"
+PIPE_WIDTH = 200
+
+Model = Annotated[Path, typer.Argument(help="A model file, or script text (.py).", metavar="MODEL")]
+ModelOrArtefact = Annotated[
+    Path,
+    typer.Argument(help="A model, a script (.py), or a compiled file.", metavar="MODEL_OR_DLC"),
+]
+TargetText = Annotated[
+    str | None,
+    typer.Option("--target", "-t", help='What to compile for: "kind -name=value"; `dlc targets` lists them.'),
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads of a call; all usable cores by default.")
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", help="Pin an input's shape, x=1,3,224,224, or a dim by its name, batch=4."),
+]
+OptLevel = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=3, help="0 plain to 3 everything.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even where a kept result fits.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ShowProgress = Annotated[
+    bool | None,
+    typer.Option("--progress/--no-progress", help="Tell on stderr how far it is; by default on terminals."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")]
+
+
+def parse_shapes(texts: Sequence[str] | None) -> dict[str, Any]:
+    """`["x=1,3,?", "batch=4"]` as `{"x": (1, 3, None), "batch": 4}`; a comma makes a shape, `x=4,` too."""
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.rpartition("=")
+        try:
+            sizes = [None if s.strip() == "?" else int(s) for s in value.split(",") if s.strip()]
+            if not (name and equals and sizes) or any(s is not None and s < 0 for s in sizes):
+                raise ValueError
+        except ValueError:
+            raise UsageError(
+                f"--shape {text!r} is not a shape", hint="write x=1,3,224,224 or, for a dim, batch=4"
+            ) from None
+        found[name] = tuple(sizes) if "," in value else sizes[0]
+    return found
+
+
+def console() -> Console:
+    """The console of tables: a pipe gets lines as wide as their content."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
+
+
+@contextmanager
+def progress(label: str, wanted: bool | None) -> Iterator[Callable[[Progress], None] | None]:
+    """What `dlc.compile` takes as `progress`: a bar on a terminal, lines elsewhere, None where not wanted."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield None
+        return
+    if not sys.stderr.isatty():
+        yield lambda p: print(f"[{p.done + 1}/{p.total}] {p.stage}: {p.name}", file=sys.stderr, flush=True)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda p: bar.update(
+            task, description=f"{label}  {p.stage}: {p.name}", completed=p.done, total=p.total
+        )
+
+
+def executable(
+    model: Path,
+    target: str | None = None,
+    threads: int | None = None,
+    shapes: Mapping[str, Any] | None = None,
+    opt_level: int = 3,
+    no_cache: bool = False,
+    show: bool | None = None,
+    precision: str = "float32",
+) -> Executable:
+    """The model or script compiled, or the artefact opened."""
+    if model.suffix == ARTEFACT:
+        if target is not None:
+            raise UsageError(f"{model} is compiled already", hint="--target is for models")
+        return driver.open(model, num_threads=threads)
+    source = read_module(model) if model.suffix == SCRIPT else model
+    if isinstance(source, IRModule) and not source.of_kind(Function):
+        return driver.build(source, target, num_threads=threads, opt_level=opt_level)
+    with progress(model.name, show) as tell:
+        return driver.compile(
+            source,
+            target,
+            num_threads=threads,
+            shapes=shapes,
+            opt_level=opt_level,
+            precision=precision,
+            cache=False if no_cache else None,
+            progress=tell,
+        )
+
+
+def compile_seconds(exe: Executable) -> str:
+    """How long the compile took, and where."""
+    seconds: Mapping[str, float] = exe.report.get("seconds", {})
+    if exe.report.get("cache") == "hit":
+        return f"{sum(seconds.values()):.2f} s, from the cache"
+    parts = ", ".join(f"{stage} {spent:.2f}" for stage, spent in seconds.items())
+    return f"{sum(seconds.values()):.2f} s ({parts})"
+
+
+def size(count: float) -> str:
+    """Bytes in words."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"

@@ -1,0 +1,58 @@
+"""`dlc rules`"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from dlc_core.cli.options import Json
+from dlc_core.cli.tables import first_line, print_records
+from dlc_core.passes.graph import RULES
+from dlc_core.registry import registry
+from dlc_core.rewrite import Rule
+
+
+def rules(
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="List the rules that choose schedules instead.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the rewrite rules of the graph, or the rules that choose kernels' schedules.
+
+    An approximate rule may change bits of results, within the ops' tolerances; it runs from level 2 on.
+
+    Examples:
+
+    - `dlc rules`
+    - `dlc rules --schedule`
+    - `dlc rules --json`
+    """
+    if schedule:
+        known = registry().schedule_rules
+        chosen = sorted(known.values(), key=lambda rule: -getattr(rule, "priority", 0))
+        records = [
+            {
+                "rule": rule.name,
+                "priority": getattr(rule, "priority", 0),
+                "plugin": known.giver(rule.name),
+                "what": first_line(type(rule).__doc__),
+            }
+            for rule in chosen
+        ]
+    else:
+        given = registry().rules
+        records = [_record(rule, "core") for rule in RULES]
+        records += [_record(rule, given.giver(rule.name)) for rule in given.values() if rule not in RULES]
+    print_records(records, as_json=as_json)
+
+
+def _record(rule: Rule, plugin: str) -> dict[str, Any]:
+    return {
+        "rule": rule.name,
+        "at": [op.name for op in rule.roots],
+        "approximate": rule.approximate,
+        "plugin": plugin,
+        "what": first_line(rule.doc),
+    }

@@ -1,0 +1,121 @@
+"""`dlc run`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from dlc_core.cli.arrays import Array, compare_all, gather_inputs, read_arrays
+from dlc_core.cli.options import (
+    Json,
+    ModelOrArtefact,
+    NoCache,
+    OptLevel,
+    Seed,
+    Shapes,
+    ShowProgress,
+    TargetText,
+    Threads,
+    executable,
+    parse_shapes,
+)
+
+
+def run(
+    model: ModelOrArtefact,
+    target: TargetText = None,
+    single: Annotated[
+        list[str] | None, typer.Option("--input", "-i", help="An input: NAME=FILE.npy; repeat it for more.")
+    ] = None,
+    together: Annotated[
+        Path | None, typer.Option("--inputs", help="Inputs by name, as NAME or in_NAME, in a .npz file.")
+    ] = None,
+    random: Annotated[bool, typer.Option("--random", help="Draw the inputs that are not given.")] = False,
+    seed: Seed = 0,
+    expect: Annotated[
+        Path | None,
+        typer.Option("--expect", help="Compare with a .npz file: by output name, or out_0, out_1."),
+    ] = None,
+    rtol: Annotated[float, typer.Option("--rtol", min=0, help="Relative tolerance.")] = 1e-3,
+    atol: Annotated[float, typer.Option("--atol", min=0, help="Absolute tolerance.")] = 1e-4,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the outputs to a .npz file.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=0, help="Show the N largest elements of each row.")] = 0,
+    threads: Threads = None,
+    shape: Shapes = None,
+    opt_level: OptLevel = 3,
+    no_cache: NoCache = False,
+    show_progress: ShowProgress = None,
+    as_json: Json = False,
+) -> None:
+    """Run a model once, and compare its outputs with expected ones.
+
+    The exit code is 1 where an output is not within `atol + rtol * |expected|`.
+
+    Examples:
+
+    - `dlc run model.onnx --random`
+    - `dlc run model.dlc --input x=image.npy --top 5`
+    - `dlc run model.onnx --inputs case.npz --expect case.npz --rtol 1e-4`
+    - `dlc run model.onnx -t reference --random --seed 7 -o expected.npz`
+    """
+    shapes = parse_shapes(shape)
+    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress)
+    outputs = exe.run(gather_inputs(exe, single, together, seed if random else None, shapes))
+    if output is not None:
+        np.savez(output, **outputs)
+    compared = compare_all(outputs, read_arrays(expect), rtol, atol) if expect is not None else []
+    if as_json:
+        record: dict[str, Any] = {"outputs": {name: _facts(array, top) for name, array in outputs.items()}}
+        if expect is not None:
+            record["expected"] = {c.name: {"fits": c.fits, **vars(c)} for c in compared}
+        print(json.dumps(record, indent=2, default=str))
+    else:
+        console = Console(soft_wrap=True, highlight=False)
+        for name, array in outputs.items():
+            _print(console, name, array, top)
+        for each in compared:
+            console.print(f"[{'green' if each.fits else 'bold red'}]{escape(str(each))}[/]")
+    if not all(each.fits for each in compared):
+        raise typer.Exit(1)
+
+
+def _facts(array: Array, top: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
+    if array.size and array.dtype != np.bool_:
+        wide = array.astype(np.float64)
+        facts |= {"min": float(wide.min()), "mean": float(wide.mean()), "max": float(wide.max())}
+    if top and array.size:
+        facts["top"] = [[[i, float(row[i])] for i in largest(row, top)] for row in rows_of(array)]
+    return facts
+
+
+def _print(console: Console, name: str, array: Array, top: int) -> None:
+    facts = _facts(array, top)
+    line = f"[bold]{escape(name)}[/]: {array.dtype}{escape(str(list(array.shape)))}"
+    if "mean" in facts:
+        line += f"  min {facts['min']:.6g}, mean {facts['mean']:.6g}, max {facts['max']:.6g}"
+    console.print(line)
+    for number, row in enumerate(facts.get("top", ())):
+        head = f"  row {number}: " if len(facts["top"]) > 1 else "  "
+        console.print(head + ", ".join(f"{index} ({value:.6g})" for index, value in row))
+
+
+def rows_of(array: Array) -> Array:
+    """The array as rows along its last axis of more than one element."""
+    shape = list(array.shape)
+    while len(shape) > 1 and shape[-1] == 1:
+        shape.pop()
+    return array.reshape(-1, shape[-1] if shape else 1)
+
+
+def largest(row: Array, count: int) -> list[int]:
+    """The places of the largest elements, the largest first, of equal ones the earlier."""
+    return [int(i) for i in np.argsort(-row.astype(np.float64), kind="stable")[:count]]

@@ -1,0 +1,160 @@
+"""Modules on their way through the stages of a compile, for the commands that show them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from dlc_core import driver
+from dlc_core.cli.arrays import read_arrays
+from dlc_core.diag import PassError, UsageError
+from dlc_core.graph.node import Array, Node, Op
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.module import IRModule
+from dlc_core.op.declare import OpDecl
+from dlc_core.passes import Pass, PassContext, Pipeline
+from dlc_core.registry import registry
+from dlc_core.script import parse, show, to_json, to_script
+from dlc_core.target import Artifact, Target
+
+LOAD, CODE = "load", "code"
+SCRIPT = ".py"
+IR_FORMS = ("script", "json")
+
+
+def read_module(path: Path, shapes: Mapping[str, Any] | None = None) -> IRModule:
+    """A model, or a module in script text (`.py`), whose arrays stand in the `.npz` file beside it."""
+    if path.suffix != SCRIPT:
+        return driver.load(path, shapes=shapes)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read", why=str(error)) from None
+    value = parse(text, _arrays_beside(path), ops=registry().ops, make=_infer, file=str(path))
+    return value if isinstance(value, IRModule) else IRModule({value.name: value}, entry=value.name)
+
+
+def _infer(op: Op, args: tuple[Node, ...], attrs: Mapping[str, Any]) -> Node:
+    """A node whose type the script leaves out."""
+    if not isinstance(op, OpDecl):
+        raise UsageError(f"the type of a result of {op.name!r} must be written")
+    return op.build(*args, **attrs)
+
+
+def _arrays_beside(path: Path) -> dict[str, Array]:
+    """The arrays that a script refers to: `KEY`, or `KEY:DTYPE` as unsigned integers of the dtype's width."""
+    beside = path.with_suffix(".npz")
+    if not beside.is_file():
+        return {}
+    arrays: dict[str, Array] = {}
+    for key, data in read_arrays(beside).items():
+        name, _, type_ = key.partition(":")
+        arrays[name] = Array(data.view(DType(type_).numpy) if type_ else data)
+    return arrays
+
+
+def stage_names(target: Target) -> list[str]:
+    """The stages that can be shown: the model as it is read, each stage of the compile, the code."""
+    return [LOAD, *driver.pipelines(target), CODE]
+
+
+def steps(target: Target, context: PassContext) -> Iterator[tuple[str, Pass]]:
+    """Every pass that runs, with its stage, in order."""
+    for stage, pipeline in driver.pipelines(target).items():
+        for one in pipeline.active(context):
+            yield stage, one
+
+
+def run_until(
+    module: IRModule, context: PassContext, *, stage: str = CODE, after: str | None = None
+) -> IRModule:
+    """The module after all passes of the stages up to `stage`, or right after the pass `after`: `NAME`, or
+    `NAME:2` for its second run.
+    """
+    name, _, number = (after or "").partition(":")
+    if number and not number.isdigit():
+        raise UsageError(f"--after {after!r}", hint="NAME, or NAME:2 for the second run of a pass")
+    left = int(number or 1)
+    ran: list[str] = []
+    for current, one in [] if stage == LOAD else steps(context.target, context):
+        if stage not in (CODE, current) and ran and _passed(context.target, stage, current):
+            break
+        module = Pipeline((one,)).run(module, context)
+        ran.append(one.name)
+        left -= one.name == name
+        if after is not None and left == 0:
+            return module
+    if after is not None:
+        raise PassError(f"no pass {after!r} runs up to here", details=[" | ".join(ran)])
+    return module
+
+
+def _passed(target: Target, stage: str, current: str) -> bool:
+    """Whether `current` comes after `stage`."""
+    names = stage_names(target)
+    return names.index(current) > names.index(stage)
+
+
+def check_stage(target: Target, stage: str) -> None:
+    """UsageError for a stage that the target does not have."""
+    names = stage_names(target)
+    if stage not in names:
+        raise UsageError(f"there is no stage {stage!r}", hint="one of " + ", ".join(names))
+
+
+def emit(module: IRModule, target: Target, function: str | None = None) -> Artifact:
+    """The code of a module, or of one of its functions alone."""
+    if function is not None:
+        module = IRModule({function: module[function]}, module.attrs, function)
+    artifact: Artifact = registry().codegens[target.kind.codegen].emit(module, target)
+    return artifact
+
+
+def source_of(artifact: Artifact, form: str | None) -> str:
+    """Readable code in a form, by default the first one there is."""
+    known = list(artifact.sources)
+    chosen = form or (known[0] if known else "")
+    if chosen not in artifact.sources:
+        raise UsageError(
+            f"no code in the form {chosen!r}" if chosen else "this target shows no code",
+            hint=f"one of {', '.join(known)}" if known else "choose an earlier --stage",
+        )
+    made = artifact.sources[chosen]
+    return made if isinstance(made, str) else made()
+
+
+def print_ir(value: Any, form: str = "script") -> None:
+    """A module or function on stdout: as script, in colours on a terminal, or as JSON."""
+    if form == "json":
+        print(json.dumps(to_json(value), indent=1))
+    elif sys.stdout.isatty():
+        show(value, Console())
+    else:
+        print(to_script(value).text, end="")
+
+
+def write_script(value: Any, path: Path) -> list[Path]:
+    """The script in a file, and its arrays in a `.npz` file beside it where it has such."""
+    made = to_script(value)
+    path.write_text(made.text, encoding="utf-8")
+    arrays: dict[str, Any] = {}
+    for name, each in made.metadata.items():
+        if isinstance(each, Array):
+            plain = each.data.dtype.kind in "biuf"
+            arrays[name if plain else f"{name}:{each.type.dtype}"] = each.data if plain else _raw(each.data)
+    if not arrays:
+        return [path]
+    beside = path.with_suffix(".npz")
+    np.savez(beside, **arrays)
+    return [path, beside]
+
+
+def _raw(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array of a dtype that NumPy does not know by itself, as unsigned integers of its width."""
+    return np.ascontiguousarray(data).view(f"u{data.dtype.itemsize}")
