@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc_core.arith import Analyzer
@@ -172,3 +172,13 @@ def same(a: Expr, b: Expr) -> bool:
     """Whether two index expressions are known to be equal without analysis."""
     x, y = const_value(a), const_value(b)
     return a is b or (x is not None and x == y)
+
+
+def deal_out(schedule: Schedule, loops: Sequence[LoopRV]) -> None:
+    """Make the outermost of these loops that has several iterations parallel, if there is one."""
+    for loop in loops:
+        if schedule.get_for(loop).kind == "parallel":
+            return
+        if const_value(schedule.extent(loop)) != 1:
+            schedule.parallel(loop)
+            return

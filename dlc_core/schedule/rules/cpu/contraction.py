@@ -23,6 +23,7 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
+    deal_out,
     extent_of,
     inline_pointwise,
     loads_of,
@@ -236,7 +237,11 @@ class _Contract:
             cut.append(part)
             cut.append(
                 _Part(
-                    None if part.rows is None else rest[part.rows], part.height, rest.loop, last, rest[part.out]
+                    None if part.rows is None else rest[part.rows],
+                    part.height,
+                    rest.loop,
+                    last,
+                    rest[part.out],
                 )
             )
         return cut
@@ -251,17 +256,13 @@ class _Contract:
         inner = [column] if names.row is None else [names.row, column]
         nest = [*outer, panels] if names.tiles is None else self._order(outer, panels, names.tiles)
         # Loops that other tiles share stay where they are.
-        free = [loop for loop in nest if loop not in outer] if self._shared_nest(outer, names.out) else nest
+        shared = [loop for loop in outer if self._is_shared(loop, names.out)]
+        free = [loop for loop in nest if loop not in shared]
         s.reorder(*free, *inner)
         s.compute_at(names.block, free[-1])
         s.set_scope(names.block, 0, "local")
-        first = s.get_loops(names.out)[0]
-        if (
-            self.machine.description.parallel
-            and self._work() >= PARALLEL_WORK
-            and s.get_for(first).kind == "serial"
-        ):
-            s.parallel(first)
+        if self.machine.description.parallel and self._work() >= PARALLEL_WORK:
+            deal_out(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
         for in_panel in self._cut(panels, column, names, full_panels):
             if in_panel.tiles is None or in_panel.row is None:
                 self._inner(in_panel)
@@ -269,9 +270,9 @@ class _Contract:
             for in_tile in self._cut(in_panel.tiles, in_panel.row, in_panel, full_tiles):
                 self._inner(in_tile)
 
-    def _shared_nest(self, outer: list[LoopRV], out: BlockRV) -> bool:
-        """Whether the outer loops hold more than one tiling."""
-        return bool(outer) and any(block != out for block in self.s.get_child_blocks(outer[-1]))
+    def _is_shared(self, loop: LoopRV, out: BlockRV) -> bool:
+        """Whether a loop holds more than one tiling."""
+        return any(block != out for block in self.s.get_child_blocks(loop))
 
     def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
         """Outer loops, the parallel one first: panels where the weights are larger than the rows, rows elsewhere."""

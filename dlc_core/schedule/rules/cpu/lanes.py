@@ -13,6 +13,7 @@ from dlc_core.ir.expr import Var, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     coefficients,
+    deal_out,
     extent_of,
     inline_pointwise,
     is_pointwise,
@@ -64,7 +65,7 @@ class LanesRule(ScheduleRule):
         s.compute_at(block, strips)
         s.set_scope(block, 0, "local")
         if machine.description.parallel:
-            s.parallel((outer or [strips])[0])
+            deal_out(s, [*outer, strips])
         if const_value(s.extent(strip)) is not None:
             _strip(s, block, strip, lanes)
             return

@@ -9,6 +9,7 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     coefficients,
+    deal_out,
     inline_pointwise,
     is_pointwise,
     loads_of,
@@ -66,11 +67,8 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
             vectorize_columns(schedule, split.tail.loop, lanes)
     else:
         vectorize_columns(schedule, inner, lanes)
-    if machine.description.parallel and total >= PARALLEL_ELEMENTS and loops:
-        outer = loops[0]
-        if len(loops) > 1 and (const_value(schedule.extent(outer)) or machine.threads) < machine.threads:
-            outer = schedule.fuse(*loops[:2])
-        schedule.parallel(outer)
+    if machine.description.parallel and total >= PARALLEL_ELEMENTS:
+        deal_out(schedule, loops)
 
 
 def mergeable_tail(block: Block, loops: list[LoopRV]) -> int:

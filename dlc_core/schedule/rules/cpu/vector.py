@@ -16,7 +16,8 @@ def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
     extent = const_value(schedule.extent(loop))
     if extent is None:
         raise ScheduleError(
-            f"loop {loop.name!r} of extent {schedule.extent(loop)} cannot be vectorised", why="it is not constant"
+            f"loop {loop.name!r} of extent {schedule.extent(loop)} cannot be vectorised",
+            why="it is not constant",
         )
     if extent < 2 or lanes < 2:
         return
