@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from dlc_core.config import config
 from dlc_core.diag import DlcError, PassError, Span, VerifyError
-from dlc_core.graph.node import Function, Node, functions_of, post_order
+from dlc_core.graph.node import CONST, Function, Node, functions_of, post_order
 from dlc_core.graph.verify import verify_function
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
@@ -25,6 +25,7 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.numeric import Feeds, compare_results, results_of, sample_feeds
 from dlc_core.passes.pipeline import Pipeline
 from dlc_core.passes.reproducer import text_of
+from dlc_core.script.printer import excerpt
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import verify_func
 
@@ -120,7 +121,7 @@ class Verify:
         for function in module.of_kind(Function).values():
             verify_function(function, infer=inferred_type if self.types else None, module=module)
         for kernel in module.of_kind(PrimFunc).values():
-            verify_func(kernel, module=module)
+            verify_func(kernel, module=module, render=excerpt)
 
 
 def inferred_type(value: Node) -> Any:
@@ -176,7 +177,10 @@ class NumericCheck:
 
 
 class KeepSpans:
-    """Fails where a model node's span is on no node any more, but for passes that drop unused nodes."""
+    """Fails where the span of an operation is on no node any more, but for passes that drop unused nodes.
+
+    Constants may vanish with the spans that they alone have.
+    """
 
     name = "spans"
 
@@ -184,7 +188,7 @@ class KeepSpans:
         self._before: dict[Span, None] = {}
 
     def before(self, one: Pass, module: IRModule, context: PassContext) -> None:
-        self._before = spans_of(module)
+        self._before = spans_of(module, constants=False)
 
     def after(self, one: Pass, module: IRModule, context: PassContext) -> None:
         if one.drops_spans:
@@ -195,11 +199,12 @@ class KeepSpans:
             raise VerifyError(f"the pass {one.name!r} loses {len(lost)} model nodes", spans=lost[:10])
 
 
-def spans_of(module: IRModule) -> dict[Span, None]:
+def spans_of(module: IRModule, *, constants: bool = True) -> dict[Span, None]:
     """All spans of the graphs' nodes, those of functions in attributes included, in order."""
     found: dict[Span, None] = {}
     for current in _all_nodes(module):
-        found.update(dict.fromkeys(current.spans))
+        if constants or current.op is not CONST:
+            found.update(dict.fromkeys(current.spans))
     return found
 
 

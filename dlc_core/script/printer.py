@@ -1,7 +1,7 @@
 """Everything of the IR as Python text: `script(obj)`, with `metadata` for what text cannot hold.
 
-text = script(module)                  # readable; large constants are named, not shown
-text, metadata = to_script(module)     # what `parse(text, metadata)` needs
+    text = script(module)                  # readable; large constants are named, not shown
+    text, metadata = to_script(module)     # what `parse(text, metadata)` needs
 """
 
 from __future__ import annotations

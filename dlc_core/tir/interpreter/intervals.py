@@ -1,12 +1,11 @@
 """Ranges of integer expressions, to leave out checks that cannot fail.
 
-Index-typed variables of unknown range (symbolic dims, loops over them) are taken to lie within ±2**40, which
-no memory exceeds; nothing is concluded for other unknowns than their type's range.
+Symbolic dims, and loops and axes over them, are taken to lie within ±2**40, which no memory exceeds; nothing is
+concluded for other unknowns than their type's range.
 """
 
 from __future__ import annotations
 
-from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Broadcast, Cast, Const, Expr, Ramp, Select, Unary, Var, post_order
 
 Interval = tuple[int, int]
@@ -47,8 +46,6 @@ class Intervals:
     def _estimate(self, e: Expr) -> Interval | None:
         if isinstance(e, Const):
             return int(e.value), int(e.value)
-        if isinstance(e, Var):
-            return UNKNOWN_INDEX if e.dtype.scalar is INDEX else None
         if isinstance(e, Broadcast):
             return self._known.get(e.value)
         if isinstance(e, Ramp):

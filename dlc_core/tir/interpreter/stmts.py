@@ -12,7 +12,8 @@ from typing import Any
 
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Const, Expr, Var, const_value
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Const, Expr, Var, const_value, free_vars
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.exprs import BufferText, Writer
 from dlc_core.tir.interpreter.intervals import UNKNOWN_INDEX, Intervals
@@ -45,6 +46,8 @@ class FunctionWriter(Writer):
         for param, name in zip(self.func.params, params, strict=True):
             if isinstance(param, Var):
                 self.names[param] = name
+        for dim in free_vars(*(d for b in self.func.buffers for d in b.shape)):
+            self.intervals.bind(dim, *UNKNOWN_INDEX)
         for param, name in zip(self.func.params, params, strict=True):
             if isinstance(param, Buffer):
                 self.bind(param, name)
@@ -238,6 +241,8 @@ class FunctionWriter(Writer):
             self.intervals.bind(axis.var, *(interval if inside else (begin, begin + extent - 1)))
             if inside:
                 return ""
+        elif axis.var.dtype is INDEX:
+            self.intervals.bind(axis.var, *UNKNOWN_INDEX)
         first, count = self.constant(axis.dom.begin), self.constant(axis.dom.extent)
         return (
             f"if not {first} <= {name} < {first} + {count}: "
