@@ -122,7 +122,8 @@ class Node(Structured):
 
     def add_spans(self, spans: Iterable[Span]) -> None:
         """Record further model nodes that this node stands for."""
-        new = tuple(s for s in spans if s not in self.spans)
+        known = self.spans if len(self.spans) < 8 else frozenset(self.spans)
+        new = tuple(s for s in spans if s not in known)
         if new:
             self.spans += new
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import traceback
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dlc_core.diag import DlcError
 from dlc_core.ir.module import IRModule
@@ -21,7 +24,7 @@ def reproducer_text(
     said = str(error) if isinstance(error, DlcError) else "".join(traceback.format_exception(error))
     head = [
         f"a failure of pass {one.name!r}",
-        f"dlc: {__version__}",
+        f"dlc {__version__}, Python {platform.python_version()}, NumPy {np.__version__}",
         f"target: {context.target if context.target is not None else 'none'}",
         f"opt_level: {context.opt_level}",
         f"disabled: {', '.join(context.disabled) or 'none'}",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc_core.diag import PassError
-from dlc_core.graph.node import Function, Node, Op, node, spanned
+from dlc_core.graph.node import CONST, Function, Node, Op, node, spanned
 from dlc_core.rewrite.rule import Rule, by_root
 
 
@@ -92,7 +92,8 @@ class Rewriter:
             if new is None:
                 continue
             for matched in found.nodes:
-                new.add_spans(matched.spans)
+                if matched.op is not CONST:
+                    new.add_spans(matched.spans)
             self.counts[rule.name] += 1
             self._fired += 1
             limit = 1000 + 20 * self._seen if self.limit is None else self.limit

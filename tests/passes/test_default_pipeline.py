@@ -232,6 +232,34 @@ def test_resnet_50_takes_less_than_a_second():
     assert spent < 3  # about half a second, most of it the arithmetic on 25 million weights
 
 
+def test_constants_that_stand_for_many_model_nodes():
+    """Models whose weights are all filled with one number: their constants have hundreds of spans."""
+    x = tensor(1, 8, 4, 4)
+    value = x
+    for i in range(150):
+        with spanned([Span("model", f"fill{i}.{k}") for k in range(5)]):
+            w = std.full(shape=(8, 8, 1, 1), value=0.1)
+            vectors = [std.full(shape=(8,), value=v) for v in (0.5, 0.25, 0.125, 2.0)]
+        value = named(f"conv{i}", lambda value=value, w=w: std.conv(value, w))
+        value = named(f"bn{i}", lambda value=value, vectors=vectors: std.batch_norm(value, *vectors))
+        value = std.relu(value)
+    start = time.process_time()
+    module = default_pipeline("graph", PASSES).run(
+        IRModule({"main": Function("main", (x,), value)}), PassContext()
+    )
+    assert time.process_time() - start < 5
+    assert kinds(module["main"])["fused_conv_relu"] == 150
+    assert len(kernels_of(module["main"])[5].body.spans) <= 2
+
+
+def test_scales_of_two_layers_merge(checked):
+    x = std.concat(tensor(1, 4, 6, 6), tensor(1, 4, 6, 6, name="y"), axis=1)
+    y = std.add(
+        std.mul(std.add(std.mul(x, weights(8, 1, 1)), weights(8, 1, 1)), weights(8, 1, 1)), weights(8, 1, 1)
+    )
+    assert kinds(run(checked, std.relu(y))) == {"fused_concat_mul_add_relu": 1}
+
+
 def test_long_chains_in_reasonable_time():
     x = tensor(4, 6)
     value = x

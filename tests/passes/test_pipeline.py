@@ -188,7 +188,7 @@ def test_a_failing_pass_is_named_with_the_rest_of_the_pipeline(tmp_path):
     for part in (
         "# pipeline: failing | plain",
         "# target: acme -width=4",
-        "# dlc: ",
+        "# dlc ",
         "no kernel",
         "def main(",
     ):

@@ -81,9 +81,12 @@ class _Converter:
             source, order = self.stored[value]
             axes = between(order, wanted)
             array = const_array(source)
-            made = transposed(source, axes) if array is None else constant(array.transpose(axes))
-            found = self.views[value, wanted] = made
-            found.add_spans(value.spans)
+            if array is None:
+                found = transposed(source, axes)
+                found.add_spans(value.spans)
+            else:
+                found = constant(array.transpose(axes))
+            self.views[value, wanted] = found
         return found
 
     def plain(self, value: Node) -> Node:

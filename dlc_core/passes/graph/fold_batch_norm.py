@@ -48,7 +48,4 @@ def _fold(old: Node, args: tuple[Node, ...]) -> Node | None:
     shape = [1] * len(x.shape)
     shape[old.attrs["axis"]] = scale.size
     constants = [constant(v.reshape(shape), x.dtype) for v in (factor, shift)]
-    for made, sources in zip(constants, ((vectors[0], vectors[3]), (vectors[1], vectors[2])), strict=True):
-        for source in sources:
-            made.add_spans(source.spans)
     return ADD.build(MUL.build(x, constants[0]), constants[1])

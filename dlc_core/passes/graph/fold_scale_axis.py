@@ -95,7 +95,7 @@ def _behind(old: Node, args: tuple[Node, ...], place: int) -> Node | None:
     if per_channel is None:
         return None
     folded = weights.scaled_outputs(per_channel) if kind == "mul" else weights.shifted_outputs(per_channel)
-    return _with_spans(folded, target, args[1 - place])
+    return _with_spans(folded, target)
 
 
 def _in_front(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -116,12 +116,11 @@ def _in_front(old: Node, args: tuple[Node, ...]) -> Node | None:
             folded = weights.scaled_inputs(value, per_channel)
         else:
             folded = weights.shifted_inputs(value, per_channel)
-        return _with_spans(folded, source, source.args[1 - place])
+        return _with_spans(folded, source)
     return None
 
 
-def _with_spans(folded: Node | None, *sources: Node) -> Node | None:
+def _with_spans(folded: Node | None, source: Node) -> Node | None:
     if folded is not None:
-        for source in sources:
-            folded.add_spans(source.spans)
+        folded.add_spans(source.spans)
     return folded

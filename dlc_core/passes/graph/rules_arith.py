@@ -268,6 +268,26 @@ def _reassociate() -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+def _affine() -> Rule:
+    e = const_var("e")
+    inner = match_op(MUL, x, c, commutes=True)
+    chain = match_op(MUL, match_op(ADD, inner, d, commutes=True), e, commutes=True)
+
+    def merged(match: Match) -> Node:
+        factor, term, outer = match["c"], match["d"], match["e"]
+        return ADD.build(MUL.build(match["x"], MUL.build(factor, outer)), MUL.build(term, outer))
+
+    return Rule(
+        "mul_affine",
+        chain,
+        merged,
+        lambda m: m.root.dtype.is_float and _same_shape(m),
+        approximate=True,
+        doc="(x c + d) e = x (c e) + d e, which rounds otherwise",
+        dtypes=_FLOATS,
+    )
+
+
 def _same_shape(match: Match) -> bool:
     """The constants together are no larger than the result, and x is not broadcast in between."""
     return bool(match["x"].type == match.root.type)
@@ -402,4 +422,5 @@ RULES: tuple[Rule, ...] = (
     *CHOICE,
     *SIGNS_AND_POWERS,
     *_reassociate(),
+    _affine(),
 )

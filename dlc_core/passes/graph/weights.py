@@ -137,13 +137,11 @@ class Weights:
             if weights is None:
                 return None
             args[1] = constant(weights)
-            args[1].add_spans(self.args[1].spans)
         if bias is not None:
             narrow = _rounded(bias, self.node.dtype)
             if narrow is None:
                 return None
             args.append(constant(narrow))
-            args[2].add_spans(self.args[2].spans if len(self.args) > 2 else ())
         decl = self.node.op
         assert isinstance(decl, OpDecl)
         return decl.build(*args, **self.node.attrs)
