@@ -27,7 +27,7 @@ def reduced(block: Block) -> list[IterVar]:
 
 
 def coefficients(buffer: Buffer, indices: Iterable[Expr], axes: Iterable[Var]) -> dict[Var, Expr] | None:
-    """The factor of each axis in an access's element offset; None where the access is not affine in an axis."""
+    """The factor of each axis in an access's element offset; None where it is not affine in one of them."""
     analyzer = Analyzer()
     offset = buffer.linear_index(list(indices))
     found: dict[Var, Expr] = {}
@@ -52,7 +52,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Contraction:
-    """out[m…, n] += lhs[m…, k…] * rhs[n, k…]: `n` is the axis that only rhs has and that is contiguous in the output."""
+    """out[m…, n] += lhs[m…, k…] * rhs[n, k…].
+
+    `n` is the axis that only rhs has and that is contiguous in the output.
+    """
 
     block: Block
     lhs: Operand
@@ -147,7 +150,7 @@ def loads_of(block: Block) -> list[Load]:
 
 
 def inline_pointwise(schedule: Schedule) -> BlockRV:
-    """Inline every pointwise block that feeds another, except into reductions; the block that writes the output."""
+    """Inline pointwise blocks that feed others, reductions excepted; returns the block of the output."""
     outputs = {b.name for b in schedule.get_output_blocks()}
     for handle in schedule.get_blocks():
         block = schedule.get(handle)

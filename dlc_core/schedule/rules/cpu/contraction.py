@@ -118,7 +118,7 @@ class _Contract:
     # Which loops of the output are rows and columns
 
     def _split_digits(self, out: BlockRV) -> None:
-        """Where the output's axis is several axes of the contraction, as groups of channels are, split its loop so."""
+        """Split the output's loops over what are several axes of the contraction, as groups of channels are."""
         s = self.s
         accumulator = s.get(self.block).body
         assert isinstance(accumulator, Store)
@@ -214,7 +214,7 @@ class _Contract:
             self._tiled(names, part.width, full)
 
     def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> list[_Part]:
-        """The domain cut, where it is symbolic, into whole tiles and what is left: single rows, single columns."""
+        """The domain; where it is symbolic, whole tiles and what is left: single rows, single columns."""
         s = self.s
         width = tile.vectors * self.lanes
         parts = [_Part(rows, tile.rows, column, width, out)]
@@ -275,7 +275,7 @@ class _Contract:
         return any(block != out for block in self.s.get_child_blocks(loop))
 
     def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
-        """Outer loops, the parallel one first: panels where the weights are larger than the rows, rows elsewhere."""
+        """Outer loops, the parallel one first: panels where weights are larger than rows, else rows."""
         if not self._rows_in_parallel():
             return [panels, *outer, tiles]
         return [*outer, panels, tiles] if outer else [tiles, panels]

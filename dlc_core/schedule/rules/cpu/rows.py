@@ -24,7 +24,7 @@ SPLITTABLE = ("add", "mul", "min", "max")
 """Reductions whose partial results may be combined in any order."""
 PARALLEL_ELEMENTS = 1 << 13
 ROW_BYTES = 1 << 16
-"""Intermediate values of a row up to this size are kept; longer rows are computed again where they are needed."""
+"""Values of a row up to this size are kept; longer rows are computed again where they are needed."""
 
 
 @dataclass(frozen=True)

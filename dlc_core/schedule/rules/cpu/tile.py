@@ -40,11 +40,11 @@ def fits(rows: int, vectors: int, registers: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def choose(rows: int | None, columns: int | None, lanes: int, registers: int) -> Tile:
-    """The cheapest tile for `rows` × `columns` elements (None: symbolic) on a machine of `lanes` and `registers`."""
+    """The cheapest tile for `rows` × `columns` elements (None: symbolic) of a machine."""
     m = UNKNOWN_EXTENT if rows is None else rows
     n = UNKNOWN_EXTENT if columns is None else columns
     vectors_needed = -(-n // lanes)
-    # The columns left over by whole tiles are computed one by one where their number is symbolic: keep them few.
+    # Columns left over by whole tiles are computed one by one where their number is symbolic: keep few.
     widest = 1 if columns is None else min(vectors_needed, 8)
     best: tuple[float, int, int] | None = None
     for height in range(1, min(m, registers - 2) + 1):

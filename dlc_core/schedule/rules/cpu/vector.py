@@ -33,7 +33,7 @@ def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
 
 
 def vectorize_long(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
-    """Whole vectors in a loop, unrolled where they are few; the rest narrower, or one by one where it is symbolic."""
+    """Whole vectors in a loop, unrolled where few; the rest narrower, or one by one where it is symbolic."""
     extent = const_value(schedule.extent(loop))
     if lanes < 2:
         return
