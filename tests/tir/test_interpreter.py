@@ -446,3 +446,36 @@ def test_speed_is_in_the_millions_of_statements() -> None:
     run(func(body, a, b, c), x, x, out)
     assert out[0, 0] == 64
     assert 64**3 / (time.perf_counter() - begin) > 300_000
+
+
+def test_threads_meet_at_barriers() -> None:
+    a, b = Buffer("A", (2, 4)), Buffer("B", (2, 4))
+    group, x, k = Var("group"), Var("x"), Var("k")
+    shared = Buffer("S", (4,), scope="shared")
+    wait = Eval(intrinsic("barrier"))
+    body = loop(
+        x,
+        4,
+        seq(
+            store(shared, (x,), a[group, x]),
+            wait,
+            loop(
+                k,
+                2,
+                seq(store(b, (group, x), shared[3 - x]), wait, store(shared, (x,), b[group, x] * 2.0), wait),
+            ),
+        ),
+        "thread",
+        thread="thread.x",
+    )
+    program = func(loop(group, 2, Alloc(shared, body), "thread", thread="block.x"), a, b)
+    memory, out = np.arange(8, dtype=F32).reshape(2, 4), np.zeros((2, 4), F32)
+    run(program, memory, out)
+    np.testing.assert_array_equal(out, memory * 2)
+
+
+def test_a_barrier_that_not_all_threads_reach_is_an_error() -> None:
+    x = Var("x")
+    body = If(x < 2, Eval(intrinsic("barrier")))
+    with pytest.raises(RuntimeFailure, match="2 of 4 threads wait at a barrier"):
+        run(func(loop(x, 4, body, "thread", thread="thread.x")))

@@ -7,6 +7,8 @@ A PrimFunc is translated to a Python function once and kept.  Semantics:
 * Fresh memory holds NaN (floats) or a pattern (integers); `check=True` reports the first read of undefined
   memory and any conflict between iterations of parallel, vectorized or thread loops.  `reverse=True` runs
   those loops backwards.
+* Threads of thread loops meet at barriers, within one group where the axes of groups are named `block…`; such
+  loops are not looked at for races.
 * Every access is checked against the buffer's shape, every block axis against its domain, whenever that is
   not certain beforehand.  Failures are `RuntimeFailure` with the buffer, the indices, the statement, its
   block and the loop variables.

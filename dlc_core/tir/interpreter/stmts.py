@@ -6,20 +6,24 @@ knows the statement and block it came from, so that a failure names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import reduce
 from typing import Any
 
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Const, Expr, Var, const_value, free_vars
+from dlc_core.ir.expr import Call, Const, Expr, Var, const_value, free_vars
+from dlc_core.tir.functor import stmts
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.exprs import BufferText, Writer
 from dlc_core.tir.interpreter.intervals import UNKNOWN_INDEX, Intervals
 from dlc_core.tir.interpreter.memory import Races, allocate
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
+DONE = object()
+GROUPS = "block"
+"""How the names of thread axes begin that number groups of threads: barriers do not join groups."""
 PARALLEL_KINDS = ("parallel", "vectorized", "thread")
 MAX_NESTED_LOOPS = 15
 """Python allows 20 nested blocks in a function; deeper loops go to a function of their own."""
@@ -34,6 +38,7 @@ class FunctionWriter(Writer):
         self.checked = checked
         self.reverse = reverse
         self.nesting = 0
+        self.yielding = False
         self.block = ""
 
     def source(self) -> str:
@@ -110,7 +115,8 @@ class FunctionWriter(Writer):
         elif isinstance(stmt, While):
             self._while(stmt)
         elif isinstance(stmt, Eval):
-            self.emit(self.value(stmt.value))
+            waits = self.yielding and _is_barrier(stmt)
+            self.emit("yield" if waits else self.value(stmt.value))
         else:
             raise UnsupportedError(f"the interpreter does not know the statement {type(stmt).__name__}")
 
@@ -173,6 +179,9 @@ class FunctionWriter(Writer):
         name = self.fresh("v")
         text = self._loop_range(loop)
         self.names[loop.var] = name
+        if loop.kind == "thread" and _has_barrier(loop.body):
+            self._threads(loop, name, text)
+            return
         at_once = loop.kind in PARALLEL_KINDS
         if at_once and self.reverse:
             text = f"reversed({text})"
@@ -187,12 +196,24 @@ class FunctionWriter(Writer):
         if at_once and self.checked:
             self.emit("races.leave()")
 
+    def _threads(self, loop: For, name: str, text: str) -> None:
+        """Threads that meet at barriers: generators that yield there and are resumed in turn."""
+        body, threads = self.fresh("thread"), self.fresh("threads")
+        outer, nesting = self.yielding, self.nesting
+        self.yielding, self.nesting = True, 0
+        self.suite(f"def {body}({name}):", loop.body)
+        self.yielding, self.nesting = outer, nesting
+        self.emit(f"{threads} = [{body}(v) for v in {text}]")
+        self.emit(f"while advance({threads}):")
+        self.emit(" yield" if outer and not loop.thread.startswith(GROUPS) else " pass")
+
     def _nested(self, stmt: Stmt) -> None:
         self.nesting += 1
         if self.nesting % MAX_NESTED_LOOPS == 0:
             name = self.fresh("inner")
             self.suite(f"def {name}():", stmt)
-            self.emit(f"{name}()")
+            waits = self.yielding and _has_barrier(stmt)
+            self.emit(f"yield from {name}()" if waits else f"{name}()")
         else:
             self.body(stmt)
         self.nesting -= 1
@@ -250,6 +271,22 @@ class FunctionWriter(Writer):
         )
 
 
+def _is_barrier(stmt: Stmt) -> bool:
+    return isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "barrier"
+
+
+def _has_barrier(stmt: Stmt) -> bool:
+    return any(map(_is_barrier, stmts(stmt)))
+
+
+def advance(threads: list[Generator[None, None, None]]) -> bool:
+    """Run each thread to its next barrier; False when all have ended."""
+    waiting = sum(next(thread, DONE) is not DONE for thread in threads)
+    if waiting not in (0, len(threads)):
+        raise RuntimeFailure(f"{waiting} of {len(threads)} threads wait at a barrier, the others have ended")
+    return waiting > 0
+
+
 def out_of_bounds(buffer: Buffer, indices: tuple[int, ...], dims: tuple[int, ...]) -> None:
     raise RuntimeFailure(
         f"access out of bounds: {buffer.name}[{', '.join(map(str, indices))}]",
@@ -274,7 +311,7 @@ def _new_cell() -> Any:
 _RUNTIME: dict[str, Any] = {name: value for name, value in vars(scalars).items() if name[0] != "_"}
 _RUNTIME.update({f"m_{name}": function for name, function in (scalars.UNARY | scalars.BINARY).items()})
 _RUNTIME.update(
-    reduce=reduce, new_cell=_new_cell, allocate=allocate, check=check,
+    advance=advance, reduce=reduce, new_cell=_new_cell, allocate=allocate, check=check,
     out_of_bounds=out_of_bounds, outside_domain=outside_domain,
 )  # fmt: skip
 
