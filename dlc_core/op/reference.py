@@ -36,8 +36,8 @@ from dlc_core.op.declare import NDArray, OpDecl
 
 Value: TypeAlias = "NDArray | tuple[Value, ...]"
 Symbols = dict[Var, int]
-CallPrim = Callable[[str, Sequence[NDArray], Type], Value]
-"""Runs a PrimFunc of the module: symbol, arguments, result type -> result."""
+CallPrim = Callable[[str, Sequence[NDArray], Sequence[int], Type], Value]
+"""Runs a PrimFunc of the module: symbol, arguments, its dims, result type (with known dims) -> result."""
 
 
 def evaluate(
@@ -151,13 +151,24 @@ def _step(node: Node, args: list[Value], env: Symbols, call_prim: CallPrim | Non
     if node.op is CALL_PRIM:
         if call_prim is None:
             raise UnsupportedError(f"no interpreter given for the PrimFunc {node.attrs['symbol']!r}")
+        dims = [evaluate_dim(dim, env) for dim in node.attrs.get("dims", ())]
         arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
         return _bind(
-            node.type, call_prim(node.attrs["symbol"], arrays, node.type), env, "call_prim", VerifyError
+            node.type,
+            call_prim(node.attrs["symbol"], arrays, dims, _with_known_dims(node.type, env)),
+            env,
+            "call_prim",
+            VerifyError,
         )
     if not isinstance(node.op, OpDecl):
         raise UnsupportedError(f"the op {node.op.name!r} has no reference")
     return apply(node.op, args, node.attrs, node.type, env, call_prim)
+
+
+def _with_known_dims(type_: Type, env: Symbols) -> Type:
+    if isinstance(type_, TupleType):
+        return TupleType(tuple(_with_known_dims(field, env) for field in type_.fields))
+    return TensorType(tuple(evaluate_dim(dim, env) for dim in type_.shape), type_.dtype)
 
 
 def _params(root: Node) -> tuple[Node, ...]:

@@ -51,7 +51,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Description:
-    """The facts of a machine that schedules, legality and cost models read.  Sizes in bytes, caches per core."""
+    """The facts of a machine that schedules, legality and cost models read.  Bytes; caches per core."""
 
     vector_bits: int = 0
     """Width of the widest useful vector register; 0 for a scalar machine."""
@@ -95,7 +95,7 @@ class TargetKind:
     stages: Stages | Callable[[Mapping[str, Any]], Stages] = STAGES
     """The stages of a compile, in order, or a function of the options that gives them."""
     identity: Callable[[Mapping[str, Any]], str] = lambda options: ""
-    """What code depends on besides the options, as text: the machine that empty options stand for, tool versions."""
+    """What code depends on besides the options: the machine that empty ones stand for, tool versions."""
 
     def option(self, name: str) -> Option:
         for option in self.options:

@@ -63,7 +63,7 @@ class ComputeOp:
 
 
 class Tensor:
-    """A placeholder (`op` is None) or output `index` of a ComputeOp.  `tensor[i, j]` is the expression of an element."""
+    """A placeholder (`op` is None) or output `index` of a ComputeOp; `tensor[i, j]` is an element."""
 
     __slots__ = ("buffer", "index", "op")
 
@@ -114,7 +114,7 @@ _collectors: ContextVar[tuple[list[Tensor], ...]] = ContextVar("dlc_te_collector
 
 @contextmanager
 def collect() -> Iterator[list[Tensor]]:
-    """The list of all tensors that `compute` makes inside the `with`: the `producers` of `create_prim_func`."""
+    """The list of all tensors made inside the `with`: the `producers` of `create_prim_func`."""
     made: list[Tensor] = []
     token = _collectors.set((*_collectors.get(), made))
     try:
@@ -166,7 +166,7 @@ def compute(
 
 
 def _parameter_names(body: Callable[..., Any], rank: int) -> list[str]:
-    """The lambda's own parameter names, which make the printed loops readable; generic ones for `*indices`."""
+    """The lambda's own parameter names, so that printed loops are readable; generic ones for `*indices`."""
     parameters = inspect.signature(body).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):

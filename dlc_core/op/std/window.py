@@ -58,7 +58,7 @@ class Window:
 
     @property
     def is_point(self) -> bool:
-        """Whether it is one element wide, moves by one and has no border: what it sees is the input itself."""
+        """Whether it is one element wide, moves by one and has no border: it sees the input itself."""
         alone = all(k == 1 and s == 1 for k, s in zip(self.kernel, self.strides, strict=True))
         return alone and not any(self.before) and not any(self.after)
 

@@ -82,7 +82,8 @@ def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.
             )
         literal = const(array.reshape(-1)[0].item(), n.dtype)
         return (te.compute(n.shape, lambda *_: literal, "literal"),)
-    assert isinstance(n.op, OpDecl) and n.op.lower is not None
+    assert isinstance(n.op, OpDecl)
+    assert n.op.lower is not None
     args = [t for arg in n.args for t in values[arg]]
     try:
         result = n.op.lower(n.type, n.attrs, *args)
@@ -117,6 +118,7 @@ class LowerGroups(Pass):
 
     name: ClassVar[str] = "lower_groups"
     stage: ClassVar[str] = "lower"
+    exact: ClassVar[bool] = False
     place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:

@@ -44,7 +44,7 @@ Place = tuple[Node, int]
 
 @dataclass(frozen=True)
 class BuildMain(Pass):
-    """Plan memory and write `main`; the graph entry is replaced, the module gets `signature` and `constants`."""
+    """Plan memory and write `main` for the graph entry; adds `signature` and `constants` to the module."""
 
     name: ClassVar[str] = "build_main"
     stage: ClassVar[str] = "main"
@@ -131,7 +131,7 @@ class _Builder:
         return direct
 
     def _requests(self, direct: set[Place]) -> tuple[list[Request], list[Place | Buffer]]:
-        """What needs arena memory and when: kernel outputs from their call to their last use, workspaces during it."""
+        """What needs arena memory and when: outputs from their call to their last use, workspaces in it."""
         step = {n: i for i, n in enumerate(self.order)}
         last: dict[Place, int] = {}
         for n in self.order:

@@ -1,4 +1,4 @@
-"""Blocks to plain loop nests: axes replaced by what they are bound to, `init` and predicates as conditions."""
+"""Blocks to plain loop nests: axes become what they are bound to, `init` and predicates conditions."""
 
 from __future__ import annotations
 

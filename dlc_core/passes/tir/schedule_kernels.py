@@ -22,6 +22,7 @@ class ScheduleKernels(PrimFuncPass):
     name: ClassVar[str] = "schedule_kernels"
     place: ClassVar[tuple[float, ...]] = (50,)
     min_level: ClassVar[int] = 1
+    exact: ClassVar[bool] = False
     rules: tuple[str, ...] = ()
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:

@@ -11,7 +11,7 @@ from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, View, seq
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
-    """Every loop of kind "unrolled" as one copy of its body for each iteration; its extent must be constant."""
+    """Every loop of kind "unrolled", of constant extent, as one copy of its body for each iteration."""
     return replace(func, body=transform_stmt(func.body, stmt_fn=_visit))
 
 

@@ -16,7 +16,7 @@ STACK_BYTES = 1 << 16
 
 
 def hoist_workspace(func: PrimFunc) -> PrimFunc:
-    """Allocations of scope "global", and large ones, as parameters after the outputs; `workspaces` counts them."""
+    """Large allocations as parameters after the outputs; the attribute `workspaces` counts them."""
     wanted: list[Buffer] = []
 
     def visit(stmt: Stmt) -> Stmt | None:

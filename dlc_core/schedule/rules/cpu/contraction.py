@@ -233,7 +233,8 @@ class _Contract:
         for part in parts:
             if part.rows is not None:
                 s.reorder(part.column, part.rows)
-            main, rest = s.partition(part.column, [s.extent(part.column) // width * width])
+            whole = s.extent(part.column) // width * width
+            main, rest = s.partition(part.column, [whole])
             cut.append(part)
             cut.append(
                 _Part(
