@@ -118,7 +118,7 @@ class _Contract:
     # Which loops of the output are rows and columns
 
     def _split_digits(self, out: BlockRV) -> None:
-        """Split the output's loops over what are several axes of the contraction, as groups of channels are."""
+        """Split the output's loops over what are several axes of the contraction, as channel groups are."""
         s = self.s
         accumulator = s.get(self.block).body
         assert isinstance(accumulator, Store)
