@@ -11,8 +11,10 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import NDArray
+from dlc_core.op.kernels import KernelRunner
 from dlc_core.op.reference import evaluate, evaluate_dim
 
 Feeds = Mapping[str, NDArray]
@@ -60,10 +62,13 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, *, b
     return rng.standard_normal(shape).astype(dtype.numpy)
 
 
-def results_of(function: Function, feeds: Feeds) -> Any:
-    """What a function computes, as a tuple of arrays; the error itself where it raises DlcError."""
+def results_of(function: Function, feeds: Feeds, module: IRModule | None = None) -> Any:
+    """What a function computes, as a tuple of arrays; the error itself where it raises DlcError.
+
+    `module` has the PrimFuncs that it calls.
+    """
     try:
-        value = evaluate(function, feeds)
+        value = evaluate(function, feeds, call_prim=None if module is None else KernelRunner(module))
     except DlcError as error:
         return error
     return value if isinstance(value, tuple) else (value,)

@@ -173,7 +173,7 @@ class NumericCheck:
         function = module.functions.get(module.entry)
         if not isinstance(function, Function):
             return []
-        return [results_of(function, feeds) for feeds in self.feeds or ()]
+        return [results_of(function, feeds, module) for feeds in self.feeds or ()]
 
 
 class KeepSpans:

@@ -13,9 +13,9 @@ from dlc_core.diag import ArtifactError, UsageError
 from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.op.kernels import KernelRunner
 from dlc_core.op.known import known_ops
-from dlc_core.op.reference import Value, evaluate, evaluate_dim
+from dlc_core.op.reference import Value, evaluate
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.signature import Plan
 from dlc_core.script.json import from_json
@@ -94,7 +94,7 @@ class Entry:
         module = self._loaded.module(weights)
         function = module[self._symbol]
         if isinstance(function, Function):
-            return _flat(evaluate(function, list(arrays), call_prim=_Kernels(module, self._check)))
+            return _flat(evaluate(function, list(arrays), call_prim=KernelRunner(module, check=self._check)))
         return self._run_main(function, module, arrays, weights, plan())
 
     def _run_main(
@@ -108,28 +108,6 @@ class Entry:
         values: list[Any] = [*arrays, *outputs, weights, scratch, *plan.scalars]
         run(main, *values, module=module, check=self._check)
         return outputs
-
-
-class _Kernels:
-    """Runs the PrimFuncs that a graph calls."""
-
-    def __init__(self, module: IRModule, check: bool) -> None:
-        self._module = module
-        self._check = check
-
-    def __call__(self, symbol: str, args: Sequence[Array], type_: Type) -> Value:
-        func: PrimFunc = self._module[symbol]
-        types = type_.fields if isinstance(type_, TupleType) else (type_,)
-        env: dict[Any, int] = {}
-        for buffer, array in zip(func.buffers, args):
-            env.update((d, n) for d, n in zip(buffer.shape, array.shape, strict=True))
-        outputs = [
-            np.empty([evaluate_dim(d, env) for d in buffer.shape], t.dtype.numpy)
-            for buffer, t in zip(func.buffers[len(args) :], types, strict=True)
-            if isinstance(t, TensorType)
-        ]
-        run(func, *args, *outputs, module=self._module, check=self._check)
-        return outputs[0] if len(types) == 1 else tuple(outputs)
 
 
 def _flat(value: Value) -> list[Array]:

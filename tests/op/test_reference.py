@@ -68,8 +68,8 @@ def test_prim_calls_go_to_the_given_interpreter() -> None:
     with pytest.raises(UnsupportedError, match="no interpreter given for the PrimFunc 'kernel'"):
         evaluate(called, {"x": DATA})
 
-    def run(symbol: str, args: Any, type_: Any) -> Any:
-        assert (symbol, type_) == ("kernel", F32)
+    def run(symbol: str, args: Any, dims: Any, type_: Any) -> Any:
+        assert (symbol, list(dims), type_) == ("kernel", [], F32)
         return args[0] + 1
 
     np.testing.assert_array_equal(evaluate(called, {"x": DATA}, call_prim=run), DATA + 1)

@@ -73,7 +73,7 @@ def test_read_only_memory_stays_read_only():
     array.flags.writeable = False
     assert not dlpack.from_dlpack(array).flags.writeable
     assert not dlpack.from_dlpack(Lender(array, readonly=True)).flags.writeable
-    with pytest.raises(UsageError, match="read-only memory needs DLPack 1.0"):
+    with pytest.raises(UsageError, match=r"read-only memory needs DLPack 1\.0"):
         dlpack.from_dlpack(Lender(array, readonly=True, old=True))
 
 
