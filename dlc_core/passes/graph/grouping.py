@@ -101,8 +101,8 @@ def kind_of(value: Node) -> str:
 
 
 def _is_windowed(value: Node) -> bool:
-    """Whether a reduction reads its input in overlapping windows."""
-    return any(name in value.attrs for name in ("kernel_shape", "kernel", "window", "pool_size"))
+    """Whether a reduction reads each element of its input for several results."""
+    return "kernel" in value.attrs or value.op.name in ("lrn", "cumsum")
 
 
 def _count(shape: Sequence[Dim]) -> int | None:
@@ -277,7 +277,7 @@ class _Grouper:
         if anchored and (kind not in POINTWISE or current.shape != group.root.shape):
             return "only elementwise operations on its own shape enter a contraction's epilogue"
         if used_by == "reduction" and _is_windowed(user):
-            return "a windowed reduction reads each element many times"
+            return "a reduction over windows reads each element many times"
         if user.op.name == "concat" and current.op.name not in MOVES and kind != "view":
             return "a concatenation reads each input in a part of its range only"
         if current.op.name in COSTLY and _is_smaller(current.shape, user.shape) and used_by in JOINING:
