@@ -1,1 +1,31 @@
-"""The graph level: nodes, functions, builder, verifier."""
+"""The graph level: nodes, functions, verifier.  The grammar is `graph/node.py`."""
+
+from dlc_core.graph.node import (
+    Array,
+    Function,
+    Node,
+    Op,
+    call_function,
+    constant,
+    get_item,
+    make_tuple,
+    node,
+    param,
+    post_order,
+    rewrite,
+)
+
+__all__ = [
+    "Array",
+    "Function",
+    "Node",
+    "Op",
+    "call_function",
+    "constant",
+    "get_item",
+    "make_tuple",
+    "node",
+    "param",
+    "post_order",
+    "rewrite",
+]
