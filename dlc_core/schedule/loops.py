@@ -68,7 +68,7 @@ def split(program: Program, handle: LoopRV, factors: Sequence[ExprLike | None], 
     if not exact and tail == "predicate":
         body = guarded(body, value < old.begin + old.extent)
     if not exact and tail == "shrink":
-        extents = _shrunk(old, names, steps, extents, analyzer)
+        extents = _shrunk(old, names, steps, extents, sizes[0] is None, analyzer)
     program.replace({old: _nest(names, extents, body, old.annotations)})
     return Loops(handles)
 
@@ -108,22 +108,30 @@ def _steps(sizes: Sequence[Expr | None]) -> list[Expr]:
 
 
 def _shrunk(
-    old: For, names: Sequence[Var], steps: Sequence[Expr], extents: Sequence[Expr], analyzer: Analyzer
+    old: For,
+    names: Sequence[Var],
+    steps: Sequence[Expr],
+    extents: Sequence[Expr],
+    computed: bool,
+    analyzer: Analyzer,
 ) -> list[Expr]:
-    """Inner extents cut where the old range ends."""
+    """Inner extents cut where the old range ends; `computed` says that the outermost one is just enough."""
     result = [extents[0]]
     left = old.extent
     with analyzer.scope():
         for i in range(1, len(names)):
             analyzer.bind(names[i - 1], 0, result[-1])
             left = left - names[i - 1] * steps[i - 1]
-            result.append(analyzer.simplify(minimum(extents[i], ceildiv(left, steps[i]))))
+            extent = minimum(extents[i], ceildiv(left, steps[i]))
+            # A computed number of tiles leaves something to each; given ones may cover too much.
+            result.append(analyzer.simplify(extent if computed else maximum(extent, 0)))
     return result
 
 
 def _split_evenly(program: Program, old: For, sizes: Sequence[Expr | None], analyzer: Analyzer) -> Loops:
     """Tiles of at most the given size whose sizes differ by one at most: the larger ones first."""
-    whole, size = const_value(analyzer.simplify(old.extent)), const_value(sizes[-1] or const(0))
+    whole = const_value(analyzer.simplify(old.extent))
+    size = None if sizes[-1] is None else const_value(sizes[-1])
     if len(sizes) != 2 or sizes[0] is not None or whole is None or size is None:
         raise program.error(
             f"cannot split loop {old.var.name!r} evenly by {_show(sizes)}",

@@ -144,7 +144,9 @@ def hull(
 
 
 def extent_of(item: Span, analyzer: Analyzer) -> Expr:
-    return analyzer.simplify(item.high - item.low + 1)
+    """Number of values, never negative: a part may be empty."""
+    extent = analyzer.simplify(item.high - item.low + 1)
+    return extent if analyzer.prove(extent >= 0) else analyzer.simplify(maximum(extent, 0))
 
 
 def read_regions(block: Block) -> tuple[Region, ...]:

@@ -165,7 +165,7 @@ class Player:
             self.done.append(name)
 
     def split(self):
-        tail = self.draw(st.sampled_from(["predicate", "shrink", "partition", "exact"]))
+        tail = self.draw(st.sampled_from(["predicate", "shrink", "partition", "balanced", "exact"]))
         factors = self.draw(
             st.sampled_from([[None, 2], [None, 3], [None, 2, 2], [2, None], [4, None], [None, 16]])
         )
