@@ -1,0 +1,222 @@
+"""Exported libraries: a C program runs the model without Python and prints the same numbers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from dlc_backend_llvm.elf import hidden, machine_of, write_data_object
+from dlc_backend_llvm.export import c_name
+from dlc_backend_llvm.objects import read_object
+
+import dlc_core as dlc
+from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.graph.node import Function, constant, make_tuple, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.registry import registry
+
+CC = shutil.which("cc")
+needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler `cc` here")
+RNG = np.random.default_rng(3)
+WEIGHT = RNG.standard_normal((8, 5)).astype(np.float32)
+
+
+def model(rows):
+    """relu(x @ w) + s and its sum over columns; `rows` may be symbolic."""
+    ops = registry().ops
+    x, s = param("x", tensor_type((rows, 8))), param("shift", tensor_type((5,)))
+    y = ops["add"].build(ops["relu"].build(ops["matmul"].build(x, constant(WEIGHT))), s)
+    total = ops["reduce_sum"].build(y, axes=(1,))
+    attrs = {"inputs": ("x", 'a "name"\n'), "outputs": ("y", "total")}
+    return IRModule({"main": Function("main", (x, s), make_tuple([y, total]), attrs)})
+
+
+def build_and_run(folder, source, library):
+    (folder / "main.c").write_text(source)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I", str(folder)]
+    subprocess.run(
+        [CC, *flags, "main.c", *library, "-o", "main"], cwd=folder, check=True, capture_output=True
+    )
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run(["./main"], cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    return np.array([float.fromhex(word) for word in done.stdout.split()], np.float32)
+
+
+STATIC = r"""
+#include "net_v1.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+  static const int64_t shape[] = NET_V1_INPUT0_SHAPE;
+  static float x[NET_V1_INPUT0_BYTES / 4], s[NET_V1_INPUT1_BYTES / 4];
+  static float y[NET_V1_OUTPUT0_BYTES / 4], total[NET_V1_OUTPUT1_BYTES / 4];
+  const void *inputs[NET_V1_NUM_INPUTS];
+  void *outputs[NET_V1_NUM_OUTPUTS];
+  void *workspace = malloc(net_v1_workspace_size() + 1);
+  unsigned i;
+  inputs[0] = x; inputs[1] = s; outputs[0] = y; outputs[1] = total;
+  if (shape[0] != 3 || shape[1] != 8 || strcmp(NET_V1_INPUT0_DTYPE, "float32")) return 1;
+  if (strcmp(NET_V1_INPUT1_NAME, "a \"name\"\n") || strcmp(NET_V1_OUTPUT1_NAME, "total")) return 2;
+  for (i = 0; i < 24; i++) x[i] = (float)i / 7 - 1;
+  for (i = 0; i < 5; i++) s[i] = (float)i;
+  if (net_v1_run(inputs, outputs, workspace, 2)) return 3;
+  for (i = 0; i < 15; i++) printf("%a ", y[i]);
+  for (i = 0; i < 3; i++) printf("%a ", total[i]);
+  if (net_v1_run(NULL, outputs, workspace, 1) != -1 || net_v1_run(inputs, NULL, workspace, 1) != -1) return 4;
+  inputs[1] = NULL;
+  if (net_v1_run(inputs, outputs, workspace, 1) != -1) return 5;
+  if (net_v1_workspace_size() && net_v1_run(inputs, outputs, NULL, 1) != -1) return 6;
+  free(workspace);
+  return 0;
+}
+"""
+
+SYMBOLIC = r"""
+#include "net.h"
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  int64_t n, shape[2], i;
+  for (n = 1; n < 4; n++) {
+    float *x = malloc(n * 32), s[5], *y, *total = malloc(n * 4);
+    const void *inputs[2];
+    void *outputs[2], *workspace = malloc(net_workspace_size(n) + 1);
+    net_output0_shape(shape, n);
+    if (shape[0] != n || shape[1] != 5) return 1;
+    y = malloc(shape[0] * shape[1] * 4);
+    inputs[0] = x; inputs[1] = s; outputs[0] = y; outputs[1] = total;
+    for (i = 0; i < 8 * n; i++) x[i] = (float)i / 7 - 1;
+    for (i = 0; i < 5; i++) s[i] = (float)i;
+    if (net_run(inputs, outputs, workspace, 0, n)) return 2;
+    for (i = 0; i < 5 * n; i++) printf("%a ", y[i]);
+    for (i = 0; i < n; i++) printf("%a ", total[i]);
+    free(x); free(y); free(total); free(workspace);
+  }
+  return 0;
+}
+"""
+
+
+def inputs(rows):
+    x = (np.arange(rows * 8, dtype=np.float32) / np.float32(7) - np.float32(1)).reshape(rows, 8)
+    return x, np.arange(5, dtype=np.float32)
+
+
+@needs_cc
+def test_a_c_program_gets_the_same_numbers(tmp_path):
+    exe = dlc.compile(model(3), "llvm", num_threads=2)
+    files = exe.export(tmp_path / "libnet-v1.so")
+    assert [f.name for f in files] == ["libnet-v1.so", "net_v1.h"]
+    want = np.concatenate([a.ravel() for a in exe(*inputs(3))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, STATIC, ["libnet-v1.so"]), want)
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == ["libnet-v1.so", "main", "main.c", "net_v1.h"]
+    shown = subprocess.run(
+        ["nm", "-D", "--defined-only", tmp_path / "libnet-v1.so"], capture_output=True, text=True
+    )
+    if shown.returncode == 0:
+        names = {line.split()[2] for line in shown.stdout.splitlines() if " T " in line}
+        assert names == {"net_v1_run", "net_v1_workspace_size"}
+
+
+@needs_cc
+def test_dims_that_are_not_fixed_are_arguments(tmp_path):
+    exe = dlc.compile(model(Var("n")), "llvm")
+    exe.export(tmp_path / "net.so")
+    want = np.concatenate([a.ravel() for n in (1, 2, 3) for a in exe(*inputs(n))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, SYMBOLIC, ["net.so"]), want)
+
+
+@needs_cc
+def test_objects_are_linked_elsewhere(tmp_path):
+    exe = dlc.compile(model(Var("n")), "llvm")
+    (tmp_path / "net").mkdir()
+    files = exe.export(tmp_path / "net")
+    for path in files:
+        shutil.copy(path, tmp_path)
+    objects = [f.name for f in files if f.suffix == ".o"]
+    want = np.concatenate([a.ravel() for n in (1, 2, 3) for a in exe(*inputs(n))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, SYMBOLIC, [*objects, "-lm", "-lpthread"]), want)
+
+
+@needs_cc
+def test_an_opened_artefact_exports_too(tmp_path):
+    exe = dlc.compile(model(3), "llvm")
+    exe.save(tmp_path / "m.dlc")
+    again = dlc.open(tmp_path / "m.dlc")
+    again.export(tmp_path / "net_v1.so")
+    want = np.concatenate([a.ravel() for a in exe(*inputs(3))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, STATIC, ["net_v1.so"]), want)
+
+
+@needs_cc
+def test_two_models_live_in_one_process(tmp_path):
+    import ctypes
+
+    results = []
+    for name, rows in (("one", 2), ("two", 3)):
+        exe = dlc.compile(model(rows), "llvm")
+        exe.export(tmp_path / f"{name}.so")
+        library = ctypes.CDLL(str(tmp_path / f"{name}.so"), mode=ctypes.RTLD_GLOBAL)
+        arrays = [*inputs(rows), np.empty((rows, 5), np.float32), np.empty(rows, np.float32)]
+        size = getattr(library, f"{name}_workspace_size")()
+        workspace = ctypes.create_string_buffer(size + 1)
+        pointers = [
+            (ctypes.c_void_p * 2)(*(a.ctypes.data for a in pair)) for pair in (arrays[:2], arrays[2:])
+        ]
+        assert getattr(library, f"{name}_run")(*pointers, workspace, 1) == 0
+        for got, want in zip(arrays[2:], exe(*inputs(rows))):
+            np.testing.assert_array_equal(got, want)
+        results.append(arrays[2])
+    np.testing.assert_array_equal(results[1][:2], results[0])
+
+
+def test_other_machines_need_no_compiler_for_objects(tmp_path):
+    exe = dlc.compile(model(3), "llvm -mtriple=aarch64-linux-gnu")
+    (tmp_path / "net").mkdir()
+    files = exe.export(tmp_path / "net")
+    objects = [f for f in files if f.suffix == ".o"]
+    assert {read_object(f.read_bytes()).machine for f in objects} == {"aarch64"}
+    with pytest.raises(ArtifactError, match="the code is for aarch64, this machine is"):
+        exe(*inputs(3))
+
+
+def test_what_cannot_be_exported_is_said(tmp_path, monkeypatch):
+    exe = dlc.compile(model(3), "llvm")
+    with pytest.raises(ArtifactError, match="there is no folder"):
+        exe.export(tmp_path / "missing" / "net.so")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(UnsupportedError, match="there is no C compiler here"):
+        exe.export(tmp_path / "net.so")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UnsupportedError, match="windows"):
+        dlc.compile(model(3), "llvm -mtriple=x86_64-pc-windows-msvc").export(tmp_path / "net.so")
+
+
+def test_names_become_c_identifiers():
+    given = ("libresnet-50", "50cent", "net", "é", "lib")
+    assert [c_name(text) for text in given] == ["resnet_50", "model_50cent", "net", "_", "model"]
+
+
+def test_data_objects_hold_their_bytes(tmp_path):
+    code = dlc.compile(model(3), "llvm").artifact.code
+    data = bytes(range(256)) * 40 + b"odd"
+    write_data_object(tmp_path / "data.o", machine_of(code), "numbers", memoryview(data))
+    made = (tmp_path / "data.o").read_bytes()
+    info = read_object(made)
+    assert (info.defined, info.undefined, info.relocatable) == (("numbers",), (), True)
+    assert data in made
+    entry = "main__entry"
+    assert read_object(code).defined.count(entry) == 1
+    changed = hidden(code, [entry])
+    assert len(changed) == len(code)
+    assert sum(a != b for a, b in zip(code, changed)) == 1
+    with pytest.raises(UnsupportedError, match="only 64-bit little-endian ELF"):
+        hidden(b"MZ", [entry])
