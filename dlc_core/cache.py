@@ -167,7 +167,8 @@ def cache_key(
     if digest is None:
         return None
     try:
-        parts = [SCHEMA, __version__, digest, str(target), target.identity, _plain(settings)]
+        parts = [SCHEMA, __version__, digest, str(target), target.identity, repr(target.describe())]
+        parts.append(_plain(settings))
         parts.append([code_stamp(str(path)) for path in _folders(packages)])
         text = json.dumps(parts, sort_keys=True)
     except (TypeError, ValueError):

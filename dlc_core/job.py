@@ -19,6 +19,7 @@ from dlc_core.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory import NDArray, aligned_bytes
 from dlc_core.runtime.saving import Saved
+from dlc_core.runtime.signature import Signature
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
 
@@ -117,9 +118,10 @@ class Job:
         start = time.perf_counter()
         artifact = self._emit(module)
         self.seconds["codegen"] = time.perf_counter() - start
-        about = {key: module.attrs[key] for key in ("sites", "calls") if key in module.attrs}
-        weights = pack_weights(module)
-        return self._made(module.attrs["signature"], artifact, weights, about, again)
+        signature, constants = module.attrs["signature"], list(module.attrs["constants"])
+        about = {key: module.attrs[key] for key in ("sites",) if key in module.attrs}
+        del module  # its constants are given back one by one while they are packed
+        return self._made(signature, artifact, pack_weights(signature, constants), about, again)
 
     def opened(self, saved: Saved, again: Callable[[], IRModule]) -> Executable:
         """The executable that a kept artefact holds."""
@@ -182,12 +184,13 @@ class Job:
         return artifact
 
 
-def pack_weights(module: IRModule) -> NDArray:
-    """All constants of a module at the places that its memory plan gives them."""
-    weights = aligned_bytes(module.attrs["signature"].weights_size)
-    for offset, array in module.attrs["constants"]:
+def pack_weights(signature: Signature, constants: list[tuple[int, NDArray]]) -> NDArray:
+    """All constants at the places that the memory plan gives them; the list is emptied on the way."""
+    weights = aligned_bytes(signature.weights_size)
+    while constants:
+        offset, array = constants.pop()
         data: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        weights[offset : offset + array.nbytes] = data
+        weights[offset : offset + data.nbytes] = data
     return weights
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.runtime.calling import Caller, InPlace, caller_for
+from dlc_core.runtime.explain import Explanation, explain
 from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
@@ -167,6 +168,10 @@ class Executable:
         total = time.perf_counter() - start
         times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
         return make_report(sites, times, total, runs, self._threads)
+
+    def explain(self) -> Explanation:
+        """The kernels with their model nodes and schedules, and the memory, in the order of execution."""
+        return explain(self)
 
     def release(self) -> None:
         """Give back the scratch memory that is kept for coming calls."""

@@ -45,7 +45,8 @@ class Instrument(Pass):
             if symbol is not None and stmt not in sites:
                 sites[stmt] = len(sites)
                 found = recorded[symbol]
-                described.append(found.popleft() if found else {"kernel": symbol, "nodes": []})
+                site = found.popleft() if found else {"kernel": symbol, "nodes": []}
+                described.append({**site, **_schedule(module.functions.get(symbol))})
         profile = Buffer("profile", (max(1, len(sites)), 2), INDEX)
 
         def measured(stmt: Stmt) -> Stmt | None:
@@ -61,6 +62,15 @@ class Instrument(Pass):
         name = module.entry + PROFILE_SUFFIX
         twin = PrimFunc(name, (*main.buffers, profile, *main.scalars), body, main.attrs, main.spans)
         return module.with_function(name, copy_func(twin)).with_attrs(sites=tuple(described))
+
+
+def _schedule(kernel: Any) -> dict[str, Any]:
+    """Which rule scheduled a kernel, and which ones refused it."""
+    attrs = getattr(kernel, "attrs", {})
+    return {
+        "rule": str(attrs.get("rule", "")),
+        "why_not": [str(reason) for reason in attrs.get("why_not", ())],
+    }
 
 
 def _kernel(stmt: Stmt) -> str | None:
