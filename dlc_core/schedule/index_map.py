@@ -51,6 +51,8 @@ class IndexMap:
 
     inputs: tuple[Var, ...]
     outputs: tuple[Expr, ...]
+    shape: tuple[Expr, ...] | None = None
+    """The shape of the other layout, where it is more than what the indices reach."""
 
     @staticmethod
     def of(function: Callable[..., ExprLike | Sequence[ExprLike]], rank: int | None = None) -> IndexMap:
@@ -75,12 +77,16 @@ class IndexMap:
     def __str__(self) -> str:
         return f"({', '.join(v.name for v in self.inputs)}) -> ({', '.join(map(str, self.outputs))})"
 
-    def then(self, other: IndexMap) -> IndexMap:
-        """This map followed by another one."""
-        return IndexMap(self.inputs, other(*self.outputs))
+    def then(self, other: IndexMap, shape: Sequence[Expr] | None = None) -> IndexMap:
+        """This map followed by another one, to a layout of `shape`."""
+        analyzer = Analyzer()
+        outputs = tuple(analyzer.simplify(o) for o in other(*self.outputs))
+        return IndexMap(self.inputs, outputs, None if shape is None else tuple(shape))
 
     def output_exprs(self, shape: Sequence[ExprLike]) -> tuple[Expr, ...]:
         """The shape that holds every mapped element of a buffer of `shape`; a remainder by c has extent c."""
+        if self.shape is not None:
+            return self.shape
         analyzer = Analyzer()
         for dim in free_vars(*(as_expr(s) for s in shape)):
             analyzer.declare_dim(dim)
