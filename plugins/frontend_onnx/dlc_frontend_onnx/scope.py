@@ -124,20 +124,19 @@ class Scope:
     def run(self, nodes: Iterable[NodeDef]) -> None:
         """Convert nodes in order.  Problems go to the session, and what they would have made is missing."""
         for node in nodes:
-            span = span_of(node)
             try:
-                with spanned([span]) if self.visible else nullcontext():
+                with spanned([span_of(node)]) if self.visible else nullcontext():
                     outputs = self._convert(node)
             except NotMade:
                 outputs = [MISSING] * len(node.outputs)
             except UnsupportedError as error:
                 if self.visible:
-                    error.at([span])
+                    located(error, node)
                 self.session.problems.append(error)
                 outputs = [MISSING] * len(node.outputs)
             except DlcError as error:
                 if self.visible:
-                    error.at([span])
+                    located(error, node)
                 raise
             for name, value in zip(node.outputs, outputs):
                 if name:
@@ -208,6 +207,8 @@ class Scope:
             )
             raise node.place.error(f"operator {op} takes {wanted} inputs, not {len(values)}")
         lacking = next((index for index in sorted(entry.needed) if values[index] is None), None)
+        if lacking is None and None in values[entry.named :]:
+            lacking = values.index(None, entry.named)
         if lacking is not None:
             raise node.place.error(f"operator {op} lacks its input {lacking}")
         if not entry.sequences and any(isinstance(value, SequenceValue) for value in values):
@@ -258,6 +259,13 @@ def span_of(node: NodeDef) -> Span:
     return Span(span.source, next((name for name in node.outputs if name), "")[:SHOWN], span.op)
 
 
+def located(error: DlcError, node: NodeDef) -> None:
+    """Say in an error where the node is, once."""
+    span = span_of(node)
+    error.spans = tuple(span if known == node.place.span else known for known in error.spans)
+    error.at([span])
+
+
 def _refused(node: NodeDef, error: TypeInferenceError) -> ModelError | UnsupportedError:
     """The error about a node that an op refused: a dtype that the standard allows is not supported."""
     make = node.place.unsupported if " has dtype " in error.what else node.place.error
@@ -266,4 +274,4 @@ def _refused(node: NodeDef, error: TypeInferenceError) -> ModelError | Unsupport
     return made
 
 
-__all__ = ["ABSENT", "MISSING", "Absent", "Missing", "Scope", "Session", "span_of"]
+__all__ = ["ABSENT", "MISSING", "Absent", "Missing", "Scope", "Session", "located", "span_of"]

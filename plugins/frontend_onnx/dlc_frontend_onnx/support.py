@@ -13,7 +13,7 @@ from dlc_frontend_onnx.functions import standard_function
 from dlc_frontend_onnx.model import FunctionDef, Graph, Model, NodeDef
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.schema import default_attributes, find_schema, function_body, has_body
-from dlc_frontend_onnx.scope import span_of
+from dlc_frontend_onnx.scope import located
 
 SHOWN_PROBLEMS = 50
 """Nodes that an error shows at most; the spans name all."""
@@ -47,7 +47,9 @@ def check_support(model: Model, nodes: Sequence[NodeDef]) -> None:
             if own is None:
                 reason = _reason(node, version)
                 if reason:
-                    problems.append(node.place.unsupported(reason).at([span_of(node)]))  # type: ignore[arg-type]
+                    problem = node.place.unsupported(reason)
+                    located(problem, node)
+                    problems.append(problem)
                     continue
                 own = _body(node, version)
             if own is not None and (key, version) not in seen:

@@ -53,7 +53,7 @@ Check = Callable[[NodeDef], "str | None"]
 @dataclass(frozen=True)
 class Entry:
     """A converter: since which version, how many inputs it takes (`most` None: any number), and which of them
-    must be there.
+    must be there: the `needed` of the first `named`, and all after these.
 
     `check` looks at the node alone, before anything is converted: why it is not supported, or None.
     """
@@ -62,6 +62,7 @@ class Entry:
     function: Function
     least: int
     most: int | None
+    named: int
     needed: frozenset[int]
     sequences: bool = False
     check: Check | None = None
@@ -104,7 +105,8 @@ def add_entry(
         index for index, p in enumerate(plain) if p.default is p.empty and "None" not in str(p.annotation)
     )
     entries = TABLE.setdefault((domain, op), [])
-    entries.append(Entry(since, function, least, None if variadic else len(plain), needed, sequences, check))
+    most = None if variadic else len(plain)
+    entries.append(Entry(since, function, least, most, len(plain), needed, sequences, check))
     entries.sort(key=lambda entry: entry.since)
 
 

@@ -87,8 +87,6 @@ def loop(c: Call, limit: Value | None = None, go: Value | None = None, *state: V
         raise c.error(
             f"the body takes {len(body.inputs)}, gives {len(body.outputs)} values for {len(state)} of state"
         )
-    if any(value is None for value in state):
-        raise c.error("a value of the state is left out")
     rounds = None if limit is None else _rounds(c, limit)
     started = None if go is None else _truth(c, go)
     if go is not None and started is False:
@@ -258,8 +256,6 @@ def scan(c: Call, *args: Node) -> Sequence[Value]:
     count = len(args) - scanned
     if scanned < 1 or count < 0 or len(body.inputs) != len(args) or len(body.outputs) < count:
         raise c.error(f"{len(args)} inputs, {scanned} of them scanned, for a body of {len(body.inputs)}")
-    if any(arg is None for arg in args):
-        raise c.error("an input is left out")
     state = list(args[:count])
     items = _scan_inputs(c, args[count:])
     params = [param(info.name, value.type) for info, value in zip(body.inputs, state)]

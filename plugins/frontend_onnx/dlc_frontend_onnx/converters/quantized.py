@@ -110,7 +110,7 @@ def qlinear_pool(
 
 @converter("QLinearConcat", 1, MICROSOFT)
 def qlinear_concat(c: Call, y_scale: Node, y_zero: Node, *xs: Node) -> Node:
-    if not xs or len(xs) % 3 or any(x is None for x in xs):
+    if not xs or len(xs) % 3:
         raise c.error(f"{len(xs)} inputs are not (tensor, scale, zero point) each")
     parts = [_float(c, *xs[index : index + 3]) for index in range(0, len(xs), 3)]
     return quantized(

@@ -21,8 +21,6 @@ def items_of(c: Call, value: Value) -> tuple[Value, ...]:
 
 @converter("SequenceConstruct", 11, sequences=True)
 def construct(c: Call, *values: Value) -> SequenceValue:
-    if any(value is None for value in values):
-        raise c.error("an input is left out")
     return SequenceValue(tuple(values))
 
 

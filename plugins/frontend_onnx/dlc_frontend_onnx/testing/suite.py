@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from onnx.backend.test.case import node as node_cases
+from onnx.backend.test.loader import load_model_tests
 
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.node import Function
@@ -49,11 +53,25 @@ class Score:
 
 
 @cache
-def cases() -> tuple[Any, ...]:
-    """All node tests of the installed package, sorted by name."""
-    from onnx.backend.test.loader import load_model_tests  # generating the cases takes seconds
+def cases(*modules: str) -> tuple[Any, ...]:
+    """The node tests of the installed package, sorted by name: all, or those of some of its modules.
 
-    return tuple(sorted(load_model_tests(kind="node"), key=lambda case: case.name))
+    A module makes its cases when it is imported, most of them those of one operator; all take ten seconds.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package's own: overflows on purpose
+        return _generated(modules)
+
+
+def _generated(modules: Sequence[str]) -> tuple[Any, ...]:
+    if not modules:
+        return tuple(sorted(load_model_tests(kind="node"), key=lambda case: case.name))
+    for module in modules:
+        import_module(f"onnx.backend.test.case.node.{module}")
+    chosen = [
+        case for case in node_cases._NodeTestCases if case.model.graph.node[0].op_type.lower() in modules
+    ]
+    return tuple(sorted(chosen, key=lambda case: case.name))
 
 
 def interpret(function: Function, feeds: Mapping[str, Any]) -> Any:

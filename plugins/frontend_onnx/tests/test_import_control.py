@@ -1,0 +1,221 @@
+"""If, Loop, Scan and sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
+
+from dlc_core.diag import ModelError, UnsupportedError
+from dlc_core.graph.node import post_order
+
+IF = """g (bool[1] c, float[2,n] x, float[n] w) => (float[2,n] y) {
+    h = Mul(x, w)
+    y = If (c) <
+        then_branch: graph = t () => (float[2,n] p) { q = Add(h, w)  p = Relu(q) },
+        else_branch: graph = e () => (float[2,n] p) { p = Neg(h) }>
+}"""
+
+
+def ops_of(function):
+    return [n.op.name for n in post_order(function.body)]
+
+
+@pytest.mark.parametrize("choice", [True, False])
+def test_a_branch_is_taken_at_run_time(choice):
+    model = parse(IF)
+    assert "if_" in ops_of(main_of(model))
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 3)).astype("f4"), rng.normal(size=3).astype("f4")
+    check(model, {"c": np.array([choice]), "x": x, "w": w})
+
+
+def test_what_both_branches_need_is_computed_once_outside():
+    main = main_of(parse(IF))
+    (branch,) = [n for n in post_order(main.body) if n.op.name == "if_"]
+    assert [a.op.name for a in branch.args] == ["param", "mul", "param"]
+    assert ops_of(branch.attrs["then_branch"]) == ["param", "param", "add", "relu", "tuple"]
+
+
+def test_a_known_branch_is_taken_while_importing():
+    text = IF.replace("bool[1] c, ", "").replace("h = Mul", "c = Constant <value = bool[1] {1}> ()  h = Mul")
+    assert "if_" not in ops_of(main_of(parse(text)))
+
+
+def test_branches_may_use_dims_of_inputs_they_do_not_name():
+    text = """g (bool c, float[n] x) => (float[n] y) {
+        s = Shape(x)
+        y = If (c) <
+            then_branch: graph = t () => (float[n] p) { p = ConstantOfShape(s) },
+            else_branch: graph = e () => (float[n] p) { p = Identity(x) }>
+    }"""
+    model = parse(text)
+    for choice in (True, False):
+        check(model, {"c": np.array(choice), "x": np.ones(3, "f4")})
+
+
+def test_branches_of_different_shapes_are_unsupported():
+    text = """g (bool c, float[2,3] x) => (float[?,?] y) {
+        y = If (c) <
+            then_branch: graph = t () => (float[3,2] p) { p = Transpose(x) },
+            else_branch: graph = e () => (float[2,3] p) { p = Identity(x) }>
+    }"""
+    with pytest.raises(UnsupportedError, match="as the condition says"):
+        main_of(parse(text))
+
+
+def test_branches_of_different_types_are_refused():
+    text = """g (bool c, float[2] x) => (float[?] y) {
+        y = If (c) <
+            then_branch: graph = t () => (int32[2] p) { p = Cast <to = 6> (x) },
+            else_branch: graph = e () => (float[2] p) { p = Identity(x) }>
+    }"""
+    with pytest.raises(ModelError, match="in one branch"):
+        main_of(parse(text))
+
+
+COUNTED = """g (float[2] x, float[2] step) => (float[2] y, float[?,2] all) {
+    count = Constant <value_int = ROUNDS> ()
+    go = Constant <value = bool {1}> ()
+    y, all = Loop (count, go, x) <
+        body: graph = b (int64 i, bool g, float[2] h) => (bool more, float[2] k, float[2] o) {
+        more = Identity(g)
+        f = Cast <to = 1> (i)
+        k0 = Add(h, step)
+        k = Add(k0, f)
+        o = Mul(k, k)
+    }>
+}"""
+
+
+@pytest.mark.parametrize(("rounds", "loop"), [(0, False), (1, False), (5, True)])
+def test_counted_loops(rounds, loop):
+    model = parse(COUNTED.replace("ROUNDS", str(rounds)))
+    assert ("scan" in ops_of(main_of(model))) is loop
+    given = {"x": np.array([1, 2], "f4"), "step": np.array([0.5, -1], "f4")}
+    if rounds:
+        check(model, given)
+    else:
+        y, outputs = run(model, given)
+        np.testing.assert_array_equal(y, given["x"])
+        assert outputs.shape == (0, 2)
+
+
+def test_a_loop_as_long_as_a_dim():
+    text = COUNTED.replace("float[2] x,", "float[n] many, float[2] x,").replace(
+        "count = Constant <value_int = ROUNDS> ()", "count = Size(many)"
+    )
+    model = parse(text)
+    assert "scan" in ops_of(main_of(model))
+    given = {"x": np.array([1, 2], "f4"), "step": np.array([0.5, -1], "f4"), "many": np.zeros(4, "f4")}
+    check(model, given)
+
+
+WHILE = """g (float[2] x, float limit) => (float[2] y, int64 rounds) {
+    zero = Constant <value_int = 0> ()
+    go = Constant <value = bool {1}> ()
+    y, rounds = Loop (, go, x, zero) <
+        body: graph = b (int64 i, bool c, float[2] h, int64 n) => (bool more, float[2] k, int64 m) {
+            k = Add(h, h)
+            one = Constant <value_int = 1> ()
+            m = Add(n, one)
+            total = ReduceSum <keepdims = 0> (k)
+            more = Less(total, limit)
+        }>
+}"""
+
+
+@pytest.mark.parametrize("limit", [0.0, 10.0, 100.0])
+def test_loops_until_a_condition(limit):
+    model = parse(WHILE)
+    assert "while_" in ops_of(main_of(model))
+    check(model, {"x": np.array([1, 2], "f4"), "limit": np.array(limit, "f4")})
+
+
+def test_loops_until_a_condition_or_a_count():
+    text = WHILE.replace("float limit)", "float limit, int64 most)").replace("Loop (, go", "Loop (most, go")
+    for most in (0, 2, 50):
+        given = {"x": np.array([1, 2], "f4"), "limit": np.array(50, "f4"), "most": np.array(most)}
+        check(parse(text), given)
+
+
+def test_a_loop_with_results_of_unknown_number_is_unsupported():
+    text = WHILE.replace("int64 rounds)", "int64 rounds, float[?,2] o)").replace(
+        "y, rounds = Loop", "y, rounds, o = Loop"
+    ).replace("int64 m) {", "int64 m, float[2] w) { w = Neg(h)")
+    with pytest.raises(UnsupportedError, match="length of a scan output"):
+        main_of(parse(text))
+
+
+def test_loops_whose_state_grows_are_unrolled():
+    text = """g (float[2] x) => (float[?] y) {
+        count = Constant <value_int = 3> ()
+        go = Constant <value = bool {1}> ()
+        y = Loop (count, go, x) <body: graph = b (int64 i, bool g, float[?] h) => (bool more, float[?] k) {
+            more = Identity(g)
+            k = Concat <axis = 0> (h, h)
+        }>
+    }"""
+    main = main_of(parse(text))
+    assert str(main.body.type) == "float32[16]"
+    check(parse(text), {"x": np.array([1, 2], "f4")})
+
+
+def test_loops_inside_branches_inside_loops():
+    text = """g (float[2] x, bool c) => (float[2] y) {
+        count = Constant <value_int = 2> ()
+        go = Constant <value = bool {1}> ()
+        y = Loop (count, go, x) <body: graph = b (int64 i, bool g, float[2] h) => (bool more, float[2] k) {
+            more = Identity(g)
+            k = If (c) <
+                then_branch: graph = t () => (float[2] p) {
+                    three = Constant <value_int = 3> ()
+                    p = Loop (three, go, h) <
+                        body: graph = d (int64 j, bool g2, float[2] a) => (bool m2, float[2] e) {
+                            m2 = Identity(g2)
+                            e = Add(a, x)
+                        }>
+                },
+                else_branch: graph = f () => (float[2] p) { p = Neg(h) }>
+        }>
+    }"""
+    for choice in (True, False):
+        check(parse(text), {"x": np.array([1, 2], "f4"), "c": np.array(choice)})
+
+
+@pytest.mark.parametrize("attributes", ["", ", scan_input_directions = [1], scan_output_directions = [1]"])
+def test_scans(attributes):
+    text = f"""g (float[2] start, float[n,2] xs, float[2] w) => (float[2] last, float[n,2] sums) {{
+        last, sums = Scan <num_scan_inputs = 1{attributes},
+            body: graph = b (float[2] h, float[2] x) => (float[2] k, float[2] o) {{
+                p = Mul(x, w)
+                k = Add(h, p)
+                o = Identity(k)
+            }}> (start, xs)
+    }}"""
+    rng = np.random.default_rng(0)
+    xs, w = rng.normal(size=(4, 2)).astype("f4"), np.array([1, 2], "f4")
+    given = {"start": np.zeros(2, "f4"), "xs": xs, "w": w}
+    found = run(parse(text), given)
+    order = slice(None, None, -1) if attributes else slice(None)
+    sums = np.cumsum((given["xs"] * given["w"])[order], 0)
+    np.testing.assert_allclose(found[0], sums[-1], rtol=1e-5)
+    np.testing.assert_allclose(found[1], sums[order], rtol=1e-5)
+
+
+def test_sequences_live_while_importing():
+    text = """g (float[6,2] x) => (float[?,2] y, int64 n) {
+        parts = SplitToSequence <axis = 0> (x, two)
+        two = Constant <value_int = 2> ()
+        n = SequenceLength(parts)
+        last = Constant <value_int = -1> ()
+        tail = SequenceAt(parts, last)
+        more = SequenceInsert(parts, tail)
+        fewer = SequenceErase(more, last0)
+        last0 = Constant <value_int = 0> ()
+        y = ConcatFromSequence <axis = 0> (fewer)
+    }"""
+    x = np.arange(12, dtype="f4").reshape(6, 2)
+    y, n = run(parse(text), {"x": x})
+    assert n == 3
+    np.testing.assert_array_equal(y, np.concatenate([x[2:4], x[4:6], x[4:6]]))

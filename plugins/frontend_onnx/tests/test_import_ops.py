@@ -1,0 +1,138 @@
+"""The node tests of the ONNX package, and operators of old versions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dlc_frontend_onnx.support import supported_ops
+from dlc_frontend_onnx.testing import suite
+from dlc_frontend_onnx.testing.compare import check, parse, run
+
+FAST = (
+    "averagepool cast clip concat conv einsum flatten gather gemm lstm matmul maxpool pad"
+    " pow reducesum reshape shape slice softmax split squeeze topk unsqueeze where"
+)
+KNOWN_WRONG = {
+    # The expected values use a fractional size of the result; the specification says how many there are.
+    "test_resize_downsample_scales_cubic_align_corners",
+    "test_resize_downsample_scales_linear_align_corners",
+}
+
+
+def problems(score):
+    """What is worse than unsupported."""
+    bad = [v for v in score.verdicts if v.outcome in ("wrong", "refused") and v.name not in KNOWN_WRONG]
+    return [f"{v.name}: {v.outcome}: {v.reason}" for v in bad]
+
+
+def test_node_tests_of_common_operators():
+    score = suite.judge_all(suite.cases(*FAST.split()))
+    assert problems(score) == []
+    assert score.counts["pass"] + score.counts["frozen"] >= 200
+
+
+@pytest.mark.slow
+def test_all_node_tests():
+    score = suite.judge_all(suite.cases())
+    assert problems(score) == []
+    passed = score.counts["pass"] + score.counts["frozen"]
+    assert passed >= 0.8 * len(score.verdicts)
+
+
+def x_of(*shape):
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+
+
+OLD = [
+    (9, "float[2,3,4]", "Softmax <axis = 1> (x)"),
+    (11, "float[2,3,4]", "LogSoftmax (x)"),
+    (11, "float[2,3,4]", "Hardmax <axis = 1> (x)"),
+    (7, "float[2,3]", "Clip <min = -0.5, max = 0.25> (x)"),
+    (9, "float[4,3]", "Slice <starts = [1,0], ends = [3,-1]> (x)"),
+    (9, "float[4,3]", "Slice <axes = [1], starts = [-1], ends = [9]> (x)"),
+    (11, "float[1,3,1]", "Squeeze <axes = [0, 2]> (x)"),
+    (11, "float[3]", "Unsqueeze <axes = [0, 2]> (x)"),
+    (11, "float[2,3,4]", "ReduceSum <axes = [1]> (x)"),
+    (13, "float[2,3,4]", "ReduceMean <axes = [1], keepdims = 0> (x)"),
+    (9, "float[2,3]", "Pad <pads = [1,0,1,1], value = 2.0> (x)"),
+    (10, "float[2,3]", "Dropout <ratio = 0.3> (x)"),
+    (7, "float[2,3]", "Gemm <alpha = 0.5, beta = 2.0, transB = 1> (x, m, v3)"),
+    (7, "float[1,1,2,3]", "Upsample <scales = [1.0,1.0,2.0,2.0]> (x)"),
+    (8, "float[3]", "Sum (x, x, x)"),
+    (8, "float[3]", "Mean (x, x)"),
+]
+CONSTANTS = """
+    v = Constant <value = float[3] {1.0, 2.0, 3.0}> ()
+    v3 = Constant <value = float[4] {1.0, 2.0, 3.0, 4.0}> ()
+    m = Constant <value = float[4,3] {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2}> ()
+"""
+
+
+@pytest.mark.parametrize(("opset", "kind", "call"), OLD)
+def test_operators_of_old_versions(opset, kind, call):
+    x = x_of(*eval_shape(kind))
+    model = parse(f"g ({kind} x) => (float y) {{ {CONSTANTS} y = {call} }}", opset=opset)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    if call.startswith("Upsample"):
+        (found,) = run(model, {"x": x})
+        np.testing.assert_array_equal(found, x.repeat(2, 2).repeat(2, 3))
+    elif "max" in call.split()[0]:
+        (found,) = run(model, {"x": x})
+        np.testing.assert_allclose(found, folded(call, x), rtol=1e-5)
+    else:
+        check(model, {"x": x})
+
+
+def eval_shape(kind):
+    return [int(dim) for dim in kind[kind.index("[") + 1 : -1].split(",")]
+
+
+def folded(call, x):
+    """Before version 13 the axes from the given one on are folded as one."""
+    flat = x.reshape(2, -1)
+    powers = np.exp(flat - flat.max(1, keepdims=True))
+    wanted = powers / powers.sum(1, keepdims=True)
+    if call.startswith("Log"):
+        wanted = np.log(wanted)
+    if call.startswith("Hard"):
+        wanted = np.arange(flat.shape[1]) == flat.argmax(1)[:, None]
+    return wanted.reshape(x.shape)
+
+
+@pytest.mark.parametrize("opset", [7, 9, 15])
+def test_batch_normalization_of_every_version_uses_the_given_statistics(opset):
+    text = f"g (float[2,3] x) => (float[2,3] y) {{ {CONSTANTS} y = BatchNormalization (x, v, v, v, v) }}"
+    x, v = x_of(2, 3), np.array([1, 2, 3], np.float32)
+    (found,) = run(parse(text, opset=opset), {"x": x})
+    np.testing.assert_allclose(found, (x - v) / np.sqrt(v + 1e-5) * v + v, rtol=1e-5)
+
+
+def test_large_integer_bounds_keep_all_bits():
+    low = 2**53 + 1
+    model = parse(
+        f"g (int64[2] x) => (int64[2] y) {{ low = Constant <value_int = {low}> ()  y = Clip(x, low) }}"
+    )
+    (found,) = run(model, {"x": np.array([0, 2**60 + 1])})
+    assert found.tolist() == [low, 2**60 + 1]
+
+
+def test_large_integer_fills_keep_all_bits():
+    value = 2**53 + 1
+    model = parse(
+        f"""g () => (int64[2] y) {{
+            s = Constant <value_ints = [2]> ()
+            y = ConstantOfShape <value = int64[1] {{{value}}}> (s)
+        }}"""
+    )
+    (found,) = run(model, {})
+    assert found.tolist() == [value, value]
+
+
+def test_the_table_of_supported_operators():
+    rows = {(row.domain, row.op): row for row in supported_ops()}
+    assert rows["", "Clip"].versions == (6, 11, 12, 13)
+    assert rows["", "Relu"].how == "converter"
+    assert rows["", "MeanVarianceNormalization"].how == "function"
+    assert rows["com.microsoft", "FusedMatMul"].versions == (1,)
+    assert ("", "ImageDecoder") not in rows
+    assert sum(row.domain == "" for row in rows.values()) >= 165
