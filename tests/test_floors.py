@@ -50,7 +50,7 @@ FLOORS = {
 LAZY = ("registry", "builtin", "cli")
 """May import `dlc_core` inside functions: plugins and commands are loaded when they are asked for."""
 
-DYNAMIC = ("dlc_core/__init__.py", "dlc_core/hooks.py")
+DYNAMIC = ("dlc_core/__init__.py", "dlc_core/testing/__init__.py", "dlc_core/hooks.py")
 """May import by a name made at run time: the lazy public names, the entry of a command."""
 
 FOREIGN = (

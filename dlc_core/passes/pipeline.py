@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dlc_core.diag import DlcError, PassError
+from dlc_core.diag import DlcError, PassError, UnsupportedError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
 from dlc_core.passes.reproducer import write_reproducer
@@ -52,7 +52,7 @@ class Pipeline:
     def run(self, module: IRModule, context: PassContext | None = None) -> IRModule:
         """The module after all active passes; `context` is by default the current one.
 
-        Raises PassError, which names the pass, for whatever a pass or watcher raises.
+        Raises PassError, which names the pass, for whatever a pass or watcher raises but UnsupportedError.
         """
         context = PassContext.current() if context is None else context
         passes = self.active(context).passes
@@ -73,6 +73,8 @@ def _run_one(one: Pass, module: IRModule, context: PassContext, rest: Sequence[P
         if error.details and error.details[0].startswith("pipeline: "):
             raise
         raise _failed(one, module, context, rest, error) from error
+    except UnsupportedError:
+        raise  # no defect of the pass: what the model asks for cannot be had
     except Exception as error:
         raise _failed(one, module, context, rest, error) from error
     return result

@@ -60,6 +60,7 @@ class ReferenceCodegen:
 
     name = "reference"
     kinds = ("reference",)
+    one_entry = True
 
     @property
     def format(self) -> str:

@@ -47,16 +47,25 @@ def compile_all(
 
     `at_once` models share a run of the code generator; one that fails in it is found by halving.
     """
-    context = context_for(target, opt_level, config)
-    results: list[Compiled | None] = [None] * len(modules)
+    results: dict[int, Compiled] = {}
     waiting: list[tuple[int, _Lowered]] = []
+
+    def alone(index: int) -> Compiled:
+        module = modules[index]
+        try:
+            job = Job(target, context_for(target, opt_level, config), num_threads)
+            return job.executable(module, lambda: module)
+        except DlcError as error:
+            return error
+
+    shareable = target.stages == STAGES and not _codegen(target, "one_entry")
+    context = context_for(target, opt_level, config)
     for index, module in enumerate(modules):
-        if target.stages != STAGES:
-            results[index] = _alone(module, target, opt_level, num_threads, config)
+        if not shareable:
+            results[index] = alone(index)
             continue
         try:
-            lowered, _ = lower(module, context)
-            waiting.append((index, _renamed(lowered, f"m{index}_")))
+            waiting.append((index, _renamed(lower(module, context)[0], f"m{index}_")))
         except DlcError as error:
             results[index] = error
     groups = [waiting[start : start + at_once] for start in range(0, len(waiting), at_once)]
@@ -64,37 +73,37 @@ def compile_all(
         group = groups.pop()
         try:
             artifact = _emit([lowered for _, lowered in group], target)
-        except Exception as error:  # noqa: BLE001 (whatever a code generator raises belongs to one model)
-            if len(group) > 1:
-                middle = len(group) // 2
+        except Exception:  # noqa: BLE001 (whatever a code generator raises, it is for one of the models)
+            middle = len(group) // 2
+            if middle:
                 groups += [group[:middle], group[middle:]]
             else:
-                known = isinstance(error, DlcError)
-                results[group[0][0]] = error if known else DlcError(f"{type(error).__name__}: {error}")
+                results[group[0][0]] = alone(group[0][0])
             continue
-        if not {lowered.entry for _, lowered in group} <= set(artifact.symbols):
-            for index, _ in group:
-                results[index] = _alone(modules[index], target, opt_level, num_threads, config)
-            continue
+        device = _LoadOnce(registry().devices[target.kind.device])
         for index, lowered in group:
-            results[index] = _executable(lowered, artifact, target, num_threads)
-    assert all(result is not None for result in results)
-    return [result for result in results if result is not None]
+            results[index] = _executable(lowered, artifact, target, device, num_threads)
+    return [results[index] for index in range(len(modules))]
 
 
-def _alone(
-    module: IRModule,
-    target: Target,
-    opt_level: int,
-    num_threads: int | None,
-    config: Mapping[str, Any] | None,
-) -> Compiled:
-    try:
-        return Job(target, context_for(target, opt_level, config), num_threads).executable(
-            module, lambda: module
-        )
-    except DlcError as error:
-        return error
+class _LoadOnce:
+    """A device that loads each artefact once, for all executables of a group."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._loaded: dict[int, Any] = {}
+
+    def load(self, artifact: Artifact) -> Any:
+        if id(artifact) not in self._loaded:
+            self._loaded[id(artifact)] = self._device.load(artifact)
+        return self._loaded[id(artifact)]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+
+def _codegen(target: Target, attribute: str) -> bool:
+    return bool(getattr(registry().codegens[target.kind.codegen], attribute, False))
 
 
 def _renamed(module: IRModule, prefix: str) -> _Lowered:
@@ -120,15 +129,16 @@ def _emit(group: Sequence[_Lowered], target: Target) -> Artifact:
     return artifact
 
 
-def _executable(lowered: _Lowered, artifact: Artifact, target: Target, num_threads: int | None) -> Executable:
-    known, kind = registry(), target.kind
+def _executable(
+    lowered: _Lowered, artifact: Artifact, target: Target, device: Any, num_threads: int | None
+) -> Executable:
     return Executable(
         lowered.module.attrs["signature"],
         artifact,
         pack_weights(lowered.module),
         target,
-        known.devices[kind.device],
-        codegen=known.codegens[kind.codegen],
+        device,
+        codegen=registry().codegens[target.kind.codegen],
         entry=lowered.entry,
         num_threads=num_threads or target.describe().cores,
     )

@@ -1,0 +1,191 @@
+"""Conformance cases: a graph, inputs, and what must come out.  Made from the ops' own samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import DlcError, TypeInferenceError
+from dlc_core.graph.node import Function, Node, param
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op.declare import NDArray, OpDecl, Sample, Tensor
+from dlc_core.op.reference import evaluate
+from dlc_core.op.samples import make_array, make_inputs, sample_dtypes, tolerance
+
+Tolerance = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Inputs and the results that they must give."""
+
+    inputs: Sequence[NDArray]
+    expected: Sequence[NDArray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model to be compiled once and tried on several inputs."""
+
+    name: str
+    module: IRModule
+    trials: Sequence[Trial]
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
+    """(rtol, atol) of results by dtype; dtypes that are not there are compared exactly."""
+
+
+def outputs_of(value: Any) -> tuple[NDArray, ...]:
+    """The arrays of a result, those of nested tuples in order."""
+    if isinstance(value, (tuple, list)):
+        return tuple(array for item in value for array in outputs_of(item))
+    return (value,)
+
+
+def module_of(body: Node, params: Sequence[Node]) -> IRModule:
+    """A module whose entry is this graph."""
+    return IRModule({"main": Function("main", tuple(params), body)})
+
+
+def op_cases(decl: OpDecl, dtypes: Sequence[str] = ()) -> Iterator[Case]:
+    """Every sample of an op in every dtype that it names (and that is among `dtypes`)."""
+    for number, sample in enumerate(decl.samples):
+        for dtype in sample_dtypes(decl, sample):
+            if dtypes and dtype not in dtypes:
+                continue
+            arrays = make_inputs(sample, dtype)
+            params = [param(f"x{i}", tensor_type(a.shape, a.dtype)) for i, a in enumerate(arrays)]
+            node = decl.build(*params, **sample.attrs)
+            yield Case(
+                f"ops/{decl.name}/{number}/{dtype}",
+                module_of(node, params),
+                [_trial(node, params, arrays)],
+                tolerances_of(decl),
+            )
+
+
+def symbolic_cases(decl: OpDecl, dtypes: Sequence[str] = ()) -> Iterator[Case]:
+    """Every sample with its dims left open, in its first dtype: compiled once, tried on two sizes."""
+    for number, sample in enumerate(decl.samples):
+        allowed = [d for d in sample_dtypes(decl, sample) if not dtypes or d in dtypes]
+        if not allowed or not sample.inputs:
+            continue
+        arrays = make_inputs(sample, allowed[0])
+        built = symbolic_node(decl, sample, arrays)
+        if built is None:
+            continue
+        node, params, symbols = built
+        trials = [_trial(node, params, arrays)]
+        larger = _larger(sample, allowed[0], params, symbols)
+        if larger is not None:
+            try:
+                trials.append(_trial(node, params, larger))
+            except (DlcError, ValueError, IndexError):
+                # The attributes of the sample fit its own size alone.
+                pass
+        name = f"ops/{decl.name}/{number}/symbolic"
+        yield Case(name, module_of(node, params), trials, tolerances_of(decl))
+
+
+def tolerances_of(decl: OpDecl) -> dict[str, Tolerance]:
+    """How far results of an op may be from its reference, by dtype."""
+    return {
+        name: tolerance(decl, DType(name)) for name in ("float16", "bfloat16", "float32", "float64")
+    }
+
+
+def symbolic_node(
+    decl: OpDecl, sample: Sample, arrays: Sequence[NDArray]
+) -> tuple[Node, list[Node], dict[int, Var]] | None:
+    """A use of an op over symbolic dims, its params, and the symbol of each size.
+
+    All dims above 1 are symbols, equal sizes being one; where the op wants to know some, those of the first
+    input without its second or last one.  None where it wants to know them all.
+    """
+    everywhere = [set(range(a.ndim)) for a in arrays]
+    rank = arrays[0].ndim
+    nowhere: list[set[int]] = [set() for _ in arrays[1:]]
+    for chosen in (everywhere, [set(range(rank)) - {1}, *nowhere], [set(range(rank - 1)), *nowhere]):
+        symbols: dict[int, Var] = {}
+        params = []
+        for i, (array, axes) in enumerate(zip(arrays, chosen, strict=True)):
+            dims: list[Any] = [
+                symbols.setdefault(n, Var(f"n{n}")) if n > 1 and axis in axes else n
+                for axis, n in enumerate(array.shape)
+            ]
+            params.append(param(f"x{i}", tensor_type(dims, array.dtype)))
+        try:
+            return decl.build(*params, **sample.attrs), params, symbols
+        except TypeInferenceError:
+            continue
+    return None
+
+
+def _larger(
+    sample: Sample, dtype: str, params: Sequence[Node], symbols: Mapping[int, Var]
+) -> list[NDArray] | None:
+    """Inputs of the sample with every symbolic dim one larger; None where an input's values are given."""
+    sizes = {var: n + 1 for n, var in symbols.items()}
+    arrays = []
+    for position, (tensor, own) in enumerate(zip(sample.inputs, params, strict=True)):
+        shape = tuple(d if isinstance(d, int) else sizes[d] for d in own.shape)
+        if not isinstance(tensor.values, str) and shape != tuple(tensor.shape):
+            return None
+        moved = Tensor(shape, tensor.values, tensor.dtype)
+        try:
+            arrays.append(make_array(moved, DType(tensor.dtype or dtype), 4001 + position))
+        except DlcError:
+            return None
+    return arrays
+
+
+def _trial(node: Node, params: Sequence[Node], arrays: Sequence[NDArray]) -> Trial:
+    with np.errstate(all="ignore"):
+        return Trial(arrays, outputs_of(evaluate(node, dict(zip(params, arrays, strict=True)))))
+
+
+def difference(
+    found: Sequence[NDArray], expected: Sequence[NDArray], tolerances: Mapping[str, Tolerance]
+) -> str | None:
+    """How results differ from what is expected, or None: count, dtypes, shapes, values."""
+    if len(found) != len(expected):
+        return f"{len(found)} results, {len(expected)} are expected"
+    for index, (have, want) in enumerate(zip(found, expected, strict=True)):
+        which = f"result {index}: " if len(found) > 1 else ""
+        if have.dtype != want.dtype or have.shape != want.shape:
+            return f"{which}{have.dtype}{have.shape}, but {want.dtype}{want.shape} is expected"
+        fine = _close(have, want, tolerances.get(DType.of(want.dtype).name, (0.0, 0.0)))
+        if not fine.all():
+            place = tuple(int(i) for i in np.argwhere(~fine)[0])
+            wrong = int((~fine).sum())
+            return f"{which}{wrong} of {fine.size} differ; at {place} {have[place]} instead of {want[place]}"
+    return None
+
+
+def _close(found: NDArray, expected: NDArray, allowed: Tolerance) -> NDArray:
+    """Where values agree; NaN agrees with NaN, an infinity only with itself."""
+    if not DType.of(expected.dtype).is_float:
+        return np.asarray(found == expected)
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(all="ignore"):
+        near = np.abs(a - b) <= allowed[1] + allowed[0] * np.abs(b)
+        near &= np.isfinite(a) & np.isfinite(b)
+        return np.asarray(near | (a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+__all__ = [
+    "Case",
+    "Trial",
+    "difference",
+    "module_of",
+    "op_cases",
+    "outputs_of",
+    "symbolic_cases",
+    "symbolic_node",
+    "tolerances_of",
+]

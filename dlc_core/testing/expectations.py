@@ -1,0 +1,92 @@
+"""Exemptions from the conformance kit, each with its reason.
+
+A plugin gives them by the hook `dlc_expectations`:
+
+    @hookimpl
+    def dlc_expectations():
+        return [
+            Unsupported("acme: float64", reason="the device has no double precision"),
+            ExpectedFailure("acme: ops/softmax/3/*", reason="-inf - -inf is not NaN in revision A"),
+        ]
+
+The name says the target kind and which cases.  Cases are named by parts, such as `ops/relu/3/float16` (sample
+3 of the op, in that dtype), `ops/relu/3/symbolic`, `graphs/17`, `device/threads`.  A pattern with a slash is
+compared with the whole name, `*` standing for anything; a word with each part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from dlc_core.diag import UsageError
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Cases that are exempt; `name` is `"<target kind>: <pattern>"`."""
+
+    name: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        target, colon, pattern = self.name.partition(": ")
+        if not colon or not target or not pattern.strip():
+            raise UsageError(
+                f"the expectation {self.name!r} names no cases", hint='write "<target kind>: <pattern>"'
+            )
+        if not self.reason.strip():
+            raise UsageError(f"the expectation {self.name!r} gives no reason")
+
+    @property
+    def target(self) -> str:
+        return self.name.partition(": ")[0]
+
+    @property
+    def pattern(self) -> str:
+        return self.name.partition(": ")[2].strip()
+
+    def covers(self, case: str) -> bool:
+        """Whether a case is meant."""
+        if "/" in self.pattern:
+            return fnmatchcase(case, self.pattern)
+        return any(fnmatchcase(part, self.pattern) for part in case.split("/"))
+
+
+@dataclass(frozen=True)
+class Unsupported(Expectation):
+    """What the target does not do, for good: the cases are not run.
+
+    >>> Unsupported("acme: float64", "no double precision").covers("ops/relu/0/float64")
+    True
+    """
+
+
+@dataclass(frozen=True)
+class ExpectedFailure(Expectation):
+    """What is known to fail: the cases are run, and one that passes fails the test, so that the entry goes."""
+
+
+class Expectations:
+    """The exemptions of one target kind."""
+
+    def __init__(self, given: Iterable[Any], target: str) -> None:
+        self.entries: Sequence[Expectation] = tuple(
+            e for e in given if isinstance(e, Expectation) and e.target == target
+        )
+
+    def of(self, case: str) -> Expectation | None:
+        """The first exemption that covers a case; those for good come first."""
+        covering = [e for e in self.entries if e.covers(case)]
+        lasting = [e for e in covering if isinstance(e, Unsupported)]
+        return (lasting or covering or [None])[0]
+
+    def unused(self, cases: Iterable[str]) -> list[Expectation]:
+        """Exemptions that cover none of these cases."""
+        known = list(cases)
+        return [e for e in self.entries if not any(e.covers(case) for case in known)]
+
+
+__all__ = ["Expectation", "Expectations", "ExpectedFailure", "Unsupported"]

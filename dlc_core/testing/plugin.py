@@ -1,0 +1,47 @@
+"""The pytest plugin of dlc: options of the conformance kit, and golden files.
+
+Loaded in every session that has dlc-core installed, so it imports nothing but pytest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("dlc", "the deep-learning compiler dlc")
+    group.addoption("--dlc-target", default="", help="target that conformance suites test, in place of theirs")
+    group.addoption("--dlc-tiers", default="", help="tiers to run: core, ops, graphs, device (with commas)")
+    group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
+    group.addoption("--dlc-ops", default="", help="ops to try (with commas)")
+    group.addoption("--bless", action="store_true", help="write golden files instead of comparing with them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of tiers that were not asked for."""
+    wanted = {word.strip() for word in config.getoption("--dlc-tiers").split(",") if word.strip()}
+    if not wanted:
+        return
+    left_out = [item for item in items if (tier := _tier_of(item)) and tier not in wanted]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _tier_of(item: pytest.Item) -> str:
+    """The tier of a conformance test; nothing for other tests."""
+    test_class: Any = getattr(item, "cls", None)
+    name = getattr(item, "originalname", None) or item.name
+    for owner in getattr(test_class, "__mro__", ()):
+        if name in vars(owner):
+            return str(vars(owner).get("tier", ""))
+    return ""
+
+
+@pytest.fixture
+def bless(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether golden files are to be written."""
+    yield bool(request.config.getoption("--bless"))

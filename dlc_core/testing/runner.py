@@ -1,0 +1,133 @@
+"""Runs conformance cases on a target and says what became of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.driver import find_target
+from dlc_core.graph.node import Function, functions_of, post_order
+from dlc_core.op.declare import OpDecl
+from dlc_core.registry import registry
+from dlc_core.target import STAGES, Target
+from dlc_core.testing.batch import Compiled, compile_all
+from dlc_core.testing.cases import Case, difference, outputs_of
+from dlc_core.testing.expectations import Expectations, ExpectedFailure, Unsupported
+
+PASSED, FAILED, UNSUPPORTED, EXPECTED = "passed", "failed", "unsupported", "fails as expected"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case, and why."""
+
+    case: str
+    status: str
+    why: str = ""
+
+
+@lru_cache(maxsize=8)
+def expectations_of(kind: str) -> Expectations:
+    """The exemptions that plugins give for a target kind."""
+    return Expectations(registry().expectations.values(), kind)
+
+
+@lru_cache(maxsize=32)
+def usable_target(text: str) -> Target:
+    """The target, or a skip that says why this machine cannot run it."""
+    target = find_target(text)
+    problem = target.kind.problem()
+    if problem is not None:
+        pytest.skip(f"{target.kind.name}: {problem}")
+    return target
+
+
+def run_cases(
+    cases: Iterable[Case], target: Target, *, opt_level: int = 3, num_threads: int | None = 2
+) -> list[Outcome]:
+    """Compile and try every case that no exemption excludes."""
+    expectations = expectations_of(target.kind.name)
+    outcomes: list[Outcome] = []
+    wanted: list[Case] = []
+    for case in cases:
+        expected = expectations.of(case.name)
+        if isinstance(expected, Unsupported):
+            outcomes.append(Outcome(case.name, UNSUPPORTED, expected.reason))
+        else:
+            wanted.append(case)
+    made = compile_all([c.module for c in wanted], target, opt_level=opt_level, num_threads=num_threads)
+    for case, compiled in zip(wanted, made, strict=True):
+        outcome = _outcome(case, compiled, target)
+        expected = expectations.of(case.name)
+        if isinstance(expected, ExpectedFailure):
+            outcome = _strict(outcome, expected.reason)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _strict(outcome: Outcome, reason: str) -> Outcome:
+    if outcome.status == FAILED:
+        return Outcome(outcome.case, EXPECTED, reason)
+    return Outcome(outcome.case, FAILED, f"passes, though it is expected to fail: {reason}")
+
+
+def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
+    if isinstance(compiled, DlcError):
+        lacking = _without_lowering(case) if target.stages == STAGES else ""
+        if lacking and isinstance(compiled, UnsupportedError):
+            return Outcome(case.name, UNSUPPORTED, f"{lacking}: no tensor lowering, `reference` runs it")
+        return Outcome(case.name, FAILED, str(compiled))
+    try:
+        for number, trial in enumerate(case.trials):
+            found = outputs_of(compiled(*trial.inputs))
+            wrong = difference(found, trial.expected, case.tolerances)
+            if wrong is not None:
+                shapes = ", ".join(str(a.shape) for a in trial.inputs)
+                return Outcome(case.name, FAILED, f"{wrong} (trial {number}, inputs {shapes})")
+    except DlcError as error:
+        return Outcome(case.name, FAILED, str(error))
+    return Outcome(case.name, PASSED)
+
+
+def _without_lowering(case: Case) -> str:
+    """The ops of a case that have no tensor-level form."""
+    names: set[str] = set()
+    waiting: list[Any] = [case.module[case.module.entry]]
+    while waiting:
+        function: Function = waiting.pop()
+        for node in post_order(function.body):
+            waiting += functions_of(node)
+            if isinstance(node.op, OpDecl) and node.op.lower is None and not node.op.is_composite:
+                names.add(node.op.name)
+    return ", ".join(sorted(names))
+
+
+def judge(outcomes: Sequence[Outcome]) -> None:
+    """Fail, naming every wrong case, or skip where none was run."""
+    wrong = [o for o in outcomes if o.status == FAILED]
+    if wrong:
+        shown = [f"{o.case}: {o.why}" for o in wrong[:20]]
+        more = [f"and {len(wrong) - 20} more"] if len(wrong) > 20 else []
+        pytest.fail("\n".join([f"{len(wrong)} of {len(outcomes)} cases fail", *shown, *more]), pytrace=False)
+    if outcomes and not any(o.status == PASSED for o in outcomes):
+        reasons = Counter(f"{o.status}: {o.why}" for o in outcomes)
+        pytest.skip("; ".join(reasons))
+
+
+__all__ = [
+    "EXPECTED",
+    "FAILED",
+    "PASSED",
+    "UNSUPPORTED",
+    "Outcome",
+    "expectations_of",
+    "judge",
+    "run_cases",
+    "usable_target",
+]

@@ -1,0 +1,47 @@
+"""`conformance_suite(target)`: the tests that every target passes, as a class for a test file.
+
+    from dlc_core.testing import conformance_suite
+
+    TestAcme = conformance_suite("acme")
+
+Four tiers, each a class of tests: `core` (laws that need no target), `ops`, `graphs`, `device`.  Options of
+pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers`, `--dlc-dtypes`, `--dlc-ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dlc_core.diag import UsageError
+from dlc_core.testing.tiers.base import Settings, Tier
+from dlc_core.testing.tiers.core import CoreTier
+from dlc_core.testing.tiers.device import DeviceTier
+from dlc_core.testing.tiers.graphs import GraphsTier
+from dlc_core.testing.tiers.ops import OpsTier
+
+TIERS: dict[str, type[Tier]] = {"core": CoreTier, "ops": OpsTier, "graphs": GraphsTier, "device": DeviceTier}
+
+
+def conformance_suite(
+    target: str,
+    *,
+    tiers: Sequence[str] = ("ops", "graphs", "device"),
+    dtypes: Sequence[str] = (),
+    fast_dtypes: Sequence[str] = (),
+    graphs: int = 40,
+) -> type[Any]:
+    """A class of tests for a target, given as text.
+
+    `dtypes` restricts what the ops are tried in (all, where empty); those not in `fast_dtypes` (all, where
+    empty) are marked slow.  `graphs` random graphs are compiled; ten times as many in the slow tests.
+    """
+    unknown = [name for name in tiers if name not in TIERS]
+    if unknown:
+        raise UsageError(f"no tier {unknown[0]!r}", hint=f"tiers: {', '.join(TIERS)}")
+    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs)
+    bases = tuple(TIERS[name] for name in TIERS if name in tiers)
+    return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})
+
+
+__all__ = ["TIERS", "conformance_suite"]

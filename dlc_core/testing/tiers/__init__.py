@@ -1,0 +1,1 @@
+"""The tiers of the conformance kit: one class of tests for each."""

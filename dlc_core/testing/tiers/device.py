@@ -1,0 +1,233 @@
+"""Tier `device`: memory, calls in every form, many at once, and errors that leave all else standing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from dlc_core import driver
+from dlc_core.diag import RuntimeFailure, UsageError
+from dlc_core.graph.node import constant, make_tuple, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.registry import registry
+from dlc_core.runtime.executable import Executable
+from dlc_core.target import Target
+from dlc_core.testing.cases import module_of
+from dlc_core.testing.tiers.base import Tier
+
+NDArray = np.ndarray[Any, Any]
+
+
+def layers(rows: Any = 24, *, inner: int = 40, columns: int = 56) -> IRModule:
+    """softmax(relu(x W) V + bias) and its largest elements: kernels that depend on each other, two results."""
+    rng = np.random.default_rng(5)
+    first = constant(rng.standard_normal((inner, columns)).astype(np.float32) * 0.2)
+    second = constant(rng.standard_normal((columns, 17)).astype(np.float32) * 0.2)
+    bias = constant(rng.standard_normal(17).astype(np.float32))
+    x = param("x", tensor_type((rows, inner)))
+    y = std.softmax(std.add(std.matmul(std.relu(std.matmul(x, first)), second), bias))
+    return module_of(make_tuple([y, std.reduce_max(y, axes=(1,))]), [x])
+
+
+def in_numpy(x: NDArray) -> tuple[NDArray, NDArray]:
+    """`layers` in NumPy, of float64."""
+    rng = np.random.default_rng(5)
+    first = rng.standard_normal((40, 56)).astype(np.float32) * 0.2
+    second = rng.standard_normal((56, 17)).astype(np.float32) * 0.2
+    bias = rng.standard_normal(17).astype(np.float32)
+    z = np.maximum(x.astype(np.float64) @ first, 0) @ second + bias
+    e = np.exp(z - z.max(1, keepdims=True))
+    y = e / e.sum(1, keepdims=True)
+    return y, y.max(1)
+
+
+@lru_cache(maxsize=8)
+def compiled_layers(target: Target) -> Executable:
+    """The executable of `layers` that most tests share."""
+    return driver.compile(layers(), target, num_threads=2)
+
+
+def inputs(rows: int = 24, seed: int = 0) -> NDArray:
+    return np.random.default_rng(seed).standard_normal((rows, 40)).astype(np.float32)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two tuples of arrays are equal, bit by bit."""
+    return all(np.array_equal(p, q) for p, q in zip(a, b, strict=True))
+
+
+class DeviceTier(Tier):
+    """The run half of a backend.  Memory is tested where the device gives any."""
+
+    tier: ClassVar[str] = "device"
+
+    @pytest.fixture
+    def device(self, target: Target) -> Any:
+        return registry().devices[target.kind.device]
+
+    @pytest.fixture
+    def exe(self, target: Target) -> Executable:
+        return compiled_layers(target)
+
+    @pytest.fixture
+    def expected(self, exe: Executable) -> Any:
+        found = exe(inputs())
+        for have, want in zip(found, in_numpy(inputs()), strict=True):
+            np.testing.assert_allclose(have, want, 1e-5, 1e-6)
+        return found
+
+    @pytest.fixture
+    def memory(self, device: Any) -> Iterator[Callable[..., int]]:
+        """`alloc` whose memory is given back when the test ends."""
+        handles: list[int] = []
+
+        def alloc(size: int, **options: int) -> int:
+            handles.append(device.alloc(size, **options))
+            return handles[-1]
+
+        yield alloc
+        for handle in handles:
+            device.free(handle)
+
+    # Memory
+
+    def test_memory_holds_what_was_written(self, device: Any, memory: Callable[..., int]) -> None:
+        blocks = {memory(size): bytes(i * 7 % 251 for i in range(size)) for size in (1, 3, 64, 4097, 1 << 20)}
+        for handle, data in blocks.items():
+            device.write(handle, memoryview(data))
+        for handle, data in blocks.items():
+            out = bytearray(len(data))
+            device.read(handle, memoryview(out))
+            assert bytes(out) == data
+
+    def test_memory_is_read_and_written_in_parts(self, device: Any, memory: Callable[..., int]) -> None:
+        handle = memory(100)
+        device.write(handle, memoryview(bytes(100)))
+        device.write(handle, memoryview(b"middle"), offset=47)
+        out = bytearray(8)
+        device.read(handle, memoryview(out), offset=46)
+        assert bytes(out) == b"\0middle\0"
+
+    def test_memory_is_aligned(self, device: Any, memory: Callable[..., int]) -> None:
+        if not getattr(device, "host_memory", False):
+            pytest.skip("handles of this device are no addresses")
+        for align in (64, 256, 4096):
+            assert memory(100, align=align) % align == 0
+
+    def test_no_memory_at_all(self, device: Any, memory: Callable[..., int]) -> None:
+        first, second = memory(0), memory(0)
+        assert first != second
+        device.write(first, memoryview(b""))
+        device.read(second, memoryview(bytearray()))
+
+    def test_memory_is_freed_once(self, device: Any) -> None:
+        handle = device.alloc(64)
+        device.free(handle)
+        with pytest.raises(RuntimeFailure):
+            device.free(handle)
+
+    def test_access_outside_is_refused(self, device: Any, memory: Callable[..., int]) -> None:
+        handle = memory(16)
+        with pytest.raises(RuntimeFailure):
+            device.write(handle, memoryview(bytes(17)))
+        with pytest.raises(RuntimeFailure):
+            device.read(handle, memoryview(bytearray(8)), offset=12)
+
+    # Calls
+
+    def test_calls_in_every_form_agree(self, exe: Executable, expected: Any) -> None:
+        assert same(exe(inputs()), expected)
+        assert same(exe.run({"x": inputs()}).values(), expected)
+        assert same(exe.bind([inputs()])(), expected)
+        assert same(exe.bind({"x": inputs()})(), expected)
+        assert same(exe(np.asfortranarray(inputs())), expected)
+
+    def test_bound_calls_read_and_write_in_place(self, exe: Executable) -> None:
+        x, out = inputs(), [np.zeros((24, 17), np.float32), np.zeros(24, np.float32)]
+        bound = exe.bind([x], out)
+        for seed in (1, 2):
+            x[...] = inputs(seed=seed)
+            bound()
+            assert same(out, exe(inputs(seed=seed)))
+
+    def test_several_executables_at_once(self, target: Target, exe: Executable, expected: Any) -> None:
+        sizes = (3, 17, 64)
+        others = [driver.compile(layers(rows), target, num_threads=2) for rows in sizes]
+        wanted = [other(inputs(rows)) for other, rows in zip(others, sizes, strict=True)]
+        for _ in range(3):
+            assert same(exe(inputs()), expected)
+            for other, rows, known in zip(others, sizes, wanted, strict=True):
+                assert same(other(inputs(rows)), known)
+
+    def test_results_do_not_change_with_later_calls(self, exe: Executable) -> None:
+        first = exe(inputs(seed=1))
+        kept = [a.copy() for a in first]
+        exe(inputs(seed=2))
+        assert same(first, kept)
+
+    def test_many_threads_call_one_executable(self, exe: Executable) -> None:
+        wanted = {seed: exe(inputs(seed=seed)) for seed in range(8)}
+        wrong: list[Any] = []
+
+        def work(seed: int) -> None:
+            for _ in range(25):
+                try:
+                    if not same(exe(inputs(seed=seed)), wanted[seed]):
+                        wrong.append(seed)
+                except Exception as error:  # noqa: BLE001 (shown by the assertion)
+                    wrong.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in wanted]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+    def test_threads_of_a_call_do_not_change_results(self, target: Target) -> None:
+        made = [driver.compile(layers(200), target, num_threads=n) for n in (1, 2, 5)]
+        results = [exe(inputs(200)) for exe in made]
+        assert same(results[0], results[1])
+        assert same(results[0], results[2])
+
+    def test_sizes_change_from_call_to_call(self, target: Target) -> None:
+        exe = driver.compile(layers(Var("rows")), target, num_threads=2)
+        for rows in (1, 7, 200, 24, 7):
+            for found, wanted in zip(exe(inputs(rows)), in_numpy(inputs(rows)), strict=True):
+                np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
+
+    # Errors
+
+    def test_wrong_inputs_are_refused_and_change_nothing(self, exe: Executable, expected: Any) -> None:
+        x = inputs()
+        for wrong in ((), (x, x), (x.astype(np.float64),), (x[:3],), (x[0],), ("x",)):
+            with pytest.raises(UsageError):
+                exe(*wrong)
+        with pytest.raises(UsageError, match="unknown input"):
+            exe.run({"y": x})
+        with pytest.raises(UsageError):
+            exe.bind([x], [np.zeros((3, 3), np.float32), np.zeros(24, np.float32)])
+        assert same(exe(x), expected)
+
+    # Artefacts
+
+    def test_saved_executables_give_the_same(self, exe: Executable, expected: Any, tmp_path: Path) -> None:
+        exe.save(tmp_path / "model.dlc")
+        assert same(driver.open(tmp_path / "model.dlc", num_threads=2)(inputs()), expected)
+
+    def test_code_is_the_same_each_time(self, target: Target, exe: Executable) -> None:
+        again = driver.compile(layers(), target, num_threads=2)
+        assert again.artifact.code == exe.artifact.code
+        assert again.artifact.metadata == exe.artifact.metadata
+
+
+__all__ = ["DeviceTier"]

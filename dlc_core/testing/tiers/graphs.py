@@ -1,0 +1,85 @@
+"""Tier `graphs`: random graphs give what the reference gives, optimised and not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+
+from dlc_core.ir.module import IRModule
+from dlc_core.op.reference import evaluate
+from dlc_core.script import script
+from dlc_core.target import Target
+from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of
+from dlc_core.testing.runner import FAILED, judge, run_cases
+from dlc_core.testing.strategies import DTYPES, RandomGraph, graphs, random_graph
+from dlc_core.testing.tiers.base import Parameters, Settings, Tier
+
+TOLERANCES: dict[str, Tolerance] = {"float32": (2e-4, 2e-5), "float64": (1e-11, 1e-12)}
+"""(rtol, atol): values are at most a few units, and a dozen ops follow each other."""
+
+AT_ONCE = 20
+
+
+def graph_case(graph: RandomGraph, name: str) -> Case:
+    """The case of a graph: one trial for each choice of sizes."""
+    module = IRModule({"main": graph.function})
+    trials = []
+    for number, sizes in enumerate(graph.sizes):
+        feeds = graph.feeds(sizes, seed=number)
+        with np.errstate(all="ignore"):
+            trials.append(Trial(feeds, outputs_of(evaluate(graph.function, feeds))))
+    return Case(name, module, trials, TOLERANCES)
+
+
+def _seeded(seeds: range) -> Iterator[Case]:
+    for seed in seeds:
+        rng = random.Random(seed)
+        dtype, symbolic = DTYPES[seed % len(DTYPES)], seed % 4 == 3
+        yield graph_case(random_graph(rng, dtype, symbolic=symbolic), f"graphs/{seed}")
+
+
+def _groups(settings: Settings) -> Sequence[Any]:
+    """Ranges of seeds; the last nine tenths are slow."""
+    made = []
+    for start in range(0, 10 * settings.graphs, AT_ONCE):
+        marks = [pytest.mark.slow] if start >= settings.graphs else []
+        made.append(pytest.param(range(start, start + AT_ONCE), id=str(start), marks=marks))
+    return made
+
+
+class GraphsTier(Tier):
+    """Graphs of elementwise ops, broadcasts, reductions, contractions, views and gathers."""
+
+    tier: ClassVar[str] = "graphs"
+    parameters: ClassVar[dict[str, Parameters]] = {"seeds": _groups}
+
+    def test_optimised(self, seeds: range, target: Target) -> None:
+        judge(run_cases(_seeded(seeds), target))
+
+    def test_unoptimised(self, seeds: range, target: Target) -> None:
+        judge(run_cases(_seeded(seeds), target, opt_level=0))
+
+    @pytest.mark.slow
+    def test_shrinking(self, target: Target) -> None:
+        """Hypothesis looks for graphs that fail, and for the smallest of them."""
+
+        @hypothesis_settings(
+            max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+        )
+        @given(graphs())
+        def search(graph: RandomGraph) -> None:
+            case = graph_case(graph, "graphs/drawn")
+            for level in (3, 0):
+                for outcome in run_cases([case], target, opt_level=level):
+                    assert outcome.status != FAILED, f"{outcome.why}\nopt_level={level}\n{script(case.module)}"
+
+        search()
+
+
+__all__ = ["GraphsTier", "graph_case"]

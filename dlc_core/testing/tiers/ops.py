@@ -1,0 +1,75 @@
+"""Tier `ops`: every sample of every op in every dtype gives what the op's reference gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from dlc_core.diag import TypeInferenceError
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.samples import sample_dtypes
+from dlc_core.registry import registry
+from dlc_core.target import Target
+from dlc_core.testing.cases import op_cases, symbolic_cases
+from dlc_core.testing.runner import judge, run_cases
+from dlc_core.testing.tiers.base import Parameters, Settings, Tier
+
+
+def all_ops(settings: Settings) -> list[OpDecl]:
+    """The ops that the registry knows, those of plugins included."""
+    return [d for d in registry().ops.values() if not settings.ops or d.name in settings.ops]
+
+
+def dtypes_of(decl: OpDecl, settings: Settings) -> list[str]:
+    """The dtypes that samples of an op are tried in."""
+    found = dict.fromkeys(d for sample in decl.samples for d in sample_dtypes(decl, sample))
+    return [d for d in found if not settings.dtypes or d in settings.dtypes]
+
+
+def _by_speed(settings: Settings) -> Sequence[Any]:
+    """Each op with its fast dtypes, and with the others in a slow test."""
+    made = []
+    for decl in all_ops(settings):
+        dtypes = dtypes_of(decl, settings)
+        fast = [d for d in dtypes if not settings.fast_dtypes or d in settings.fast_dtypes]
+        slow = [d for d in dtypes if d not in fast]
+        if fast:
+            made.append(pytest.param((decl, tuple(fast)), id=decl.name))
+        if slow:
+            made.append(pytest.param((decl, tuple(slow)), id=f"{decl.name}-more", marks=pytest.mark.slow))
+    return made
+
+
+def _one_each(settings: Settings) -> Sequence[Any]:
+    return [pytest.param(decl, id=decl.name) for decl in all_ops(settings)]
+
+
+class OpsTier(Tier):
+    """One test for each op: its samples are compiled together."""
+
+    tier: ClassVar[str] = "ops"
+    parameters: ClassVar[dict[str, Parameters]] = {"op_dtypes": _by_speed, "op": _one_each}
+
+    def test_samples(self, op_dtypes: tuple[OpDecl, tuple[str, ...]], target: Target) -> None:
+        decl, dtypes = op_dtypes
+        judge(run_cases(op_cases(decl, dtypes), target))
+
+    def test_symbolic_dims(self, op: OpDecl, target: Target, conformance: Settings) -> None:
+        judge(run_cases(symbolic_cases(op, conformance.dtypes), target))
+
+    def test_wrong_use_is_refused(self, op: OpDecl) -> None:
+        for sample in op.error_samples:
+            params = [
+                param(f"x{i}", tensor_type(t.shape, t.dtype or sample.dtype))
+                for i, t in enumerate(sample.inputs)
+            ]
+            with pytest.raises(TypeInferenceError) as caught:
+                op.build(*params, **sample.attrs)
+            assert sample.message in str(caught.value)
+
+
+__all__ = ["OpsTier", "all_ops", "dtypes_of"]
