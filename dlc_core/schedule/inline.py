@@ -62,12 +62,12 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
         raise program.error(what, block, why=f"it must read one intermediate buffer, and reads {names}")
     source = sources[0]
     makers = writers(program, [source])
+    made = _single_store(program, makers[0], f"{what} {makers[0].name!r}")
     if len(makers) != 1 or readers(program, [source]) != [block]:
         raise program.error(
             what, block, why=f"{source.name} must be written by one block and read by this one alone"
         )
     maker = makers[0]
-    made = _single_store(program, maker, f"{what} {maker.name!r}")
     places = {load.indices for load in loads_in(body.value) if load.buffer is source}
     if len(places) != 1:
         raise program.error(what, block, why=f"it reads {source.name} at several places")
