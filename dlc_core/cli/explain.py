@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
-from dlc_core import driver
 from dlc_core.cli.arrays import gather_inputs
-from dlc_core.cli.options import Json, Model, OptLevel, Shapes, TargetText, Threads, executable, parse_shapes
-from dlc_core.cli.stages import CODE, read_module, run_until
+from dlc_core.cli.options import (
+    Json,
+    ModelOrArtefact,
+    NoCache,
+    OptLevel,
+    Shapes,
+    ShowProgress,
+    TargetText,
+    Threads,
+    executable,
+    parse_shapes,
+    size,
+)
 from dlc_core.cli.tables import print_records, shortened
-from dlc_core.ir.module import IRModule
-from dlc_core.runtime.profile import Report
+from dlc_core.runtime.explain import Kernel
+from dlc_core.runtime.profile import Report, Row
 
 
 def explain(
-    model: Model,
+    model: ModelOrArtefact,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Run it too: milliseconds, share, speed of each kernel.")
+        bool, typer.Option("--measure", help="Run it too: milliseconds, share and speed of each kernel.")
     ] = False,
     refused: Annotated[
-        bool, typer.Option("--refused", help="Only kernels that some schedule rule refused, or none took.")
+        bool, typer.Option("--refused", help="Only kernels that a schedule rule refused, or that none took.")
     ] = False,
     target: TargetText = None,
     threads: Threads = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
+    no_cache: NoCache = False,
+    show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
     """Say for every kernel which schedule it got and why, its work, and the memory it moves.
@@ -38,45 +54,65 @@ def explain(
 
     - `dlc explain model.onnx`
     - `dlc explain model.onnx --measure --threads 1`
-    - `dlc explain model.onnx --refused --json`
+    - `dlc explain model.dlc --refused --json`
     """
-    where = driver.find_target(target)
     shapes = parse_shapes(shape)
-    module = run_until(read_module(model, shapes), driver.context_for(where, opt_level), stage=CODE)
-    report = None
-    if measure:
-        exe = executable(model, target, threads, shapes, opt_level)
-        report = exe.profile(gather_inputs(exe, None, None, 0, shapes))
-    records = _records(module, report)
-    if refused:
-        records = [each for each in records if each["refused by"] or each["rule"] in ("", "none")]
-    print_records(records, as_json=as_json)
+    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress)
+    told = exe.explain()
+    report = exe.profile(gather_inputs(exe, None, None, 0, shapes)) if measure else None
+    kernels = [k for k in told.kernels if not refused or k.refused or k.rule in ("", "none")]
+    if as_json:
+        rows = _rows(report)
+        listed = [{**asdict(k), "measured": _figures(_row_of(k, rows))} for k in kernels]
+        print(json.dumps({**asdict(told), "kernels": listed}, indent=2))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"target  {escape(told.target)}")
+    arena = f"{size(int(told.arena))}" if told.arena.isdigit() else f"{escape(told.arena)} bytes"
+    console.print(f"memory  {size(told.weights)} of weights, {arena} of scratch, {size(told.code)} of code\n")
+    print_records(_records(kernels, report))
 
 
-def _records(module: IRModule, report: Report | None) -> list[dict[str, Any]]:
-    measured: dict[tuple[str, tuple[str, ...]], list[Any]] = {}
-    for each in report or ():
-        measured.setdefault((each.kernel, each.nodes), []).append(each)
+def _rows(report: Report | None) -> dict[tuple[str, tuple[str, ...]], list[Row]]:
+    rows: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
+    for row in report or ():
+        rows.setdefault((row.kernel, row.nodes), []).append(row)
+    return rows
+
+
+def _row_of(kernel: Kernel, rows: dict[tuple[str, tuple[str, ...]], list[Row]]) -> Row | None:
+    """The next measured row of a kernel call."""
+    left = rows.get((kernel.name, kernel.nodes))
+    return left.pop(0) if left else None
+
+
+def _figures(row: Row | None) -> dict[str, float | None] | None:
+    if row is None:
+        return None
+    return {
+        "ms": round(row.milliseconds, 4),
+        "share": round(row.share, 4),
+        "GFLOP/s": None if row.gflops is None else round(row.gflops, 1),
+        "GB/s": None if row.gbytes is None else round(row.gbytes, 1),
+    }
+
+
+def _records(kernels: list[Kernel], report: Report | None) -> list[dict[str, Any]]:
+    rows = _rows(report)
     records = []
-    for call in module.attrs.get("calls", ()):
-        kernel = module.functions.get(call["kernel"])
-        attrs = getattr(kernel, "attrs", {})
-        flops, moved = call["flops"], call["bytes"]
+    for kernel in kernels:
+        flops, moved = kernel.flops, kernel.bytes
         record: dict[str, Any] = {
-            "kernel": call["kernel"],
-            "model nodes": shortened(call["nodes"]),
-            "rule": attrs.get("rule", ""),
+            "kernel": kernel.name,
+            "model nodes": shortened(kernel.nodes, 2),
+            "rule": kernel.rule,
             "MFLOP": None if flops is None else round(flops / 1e6, 3),
             "KiB": None if moved is None else round(moved / 1024, 1),
             "FLOP/byte": None if flops is None or not moved else round(flops / moved, 2),
         }
         if report is not None:
-            rows = measured.get((call["kernel"], tuple(call["nodes"])))
-            row = rows.pop(0) if rows else None
-            record["ms"] = None if row is None else round(row.milliseconds, 4)
-            record["share"] = None if row is None else round(row.share, 4)
-            record["GFLOP/s"] = None if row is None or row.gflops is None else round(row.gflops, 1)
-            record["GB/s"] = None if row is None or row.gbytes is None else round(row.gbytes, 1)
-        record["refused by"] = [why.partition("\n")[0] for why in attrs.get("why_not", ())]
+            row = _figures(_row_of(kernel, rows))
+            record |= row or dict.fromkeys(("ms", "share", "GFLOP/s", "GB/s"))
+        record["refused"] = [reason.partition("\n")[0] for reason in kernel.refused]
         records.append(record)
     return records
