@@ -143,7 +143,7 @@ class Job:
             artifact,
             weights,
             self.target,
-            known.devices[kind.device],
+            known.devices.get(kind.device),
             codegen=known.codegens[kind.codegen],
             entry=entry,
             num_threads=threads,

@@ -30,6 +30,7 @@ class InPlace(Checked):
         super().__init__(signature)
         self._device = device
         self._launch = device.launch
+        self._sync = device.sync
         self._entry = entry
         self._weights = weights
         self._weights_at = address(weights)
@@ -56,6 +57,7 @@ class InPlace(Checked):
             buffers.append(self._weights_at)
             buffers.append(arena[1])
             self._launch(self._entry, buffers, plan.scalars, threads)
+            self._sync()
         except DlcError:
             raise
         except Exception as error:
@@ -159,7 +161,6 @@ class Copying(Checked):
                     self._device.write(array.handle, bytes_of(host))
             with failing(self._device):
                 run()
-                self._device.sync()
             for host, array in zip(results, outs, strict=True):
                 if host.nbytes:
                     self._device.read(array.handle, bytes_of(host))

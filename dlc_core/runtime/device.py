@@ -125,12 +125,17 @@ def shares_memory(device: Any) -> bool:
 def prepare(
     device: Device, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int
 ) -> Callable[[], None]:
-    """A call of an entry point with everything ready."""
+    """A call of an entry point with everything ready, which returns when it is done."""
     own = getattr(entry, "prepare", None)
     if own is not None:
         ready: Callable[[], None] = own(buffers, scalars, threads)
         return ready
-    return lambda: device.launch(entry, buffers, scalars, threads)
+
+    def run() -> None:
+        device.launch(entry, buffers, scalars, threads)
+        device.sync()
+
+    return run
 
 
 __all__ = ["Device", "HostMemory", "Loaded", "prepare", "shares_memory"]

@@ -57,7 +57,10 @@ class BoundCall:
 
 
 class Executable:
-    """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`."""
+    """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`.
+
+    `device` None makes one that cannot run here, only be saved and exported.
+    """
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class Executable:
         if not isinstance(caller, InPlace) or sites is None:
             raise UnsupportedError(
                 "this executable has no instrumented entry",
-                why=f"device {self.device.name!r} or the passes it was compiled with do not make one",
+                why=f"device {self.target.kind.device!r}, or how it was compiled, does not make one",
             )
         entry = self._loaded.entry(self.entry + PROFILE_SUFFIX)
         run, figures = caller.measuring(entry, given, len(sites), self._threads)
@@ -226,6 +229,11 @@ class Executable:
     def _load(self) -> Caller:
         """Load the code into the device, once."""
         with self._lock:
+            if self.device is None:
+                raise UnsupportedError(
+                    f"there is no device {self.target.kind.device!r} to run on",
+                    hint="install the plugin that gives it; saving and exporting need no device",
+                )
             if self._caller is None:
                 self._loaded = self.device.load(self.artifact)
                 self._caller = caller_for(

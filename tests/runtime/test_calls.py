@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.diag import RuntimeFailure, UnsupportedError, UsageError
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError, UsageError
 from dlc_core.graph.node import param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.expr import Var
@@ -19,6 +20,7 @@ from dlc_core.op.declare import op
 from dlc_core.registry import fresh_registry
 from dlc_core.runtime import dlpack
 from dlc_core.runtime.ndarray import NDArray
+from dlc_core.target.reference import KIND
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
 
@@ -259,3 +261,18 @@ def test_what_an_executable_cannot_do_is_said(devices, models):
     assert "matmul" in dlc.compile(models.dense(), "shared").source("graph")
     assert repr(exe) == "<Executable for reference: (x: float32[2, 6]) -> (output0: float32[2, 4])>"
     assert repr(exe.inputs) == "(<x: float32[2, 6]>,)"
+
+
+def test_without_a_device_there_is_saving_but_no_running(devices, models, tmp_path):
+    class Kinds:
+        @hookimpl
+        def dlc_targets(self):
+            return [replace(KIND, name="nowhere", device="nowhere")]
+
+    with fresh_registry({"kinds": Kinds()}):
+        exe = dlc.compile(models.dense(), "nowhere")
+        exe.save(tmp_path / "m.dlc")
+        with pytest.raises(UnsupportedError, match="there is no device 'nowhere' to run on"):
+            exe(X)
+        with pytest.raises(ArtifactError, match="not known here"):
+            dlc.open(tmp_path / "m.dlc")
