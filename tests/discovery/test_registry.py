@@ -92,7 +92,7 @@ def test_unknown_category_and_unknown_name():
         assert "targets" in str(caught.value)
         with pytest.raises(UnknownNameError, match="there is no command 'plugin'") as caught:
             made.commands["plugin"]
-        assert "did you mean 'plugins'?" in str(caught.value)
+        assert "did you mean 'plugins'" in str(caught.value)
         with pytest.raises(UnknownNameError) as caught:
             made.devices["some-device"]
         assert "install a package that gives this device" in str(caught.value)
