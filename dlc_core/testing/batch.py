@@ -132,10 +132,11 @@ def _emit(group: Sequence[_Lowered], target: Target) -> Artifact:
 def _executable(
     lowered: _Lowered, artifact: Artifact, target: Target, device: Any, num_threads: int | None
 ) -> Executable:
+    signature = lowered.module.attrs["signature"]
     return Executable(
-        lowered.module.attrs["signature"],
+        signature,
         artifact,
-        pack_weights(lowered.module),
+        pack_weights(signature, list(lowered.module.attrs["constants"])),
         target,
         device,
         codegen=registry().codegens[target.kind.codegen],
