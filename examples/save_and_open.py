@@ -1,6 +1,6 @@
 """A compiled model as one file: written once, opened in milliseconds, without frontend and compiler.
 
-The weights stay in the file and are mapped into memory as they are used, so that several processes share them.
+The weights stay in the file and are mapped into memory as they are used: several processes share them.
 Opening checks the file and runs nothing of it.
 """
 

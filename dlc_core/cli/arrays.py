@@ -120,7 +120,7 @@ def _extent(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An output against what is expected of it; `worst` is the flat index of the largest excess."""
+    """An output against what is expected of it."""
 
     name: str
     elements: int
@@ -153,8 +153,9 @@ def compare(name: str, got: Array, wanted: Array, rtol: float, atol: float) -> C
     with np.errstate(all="ignore"):
         off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         off = np.where(np.isnan(off), np.inf, off)
-        wrong = int(np.count_nonzero(off > atol + rtol * np.abs(b)))
-        relative = np.where(off == 0, 0.0, off / np.abs(b))
+        size = np.where(np.isfinite(b), np.abs(b), 0.0)
+        wrong = int(np.count_nonzero(off > atol + rtol * size))
+        relative = np.where(off == 0, 0.0, off / size)
     largest = (float(off.max()), float(relative.max())) if off.size else (0.0, 0.0)
     return Comparison(name, got.size, wrong, *largest)
 

@@ -2,7 +2,7 @@
 
     python examples/c_program/build_and_run.py
 
-`exe.export` writes squeezenet.so with squeezenet.h; the C compiler of this machine builds main.c against them.
+`exe.export` writes squeezenet.so with squeezenet.h; the C compiler of this machine builds main.c with them.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Builds a graph with the plugin's op and runs it natively.
 
-    pip install ./examples/op_plugin
-    python examples/op_plugin/use_it.py
+pip install ./examples/op_plugin
+python examples/op_plugin/use_it.py
 """
 
 import numpy as np

@@ -1,0 +1,158 @@
+"""`dlc compile`, `dlc run`, `dlc bench`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.cli.arrays import compare
+from dlc_core.cli.main import main
+from dlc_core.cli.measure import measure, spread_of
+from dlc_core.cli.options import parse_shapes, size
+from dlc_core.diag import UsageError
+
+
+def test_compile_writes_a_file_that_runs(dlc, folder, case):
+    text = dlc("compile", "model.onnx")
+    assert "model.dlc" in text
+    assert "x: float32[batch, 4]" in text
+    assert (folder / "model.dlc").is_file()
+    np.savez(folder / "case.npz", in_x=case["x"], out_0=case["y"])
+    text = dlc("run", "model.dlc", "--inputs", "case.npz", "--expect", "case.npz")
+    assert "y: fits" in text
+
+
+def test_compile_tells_what_it_did_as_json(dlc_json):
+    record = dlc_json("compile", "model.onnx", "-o", "small.dlc", "--shape", "batch=2", "--no-cache")
+    assert record["inputs"] == ["x: float32[2, 4]"]
+    assert list(record["files"]) == ["small.dlc"]
+    assert record["cache"] == "off"
+    assert {"load", "graph", "codegen"} <= record["seconds"].keys()
+
+
+def test_what_is_compiled_already_is_not_compiled_again(dlc):
+    dlc("compile", "model.onnx")
+    assert "compiled already" in dlc("compile", "model.dlc", code=2)
+    assert "compiled already" in dlc("run", "model.dlc", "--random", "-t", "reference", code=2)
+
+
+def test_compile_shows_progress_only_where_it_is_wanted(capsys, dlc):
+    dlc("compile", "model.onnx", "--no-cache")
+    assert not capsys.readouterr().err
+    assert main(["compile", "model.onnx", "--no-cache", "--progress"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("[1/")
+    assert any("graph: simplify" in line for line in lines)
+
+
+def test_run_takes_inputs_by_name_and_writes_outputs(dlc, folder, case):
+    np.save(folder / "x.npy", case["x"])
+    dlc("run", "model.onnx", "--input", "x=x.npy", "-o", "out.npz")
+    with np.load(folder / "out.npz") as out:
+        np.testing.assert_allclose(out["y"], case["y"], rtol=1e-5, atol=1e-6)
+    assert dlc("run", "model.onnx", "--input", "x.npy", "--top", "2").count("row") == 5
+
+
+def test_run_fails_where_outputs_differ(dlc, dlc_json, folder, case):
+    wrong = case["y"].copy()
+    wrong[1, 2] += 1
+    np.savez(folder / "case.npz", x=case["x"], y=wrong)
+    command = ("run", "model.onnx", "--inputs", "case.npz", "--expect", "case.npz")
+    record = dlc_json(*command, code=1)["expected"]["y"]
+    assert (record["fits"], record["wrong"], record["elements"]) == (False, 1, 15)
+    assert record["max_abs"] == pytest.approx(1)
+    assert "y: fits" in dlc(*command, "--atol", "2")
+
+
+def test_random_inputs_are_the_same_for_a_seed(dlc_json):
+    first = dlc_json("run", "model.onnx", "--random", "--seed", "7", "--shape", "batch=4")
+    again = dlc_json("run", "model.onnx", "--random", "--seed", "7", "--shape", "batch=4", "-t", "reference")
+    other = dlc_json("run", "model.onnx", "--random", "--seed", "8", "--shape", "batch=4")
+    assert first["outputs"]["y"]["shape"] == [4, 3]
+    assert first["outputs"]["y"]["mean"] == pytest.approx(again["outputs"]["y"]["mean"], rel=1e-5)
+    assert first["outputs"]["y"]["mean"] != other["outputs"]["y"]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "model.onnx"], "input 'x' is not given"),
+        (["run", "model.onnx", "--input", "z=z.npy"], "names no input"),
+        (["run", "model.onnx", "--input", "x=none.npy"], "cannot be read"),
+        (["run", "model.onnx", "--random", "--shape", "batch"], "is not a shape"),
+        (["run", "model.onnx", "--random", "--expect", "model.onnx"], "cannot be read"),
+        (["run", "model.onnx", "--random", "-t", "nothing"], "there is no target 'nothing'"),
+        (["run", "other.onnx", "--random"], "other.onnx"),
+        (["run", "model.txt", "--random"], "no frontend reads .txt"),
+        (["bench", "model.onnx", "--threads", "0"], "--threads '0'"),
+        (["bench", "model.onnx", "--threads", "two"], "--threads 'two'"),
+    ],
+)
+def test_mistakes_are_told(arguments, said, capsys):
+    assert main(arguments) in (1, 2)
+    assert said in capsys.readouterr().err
+
+
+def test_pickles_are_not_read(dlc, folder):
+    np.save(folder / "x.npy", np.array([{}], object), allow_pickle=True)
+    assert "cannot be read" in dlc("run", "model.onnx", "--input", "x=x.npy", code=2)
+
+
+def test_bench_measures_each_thread_count(dlc, dlc_json):
+    text = dlc("bench", "model.onnx", "--threads", "1,2", "--repeat", "5", "--profile", "--shape", "batch=8")
+    assert "median ms" in text
+    assert "fused_matmul_add_relu" in text
+    record = dlc_json("bench", "model.onnx", "--threads", "1,2", "--repeat", "5")
+    assert set(record["milliseconds"]) == {"1", "2"}
+    spread = record["milliseconds"]["1"]
+    assert spread["runs"] == 5
+    assert 0 < spread["min"] <= spread["p10"] <= spread["median"] <= spread["p90"] <= spread["max"]
+
+
+def test_scripts_run(dlc, folder):
+    dlc("opt", "infer", "model.onnx", "-o", "m.py")
+    assert "y: float32[1, 3]" in dlc("run", "m.py", "--random")
+
+
+def test_measure_repeats_and_spreads():
+    calls = []
+    spread = measure(lambda: calls.append(1), repeat=7, warmup=3)
+    assert (len(calls), spread.runs) == (10, 7)
+    assert measure(lambda: None, seconds=0).runs == 5
+    one = spread_of([0.002])
+    assert (one.median, one.p10, one.p90, one.runs) == (2, 2, 2, 1)
+    eleven = spread_of([k / 1000 for k in range(11)])
+    assert (eleven.median, eleven.p10, eleven.p90) == (5, 1, 9)
+
+
+def test_shapes_and_sizes():
+    assert parse_shapes(["x=1,3,?", "batch=4", "v=7,", "a=b=2"]) == {
+        "x": (1, 3, None),
+        "batch": 4,
+        "v": (7,),
+        "a=b": 2,
+    }
+    for text in ("x", "x=", "=4", "x=-1", "x=1,b"):
+        with pytest.raises(UsageError, match="is not a shape"):
+            parse_shapes([text])
+    assert [size(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3.00 GiB",
+    ]
+
+
+def test_comparison_of_special_values():
+    nan, inf = np.nan, np.inf
+    a = np.array([1, nan, inf, -inf, 0], np.float32)
+    assert compare("y", a, a, 0, 0).fits
+    for index, value in ((1, 1), (2, -inf), (2, nan), (3, 0)):
+        b = a.copy()
+        b[index] = value
+        found = compare("y", a, b, 1e-3, 1e-3)
+        assert found.wrong == 1, (index, value)
+        assert not found.fits
+    assert "shape" in compare("y", a, a[:2], 0, 0).problem
+    assert compare("y", np.zeros((0, 3)), np.zeros((0, 3)), 0, 0).fits

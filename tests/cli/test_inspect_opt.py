@@ -1,0 +1,125 @@
+"""`dlc inspect`, `dlc opt`, `dlc explain`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dlc_core.cli.main import main
+from dlc_core.graph.node import Function
+from dlc_core.script import from_json, parse
+
+
+def test_every_stage_is_shown_as_script_that_parses(dlc):
+    texts = {stage: dlc("inspect", "model.onnx", "--stage", stage) for stage in ("load", "graph", "lower")}
+    for text in texts.values():
+        assert text.startswith("@ir_module")
+    assert "G.matmul" in texts["load"]
+    assert "fused_matmul_add_relu" in texts["graph"]
+    assert "T.block" in texts["lower"]
+    assert dlc("inspect", "model.onnx") == texts["graph"]
+    assert "T.call_kernel" in dlc("inspect", "model.onnx", "--stage", "main", "--function", "main")
+
+
+def test_one_function_in_other_forms(dlc):
+    text = dlc("inspect", "model.onnx", "-s", "lower", "-f", "fused_matmul_add_relu")
+    assert parse(text).name == "fused_matmul_add_relu"
+    data = json.loads(dlc("inspect", "model.onnx", "-s", "lower", "-f", "main", "--form", "json"))
+    assert isinstance(from_json(data), Function)
+    code = dlc("inspect", "model.onnx", "--form", "llvm", "-f", "fused_matmul_add_relu")
+    assert "@fused_matmul_add_relu" in code
+    assert "@main" not in code
+
+
+def test_after_a_pass(dlc):
+    assert "fused_" not in dlc("inspect", "model.onnx", "--after", "simplify")
+    assert "fused_" in dlc("inspect", "model.onnx", "--after", "fuse")
+    assert "T.block" in dlc("inspect", "model.onnx", "--after", "lower_groups")
+
+
+def test_list_names_passes_and_functions(dlc, dlc_json):
+    text = dlc("inspect", "model.onnx", "--list")
+    assert "infer | simplify" in text
+    assert "cpu.contraction" in text
+    record = dlc_json("inspect", "model.onnx", "--list", "--stage", "graph")
+    assert record["stages"]["load"] == []
+    assert "fuse" in record["stages"]["graph"]
+    assert [each["level"] for each in record["functions"]] == ["graph"]
+
+
+def test_a_file_tells_what_is_in_it(dlc, dlc_json):
+    dlc("compile", "model.onnx", "-o", "m.dlc")
+    record = dlc_json("inspect", "m.dlc")
+    assert record["inputs"] == ["x: float32[batch, 4]"]
+    assert record["kernel calls"] == 1
+    assert record["weights"] > 0
+    assert "x: float32[batch, 4]" in dlc("inspect", "m.dlc")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["inspect", "model.onnx", "--stage", "never"], "there is no stage 'never'"),
+        (["inspect", "model.onnx", "--form", "never"], "no code in the form 'never'"),
+        (["inspect", "model.onnx", "--stage", "graph", "--form", "never"], "--form 'never'"),
+        (["inspect", "model.onnx", "--function", "never"], "no function 'never'"),
+        (["inspect", "model.onnx", "--after", "never"], "no pass 'never' runs"),
+        (["inspect", "model.onnx", "--after", "simplify:9"], "no pass 'simplify:9' runs"),
+        (["inspect", "model.onnx", "--after", "fuse:x"], "--after 'fuse:x'"),
+        (["inspect", "none.py"], "none.py cannot be read"),
+        (["opt", "never", "model.onnx"], "there is no pass 'never'"),
+        (["opt", "infer", "model.onnx", "--verify", "twice"], "--verify 'twice'"),
+        (["opt", "infer", "model.onnx", "--form", "xml"], "--form 'xml'"),
+    ],
+)
+def test_mistakes_are_told(arguments, said, capsys):
+    assert main(arguments) in (1, 2)
+    assert said in capsys.readouterr().err
+
+
+def test_opt_runs_a_pipeline_and_reads_its_own_output(dlc, folder):
+    printed = dlc("opt", "infer | simplify", "model.onnx", "-o", "m.py").split()
+    assert printed == ["m.py", "m.npz"] or printed == ["m.py"]
+    text = dlc("opt", "fuse{max_ops=1}", "m.py", "--verify", "each")
+    assert "fused_relu" in text
+    assert "fused_matmul_add" not in text
+    assert "fused_matmul_add_relu" in dlc("opt", "graph", "model.onnx")
+    assert "T.block" in dlc("opt", "lower", "m.py", "-f", "fused_matmul_add_relu")
+
+
+def test_opt_times_dumps_and_bisects(capsys, dlc, folder):
+    assert main(["opt", "infer | simplify", "model.onnx", "--time", "--dump", "steps"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[0].split() == ["pass", "ms", "%", "nodes"]
+    assert captured.out.startswith("@ir_module")
+    assert any((folder / "steps").iterdir())
+    assert dlc("opt", "graph", "model.onnx", "--bisect") == "no pass changes results\n"
+
+
+def test_large_arrays_stand_beside_the_script(dlc, folder, dlc_json):
+    import numpy as np
+    import onnx
+    import onnx.parser
+
+    w = np.random.default_rng(0).standard_normal((4, 40)).astype(np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 20]> m (float[2, 4] x) => (float[2, 40] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    onnx.save(model, folder / "wide.onnx")
+    assert dlc("opt", "infer", "wide.onnx", "-o", "wide.py").split() == ["wide.py", "wide.npz"]
+    direct = dlc_json("run", "wide.onnx", "--random")
+    through = dlc_json("run", "wide.py", "--random")
+    assert direct == through
+
+
+def test_explain_tells_rules_and_work(dlc, dlc_json):
+    text = dlc("explain", "model.onnx", "--shape", "batch=8", "--measure")
+    assert "cpu.contraction" in text
+    assert "GFLOP/s" in text
+    record = dlc_json("explain", "model.onnx", "--shape", "batch=8", "--measure")
+    kernel = record["kernels"][0]
+    assert kernel["flops"] >= 2 * 8 * 4 * 3
+    assert kernel["measured"]["ms"] >= 0
+    assert dlc_json("explain", "model.onnx")["kernels"][0]["measured"] is None

@@ -1,0 +1,81 @@
+"""`dlc ops`, `dlc passes`, `dlc rules`, `dlc cache`."""
+
+from __future__ import annotations
+
+from dlc_core.cli.tables import first_line, markdown_table, shortened
+
+
+def test_ops_come_from_their_declarations(dlc, dlc_json):
+    records = {record["op"]: record for record in dlc_json("ops")}
+    assert records["conv"]["kind"] == "contraction"
+    assert records["conv"]["inputs"] == ["x", "w", "bias?"]
+    assert "groups=1" in records["conv"]["attributes"]
+    assert records["softmax"]["runs"] == "native"
+    assert records["add"]["dtypes"] == ["numbers"]
+    assert all(record["samples"] for record in records.values())
+    assert [record["op"] for record in dlc_json("ops", "relu", "conv")] == ["relu", "conv"]
+    assert "there is no op 'convv'" in _error(dlc, "ops", "convv")
+
+
+def test_the_support_table_of_a_frontend(dlc, dlc_json):
+    lines = dlc("ops", "--frontend", "onnx", "--markdown").splitlines()
+    assert lines[0].startswith("| domain | op |")
+    assert any("| Conv |" in line for line in lines)
+    assert {"domain", "op", "versions"} <= dlc_json("ops", "--frontend", "onnx")[0].keys()
+
+
+def _error(dlc, *arguments):
+    from dlc_core.diag import DlcError
+    from dlc_core.registry import registry
+
+    try:
+        registry().ops[arguments[-1]]
+    except DlcError as error:
+        dlc(*arguments, code=1)
+        return str(error)
+    raise AssertionError("it is known")
+
+
+def test_passes_and_their_pipelines(dlc, dlc_json):
+    records = {record["pass"]: record for record in dlc_json("passes")}
+    assert records["fuse"]["stage"] == "graph"
+    assert any(option.startswith("max_ops=") for option in records["fuse"]["options"])
+    assert records["simplify"]["place"] == ["200", "500", "800"]
+    assert not records["simplify"]["exact"]
+    full, plain = dlc_json("passes", "--pipeline"), dlc_json("passes", "--pipeline", "-O", "0")
+    assert list(full) == ["graph", "lower", "tir", "main"]
+    assert "simplify" in full["graph"]
+    assert "simplify" not in plain["graph"]
+    assert {r["stage"] for r in dlc_json("passes", "--stage", "tir")} == {"tir"}
+    assert "schedule_kernels | lower_blocks" in dlc("passes", "--pipeline")
+
+
+def test_rules(dlc_json):
+    names = {record["rule"]: record for record in dlc_json("rules")}
+    assert names["mul_1.0"]["at"] == ["mul"]
+    assert any(record["approximate"] for record in names.values())
+    chosen = dlc_json("rules", "--schedule")
+    assert [r["priority"] for r in chosen] == sorted((r["priority"] for r in chosen), reverse=True)
+
+
+def test_the_cache_is_told_and_cleared(dlc, dlc_json, folder, monkeypatch):
+    monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "kept"))
+    assert dlc_json("cache")["entries"] == []
+    dlc("run", "model.onnx", "--random")
+    entries = dlc_json("cache", "info")["entries"]
+    assert len(entries) == 1
+    assert "1 models" in dlc("cache")
+    assert dlc_json("cache", "clear") == {
+        "folder": str(folder / "kept" / "artefacts"),
+        "removed": 1,
+        "bytes": entries[0]["bytes"],
+    }
+    assert dlc_json("cache")["entries"] == []
+
+
+def test_words_of_tables():
+    assert markdown_table(["a", "b"], [["1|2", "3"]]) == "| a | b |\n| --- | --- |\n| 1\\|2 | 3 |"
+    assert first_line("One sentence\nover lines. Another one.\n\nMore.") == "One sentence over lines"
+    assert first_line(None) == ""
+    assert shortened(["a", "b", "a", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert shortened([]) == ""
