@@ -307,6 +307,10 @@ def _bits_of(value: int | float | bool, type_: DType) -> int | bytes:
 
 def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
     """A literal of the given dtype; integers wrap into the range of their type."""
+    if type_ is INDEX and type(value) is int:
+        found = _interned.get((Const, INDEX, value))
+        if found is not None:
+            return cast(Const, found)
     type_ = dtype(type_)
     if type_.lanes != 1:
         raise UsageError("a literal has one lane", hint="use broadcast(const(value, scalar_dtype), lanes)")
@@ -381,7 +385,12 @@ def unary(op: str, a: ExprLike) -> Expr:
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """`op` applied to two expressions of one dtype; folds literals and the neutral elements of integers."""
-    a, b = _pair(op, a, b)
+    if not isinstance(a, Expr) or not isinstance(b, Expr) or a.dtype is not b.dtype:
+        a, b = _pair(op, a, b)
+    # What was made once is neither folded nor neutral.
+    found = _interned.get((Binary, op, a, b))
+    if found is not None:
+        return found
     type_ = a.dtype if op not in COMPARE else BOOL.with_lanes(a.dtype.lanes)
     if isinstance(a, Const) and isinstance(b, Const):
         folded = fold_binary(op, a.value, b.value, a.dtype)
@@ -528,13 +537,21 @@ def post_order(*roots: Expr) -> Iterator[Expr]:
 def transform(root: Expr, visit: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
     """Rebuild bottom-up: `visit` sees each node over rebuilt operands and returns a replacement or None."""
     memo = {} if memo is None else memo
-    if root in memo:
-        return memo[root]
-    for expr in post_order(root):
+    stack = [root]
+    while stack:
+        expr = stack[-1]
         if expr in memo:
+            stack.pop()
             continue
-        rebuilt = expr.rebuild([memo[child] for child in expr.children]) if expr.children else expr
-        memo[expr] = rebuilt if (new := visit(rebuilt)) is None else new
+        children = expr.children
+        waiting = [child for child in children if child not in memo]
+        if waiting:
+            stack.extend(reversed(waiting))
+            continue
+        stack.pop()
+        rebuilt = expr.rebuild([memo[child] for child in children]) if children else expr
+        new = visit(rebuilt)
+        memo[expr] = rebuilt if new is None else new
     return memo[root]
 
 

@@ -69,21 +69,27 @@ def _fold_int(op: str, a: int, b: int) -> int | None:
         return None
     if op in ("shl", "shr") and not 0 <= b < 64:
         return None
-    quotient = 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return {
-        "add": a + b,
-        "sub": a - b,
-        "mul": a * b,
-        "div": quotient,
-        "truncdiv": quotient,
-        "truncmod": a - quotient * b,
-        "floordiv": a // b if b else 0,
-        "floormod": a % b if b else 0,
-        "min": min(a, b),
-        "max": max(a, b),
-        "bitand": a & b,
-        "bitor": a | b,
-        "bitxor": a ^ b,
-        "shl": a << b if 0 <= b < 64 else 0,
-        "shr": a >> b if 0 <= b < 64 else 0,
-    }[op]
+    return _INT[op](a, b)
+
+
+def _truncdiv(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_INT: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": _truncdiv,
+    "truncdiv": _truncdiv,
+    "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "min": min,
+    "max": max,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+}
