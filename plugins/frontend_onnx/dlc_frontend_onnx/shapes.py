@@ -2,8 +2,9 @@
 
 A model computes shapes by tensors: Shape, Gather, Mul, Concat, Reshape.  `ShapeTable.known(node)` follows
 such arithmetic through the graph and gives the elements of a tensor as far as they depend on constants and
-dims alone: an array of the node's shape, of its own dtype where all are numbers, else of objects, each an
-int, a bool, or an expression over dims (`int64`, or `bool` for a condition).  None means: unknown.
+dims alone: an array of the node's shape, of its own dtype where all are numbers, else of objects, each a
+number, an expression over dims (`int64`, or `bool` for a condition), or in tensors of floats a `Ratio` of
+such an expression.  None means: unknown.
 
 `materialised` is the way back: the tensor of such elements.
 """
@@ -26,6 +27,8 @@ from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.reference import apply
+from dlc_frontend_onnx.ratios import RULES as RATIO_OPS
+from dlc_frontend_onnx.ratios import NoRatio, Ratio
 
 MAX_ELEMENTS = 1024
 """Elements of a tensor that is followed."""
@@ -45,6 +48,9 @@ class Unknown(Exception):
 
 def simple(value: Element) -> Element:
     """An element in simplest form: a Python number where it is one."""
+    if isinstance(value, Ratio):
+        above = simple(value.above)
+        return Ratio(above, value.below) if isinstance(above, Expr) else above / value.below
     if not isinstance(value, Expr):
         return value
     analyzer = Analyzer()
@@ -65,8 +71,10 @@ def objects(values: Sequence[Element], shape: Sequence[int]) -> Known:
 
 def numeric(values: Known, dtype: DType) -> Known:
     """The array in the dtype where all its elements are numbers, else unchanged."""
-    if values.dtype != object or any(isinstance(item, Expr) for item in values.flat):
+    if values.dtype != object or any(isinstance(item, (Expr, Ratio)) for item in values.flat):
         return values
+    if dtype.is_float:
+        return values.astype(dtype.numpy)
     low, high = dtype.int_range() if dtype.is_int else _INT64
     if not all(low <= int(item) <= high for item in values.flat):
         raise Unknown
@@ -140,7 +148,7 @@ class ShapeTable:
             return None
         try:
             return _evaluate(decl, node, [arg for arg in args if arg is not None])
-        except (Unknown, DlcError):
+        except (Unknown, NoRatio, OverflowError, DlcError):
             return None
 
     def _field(self, node: Node) -> Known | None:
@@ -179,10 +187,12 @@ def _evaluate(decl: OpDecl, node: Node, args: list[Known]) -> Known | None:
     if not symbolic and all(arg.dtype != object for arg in args):
         result = apply(decl, args, node.attrs, type_)
         return result if isinstance(result, np.ndarray) else None
-    if not type_.dtype.is_int and not type_.dtype.is_bool:
-        return None
     rule = _RULES.get(decl.name)
-    if rule is not None:
+    if type_.dtype.is_float and decl.name in _RATIO_RULES:
+        made = _RATIO_RULES[decl.name](node, *args)
+    elif type_.dtype.is_float and decl.name not in _ANY_ELEMENTS and decl.name not in _STRUCTURAL:
+        return None
+    elif rule is not None:
         made = rule(node, *args)
     elif decl.name in _STRUCTURAL and not symbolic and decl.reference is not None:
         made = decl.reference(*args, **node.attrs)
@@ -277,14 +287,36 @@ def _choose(cond: Element, a: Element, b: Element) -> Element:
 
 def _cast(node: Node, value: Known) -> Known:
     to_bool = node.tensor_type.dtype.is_bool
+    to_float = node.tensor_type.dtype.is_float
 
     def convert(item: Element) -> Element:
+        if to_float:
+            return _as_float(item)
+        if isinstance(item, (float, Ratio)):
+            return _as_integer(item)
         expr = as_expr(item)
         if to_bool:
             return expr if expr.dtype.is_bool else binary("ne", expr, as_expr(0))
         return cast_to("int64", expr) if expr.dtype.is_bool and not isinstance(expr, Const) else expr
 
     return _elementwise(convert)(node, value)
+
+
+def _as_float(item: Element) -> Element:
+    if isinstance(item, Expr):
+        if item.dtype.is_bool:
+            raise Unknown
+        return Ratio(item)
+    return item if isinstance(item, Ratio) else float(item)
+
+
+def _as_integer(item: Element) -> Element:
+    """Cut toward zero."""
+    if isinstance(item, Ratio):
+        if not _nonnegative(item.above):
+            raise Unknown
+        return item.above // item.below
+    return int(item)
 
 
 def _gather(node: Node, value: Known, indices: Known) -> Known:
@@ -383,6 +415,12 @@ _RULES: dict[str, Rule] = {
     "reduce_min": _nonempty(_op("min")),
     "arange": _arange,
 }
+
+
+_ANY_ELEMENTS = frozenset({"reshape", "broadcast_to", "gather", "cast"})
+"""Rules that move elements, whatever they are."""
+
+_RATIO_RULES = {name: _elementwise(combine) for name, combine in RATIO_OPS.items()}
 
 
 __all__ = ["Known", "ShapeTable", "Unknown", "int_elements", "materialised", "objects", "simple"]

@@ -140,9 +140,11 @@ def test_loops_until_a_condition_or_a_count():
 
 
 def test_a_loop_with_results_of_unknown_number_is_unsupported():
-    text = WHILE.replace("int64 rounds)", "int64 rounds, float[?,2] o)").replace(
-        "y, rounds = Loop", "y, rounds, o = Loop"
-    ).replace("int64 m) {", "int64 m, float[2] w) { w = Neg(h)")
+    text = (
+        WHILE.replace("int64 rounds)", "int64 rounds, float[?,2] o)")
+        .replace("y, rounds = Loop", "y, rounds, o = Loop")
+        .replace("int64 m) {", "int64 m, float[2] w) { w = Neg(h)")
+    )
     with pytest.raises(UnsupportedError, match="length of a scan output"):
         main_of(parse(text))
 

@@ -272,3 +272,47 @@ class TestShapeTable:
         assert settled.op.name == "squeeze"
         number = std.gather(std.dims_tensor(dims=(n, 4)), constant(1, "int64"))
         assert table.settled(number).op.name == "const"
+
+
+SCALED = """g (float[1,3,h,w] x) => (float y) {
+    s = Shape(x)
+    zero = Constant <value_ints = [0]> ()
+    two = Constant <value_ints = [2]> ()
+    four = Constant <value_ints = [4]> ()
+    image = Slice(s, two, four, zero)
+    real = Cast <to = 1> (image)
+    factors = Constant <value_floats = [1.5, 2.0]> ()
+    larger = Mul(real, factors)
+    whole = Floor(larger)
+    sizes = Cast <to = 7> (whole)
+    front = Slice(s, zero, two, zero)
+    to = Concat <axis = 0> (front, sizes)
+    y = Resize <mode = "nearest", nearest_mode = "floor",
+                coordinate_transformation_mode = "asymmetric"> (x, , , to)
+}"""
+
+
+def test_sizes_computed_in_floats_stay_symbolic():
+    model = parse(SCALED)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert str(main_of(model).body.type) == "float32[1, 3, h * 3 // 2, w * 2]"
+    check(model, {"x": feeds(1, 3, 5, 4)})
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("past + seq", "past + seq"),
+        ("2*seq", "seq * 2"),
+        ("past+seq-1", "past + seq - 1"),
+        ("past-seq2", "past_seq2"),
+        ("seq/2", "seq_2"),
+        ("print(past)", "print_past_"),
+        ("seq*99999999999999999999", "seq_99999999999999999999"),
+    ],
+)
+def test_dims_named_as_sums_of_dims_are_these_sums(name, wanted):
+    model = parse("g (float[past] p, float[seq] x, float[m] mask) => (float[m] y) { y = Relu(mask) }")
+    model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = name
+    main = main_of(model)
+    assert str(main.body.type) == f"float32[{wanted}]"

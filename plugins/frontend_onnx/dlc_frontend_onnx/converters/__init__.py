@@ -19,6 +19,8 @@ from dlc_frontend_onnx.converters import (
     resize,
     sequence,
     shaping,
+    signal,
+    sorting,
     spatial,
 )
 from dlc_frontend_onnx.converters.base import (
@@ -49,6 +51,8 @@ FAMILIES = (
     resize,
     sequence,
     shaping,
+    signal,
+    sorting,
     spatial,
 )
 """The modules that register converters."""

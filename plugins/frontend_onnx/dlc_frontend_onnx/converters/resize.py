@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from dlc_core.graph.node import Node
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
@@ -79,7 +81,8 @@ def _sizes(c: Call, x: Node, axes: Sequence[int], scales: Sequence[float]) -> li
     for axis, scale in zip(axes, scales):
         size = x.shape[axis]
         if isinstance(size, int):
-            sizes.append(int(size * scale))
+            # In float32, as others compute it: 10 * 0.7 is 7 there, though 0.7 is stored as a little less.
+            sizes.append(int(np.float32(size) * np.float32(scale)))
         else:
             ratio = Fraction(scale).limit_denominator(1 << 16)
             sizes.append(simple(size * ratio.numerator // ratio.denominator))
