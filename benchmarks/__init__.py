@@ -1,0 +1,1 @@
+"""Ours against installed peers, in one process, as ratios: `python -m benchmarks`."""
