@@ -213,6 +213,7 @@ def open(  # noqa: A001  (the public name)
         entry=saved.entry,
         num_threads=num_threads or settings.num_threads or target.describe().cores,
         about=saved.about,
+        program=saved.program,
     )
 
 

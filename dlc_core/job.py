@@ -12,11 +12,14 @@ import numpy as np
 
 from dlc_core.config import config as settings
 from dlc_core.diag import DlcError, TargetError, UnsupportedError
+from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
+from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.registry import registry
 from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.memory import NDArray, aligned_bytes
 from dlc_core.runtime.saving import Saved
 from dlc_core.runtime.signature import Signature
@@ -119,13 +122,16 @@ class Job:
         artifact = self._emit(module)
         self.seconds["codegen"] = time.perf_counter() - start
         signature, constants = module.attrs["signature"], list(module.attrs["constants"])
-        about = {key: module.attrs[key] for key in ("sites",) if key in module.attrs}
+        about = {key: module.attrs[key] for key in ("sites", "host") if key in module.attrs}
+        program = _host_program(module)
         del module  # its constants are given back one by one while they are packed
-        return self._made(signature, artifact, pack_weights(signature, constants), about, again)
+        weights = pack_weights(signature, constants)
+        return self._made(signature, artifact, weights, about, program, again)
 
     def opened(self, saved: Saved, again: Callable[[], IRModule]) -> Executable:
         """The executable that a kept artefact holds."""
-        return self._made(saved.signature, saved.artifact, saved.weights, saved.about, again, saved.entry)
+        parts = saved.signature, saved.artifact, saved.weights, saved.about, saved.program
+        return self._made(*parts, again, saved.entry)
 
     def _made(
         self,
@@ -133,6 +139,7 @@ class Job:
         artifact: Artifact,
         weights: NDArray,
         about: Mapping[str, Any],
+        program: Program | None,
         again: Callable[[], IRModule],
         entry: str = "main",
     ) -> Executable:
@@ -149,6 +156,7 @@ class Job:
             num_threads=threads,
             report={"seconds": self.seconds},
             about=about,
+            program=program,
             sources={
                 form: partial(self._text, again, form)
                 for form in ("graph", "tir")
@@ -182,6 +190,15 @@ class Job:
             what = f"code generator {codegen.name!r} failed"
             raise TargetError(what, why=why, details=[f"reproducer: {path}"]) from error
         return artifact
+
+
+def _host_program(module: IRModule) -> Program | None:
+    """The host program of a module whose entry is one."""
+    entry = module.functions[module.entry]
+    segments: Mapping[str, Signature] = module.attrs.get("segments", {})
+    if not isinstance(entry, Function) or not is_host(entry):
+        return None
+    return Program.of(entry, module.attrs["constants"], segments)
 
 
 def pack_weights(signature: Signature, constants: list[tuple[int, NDArray]]) -> NDArray:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from dlc_core.arith import eval_expr
+from dlc_core.graph.node import Function
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
-from dlc_core.op.reference import Value
+from dlc_core.op.reference import Value, evaluate
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
 
@@ -20,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class KernelRunner:
-    """Runs the PrimFuncs of a module by the interpreter, at any stage of their lowering.
+    """Runs the PrimFuncs of a module by the interpreter, at any stage of their lowering, and its graphs.
 
     `check` reports reads of undefined memory and conflicts between parallel iterations.
     """
@@ -30,7 +31,9 @@ class KernelRunner:
         self._check = check
 
     def __call__(self, symbol: str, args: Sequence[Array], dims: Sequence[int], type_: Type) -> Value:
-        func: PrimFunc = self._module[symbol]
+        func: PrimFunc | Function = self._module[symbol]
+        if isinstance(func, Function):
+            return evaluate(func, args, call_prim=self)
         env = dict(zip(func.scalars, dims, strict=True))
         layouts: Mapping[int, Any] = func.attrs.get("repack", {})
         given = [layouts[i].apply_numpy(a) if i in layouts else a for i, a in enumerate(args)]

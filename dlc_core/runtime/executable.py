@@ -26,6 +26,7 @@ import numpy as np
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.runtime.calling import Caller, InPlace, caller_for
 from dlc_core.runtime.explain import Explanation, explain
+from dlc_core.runtime.hosted import Hosted, Program
 from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
@@ -59,7 +60,8 @@ class BoundCall:
 class Executable:
     """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`.
 
-    `device` None makes one that cannot run here, only be saved and exported.
+    `program` is there where parts of the model run on the host, between native segments.  `device` None makes
+    one that cannot run here, only be saved and exported.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Executable:
         num_threads: int = 1,
         report: Mapping[str, Any] | None = None,
         about: Mapping[str, Any] | None = None,
+        program: Program | None = None,
         sources: Mapping[str, Callable[[], str]] | None = None,
     ) -> None:
         self.signature = signature
@@ -86,6 +89,7 @@ class Executable:
         self.entry = entry
         self.num_threads = num_threads
         self.report: dict[str, Any] = dict(report or {})
+        self.program = program
         self.about: Mapping[str, Any] = about or {}
         self._sources = dict(sources or {})
         self._lock = threading.Lock()
@@ -206,6 +210,14 @@ class Executable:
 
         Gives the files written.  Raises UnsupportedError where the target's code generator exports nothing.
         """
+        if self.program is not None:
+            raise UnsupportedError(
+                "parts of this model run on the host, in Python",
+                details=[
+                    f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())
+                ],
+                hint="exe.save writes a file for dlc.open",
+            )
         write = getattr(self.codegen, "export", None)
         if write is None:
             raise UnsupportedError(
@@ -236,10 +248,13 @@ class Executable:
                 )
             if self._caller is None:
                 self._loaded = self.device.load(self.artifact)
-                self._caller = caller_for(
-                    self.signature, self.device, self._loaded.entry(self.entry), self.weights
-                )
+                self._caller = self._caller_of(self._loaded)
             return self._caller
+
+    def _caller_of(self, loaded: Any) -> Caller:
+        if self.program is not None:
+            return Hosted(self.signature, self.device, loaded, self.program, self.weights)
+        return caller_for(self.signature, self.device, loaded.entry(self.entry), self.weights)
 
 
 __all__ = ["BoundCall", "Executable"]

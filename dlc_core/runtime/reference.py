@@ -12,6 +12,7 @@ import numpy as np
 from dlc_core.diag import ArtifactError, UsageError
 from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import dtype
+from dlc_core.ir.expr import const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.op.kernels import KernelRunner
 from dlc_core.op.known import known_ops
@@ -86,7 +87,6 @@ class Entry:
     def __init__(self, loaded: LoadedModule, symbol: str, artifact: Artifact) -> None:
         self._loaded = loaded
         self._symbol = symbol
-        self._outputs: int = artifact.metadata["outputs"]
         self._check: bool = artifact.metadata["check"]
 
     def evaluate(self, arrays: Sequence[Array], weights: Array, plan: Callable[[], Plan]) -> list[Array]:
@@ -105,7 +105,8 @@ class Entry:
             for shape, buffer in zip(plan.outputs, main.buffers[len(arrays) :])
         ]
         scratch = np.empty(plan.arena, np.uint8)
-        values: list[Any] = [*arrays, *outputs, weights, scratch, *plan.scalars]
+        held = weights[: const_value(main.buffers[len(arrays) + len(outputs)].num_elements())]
+        values: list[Any] = [*arrays, *outputs, held, scratch, *plan.scalars]
         run(main, *values, module=module, check=self._check)
         return outputs
 

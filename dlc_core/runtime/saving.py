@@ -3,8 +3,8 @@
     save(exe, path)                   `exe.save`
     read(path, ...) -> Saved          the parts of an executable, checked, nothing of it run
 
-A saved executable has the sections `code`, `weights`, `about` (what profiles and explanations show: JSON) and
-`source:<form>` for each kept source.
+A saved executable has the sections `code`, `weights`, `about` (what profiles and explanations show: JSON),
+`program` where parts of it run on the host, and `source:<form>` for each kept source.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from dlc_core.diag import ArtifactError
 from dlc_core.runtime.container import Opened, read_container, write_container
 from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.memory import NDArray, bytes_of
 from dlc_core.runtime.signature import Signature
 from dlc_core.target import Artifact
@@ -41,6 +42,7 @@ class Saved:
     weights: NDArray
     """A read-only view of the mapped file."""
     about: Mapping[str, Any]
+    program: Program | None
     entry: str
     target: str
     device: str
@@ -68,6 +70,7 @@ def save(exe: Executable, path: Path, sources: Iterable[str] = (), *, durable: b
     sections: list[tuple[str, memoryview | bytes]] = [
         ("code", artifact.code),
         *texts,
+        *([] if exe.program is None else [("program", exe.program.encode())]),
         ("about", about),
         ("weights", bytes_of(exe.weights)),
     ]
@@ -104,7 +107,8 @@ def read(path: Path, *, verify: bool = False) -> Saved:
         sources=_sources(opened),
         metadata=MappingProxyType(metadata),
     )
-    return Saved(signature, artifact, weights, _about(opened), **words)
+    program = Program.decode(bytes(opened.sections["program"])) if "program" in opened.sections else None
+    return Saved(signature, artifact, weights, _about(opened), program, **words)
 
 
 def _text(path: Path, value: Any) -> str:

@@ -75,7 +75,6 @@ class ReferenceCodegen:
         listed = [[DType.of(a.dtype).name, list(a.shape), places[id(a)]] for a in arrays]
         metadata = {
             "arrays": listed,
-            "outputs": len(module.attrs["signature"].outputs),
             "check": bool(target["check"]),
         }
         return Artifact(_level(target["level"]), code, str(target), (module.entry,), metadata=metadata)

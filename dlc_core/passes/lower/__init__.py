@@ -4,10 +4,28 @@ from dlc_core.passes.base import Pass
 from dlc_core.passes.lower.costs import RecordCosts
 from dlc_core.passes.lower.describe import DescribeGraph
 from dlc_core.passes.lower.group import LowerGroups
+from dlc_core.passes.lower.host import HostSegments
 from dlc_core.passes.lower.instrument import Instrument
 from dlc_core.passes.lower.main import BuildMain
 from dlc_core.passes.lower.results import CopyResults
 
-PASSES: tuple[type[Pass], ...] = (LowerGroups, CopyResults, RecordCosts, BuildMain, Instrument, DescribeGraph)
+PASSES: tuple[type[Pass], ...] = (
+    HostSegments,
+    LowerGroups,
+    CopyResults,
+    RecordCosts,
+    BuildMain,
+    Instrument,
+    DescribeGraph,
+)
 
-__all__ = ["PASSES", "BuildMain", "CopyResults", "DescribeGraph", "Instrument", "LowerGroups", "RecordCosts"]
+__all__ = [
+    "PASSES",
+    "BuildMain",
+    "CopyResults",
+    "DescribeGraph",
+    "HostSegments",
+    "Instrument",
+    "LowerGroups",
+    "RecordCosts",
+]

@@ -31,15 +31,20 @@ class DescribeGraph(Pass):
             if id(array.data) not in places:
                 places[id(array.data)] = size, array.data
                 size += -(-array.data.nbytes // ALIGN) * ALIGN
-        results = [t for r in function.results for t in _tensors(r.type)]
-        names = function.attrs
-        in_names = names.get("inputs") or tuple(p.attrs["name"] for p in function.params)
-        out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(results)))
-        inputs = tuple(Value(n, p.tensor_type) for n, p in zip(in_names, function.params, strict=True))
-        outputs = tuple(Value(n, t) for n, t in zip(out_names, results, strict=True))
-        symbols = dict.fromkeys(v for value in inputs for v in value.type.symbols())
-        signature = Signature(inputs, outputs, tuple(symbols), const(0), size)
+        signature = interface_of(function, size)
         return module.with_attrs(signature=signature, constants=tuple(places.values()))
+
+
+def interface_of(function: Function, weights_size: int) -> Signature:
+    """How a graph that runs as it is is called; all its symbolic dims are known by the inputs' shapes."""
+    results = [t for r in function.results for t in _tensors(r.type)]
+    names = function.attrs
+    in_names = names.get("inputs") or tuple(p.attrs["name"] for p in function.params)
+    out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(results)))
+    inputs = tuple(Value(n, p.tensor_type) for n, p in zip(in_names, function.params, strict=True))
+    outputs = tuple(Value(n, t) for n, t in zip(out_names, results, strict=True))
+    symbols = dict.fromkeys(v for value in inputs for v in value.type.symbols())
+    return Signature(inputs, outputs, tuple(symbols), const(0), weights_size)
 
 
 def arrays_of(module: IRModule) -> Iterator[Array]:
@@ -65,4 +70,4 @@ def _tensors(type_: Type) -> list[TensorType]:
     return [type_]
 
 
-__all__ = ["DescribeGraph", "arrays_of"]
+__all__ = ["DescribeGraph", "arrays_of", "interface_of"]

@@ -32,6 +32,7 @@ from dlc_core.ir.structural import structural_hash
 from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.views import is_view
 from dlc_core.tir.stmt import PrimFunc
 
@@ -152,6 +153,7 @@ class LowerGroups(Pass):
         functions = {
             name: function.with_body(rewrite(function.body, visit))
             for name, function in module.of_kind(Function).items()
+            if not is_host(function)
         }
         return module.with_functions(functions).with_functions(kernels)
 

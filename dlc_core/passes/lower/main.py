@@ -9,7 +9,7 @@ kernels' workspaces.  The module's attributes say how to call it: see `Signature
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,9 @@ from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.group import result_types
+from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.memory import ALIGN, Request, plan
 from dlc_core.passes.lower.results import results_of
 from dlc_core.passes.lower.views import origin
@@ -44,31 +46,66 @@ Place = tuple[Node, int]
 
 @dataclass(frozen=True)
 class BuildMain(Pass):
-    """Plan memory and write `main` for the graph entry; adds `signature` and `constants` to the module."""
+    """Plan memory and write the native entries: `main`, or each segment of a host program.
+
+    The module gets the attributes `signature` (of its entry), `segments` (the signatures of those) and
+    `constants`.
+    """
 
     name: ClassVar[str] = "build_main"
     stage: ClassVar[str] = "main"
     place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        function = module[module.entry]
-        builder = _Builder(module, function)
-        func = builder.build()
-        return module.with_function(module.entry, func).with_attrs(
-            signature=builder.signature, constants=tuple(builder.constants)
+        weights = _Weights()
+        funcs: dict[str, PrimFunc] = {}
+        signatures: dict[str, Signature] = {}
+        for name, function in native_entries(module).items():
+            builder = _Builder(module, function, name, weights)
+            funcs[name] = builder.build()
+            signatures[name] = builder.signature
+        entry = module[module.entry]
+        if module.entry not in funcs:
+            for array in arrays_of(IRModule({module.entry: entry})):
+                weights.place((array, ""), lambda array=array: array.data)  # type: ignore[misc]
+            signatures[module.entry] = interface_of(entry, weights.size)
+        whole = {n: replace(s, weights_size=weights.size) for n, s in signatures.items()}
+        return module.with_functions(funcs).with_attrs(
+            signature=whole.pop(module.entry), segments=whole, constants=tuple(weights.constants)
         )
 
 
+class _Weights:
+    """All constants of the entries, each once, and where they lie."""
+
+    def __init__(self) -> None:
+        self.constants: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.size = 0
+        self._places: dict[tuple[Array, str], tuple[int, TensorType]] = {}
+
+    def place(
+        self, key: tuple[Array, str], make: Callable[[], np.ndarray[Any, Any]]
+    ) -> tuple[int, TensorType]:
+        """Offset and type of a constant, made when it is first asked for."""
+        found = self._places.get(key)
+        if found is None:
+            data = make()
+            found = self._places[key] = self.size, tensor_type(data.shape, dtype(data.dtype))
+            self.constants.append((self.size, data))
+            self.size += -(-data.nbytes // ALIGN) * ALIGN
+        return found
+
+
 class _Builder:
-    def __init__(self, module: IRModule, function: Function) -> None:
+    def __init__(self, module: IRModule, function: Function, name: str, held: _Weights) -> None:
         self.module = module
         self.function = function
+        self.name = name
+        self.held = held
         self.order = [n for n in post_order(function.body) if n.op is CALL_PRIM]
         self.buffers: dict[Place, Buffer] = {}
         self.views: list[tuple[Buffer, Buffer]] = []
-        self.constants: list[tuple[int, np.ndarray[Any, Any]]] = []
         self.constant_at: dict[tuple[Array, str], Buffer] = {}
-        self.weights_size = 0
         self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
 
     def build(self) -> PrimFunc:
@@ -86,13 +123,13 @@ class _Builder:
                 self.buffers[place] = buffer
                 self.views.append((buffer, arena))
         body = seq(*(self._call(n) for n in self.order))
-        weights = Buffer("weights", (self.weights_size,), "uint8", align=ALIGN)
+        weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
         for buffer, base in reversed(self.views):
             body = View(buffer, weights if base is self.weights else base, body)
         out_buffers = self.out_buffers
         symbols = self._symbols([*inputs, *out_buffers], size)
         func = PrimFunc(
-            self.module.entry, (*inputs, *out_buffers, weights, arena, *symbols), body, {"entry": True},
+            self.name, (*inputs, *out_buffers, weights, arena, *symbols), body, {"entry": True},
             self.function.body.spans,
         )  # fmt: skip
         names = self.function.attrs
@@ -104,7 +141,7 @@ class _Builder:
             tuple(Value(n, t) for n, t in zip(out_names, results, strict=True)),
             tuple(symbols),
             size,
-            self.weights_size,
+            self.held.size,
         )
         return func
 
@@ -188,13 +225,8 @@ class _Builder:
     def _held(self, key: tuple[Array, str], make: Callable[[], np.ndarray[Any, Any]]) -> Buffer:
         found = self.constant_at.get(key)
         if found is None:
-            data = make()
-            type_ = tensor_type(data.shape, dtype(data.dtype))
-            found = _at(
-                Buffer("const", type_.dim_exprs(), type_.dtype, align=ALIGN), const(self.weights_size)
-            )
-            self.constants.append((self.weights_size, data))
-            self.weights_size += -(-data.nbytes // ALIGN) * ALIGN
+            offset, type_ = self.held.place(key, make)
+            found = _at(Buffer("const", type_.dim_exprs(), type_.dtype, align=ALIGN), const(offset))
             self.constant_at[key] = found
             self.views.append((found, self.weights))
         return found

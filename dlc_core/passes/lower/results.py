@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TupleType, Type
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.group import lower_group, result_types, unique_name
+from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.views import origin
 from dlc_core.tir.stmt import PrimFunc
 
@@ -25,16 +27,13 @@ def results_of(function: Function) -> list[Node]:
 
 @dataclass(frozen=True)
 class CopyResults(Pass):
-    """Let every result of the entry be an output of a kernel, and each of another one."""
+    """Let every result of a native entry be an output of a kernel, and each of another one."""
 
     name: ClassVar[str] = "copy_results"
     stage: ClassVar[str] = "lower"
     place: ClassVar[tuple[float, ...]] = (120,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        entry = module.functions.get(module.entry)
-        if not isinstance(entry, Function):
-            return module
         kernels: dict[str, PrimFunc] = {}
         by_type: dict[Type, PrimFunc] = {}
 
@@ -47,18 +46,20 @@ class CopyResults(Pass):
                 kernels[name] = func
             return node(CALL_PRIM, (value,), {"symbol": func.name, "dims": func.scalars}, value.type)
 
-        taken: set[tuple[Node, int]] = set()
-        results = []
-        for result in results_of(entry):
-            # Equal calls are one node, so the second copy of a value is a copy of its first.
-            while origin(result)[0].op is not CALL_PRIM or origin(result) in taken:
-                result = copied(result)
-            taken.add(origin(result))
-            results.append(result)
-        if not kernels:
-            return module
-        body = results[0] if len(results) == 1 else make_tuple(results)
-        return module.with_function(module.entry, entry.with_body(body)).with_functions(kernels)
+        entries = {n: _with_own_results(f, copied) for n, f in native_entries(module).items()}
+        return module.with_functions(entries).with_functions(kernels) if kernels else module
+
+
+def _with_own_results(entry: Function, copied: Callable[[Node], Node]) -> Function:
+    taken: set[tuple[Node, int]] = set()
+    results = []
+    for result in results_of(entry):
+        # Equal calls are one node, so the second copy of a value is a copy of its first.
+        while origin(result)[0].op is not CALL_PRIM or origin(result) in taken:
+            result = copied(result)
+        taken.add(origin(result))
+        results.append(result)
+    return entry.with_body(results[0] if len(results) == 1 else make_tuple(results))
 
 
 __all__ = ["CopyResults", "results_of"]

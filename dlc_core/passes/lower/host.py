@@ -1,0 +1,247 @@
+"""What cannot be native runs on the host: the entry becomes a program of host ops and calls of native
+segments.
+
+Control flow, ops without a lowering, and ops whose dims nothing given to them tells, stay in the entry (the
+attribute `host` marks it) and run by their references.  All else moves into functions with the attribute
+`segment`, as few as the dependences allow; the entry, and the bodies of its control flow, call them by
+`call_prim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from dlc_core.graph.node import (
+    CALL,
+    CALL_PRIM,
+    CONST,
+    GET,
+    PARAM,
+    TUPLE,
+    Function,
+    Node,
+    functions_of,
+    get_item,
+    make_tuple,
+    node,
+    param,
+    post_order,
+    users_of,
+)
+from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, TupleType, symbols_of
+from dlc_core.op.declare import OpDecl
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.views import is_view
+
+
+def is_host(function: Function) -> bool:
+    """Whether a function runs on the host and calls native segments."""
+    return bool(function.attrs.get("host"))
+
+
+def native_entries(module: IRModule) -> dict[str, Function]:
+    """The graph functions that become native entry points: the module's entry, or its segments."""
+    entry = module.functions.get(module.entry)
+    if isinstance(entry, Function) and not is_host(entry):
+        return {module.entry: entry}
+    return {n: f for n, f in module.of_kind(Function).items() if f.attrs.get("segment")}
+
+
+@dataclass(frozen=True)
+class HostSegments(Pass):
+    """Split an entry that has what cannot be native; the module's attribute `host` lists that with
+    reasons.
+    """
+
+    name: ClassVar[str] = "host_segments"
+    stage: ClassVar[str] = "lower"
+    place: ClassVar[tuple[float, ...]] = (50,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        entry = module.functions.get(module.entry)
+        if not isinstance(entry, Function):
+            return module
+        segments: dict[str, Function] = dict(module.functions)
+        noted: list[dict[str, Any]] = []
+        partition = _Partition(entry, segments, noted)
+        if not partition.reasons:
+            return module
+        marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
+        return replace(module, functions={**segments, module.entry: marked}).with_attrs(host=tuple(noted))
+
+
+def why_host(n: Node) -> str:
+    """Why a node cannot be native whatever is around it, or nothing."""
+    if n.op is CALL:
+        return next(filter(None, map(why_host, post_order(n.attrs["function"].body))), "")
+    if functions_of(n):
+        return "control flow"
+    if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
+        return "the op has no lowering"
+    return ""
+
+
+class _Partition:
+    """One function on its way to a host program."""
+
+    def __init__(
+        self, function: Function, segments: dict[str, Function], noted: list[dict[str, Any]]
+    ) -> None:
+        self.function = function
+        self.segments = segments
+        self.noted = noted
+        self.order = list(post_order(function.body))
+        self.users = users_of(function.body)
+        self.reasons = {n: why for n in self.order if (why := why_host(n))}
+        self._assign()
+        while unknown := self._without_dims():
+            self.reasons.update(dict.fromkeys(unknown, "its dims are known only when it has run"))
+            self._assign()
+
+    def _assign(self) -> None:
+        """Host or not, and how many changes from host to native lie before each node."""
+        self.host: set[Node] = set()
+        self.depth: dict[Node, int] = {}
+        for n in self.order:
+            structural = n.op is TUPLE or (n.op is GET and n.args[0] in self.host)
+            if n in self.reasons or structural:
+                self.host.add(n)
+            step = 0 if n in self.host else 1
+            self.depth[n] = max((self.depth[a] + step * (a in self.host) for a in n.args), default=0)
+        levels: dict[int, list[Node]] = {}
+        for n in self.order:
+            if n not in self.host and n.op not in (PARAM, CONST):
+                levels.setdefault(self.depth[n], []).append(n)
+        for depth, members in list(levels.items()):
+            if all(is_view(n) for n in members):
+                self.host.update(members)
+                del levels[depth]
+        self.levels = levels
+
+    def _inputs(self, depth: int) -> list[Node]:
+        """The values that a segment takes: those it reads, and those whose shapes tell it dims."""
+        members = set(self.levels[depth])
+        reads = dict.fromkeys(
+            a for n in self.levels[depth] for a in n.args if a not in members and a.op is not CONST
+        )
+        known = {v for a in reads for v in _dims_shown(a)}
+        for var in self._wanted(depth):
+            if var not in known:
+                shown = next((a for a in self._available(depth) if var in _dims_shown(a)), None)
+                if shown is not None:
+                    reads[shown] = None
+                    known.update(_dims_shown(shown))
+        return list(reads)
+
+    def _available(self, depth: int) -> Iterable[Node]:
+        for n in self.order:
+            early = self.depth[n] < depth or n.op is PARAM
+            if early and n.op is not CONST and isinstance(n.type, TensorType):
+                yield n
+
+    def _wanted(self, depth: int) -> list[Var]:
+        return list(dict.fromkeys(v for n in self.levels[depth] for v in _dims_used(n)))
+
+    def _without_dims(self) -> list[Node]:
+        """Native nodes that need a dim which nothing before them shows."""
+        found = []
+        for depth, members in self.levels.items():
+            known = {v for a in self._inputs(depth) for v in _dims_shown(a)}
+            found += [n for n in members if any(v not in known for v in _dims_used(n))]
+        return found
+
+    # The new function
+
+    def build(self) -> Function:
+        """The host program; segments are added to the dictionary, reasons to the list."""
+        new: dict[Node, Node] = {n: n for n in self.order if n.op in (PARAM, CONST)}
+        for depth in range(max(self.depth.values(), default=0) + 1):
+            if depth in self.levels:
+                self._segment(depth, new)
+            for n in self.order:
+                if n in self.host and self.depth[n] == depth:
+                    new[n] = self._on_host(n, new)
+        return self.function.with_body(new[self.function.body])
+
+    def _on_host(self, n: Node, new: dict[Node, Node]) -> Node:
+        if n in self.reasons:
+            nodes = [s.name or str(s) for s in n.spans]
+            self.noted.append({"op": n.op.name, "nodes": nodes, "why": self.reasons[n]})
+        attrs = dict(n.attrs)
+        if n.op is not CALL:
+            for name, value in n.attrs.items():
+                if isinstance(value, Function):
+                    attrs[name] = _Partition(value, self.segments, self.noted).build()
+        made = node(n.op, [new[a] for a in n.args], attrs, n.type)
+        made.add_spans(n.spans)
+        return made
+
+    def _segment(self, depth: int, new: dict[Node, Node]) -> None:
+        members = self.levels[depth]
+        inside = set(members)
+        name = self._fresh_name()
+        inputs = self._inputs(depth)
+        params = [param(f"in{i}", a.type) for i, a in enumerate(inputs)]
+        memo: dict[Node, Node] = dict(zip(inputs, params, strict=True))
+        for n in members:
+            made = node(n.op, [a if a.op is CONST else memo[a] for a in n.args], n.attrs, n.type)
+            made.add_spans(n.spans)
+            memo[n] = made
+        escaping = [n for n in members if self._escapes(n, inside)]
+        results = [r for n in escaping for r in _fields(memo[n])]
+        body = results[0] if len(results) == 1 else make_tuple(results)
+        attrs = MappingProxyType({"segment": True})
+        self.segments[name] = Function(name, tuple(params), body, attrs)
+        call = node(CALL_PRIM, [new[a] for a in inputs], {"symbol": name}, body.type)
+        given = [call] if len(results) == 1 else [get_item(call, i) for i in range(len(results))]
+        place = 0
+        for n in escaping:
+            count = len(_fields(memo[n]))
+            parts = given[place : place + count]
+            place += count
+            new[n] = make_tuple(parts) if isinstance(n.type, TupleType) else parts[0]
+
+    def _escapes(self, n: Node, inside: set[Node]) -> bool:
+        return n is self.function.body or any(user not in inside for user in self.users[n])
+
+    def _fresh_name(self) -> str:
+        number = 0
+        while f"segment_{number}" in self.segments:
+            number += 1
+        return f"segment_{number}"
+
+
+def _fields(value: Node) -> Sequence[Node]:
+    if isinstance(value.type, TupleType):
+        return [get_item(value, i) for i in range(len(value.type.fields))]
+    return [value]
+
+
+def _dims_shown(n: Node) -> set[Var]:
+    """The symbolic dims that a value's shape tells: those that stand alone in one of its dims."""
+    if not isinstance(n.type, TensorType):
+        return set()
+    used = [free_vars(d) for d in n.type.shape if isinstance(d, Expr)]
+    return {v for vars_ in used for v in vars_ if len(vars_) == 1 or n.op is PARAM}
+
+
+def _dims_used(n: Node) -> set[Var]:
+    """The symbolic dims that computing a node needs."""
+    inner = post_order(n.attrs["function"].body) if n.op is CALL else (n,)
+    found: set[Var] = set()
+    for each in inner:
+        found.update(symbols_of(each.type))
+        for arg in each.args:
+            found.update(symbols_of(arg.type))
+        for value in each.attrs.values():
+            items = value if isinstance(value, tuple) else (value,)
+            found.update(v for item in items if isinstance(item, Expr) for v in free_vars(item))
+    return found
+
+
+__all__ = ["HostSegments", "is_host", "native_entries", "why_host"]

@@ -1,0 +1,146 @@
+"""Host programs: graphs whose control flow and host ops run in NumPy, between native segments.
+
+A segment is a native entry point with a signature of its own; values cross between it and the host as arrays,
+without a copy where the device works in this process's memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import ArtifactError
+from dlc_core.graph.node import Function
+from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.types import TupleType, Type
+from dlc_core.op.known import known_ops
+from dlc_core.op.reference import Value, evaluate
+from dlc_core.runtime.calling import caller_for
+from dlc_core.runtime.checked import Caller, Checked, Host
+from dlc_core.runtime.device import Device
+from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.signature import Signature
+from dlc_core.script.json import from_json, to_json
+
+
+@dataclass(frozen=True)
+class Program:
+    """A host program as it is saved: the graph's JSON, where its arrays lie in the weights, its segments."""
+
+    graph: bytes
+    arrays: tuple[tuple[str, tuple[int, ...], int], ...]
+    """Dtype, shape and offset of each array that the graph refers to."""
+    segments: Mapping[str, Signature]
+
+    @staticmethod
+    def of(
+        function: Function, constants: Sequence[tuple[int, Host]], segments: Mapping[str, Signature]
+    ) -> Program:
+        """The program of a function whose arrays are among the packed constants."""
+        arrays: list[Host] = []
+        graph = json.dumps(to_json(function, arrays), separators=(",", ":")).encode()
+        places = {id(data): offset for offset, data in constants}
+        listed = tuple((DType.of(a.dtype).name, a.shape, places[id(a)]) for a in arrays)
+        return Program(graph, listed, segments)
+
+    def function(self, weights: Host) -> Function:
+        """The graph, its constants being views of the weights; ArtifactError where it is malformed."""
+        try:
+            data = json.loads(self.graph)
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError("the host program is no JSON", why=str(error)) from None
+        made = from_json(data, known_ops(), [_view(weights, *entry) for entry in self.arrays])
+        if not isinstance(made, Function):
+            raise ArtifactError("the host program is no function", why=f"it is a {type(made).__name__}")
+        return made
+
+    def encode(self) -> bytes:
+        """Everything as one section of an artefact."""
+        head = {
+            "arrays": [[name, list(shape), offset] for name, shape, offset in self.arrays],
+            "segments": {name: encode_signature(s) for name, s in self.segments.items()},
+        }
+        return json.dumps(head, separators=(",", ":")).encode() + b"\n" + self.graph
+
+    @staticmethod
+    def decode(data: bytes) -> Program:
+        """What `encode` wrote; ArtifactError for anything else."""
+        head, _, graph = data.partition(b"\n")
+        try:
+            parsed = json.loads(head)
+            arrays = tuple((str(n), tuple(map(int, shape)), int(at)) for n, shape, at in parsed["arrays"])
+            segments = {str(n): decode_signature(s) for n, s in parsed["segments"].items()}
+        except ArtifactError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ArtifactError("the host program in the artefact is malformed", why=str(error)) from None
+        return Program(graph, arrays, segments)
+
+
+def _view(weights: Host, name: str, shape: tuple[int, ...], offset: int) -> Host:
+    type_ = dtype(name).numpy
+    end = offset + math.prod(shape) * type_.itemsize
+    if any(d < 0 for d in shape) or not 0 <= offset <= end <= weights.nbytes:
+        raise ArtifactError(f"an array of the host program, at bytes {offset}:{end}, is outside the weights")
+    return weights[offset:end].view(type_).reshape(shape)
+
+
+class Hosted(Checked):
+    """Calls of a host program."""
+
+    def __init__(
+        self, signature: Signature, device: Device, loaded: Any, program: Program, weights: Host
+    ) -> None:
+        super().__init__(signature)
+        self._function = program.function(weights)
+        self._segments: dict[str, Caller] = {
+            name: caller_for(own, device, loaded.entry(name), weights)
+            for name, own in program.segments.items()
+        }
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        given = self.ready(arrays)
+        self.signature.bind_symbols([a.shape for a in given])
+
+        def segment(symbol: str, args: Sequence[Host], dims: Sequence[int], type_: Type) -> Value:
+            outputs = self._segments[symbol].call(args, threads)
+            return tuple(outputs) if isinstance(type_, TupleType) else outputs[0]
+
+        value = evaluate(self._function, given, call_prim=segment)
+        return _own(_flat(value), given)
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        _, given, results = self.bound(inputs, outputs)
+
+        def bound() -> None:
+            for target, value in zip(results, self.call(given, threads), strict=True):
+                target[...] = value
+
+        return bound, results
+
+    def release(self) -> None:
+        for caller in self._segments.values():
+            caller.release()
+
+
+def _flat(value: Value) -> list[Host]:
+    return [a for item in value for a in _flat(item)] if isinstance(value, tuple) else [value]
+
+
+def _own(results: list[Host], given: Sequence[Host]) -> list[Host]:
+    """Results that are memory of the inputs, of the weights or of another result become copies."""
+    fresh: list[Host] = []
+    for result in results:
+        shared = not result.flags.writeable or any(np.may_share_memory(result, o) for o in (*given, *fresh))
+        fresh.append(result.copy() if shared else np.ascontiguousarray(result).reshape(result.shape))
+    return fresh
+
+
+__all__ = ["Hosted", "Program"]
