@@ -66,7 +66,7 @@ class Unsupported(Expectation):
 
 @dataclass(frozen=True)
 class ExpectedFailure(Expectation):
-    """What is known to fail: the cases are run, and one that passes fails the test, so that the entry goes."""
+    """What is known to fail: the cases are run, and one that passes fails the test; so the entry goes."""
 
 
 class Expectations:

@@ -1,5 +1,6 @@
 """Golden files: texts kept beside the tests, compared line by line, written anew by `pytest --bless`.
 
+Use:
     def test_text(bless):
         Golden(Path(__file__).parent / "golden", bless).check("relu.txt", text)
 """

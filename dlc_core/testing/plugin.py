@@ -5,7 +5,6 @@ Loaded in every session that has dlc-core installed, so it imports nothing but p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,9 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dlc", "the deep-learning compiler dlc")
-    group.addoption("--dlc-target", default="", help="target that conformance suites test, in place of theirs")
+    group.addoption(
+        "--dlc-target", default="", help="target that conformance suites test, in place of theirs"
+    )
     group.addoption("--dlc-tiers", default="", help="tiers to run: core, ops, graphs, device (with commas)")
     group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
     group.addoption("--dlc-ops", default="", help="ops to try (with commas)")
@@ -42,6 +43,6 @@ def _tier_of(item: pytest.Item) -> str:
 
 
 @pytest.fixture
-def bless(request: pytest.FixtureRequest) -> Iterator[bool]:
+def bless(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written."""
-    yield bool(request.config.getoption("--bless"))
+    return bool(request.config.getoption("--bless"))

@@ -1,5 +1,6 @@
 """Random graphs, and Hypothesis strategies of them.
 
+Use:
     random_graph(random.Random(7), "float32")         one graph, the same each time
     @given(graphs())                                  for Hypothesis, which shrinks what fails
 """

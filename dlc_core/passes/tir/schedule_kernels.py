@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
+from dlc_core.arith import Analyzer
 from dlc_core.diag import ScheduleError
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.workspace import allocations_in_loops, on_stack, size_bound
 from dlc_core.schedule import Schedule
 from dlc_core.schedule.rules import RULES
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -38,6 +40,7 @@ class ScheduleKernels(PrimFuncPass):
             try:
                 rule.apply(schedule, machine)
                 schedule.compact_buffers()
+                _check_sizes(schedule.func)
             except ScheduleError as error:
                 refused.append(f"{rule.name}: {error}")
                 continue
@@ -48,6 +51,16 @@ class ScheduleKernels(PrimFuncPass):
         found = [*context.schedule_rules, *(r for r in RULES if r not in context.schedule_rules)]
         wanted = [r for r in found if not self.rules or r.name in self.rules]
         return sorted(wanted, key=lambda rule: -rule.priority)
+
+
+def _check_sizes(func: PrimFunc) -> None:
+    """Temporaries in loops must have sizes that are known, or bounded, before the program runs."""
+    analyzer = Analyzer()
+    for scalar in func.scalars:
+        analyzer.declare_dim(scalar, low=0)
+    for buffer, loops in allocations_in_loops(func.body):
+        if not on_stack(buffer) and size_bound(buffer.num_elements(), loops, analyzer) is None:
+            raise ScheduleError(f"the size of the temporary {buffer.name} has no bound outside of its loops")
 
 
 def _noted(func: PrimFunc, **facts: object) -> PrimFunc:

@@ -1,4 +1,7 @@
-"""Tier `core`: laws that need no target.  Texts and JSON parse back, inference equals reality, rules keep results."""
+"""Tier `core`: laws without a target.
+
+Texts and JSON parse back, inference equals reality, rules keep results.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 def layers(rows: Any = 24, *, inner: int = 40, columns: int = 56) -> IRModule:
-    """softmax(relu(x W) V + bias) and its largest elements: kernels that depend on each other, two results."""
+    """softmax(relu(x W) V + bias) and its largest elements: kernels that need each other, two results."""
     rng = np.random.default_rng(5)
     first = constant(rng.standard_normal((inner, columns)).astype(np.float32) * 0.2)
     second = constant(rng.standard_normal((columns, 17)).astype(np.float32) * 0.2)

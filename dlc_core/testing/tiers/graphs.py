@@ -77,7 +77,9 @@ class GraphsTier(Tier):
             case = graph_case(graph, "graphs/drawn")
             for level in (3, 0):
                 for outcome in run_cases([case], target, opt_level=level):
-                    assert outcome.status != FAILED, f"{outcome.why}\nopt_level={level}\n{script(case.module)}"
+                    assert outcome.status != FAILED, (
+                        f"{outcome.why}\nopt_level={level}\n{script(case.module)}"
+                    )
 
         search()
 
