@@ -564,7 +564,19 @@ def substitute(root: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 def free_vars(*roots: Expr) -> list[Var]:
     """Variables in first-use order (loads' buffers not looked into)."""
-    return [expr for expr in post_order(*roots) if isinstance(expr, Var)]
+    found: list[Var] = []
+    seen: set[Expr] = set()
+    stack: list[Expr] = list(reversed(roots))
+    while stack:
+        expr = stack.pop()
+        if expr in seen:
+            continue
+        seen.add(expr)
+        if isinstance(expr, Var):
+            found.append(expr)
+        else:
+            stack.extend(reversed(expr.children))
+    return found
 
 
 def const_value(expr: ExprLike) -> int | None:

@@ -4,8 +4,8 @@ and shrunk to the box that is touched there."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
@@ -23,7 +23,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull, iter_map
-from dlc_core.schedule.tree import Program, Tree, with_children
+from dlc_core.schedule.tree import Program, Tree, touched, touches, with_children
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.stmt import (
     Alloc,
@@ -50,54 +50,45 @@ def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
     program = Program(func)
     for buffer in list(program.tree.allocs):
         sink(program, buffer)
-        shrink(program, buffer)
+    shrink(program)
     return program.func
 
 
 def sink(program: Program, buffer: Buffer) -> None:
     """Move an allocation inward as long as no value passes between the iterations of the loops it enters."""
     alloc = program.tree.allocs[buffer]
+    touching = program.tree.touching(buffer)
     spot = alloc.body
+    inside: list[Stmt] = []
     while True:
-        inside = _users(spot, buffer)
         if isinstance(spot, For):
             if spot.kind in ("vectorized", "unrolled") or not _private(program, spot, buffer):
                 break
             spot = spot.body
-        elif isinstance(spot, (Alloc, View, Let)) and not _mentions(spot, buffer):
-            spot = spot.body
-        elif isinstance(spot, Seq) and len(inside) == 1:
+        elif isinstance(spot, (Alloc, View, Let)) and spot.body in touching:
+            if not touches(spot, buffer):
+                spot = spot.body
+            else:
+                break
+        elif isinstance(spot, Seq):
+            inside = [part for part in spot.stmts if part in touching]
+            if len(inside) != 1:
+                break
             spot = inside[0]
         else:
             break
-    if spot is alloc.body and not isinstance(spot, Seq):
+    if not touching:
+        program.replace({alloc: alloc.body})
+        return
+    if spot is alloc.body and (not isinstance(spot, Seq) or len(inside) == len(spot.stmts)):
         return
     wrapped: Stmt = Alloc(buffer, spot)
     if isinstance(spot, Seq):
-        inside = _users(spot, buffer)
-        if not inside:
-            program.replace({alloc: alloc.body})
-            return
         first, last = spot.stmts.index(inside[0]), spot.stmts.index(inside[-1])
         wrapped = seq(
             *spot.stmts[:first], Alloc(buffer, seq(*spot.stmts[first : last + 1])), *spot.stmts[last + 1 :]
         )
     program.replace({alloc: Tree(alloc.body).replace({spot: wrapped})})
-
-
-def _users(stmt: Stmt, buffer: Buffer) -> list[Stmt]:
-    """The parts of a sequence that touch a buffer."""
-    if not isinstance(stmt, Seq):
-        return []
-    return [part for part in stmt.stmts if any(_mentions(s, buffer) for s in stmts(part))]
-
-
-def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
-    if isinstance(stmt, Store) and stmt.buffer is buffer:
-        return True
-    if isinstance(stmt, View) and stmt.base is buffer:
-        return True
-    return any(isinstance(e, Load) and e.buffer is buffer for e in post_order(*exprs_of(stmt)))
 
 
 def _private(program: Program, loop: For, buffer: Buffer) -> bool:
@@ -160,27 +151,46 @@ def _escapes(stmt: Stmt, buffer: Buffer) -> bool:
     return False
 
 
-def shrink(program: Program, buffer: Buffer) -> None:
-    """Replace a buffer by one of the box that is touched while it is alive."""
-    alloc = program.tree.allocs.get(buffer)
-    if alloc is None or buffer.strides is not None or const_value(buffer.offset) != 0:
-        return
-    found = accesses(alloc.body, [buffer])
-    if not found or _escapes(alloc.body, buffer):
-        return
+@dataclass(frozen=True)
+class _Box:
+    """The smaller buffer, where it begins in the old one, and extents that hold every begin."""
+
+    buffer: Buffer
+    lows: tuple[Expr, ...]
+    domains: tuple[Expr, ...]
+
+
+def shrink(program: Program) -> None:
+    """Replace every allocated buffer by one of the box that is touched while it is alive."""
+    found: dict[Buffer, list[Access]] = {}
+    for access in accesses(program.func.body, program.tree.allocs):
+        found.setdefault(access.buffer, []).append(access)
+    boxes = {b: box for b, own in found.items() if (box := _box(program, b, own)) is not None}
+    if boxes:
+        tree = program.tree
+        touching = {stmt for buffer in boxes for stmt in tree.touching(buffer)}
+        touching.update(stmt for buffer in boxes for stmt in tree.ancestors(tree.allocs[buffer]))
+        program.set_body(_Rebase(boxes, touching).stmt(program.func.body, {}))
+
+
+def _box(program: Program, buffer: Buffer, found: Sequence[Access]) -> _Box | None:
+    alloc = program.tree.allocs[buffer]
+    if buffer.strides is not None or const_value(buffer.offset) != 0 or _escapes(alloc.body, buffer):
+        return None
     analyzer = program.analyzer(alloc)
-    box = hull(found, analyzer)
+    around = [s.var for s in program.tree.ancestors(alloc) if isinstance(s, For)]
+    inside = [replace(access, loops=access.loops[len(around) :]) for access in found]
+    box = hull(inside, analyzer)
     extents = [_bounded(extent_of(item, analyzer), analyzer) for item in box]
-    lows = [item.low for item in box]
+    lows = tuple(item.low for item in box)
     if all(const_value(low) == 0 for low in lows) and all(
         analyzer.prove_equal(extent, size) for extent, size in zip(extents, buffer.shape, strict=True)
     ):
-        return
+        return None
     small = buffer.like(shape=extents)
     small.align = buffer.align
-    around = [s.var for s in program.tree.path(alloc) if isinstance(s, For)]
-    domains = [_domain(low, size, around, analyzer) for low, size in zip(lows, buffer.shape, strict=True)]
-    program.replace({alloc: Alloc(small, rebased(alloc.body, buffer, small, lows, domains))})
+    domains = (_domain(low, size, around, analyzer) for low, size in zip(lows, buffer.shape, strict=True))
+    return _Box(small, lows, tuple(domains))
 
 
 def _domain(low: Expr, size: Expr, loops: Sequence[Var], analyzer: Analyzer) -> Expr:
@@ -198,68 +208,84 @@ def _bounded(extent: Expr, analyzer: Analyzer) -> Expr:
     return extent if high == math.inf else const(max(0, int(high)))
 
 
-def rebased(body: Stmt, old: Buffer, new: Buffer, lows: Sequence[Expr], domains: Sequence[Expr]) -> Stmt:
+Bases = Mapping[Buffer, tuple[Expr, ...]]
+"""Where each shrunk buffer begins, in terms of what is visible."""
+
+
+class _Rebase:
     """Accesses of `old[i]` become accesses of `new[i - low]`.
 
-    A block's body knows no loops, so each block that needs a `low` gets it as an axis, of extent
-    `domains[dim]`.
+    A block's body knows no loops, so each block that needs a `low` gets it as an axis.
     """
 
-    def rebuild(stmt: Stmt, bases: Sequence[Expr]) -> Stmt:
-        if not any(_mentions(s, old) for s in stmts(stmt)):
+    def __init__(self, boxes: Mapping[Buffer, _Box], touching: set[Stmt]) -> None:
+        self.boxes = boxes
+        self.touching = touching
+
+    def stmt(self, stmt: Stmt, bases: Bases) -> Stmt:
+        if isinstance(stmt, Alloc) and stmt.buffer in self.boxes:
+            box = self.boxes[stmt.buffer]
+            return Alloc(box.buffer, self.stmt(stmt.body, {**bases, stmt.buffer: box.lows}))
+        if stmt not in self.touching:
             return stmt
         if isinstance(stmt, Block):
-            return block(stmt, bases)
+            return self.block(stmt, bases)
+        if isinstance(stmt, Store):
+            return self.store(stmt, bases)
         memo: dict[Expr, Expr] = {}
+        if isinstance(stmt, Eval):
+            return Eval(self.expr(stmt.value, bases, memo))
+        if isinstance(stmt, (If, While)):
+            stmt = replace(stmt, cond=self.expr(stmt.cond, bases, memo))
+        elif isinstance(stmt, Let):
+            stmt = replace(stmt, value=self.expr(stmt.value, bases, memo))
+        return with_children(stmt, [self.stmt(child, bases) for child in child_stmts(stmt)])
 
-        def visit(expr: Expr) -> Expr | None:
-            if isinstance(expr, Load) and expr.buffer is old:
-                return load(new, _minus(expr.indices, bases))
+    def expr(self, expr: Expr, bases: Bases, memo: dict[Expr, Expr]) -> Expr:
+        def visit(e: Expr) -> Expr | None:
+            if isinstance(e, Load) and e.buffer in bases:
+                return load(self.boxes[e.buffer].buffer, _minus(e.indices, bases[e.buffer]))
             return None
 
-        def sub(expr: Expr) -> Expr:
-            return transform(expr, visit, memo)
+        return transform(expr, visit, memo)
 
-        if isinstance(stmt, Store):
-            indices = tuple(map(sub, stmt.indices))
-            if stmt.buffer is old:
-                return Store(new, _minus(indices, bases), sub(stmt.value))
-            return Store(stmt.buffer, indices, sub(stmt.value))
-        if isinstance(stmt, Eval):
-            return Eval(sub(stmt.value))
-        if isinstance(stmt, For):
-            stmt = replace(stmt, begin=sub(stmt.begin), extent=sub(stmt.extent))
-        elif isinstance(stmt, (If, While)):
-            stmt = replace(stmt, cond=sub(stmt.cond))
-        elif isinstance(stmt, Let):
-            stmt = replace(stmt, value=sub(stmt.value))
-        return with_children(stmt, [rebuild(child, bases) for child in child_stmts(stmt)])
+    def store(self, stmt: Store, bases: Bases) -> Store:
+        memo: dict[Expr, Expr] = {}
+        indices = tuple(self.expr(i, bases, memo) for i in stmt.indices)
+        value = self.expr(stmt.value, bases, memo)
+        if stmt.buffer not in bases:
+            return Store(stmt.buffer, indices, value)
+        return Store(self.boxes[stmt.buffer].buffer, _minus(indices, bases[stmt.buffer]), value)
 
-    def block(stmt: Block, bases: Sequence[Expr]) -> Block:
-        axes: dict[Expr, Var] = {}
-        for dim, base in enumerate(bases):
-            if const_value(base) is None:
-                axes.setdefault(base, Var(f"v_{old.name}_{dim}"))
-        inner = [axes.get(base, base) for base in bases]
+    def block(self, stmt: Block, bases: Bases) -> Block:
+        axes: dict[Expr, IterVar] = {}
+        inner: dict[Buffer, tuple[Expr, ...]] = {}
+        used = {b for s in stmts(stmt) for b in touched(s) if b in bases}
+        for buffer, lows in bases.items():
+            if buffer not in used:
+                continue
+            for dim, low in enumerate(lows):
+                if const_value(low) is None and low not in axes:
+                    domain = Range(const(0), self.boxes[buffer].domains[dim])
+                    axes[low] = IterVar(Var(f"v_{buffer.name}_{dim}"), domain)
+            inner[buffer] = tuple(axes[low].var if low in axes else low for low in lows)
 
         def region(r: Region) -> Region:
-            if r.buffer is not old:
+            if r.buffer not in inner:
                 return r
-            begins = _minus([x.begin for x in r.ranges], inner)
-            return Region(new, tuple(Range(b, x.extent) for b, x in zip(begins, r.ranges, strict=True)))
+            begins = _minus([x.begin for x in r.ranges], inner[r.buffer])
+            ranges = tuple(Range(b, x.extent) for b, x in zip(begins, r.ranges, strict=True))
+            return Region(self.boxes[r.buffer].buffer, ranges)
 
-        sizes = {base: domains[list(bases).index(base)] for base in axes}
         return replace(
             stmt,
-            axes=(*stmt.axes, *(IterVar(var, Range(const(0), sizes[base])) for base, var in axes.items())),
+            axes=(*stmt.axes, *axes.values()),
             values=(*stmt.values, *axes),
             reads=tuple(map(region, stmt.reads)),
             writes=tuple(map(region, stmt.writes)),
-            init=None if stmt.init is None else rebuild(stmt.init, inner),
-            body=rebuild(stmt.body, inner),
+            init=None if stmt.init is None else self.stmt(stmt.init, inner),
+            body=self.stmt(stmt.body, inner),
         )
-
-    return rebuild(body, lows)
 
 
 def _minus(indices: Sequence[Expr], bases: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from dlc_core.arith.interval import INF
 from dlc_core.arith.iter_map import IterMap
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
@@ -30,6 +31,42 @@ def binding_map(program: Program, block: Block, axes: Sequence[IterVar]) -> Iter
     loops = [s for s in program.tree.loops_above(block) if s.var in used]
     found = iter_map(values, loops, TRUE, program.analyzer())
     return None if found is None else found[0]
+
+
+def _distinct(program: Program, block: Block) -> bool:
+    """Whether different iterations have different spatial points; also where bindings are not understood."""
+    spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
+    loops = {s.var: s for s in program.tree.loops_above(block)}
+    seen: set[Var] = set()
+    for _, value in spatial:
+        used = free_vars(value)
+        if not seen.isdisjoint(used) or not _is_mixed_radix(value, loops, program):
+            found = binding_map(program, block, [a for a, _ in spatial])
+            return found is None or found.injective
+        seen.update(used)
+    return True
+
+
+def _is_mixed_radix(value: Expr, loops: Mapping[Var, For], program: Program) -> bool:
+    """Whether a sum of loops with constant factors has every factor beyond the reach of the smaller ones."""
+    if isinstance(value, Var):
+        return True
+    analyzer = program.analyzer()
+    for var in free_vars(value):
+        if var in loops:
+            analyzer.bind(var, loops[var].begin, loops[var].extent)
+    factors, _ = analyzer.linear(value)
+    reach = 0
+    for term, factor in sorted(factors.items(), key=lambda item: abs(item[1])):
+        if not isinstance(term, Var):
+            return False
+        if term not in loops:
+            continue
+        low, high = analyzer.const_bounds(term)
+        if abs(factor) <= reach or high - low == INF:
+            return False
+        reach += abs(factor) * int(high - low)
+    return True
 
 
 def check_free_axes(program: Program, block: Block, what: str) -> None:
@@ -100,7 +137,8 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
     """Iterations may run at once: no axis that accumulates, no element written by two, no value handed on."""
     what = f"cannot make loop {loop.var.name!r} {kind}"
     own = set(allocations(loop.body))
-    for block in outer_blocks(loop.body):
+    blocks = outer_blocks(loop.body)
+    for block in blocks:
         kinds = axis_kinds(block, loop.var)
         if "reduce" in kinds:
             raise program.error(
@@ -119,12 +157,12 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
                 why=f"every iteration writes the same elements of {', '.join(repeated)} in {block.name!r}",
                 hint="compute the block, with its buffer, inside the loop",
             )
-        spatial = [a for a in block.axes if a.kind == "spatial"]
-        points = binding_map(program, block, spatial) if repeated else None
-        if points is not None and not points.injective:
+        if repeated and not _distinct(program, block):
             raise program.error(
                 what, loop, block, why=f"several iterations write one element in block {block.name!r}"
             )
+    if len(blocks) == 1 and _holds_only(loop, blocks[0]):
+        return
     _check_loose_stores(program, loop, own, what)
     for buffer, found in shared_buffers(loop.body).items():
         if not _apart(program, loop, found):
@@ -134,6 +172,14 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
                 *{a.block: None for a in found if a.block is not None},
                 why=f"elements of {buffer.name} may pass from one iteration to another",
             )
+
+
+def _holds_only(loop: For, block: Block) -> bool:
+    """Whether nothing but loops stands around a block."""
+    body = loop.body
+    while isinstance(body, For):
+        body = body.body
+    return body is block
 
 
 def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str) -> None:

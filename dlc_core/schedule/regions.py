@@ -26,6 +26,7 @@ from dlc_core.ir.expr import (
     maximum,
     minimum,
     post_order,
+    transform,
 )
 from dlc_core.ir.expr import substitute as substitute_expr
 from dlc_core.tir.functor import child_stmts, exprs_of
@@ -66,14 +67,19 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
             env, block = {**env, **bound}, stmt
         elif isinstance(stmt, Let):
             env = {**env, stmt.var: substitute_expr(stmt.value, env)}
+        memo: dict[Expr, Expr] = {}
+
+        def placed(indices: Sequence[Expr]) -> tuple[Expr, ...]:
+            return tuple(
+                transform(i, lambda e: env.get(e) if isinstance(e, Var) else None, memo) for i in indices
+            )
+
         if not isinstance(stmt, Alloc):
             for expr in post_order(*exprs_of(stmt)):
                 if isinstance(expr, Load) and (wanted is None or expr.buffer in wanted):
-                    place = tuple(substitute_expr(i, env) for i in expr.indices)
-                    found.append(Access(expr.buffer, place, False, loops, block))
+                    found.append(Access(expr.buffer, placed(expr.indices), False, loops, block))  # noqa: PERF401
         if isinstance(stmt, Store) and (wanted is None or stmt.buffer in wanted):
-            place = tuple(substitute_expr(i, env) for i in stmt.indices)
-            found.append(Access(stmt.buffer, place, True, loops, block))
+            found.append(Access(stmt.buffer, placed(stmt.indices), True, loops, block))
         for child in child_stmts(stmt):
             visit(child, env, loops, block)
 
@@ -119,28 +125,29 @@ def hull(
     Indices beyond the buffer's shape are never touched (a condition guards them), so ends are clipped to it.
     """
     buffer = found[0].buffer
-    spans: list[Span | None] = []
-    for dim, size in enumerate(buffer.shape):
-        whole = Span(const(0), analyzer.simplify(size - 1))
-        total: Span | None = None
-        seen: set[tuple[Expr, tuple[For, ...]]] = set()
-        for access in found:
-            key = access.indices[dim], access.loops
-            if key in seen:
-                continue
-            seen.add(key)
-            moving = (*outer, *access.loops)
-            with analyzer.scope():
-                bind_all(analyzer, moving)
-                one = span(access.indices[dim], [s.var for s in moving], analyzer)
-            one = whole if one is None else one
-            total = one if total is None else _union([total, one], analyzer)
+    groups: dict[tuple[For, ...], dict[tuple[Expr, ...], None]] = {}
+    for access in found:
+        groups.setdefault(access.loops, {})[access.indices] = None
+    wholes = [Span(const(0), analyzer.simplify(size - 1)) for size in buffer.shape]
+    totals: list[Span | None] = [None] * buffer.ndim
+    for loops, places in groups.items():
+        moving = (*outer, *loops)
+        names = [s.var for s in moving]
+        with analyzer.scope():
+            bind_all(analyzer, moving)
+            for dim in range(buffer.ndim):
+                for index in dict.fromkeys(place[dim] for place in places):
+                    one = span(index, names, analyzer) or wholes[dim]
+                    before = totals[dim]
+                    totals[dim] = one if before is None or before == one else _union([before, one], analyzer)
+    box: list[Span] = []
+    for total, whole in zip(totals, wholes, strict=True):
         assert total is not None
         if clip:
             low, high = maximum(total.low, 0), minimum(total.high, whole.high)
             total = Span(analyzer.simplify(low), analyzer.simplify(high))
-        spans.append(total)
-    return [s for s in spans if s is not None]
+        box.append(total)
+    return box
 
 
 def extent_of(item: Span, analyzer: Analyzer) -> Expr:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, const_value, free_vars
+from dlc_core.ir.expr import Expr, Load, Var, const_value, free_vars, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.tir.functor import (
     bound_vars,
@@ -55,13 +55,28 @@ def with_children(stmt: Stmt, children: list[Stmt]) -> Stmt:
     return While(stmt.cond, body)
 
 
+def touched(stmt: Stmt) -> set[Buffer]:
+    """Buffers that a statement itself loads from, stores to, or views."""
+    found = {e.buffer for e in post_order(*exprs_of(stmt)) if isinstance(e, Load)}
+    if isinstance(stmt, Store):
+        found.add(stmt.buffer)
+    elif isinstance(stmt, View):
+        found.add(stmt.base)
+    return found
+
+
+def touches(stmt: Stmt, buffer: Buffer) -> bool:
+    return buffer in touched(stmt)
+
+
 class Tree:
     """An index of one function body.  Statements are found by identity."""
 
-    __slots__ = ("allocs", "blocks", "loops", "parent", "root")
+    __slots__ = ("_users", "allocs", "blocks", "loops", "parent", "root")
 
     def __init__(self, root: Stmt) -> None:
         self.root = root
+        self._users: dict[Buffer, list[Stmt]] | None = None
         self.parent: dict[Stmt, Stmt | None] = {root: None}
         self.loops: dict[Var, For] = {}
         self.blocks: dict[str, Block] = {}
@@ -75,6 +90,27 @@ class Tree:
                 self.allocs[stmt.buffer] = stmt
             for child in child_stmts(stmt):
                 self.parent[child] = stmt
+
+    def users(self, buffer: Buffer) -> list[Stmt]:
+        """Statements that touch a buffer themselves: load from it, store to it, or view it."""
+        if self._users is None:
+            self._users = {}
+            for stmt in self.parent:
+                for found in touched(stmt):
+                    self._users.setdefault(found, []).append(stmt)
+        return self._users.get(buffer, [])
+
+    def touching(self, buffer: Buffer) -> set[Stmt]:
+        """`users`, and all statements around them within the buffer's allocation."""
+        marked: set[Stmt] = set()
+        alloc = self.allocs.get(buffer)
+        for stmt in self.users(buffer):
+            marked.add(stmt)
+            for above in self.ancestors(stmt):
+                if above is alloc or above in marked:
+                    break
+                marked.add(above)
+        return marked
 
     def ancestors(self, stmt: Stmt) -> Iterator[Stmt]:
         """Enclosing statements, innermost first."""
