@@ -1,5 +1,6 @@
 """Everything of the IR as Python text: `script(obj)`, with `metadata` for what text cannot hold.
 
+Use:
     text = script(module)                  # readable; large constants are named, not shown
     text, metadata = to_script(module)     # what `parse(text, metadata)` needs
 """

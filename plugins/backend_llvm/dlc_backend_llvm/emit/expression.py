@@ -1,7 +1,7 @@
 """Expressions to instructions.
 
-Pure expressions go to the prefix of the scope of their innermost variable (see `scope.py`); what reads memory or may trap
-stays where it is and is reused until something it read is written.
+Pure expressions go to the prefix of the scope of their innermost variable (see `scope.py`); what reads memory
+or may trap stays where it is and is reused until something it read is written.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class ExpressionEmitter:
         if isinstance(expr, Load):
             return self._load(expr)
         if isinstance(expr, Unary):
-            return self._rounded(self.emit(unary_instruction(expr.op, expr.dtype, self.value(expr.a))), expr.dtype)
+            return self._rounded(
+                self.emit(unary_instruction(expr.op, expr.dtype, self.value(expr.a))), expr.dtype
+            )
         if isinstance(expr, Binary):
             a, b = self.value(expr.a), self.value(expr.b)
             lines, result = binary_instruction(expr, a, b, self.fresh, self.nonnegative(expr.a))
@@ -192,7 +194,7 @@ class ExpressionEmitter:
     # Memory
 
     def pointer(self, buffer: Buffer, offset: Expr) -> str:
-        """Pointer to an element; the varying part is computed as far out as it can, the constant part last."""
+        """Pointer to an element; the varying part is computed far out, the constant part last."""
         base, base_depth = self.base(buffer)
         element = memory_type(buffer.dtype)
         terms, displacement = affine(offset)
@@ -223,12 +225,17 @@ class ExpressionEmitter:
         return self.pointers[buffer]
 
     def place(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, int | None, list[Expr]]:
-        """Where a vector access goes: (element offset of lane 0, constant stride or None, all lanes' offsets if None)."""
-        lanes = max(i.dtype.lanes for i in indices)
+        """Where a vector access goes: (element offset of lane 0, constant stride or None, offsets of lanes).
+
+        The offsets are given where the stride is None.
+        """
+        lanes = max((i.dtype.lanes for i in indices), default=1)
+        if lanes == 1:
+            return buffer.linear_index(indices), 1, []
         forms = [ramp_form(i) for i in indices]
         if all(form is not None for form in forms):
             start = buffer.linear_index([form[0] for form in forms if form])
-            step = const(0)
+            step: Expr = const(0)
             for form, stride in zip(forms, buffer.element_strides(), strict=True):
                 assert form is not None
                 step = form[1] * stride + step
@@ -239,10 +246,7 @@ class ExpressionEmitter:
 
     def _load(self, expr: Load) -> str:
         buffer, lanes = expr.buffer, expr.dtype.lanes
-        if lanes == 1:
-            start, stride, offsets = buffer.linear_index(expr.indices), 1, []
-        else:
-            start, stride, offsets = self.place(buffer, expr.indices)
+        start, stride, offsets = self.place(buffer, expr.indices)
         if buffer in self.registers:
             return self._read_register(expr, start, stride)
         if stride == 1:
@@ -255,7 +259,9 @@ class ExpressionEmitter:
             offset = offsets[lane] if offsets else start + lane * (stride or 0)
             one = self._load_contiguous(buffer, offset, buffer.dtype)
             scalar = register_type(buffer.dtype)
-            result = self.emit(f"insertelement {register_type(expr.dtype)} {result}, {scalar} {one}, i32 {lane}")
+            result = self.emit(
+                f"insertelement {register_type(expr.dtype)} {result}, {scalar} {one}, i32 {lane}"
+            )
         return result
 
     def _load_contiguous(self, buffer: Buffer, start: Expr, type_: DType) -> str:
@@ -292,7 +298,8 @@ class ExpressionEmitter:
     def _from_memory(self, loaded: str, type_: DType) -> str:
         memory, register, name = memory_type(type_), register_type(type_), type_.scalar.name
         if name == "bool":
-            return self.emit(f"icmp ne {memory} {loaded}, zeroinitializer" if type_.lanes > 1 else f"icmp ne i8 {loaded}, 0")
+            zero = "zeroinitializer" if type_.lanes > 1 else "0"
+            return self.emit(f"icmp ne {memory} {loaded}, {zero}")
         if name == "float16":
             return self.emit(f"fpext {memory} {loaded} to {register}")
         if name == "bfloat16":
@@ -352,9 +359,10 @@ class ExpressionEmitter:
         return self._intrinsic(expr, args, expr.dtype)
 
     def _intrinsic(self, expr: Call, args: list[str], type_: DType) -> str:
-        operand = dtype("float32") if expr.args[0].dtype.scalar.name in NARROW_FLOATS else expr.args[0].dtype.scalar
+        given = expr.args[0].dtype
+        operand = dtype("float32") if given.scalar.name in NARROW_FLOATS else given.scalar
         lines, result = self.unit.intrinsic(
-            expr.name, args, operand.with_lanes(expr.args[0].dtype.lanes), type_, self.fresh
+            expr.name, args, operand.with_lanes(given.lanes), type_, self.fresh
         )
         self.lines.extend(lines)
         return result
@@ -368,9 +376,10 @@ class ExpressionEmitter:
             return self.branch_value(cond, a, b)
         mask = self.value(cond)
         inverse = self.emit(f"xor {vector('i1', expr.dtype.lanes)} {mask}, splat (i1 true)")
+        register = register_type(expr.dtype)
         return self.emit(
-            f"select {vector('i1', expr.dtype.lanes)} {mask}, {register_type(expr.dtype)} {self._masked(a, mask)}, "
-            f"{register_type(expr.dtype)} {self._masked(b, inverse)}"
+            f"select {vector('i1', expr.dtype.lanes)} {mask}, {register} {self._masked(a, mask)}, "
+            f"{register} {self._masked(b, inverse)}"
         )
 
     def _masked(self, expr: Expr, mask: str) -> str:

@@ -1,7 +1,8 @@
 """Statements to basic blocks, and the functions around them.
 
-Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant places after unrolling is
-never memory.  A parallel loop becomes a function of its own (closure, begin, end), handed to the thread pool.
+Loops over registers keep their values in phis: a "local" buffer whose accesses all have constant places after
+unrolling is never memory.  A parallel loop becomes a function of its own (closure, begin, end), handed to the
+thread pool.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.expression import ExpressionEmitter, lane_of
 from dlc_backend_llvm.emit.promote import promotable
-from dlc_backend_llvm.emit.scope import Scope, flatten
+from dlc_backend_llvm.emit.scope import Lines, Scope, flatten
 from dlc_backend_llvm.emit.types import memory_type, register_type
-from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
@@ -109,17 +110,15 @@ class FunctionEmitter(ExpressionEmitter):
             self._while(stmt)
         else:
             raise CodegenError(
-                f"{type(stmt).__name__} reached code generation", hint="lower blocks to loops first (pass lower_blocks)"
+                f"{type(stmt).__name__} reached code generation",
+                hint="lower blocks to loops first (pass lower_blocks)",
             )
 
     def _store(self, stmt: Store) -> None:
         buffer, lanes = stmt.buffer, max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)
-        if lanes == 1:
-            start, stride, offsets = buffer.linear_index(stmt.indices), 1, []
-        elif all(i.dtype.lanes == 1 for i in stmt.indices):
+        if lanes > 1 and all(i.dtype.lanes == 1 for i in stmt.indices):
             raise CodegenError(f"a vector is stored to one element of {buffer.name}")
-        else:
-            start, stride, offsets = self.place(buffer, stmt.indices)
+        start, stride, offsets = self.place(buffer, stmt.indices)
         operand = self.value(stmt.value)
         if stmt.value.dtype.lanes != lanes:
             operand = self._splat(stmt.value, lanes)
@@ -129,7 +128,9 @@ class FunctionEmitter(ExpressionEmitter):
         elif stride == 1:
             pointer = self.pointer(buffer, start)
             stored = self.to_memory(operand, type_)
-            self.lines.append(f"  store {memory_type(type_)} {stored}, ptr {pointer}, align {buffer.dtype.itemsize}")
+            self.lines.append(
+                f"  store {memory_type(type_)} {stored}, ptr {pointer}, align {buffer.dtype.itemsize}"
+            )
         else:
             scalar = memory_type(buffer.dtype)
             stored = self.to_memory(operand, type_)
@@ -154,13 +155,19 @@ class FunctionEmitter(ExpressionEmitter):
             self._parallel(loop)
             return
         if loop.kind == "thread":
-            raise CodegenError(f"loop {loop.var.name} is bound to hardware thread {loop.thread}, which a CPU has not")
+            raise CodegenError(
+                f"loop {loop.var.name} is bound to hardware thread {loop.thread}, which a CPU has not"
+            )
         begin, extent = self.value(loop.begin), self.value(loop.extent)
         known = const_value(loop.extent)
         if known is not None and known <= 0:
             return
-        end = extent if begin == "0" else str(int(begin) + int(extent)) if _is_int(begin) and _is_int(extent) else ""
-        end = end or self.emit(f"add i64 {begin}, {extent}")
+        if begin == "0":
+            end = extent
+        elif _is_int(begin) and _is_int(extent):
+            end = str(int(begin) + int(extent))
+        else:
+            end = self.emit(f"add i64 {begin}, {extent}")
         if self.nonnegative(loop.begin):
             self._nonnegative.add(loop.var)
         body, done = self.label("loop"), self.label("done")
@@ -168,13 +175,14 @@ class FunctionEmitter(ExpressionEmitter):
         self._forget(self.written(loop.body))
         before = self._block
         if known is None:
-            self.lines.append(f"  br i1 {self.emit(f'icmp sgt i64 {extent}, 0')}, label %{body}, label %{done}")
+            some = self.emit(f"icmp sgt i64 {extent}, 0")
+            self.lines.append(f"  br i1 {some}, label %{body}, label %{done}")
         else:
             self.lines.append(f"  br label %{body}")
         initial = [self.registers[b][key] for b, key in carried]
         self.start(body)
         index, following = self.fresh("i"), self.fresh("n")
-        header: list[str] = []
+        header: Lines = []
         self.lines.append(header)
         inside = []
         for b, key in carried:
@@ -191,12 +199,15 @@ class FunctionEmitter(ExpressionEmitter):
             type_ = register_type(b.dtype.with_lanes(key[1]))
             header.append(f"  {name} = phi {type_} [ {old}, %{before} ], [ {new}, %{latch} ]")
         self.lines.append(f"  {following} = add nsw i64 {index}, 1")
-        self.lines.append(f"  br i1 {self.emit(f'icmp slt i64 {following}, {end}')}, label %{body}, label %{done}")
+        more = self.emit(f"icmp slt i64 {following}, {end}")
+        self.lines.append(f"  br i1 {more}, label %{body}, label %{done}")
         self.start(done)
         if known is None:
             for (b, key), old, new in zip(carried, initial, final, strict=True):
                 type_ = register_type(b.dtype.with_lanes(key[1]))
-                self.registers[b][key] = self.emit(f"phi {type_} [ {old}, %{before} ], [ {new}, %{latch} ]", "r")
+                self.registers[b][key] = self.emit(
+                    f"phi {type_} [ {old}, %{before} ], [ {new}, %{latch} ]", "r"
+                )
         self._forget(self.written(loop.body))
 
     def _if(self, stmt: If) -> None:
@@ -324,7 +335,8 @@ class FunctionEmitter(ExpressionEmitter):
         inner = FunctionEmitter(self.unit, name, self.kernels)
         inner._nonnegative = set(self._nonnegative)
         head: list[str] = []
-        for slot, captured in enumerate([*buffers, *scalars]):
+        captures: list[Buffer | Var] = [*buffers, *scalars]
+        for slot, captured in enumerate(captures):
             kind = "ptr" if isinstance(captured, Buffer) else register_type(captured.dtype)
             operand = self.base(captured)[0] if isinstance(captured, Buffer) else self.vars[captured][0]
             place = self.emit(f"getelementptr i64, ptr {closure}, i64 {slot}", "p")
@@ -342,9 +354,8 @@ class FunctionEmitter(ExpressionEmitter):
         inner._nonnegative.add(begin)
         inner.threads = "1"
         serial = For(loop.var, loop.begin + begin, end - begin, loop.body)
-        inner.unit.functions.append(
-            inner.function_text(f"define internal void @{name}(ptr %closure, i64 %begin, i64 %end)", serial, head)
-        )
+        signature = f"define internal void @{name}(ptr %closure, i64 %begin, i64 %end)"
+        inner.unit.functions.append(inner.function_text(signature, serial, head))
         self.unit.declare(POOL, f"i32 @{POOL}(ptr, ptr, i64, i32)")
         count = self.value(loop.extent)
         self.emit(f"call i32 @{POOL}(ptr @{name}, ptr {closure}, i64 {count}, i32 {self.threads})")
@@ -356,7 +367,9 @@ class FunctionEmitter(ExpressionEmitter):
         with self.scope():
             self.stmt(body)
         code = flatten(self.lines)
-        return "\n".join([signature + " nounwind {", "entry:", *self.entry_allocas, *head, *code, "  ret void", "}", ""])
+        return "\n".join(
+            [signature + " nounwind {", "entry:", *self.entry_allocas, *head, *code, "  ret void", "}", ""]
+        )
 
 
 def _is_int(text: str) -> bool:
@@ -380,5 +393,3 @@ def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None
     params.append("i32 %threads")
     signature = f"define {linkage} void @{func.name}({', '.join(params)})"
     unit.functions.append(emitter.function_text(signature, func.body))
-
-

@@ -11,9 +11,23 @@ from dlc_core.ir.expr import Binary, Broadcast, Const, Expr
 
 Fresh = Callable[[], str]
 
-_FLOAT = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv", "truncmod": "frem"}
+_FLOAT = {
+    "add": "fadd contract",
+    "sub": "fsub contract",
+    "mul": "fmul contract",
+    "div": "fdiv",
+    "truncmod": "frem",
+}
 _INT = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
-_LOGIC = {"and": "and", "or": "or", "bitand": "and", "bitor": "or", "bitxor": "xor", "eq": "icmp eq", "ne": "icmp ne"}
+_LOGIC = {
+    "and": "and",
+    "or": "or",
+    "bitand": "and",
+    "bitor": "or",
+    "bitxor": "xor",
+    "eq": "icmp eq",
+    "ne": "icmp ne",
+}
 _ORDER = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
 
@@ -38,7 +52,7 @@ def _literal_of(expr: Expr) -> Const | None:
 def binary_instruction(
     expr: Binary, a: str, b: str, fresh: Fresh, nonnegative: bool
 ) -> tuple[list[str], str]:
-    """Lines and result of `expr.op` on operands a and b.  `nonnegative`: the left side is known to be >= 0."""
+    """Lines and result of `expr.op` on operands a and b.  `nonnegative`: the left side is >= 0."""
     op, type_ = expr.op, expr.a.dtype
     kind = register_type(type_)
     lines: list[str] = []
@@ -122,7 +136,7 @@ def _extremum(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
         a, b = b, a
     elif not ((known := _literal_of(expr.a)) is not None and known.value == known.value):
         known = None
-    # "compare, else the right side" gives the right side when either is NaN; that is right when only it may be NaN.
+    # "compare, else the right side" gives the right side when either is NaN: correct when only it may be NaN.
     result = emit(f"select {flags} {emit(f'fcmp {order} {kind} {a}, {b}')}, {kind} {a}, {kind} {b}")
     if known is not None:
         return result

@@ -1,6 +1,8 @@
-"""Which local buffers live in registers: those whose every access has a constant place, the same vectors throughout."""
+"""Which local buffers live in registers: accessed at constant places alone, by the same vectors throughout."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from dlc_backend_llvm.emit.expression import ramp_form
 from dlc_core.ir.buffer import Buffer
@@ -9,7 +11,7 @@ from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import For, Stmt, Store, View, While
 
 MAX_REGISTERS = 64
-"""Promoted values of one buffer beyond which it stays in memory (the register allocator would only spill them)."""
+"""Promoted values of one buffer beyond which it stays in memory (the register allocator would spill them)."""
 
 
 def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
@@ -31,7 +33,11 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
                 return None
             vectors.add(place)
         for expr in post_order(*exprs_of(stmt)):
-            if isinstance(expr, Call) and expr.name == "address_of" and expr.args[0] in _loads_of(expr, buffer):
+            if (
+                isinstance(expr, Call)
+                and expr.name == "address_of"
+                and expr.args[0] in _loads_of(expr, buffer)
+            ):
                 return None
             if isinstance(expr, Load) and expr.buffer is buffer:
                 place = _place(buffer, expr.indices)
@@ -42,7 +48,7 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
         if lanes != 1 or not any(start <= first < start + width for start, width in vectors):
             return None
     ordered = sorted(vectors)
-    for (start, width), (following, _) in zip(ordered, ordered[1:]):
+    for (start, width), (following, _) in pairwise(ordered):
         if start + width > following:
             return None
     return vectors if len(vectors) <= MAX_REGISTERS else None

@@ -1,8 +1,8 @@
-"""Where instructions go: nested scopes with a prefix each, so that pure values are computed once, as far out as possible.
+"""Where instructions go: nested scopes with a prefix each, where pure values are computed once, far out.
 
-A scope is the body of a loop, a branch or a function.  An expression without loads goes to the prefix of the innermost scope
-that binds one of its variables: loop-invariant code motion and common-subexpression elimination by construction, which is
-why the emitted text needs no pass over it.
+A scope is the body of a loop, a branch or a function.  An expression without loads goes to the prefix of the
+innermost scope that binds one of its variables: loop-invariant code motion and common-subexpression
+elimination by construction, which is why the emitted text needs no pass over it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Lines = list[Union[str, "Lines"]]
 
 
 class Scope:
-    """One nesting level.  `lines` is the code; `prefix` a hole at its start that stays open while it is emitted."""
+    """One nesting level.  `lines` is the code; `prefix` a hole at its start, open while it is emitted."""
 
     def __init__(self, lines: Lines, depth: int) -> None:
         self.prefix: Lines = []
@@ -36,7 +36,7 @@ class Scope:
 def flatten(lines: Lines) -> list[str]:
     """The text lines of nested lists, in order; iterative."""
     out: list[str] = []
-    stack: list[Union[str, Lines]] = [lines]
+    stack: list[str | Lines] = [lines]
     while stack:
         item = stack.pop()
         if isinstance(item, str):

@@ -1,7 +1,8 @@
 """How dtypes look in LLVM IR: in memory, in registers, and as literals.
 
-In memory bool is `i8` and bfloat16 is `i16` (its bits).  In registers bool is `i1`, and float16 and bfloat16 are `float`s that
-hold a representable value: every operation computes in float32 and rounds once, as the interpreter does.
+In memory bool is `i8` and bfloat16 is `i16` (its bits).  In registers bool is `i1`, and float16 and bfloat16
+are `float`s that hold a representable value: every operation computes in float32 and rounds once, as the
+interpreter does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType
 
 _MEMORY = {
-    "bool": "i8", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double", "handle": "ptr",
+    "bool": "i8", "float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double",
+    "handle": "ptr",
 }  # fmt: skip
 _REGISTER = {**_MEMORY, "bool": "i1", "float16": "float", "bfloat16": "float"}
 

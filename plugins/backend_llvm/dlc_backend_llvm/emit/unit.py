@@ -1,4 +1,4 @@
-"""One LLVM module under construction: declarations, helper functions, and how intrinsics become instructions."""
+"""One LLVM module under construction: declarations, helper functions, intrinsics as instructions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ class Unit:
 
     def text(self) -> str:
         """The whole module."""
-        parts = [*self._declared.values(), "", *self.functions, *self.helpers.values(), self.vmath.functions()]
+        parts = [
+            *self._declared.values(),
+            "",
+            *self.functions,
+            *self.helpers.values(),
+            self.vmath.functions(),
+        ]
         return "\n".join(parts) + "\n"
 
     @staticmethod
@@ -112,7 +118,8 @@ class Unit:
             if type_.kind == "uint":
                 return args[0]
             negative = emit(f"icmp slt {kind} {args[0]}, {zero}")
-            return emit(f"select {flags} {negative}, {kind} {emit(f'sub {kind} {zero}, {args[0]}')}, {kind} {args[0]}")
+            opposite = emit(f"sub {kind} {zero}, {args[0]}")
+            return emit(f"select {flags} {negative}, {kind} {opposite}, {kind} {args[0]}")
         if name == "sign":
             above = emit(f"zext {flags} {emit(f'icmp ne {kind} {args[0]}, {zero}')} to {kind}")
             if type_.kind == "uint":
@@ -128,7 +135,9 @@ class Unit:
             return emit(f"call {kind} @{helper}({kind} {args[0]}, {kind} {args[1]})")
         if name in ("floor", "ceil", "round", "trunc"):
             return args[0]
-        raise CodegenError(f"intrinsic {name} is not defined on {type_}", hint="cast the argument to a float dtype")
+        raise CodegenError(
+            f"intrinsic {name} is not defined on {type_}", hint="cast the argument to a float dtype"
+        )
 
     def _reduce(self, name: str, a: str, type_: DType, emit: Callable[[str], str]) -> str:
         """Horizontal reduction in log2(lanes) halving steps; sums pair neighbours at distance lanes/2."""

@@ -163,8 +163,8 @@ __all__ = [
     "correction",
     "decompose",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "small_to_float",
 ]

@@ -104,7 +104,7 @@ def _draw(
         last = any(user.op_type == "Softmax" for user, _ in users.get(node.output[0], ()))
         depthwise = node.op_type == "Conv" and shape[1] == 1
         variance = (0.02 if last else 0.5 if depthwise else 2.0) / fan_in
-        return rng.standard_normal(shape, np.float32) * np.float32(np.sqrt(variance))
+        return np.asarray(rng.standard_normal(shape, np.float32) * np.float32(np.sqrt(variance)))
     scales = (node.op_type == "BatchNormalization" and index == 1) or node.op_type == "Mul"
     if scales:
         summed = any(user.op_type == "Sum" for user, _ in users.get(node.output[0], ()))
