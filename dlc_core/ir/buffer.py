@@ -19,7 +19,7 @@ class Buffer:
     alignment in bytes.
     """
 
-    __slots__ = ("__weakref__", "align", "dtype", "name", "offset", "scope", "shape", "strides")
+    __slots__ = ("__weakref__", "_steps", "align", "dtype", "name", "offset", "scope", "shape", "strides")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Buffer:
         self.scope = scope
         self.offset: Expr = as_expr(offset)
         self.align = align or min(DEFAULT_ALIGN, self.dtype.itemsize)
+        self._steps: tuple[Expr, ...] | None = self.strides
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
         expr = load(self, indices if isinstance(indices, tuple) else (indices,))
@@ -53,14 +54,14 @@ class Buffer:
 
     def element_strides(self) -> tuple[Expr, ...]:
         """Strides in elements, the row-major ones where none are given."""
-        if self.strides is not None:
-            return self.strides
-        strides: list[Expr] = []
-        step: Expr = const(1)
-        for dim in reversed(self.shape):
-            strides.append(step)
-            step = dim * step
-        return tuple(reversed(strides))
+        if self._steps is None:
+            strides: list[Expr] = []
+            step: Expr = const(1)
+            for dim in reversed(self.shape):
+                strides.append(step)
+                step = dim * step
+            self._steps = tuple(reversed(strides))
+        return self._steps
 
     def linear_index(self, indices: Sequence[Expr]) -> Expr:
         """Element offset of `buffer[indices]` from the pointer."""

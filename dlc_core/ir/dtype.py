@@ -52,9 +52,23 @@ _BY_NUMPY = {entry[2]: name for name, entry in _TABLE.items() if name != "handle
 
 
 class DType:
-    """An element type.  `kind` is bool, int, uint, float, complex or handle; `bits` the width of one lane."""
+    """An element type.  `kind` is bool, int, uint, float, complex or handle; `bits` the width of one lane.
 
-    __slots__ = ("bits", "kind", "lanes", "name", "numpy")
+    `scalar` is the type of one lane.  `is_int` says of signed and unsigned integers (bool is neither).
+    """
+
+    __slots__ = (
+        "_widened",
+        "bits",
+        "is_bool",
+        "is_float",
+        "is_int",
+        "kind",
+        "lanes",
+        "name",
+        "numpy",
+        "scalar",
+    )
     _interned: ClassVar[dict[str, DType]] = {}
 
     name: str
@@ -62,6 +76,11 @@ class DType:
     bits: int
     lanes: int
     numpy: np.dtype[Any]
+    scalar: DType
+    is_float: bool
+    is_int: bool
+    is_bool: bool
+    _widened: dict[int, DType]
 
     def __new__(cls, name: str) -> DType:
         found = cls._interned.get(name)
@@ -77,6 +96,10 @@ class DType:
             self = super().__new__(cls)
             self.name, self.lanes = canonical, lanes
             self.kind, self.bits, self.numpy = _TABLE[scalar]
+            self.is_float, self.is_int = self.kind == "float", self.kind in ("int", "uint")
+            self.is_bool = self.kind == "bool"
+            self.scalar = self if lanes == 1 else DType(scalar)
+            self._widened = {}
             cls._interned[canonical] = self
         return self
 
@@ -95,29 +118,17 @@ class DType:
         return DType(name)
 
     @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_int(self) -> bool:
-        """Signed or unsigned integer (bool is neither)."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        return self.kind == "bool"
-
-    @property
     def itemsize(self) -> int:
         """Bytes of one element in memory, all lanes; types below a byte take one byte per element."""
         return self.lanes * max(1, self.bits // 8)
 
-    @property
-    def scalar(self) -> DType:
-        return self if self.lanes == 1 else DType(self.name.rsplit("x", 1)[0])
-
     def with_lanes(self, lanes: int) -> DType:
-        return DType(self.scalar.name if lanes == 1 else f"{self.scalar.name}x{lanes}")
+        """The vector type of this many lanes of the same scalar."""
+        found = self._widened.get(lanes)
+        if found is None:
+            found = self.scalar if lanes == 1 else DType(f"{self.scalar.name}x{lanes}")
+            self._widened[lanes] = found
+        return found
 
     def int_range(self) -> tuple[int, int]:
         """Smallest and largest value of an integer or bool type."""

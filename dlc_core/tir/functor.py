@@ -14,7 +14,19 @@ from typing import TypeVar
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, ExprLike, Load, Var, as_expr, load, post_order, transform
+from dlc_core.ir.expr import (
+    Call,
+    Expr,
+    ExprLike,
+    Load,
+    Var,
+    as_expr,
+    free_vars,
+    post_order,
+    substitute,
+    transform,
+)
+from dlc_core.ir.expr import loads_in as loads_in
 from dlc_core.tir.stmt import (
     Alloc,
     Block,
@@ -158,14 +170,9 @@ def substitute_stmt(
 
 def substitute_buffer(buffer: Buffer, values: Mapping[Var, Expr]) -> Buffer:
     """The buffer described over other variables: a fresh one, or itself where nothing changes."""
-    memo: dict[Expr, Expr] = {}
-
-    def sub(expr: Expr) -> Expr:
-        return transform(expr, lambda e: values.get(e) if isinstance(e, Var) else None, memo)
-
-    if all(sub(e) is e for e in buffer_exprs(buffer)):
+    if all(substitute(e, values) is e for e in buffer_exprs(buffer)):
         return buffer
-    return copy_buffer(buffer, sub)
+    return copy_buffer(buffer, lambda e: substitute(e, values))
 
 
 def copy_buffer(
@@ -192,12 +199,8 @@ def rename_bound(root: Stmt) -> Stmt:
         names.update((var, Var(var.name, var.dtype)) for var in bound_vars(stmt))
         if isinstance(stmt, (Alloc, View)):
             inner.append(stmt.buffer)
-    memo: dict[Expr, Expr] = {}
-
-    def sub(expr: Expr) -> Expr:
-        return transform(expr, lambda e: names.get(e) if isinstance(e, Var) else None, memo)
-
-    return _replace(root, names, {buffer: copy_buffer(buffer, sub) for buffer in inner})
+    fresh = {buffer: copy_buffer(buffer, lambda e: substitute(e, names)) for buffer in inner}
+    return _replace(root, names, fresh)
 
 
 def copy_func(func: PrimFunc, name: str | None = None) -> PrimFunc:
@@ -227,11 +230,6 @@ def specialize(func: PrimFunc, values: Mapping[Var, ExprLike]) -> PrimFunc:
     return replace(func, params=params, body=substitute_stmt(func.body, known, buffers))
 
 
-def loads_in(*exprs: Expr) -> list[Load]:
-    """Distinct loads in first-use order."""
-    return [e for e in post_order(*exprs) if isinstance(e, Load)]
-
-
 def stores_in(root: Stmt) -> list[Store]:
     return [stmt for stmt in stmts(root) if isinstance(stmt, Store)]
 
@@ -243,8 +241,7 @@ def block_list(root: Stmt) -> list[Block]:
 
 def buffers_read(root: Stmt) -> list[Buffer]:
     """Buffers that are loaded from, or whose address is taken, in first-use order."""
-    found = (e.buffer for stmt in stmts(root) for e in post_order(*exprs_of(stmt)) if isinstance(e, Load))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(e.buffer for stmt in stmts(root) for e in loads_in(*exprs_of(stmt))))
 
 
 def buffers_written(root: Stmt) -> list[Buffer]:
@@ -253,7 +250,8 @@ def buffers_written(root: Stmt) -> list[Buffer]:
     for stmt in stmts(root):
         if isinstance(stmt, Store):
             found[stmt.buffer] = None
-        for expr in post_order(*exprs_of(stmt)):
+        exprs = exprs_of(stmt)
+        for expr in post_order(*exprs) if loads_in(*exprs) else ():
             if isinstance(expr, Call) and expr.name == "address_of":
                 found.update((arg.buffer, None) for arg in expr.args if isinstance(arg, Load))
     return list(found)
@@ -275,7 +273,7 @@ def free_buffers(root: Stmt) -> list[Buffer]:
             used[stmt.base] = None
         if isinstance(stmt, Block):
             used.update((region.buffer, None) for region in (*stmt.reads, *stmt.writes))
-        used.update((e.buffer, None) for e in post_order(*exprs_of(stmt)) if isinstance(e, Load))
+        used.update((e.buffer, None) for e in loads_in(*exprs_of(stmt)))
         if isinstance(stmt, Store):
             used[stmt.buffer] = None
     return [buffer for buffer in used if buffer not in bound]
@@ -287,9 +285,9 @@ def free_vars_stmt(root: Stmt) -> list[Var]:
     used: dict[Var, None] = {}
     for stmt in stmts(root):
         bound.update(bound_vars(stmt))
-        used.update((e, None) for e in post_order(*exprs_of(stmt, regions=True)) if isinstance(e, Var))
+        used.update(dict.fromkeys(free_vars(*exprs_of(stmt, regions=True))))
     for buffer in free_buffers(root):
-        used.update((e, None) for e in post_order(*buffer_exprs(buffer)) if isinstance(e, Var))
+        used.update(dict.fromkeys(free_vars(*buffer_exprs(buffer))))
     return [var for var in used if var not in bound]
 
 
@@ -336,19 +334,12 @@ def _as_var(expr: Expr) -> Var:
 
 
 def _replace(root: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> Stmt:
-    def visit(expr: Expr) -> Expr | None:
-        if isinstance(expr, Var):
-            return values.get(expr)
-        if isinstance(expr, Load) and expr.buffer in buffers:
-            return load(buffers[expr.buffer], expr.indices)
-        return None
-
     def binder(var: Var) -> Var:
         new = values.get(var)
         return new if isinstance(new, Var) else var
 
     memo: dict[Expr, Expr] = {}
-    parts = _Parts(lambda e: transform(e, visit, memo), lambda b: buffers.get(b, b), binder)
+    parts = _Parts(lambda e: substitute(e, values, buffers, memo), lambda b: buffers.get(b, b), binder)
     return _rebuild(root, parts, None)
 
 

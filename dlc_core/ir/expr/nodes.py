@@ -1,4 +1,4 @@
-"""Scalar expressions, shared by symbolic shapes and loop bodies.  This file is their whole grammar.
+"""The whole grammar of scalar expressions, and how they are made.
 
     Expr = Var(name, dtype)                    identity: two Vars of one name differ
          | Const(value, dtype)
@@ -18,15 +18,15 @@ keyed by expressions is a CSE.  Use `eq(a, b)` for the comparison *expression*.
 from __future__ import annotations
 
 import struct
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import BOOL, INDEX, DType, DTypeLike, dtype
 from dlc_core.ir.fold import fold_binary, fold_unary, round_to
+from dlc_core.ir.intern import InternTable
 
 if TYPE_CHECKING:
     from dlc_core.ir.buffer import Buffer
@@ -37,14 +37,25 @@ COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 LOGIC = frozenset({"and", "or"})
 BITS = frozenset({"bitand", "bitor", "bitxor", "shl", "shr"})
 
-_interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+_literals: InternTable[Const] = InternTable()
+_interned: InternTable[Expr] = InternTable()
+_new = object.__new__
+
+MAX_KEPT = 32
+"""Nodes know the variables and loads below them up to this many."""
 
 
 class Expr:
-    """Base of all expressions.  `dtype` is the type of the value, lanes included."""
+    """Base of all expressions.  `dtype` is the type of the value, lanes included.
 
-    __slots__ = ("__weakref__", "dtype")
+    `kept_vars` and `kept_loads` are the distinct variables and loads below it, itself not counted, in order
+    of first use; None where they are too many to keep.
+    """
+
+    __slots__ = ("__weakref__", "dtype", "kept_loads", "kept_vars")
     dtype: DType
+    kept_vars: tuple[Var, ...] | None
+    kept_loads: tuple[Load, ...] | None
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -153,6 +164,8 @@ class Var(Expr):
     def __init__(self, name: str, dtype_: DTypeLike = INDEX) -> None:
         self.name = name
         self.dtype = dtype(dtype_)
+        # Not itself: that would be a cycle.
+        self.kept_vars = self.kept_loads = ()
 
 
 class Const(Expr):
@@ -290,27 +303,51 @@ class Load(Expr):
         return load(self.buffer, children)
 
 
-def _intern(cls: type[Expr], key: tuple[Any, ...], **fields: Any) -> Expr:
-    found = _interned.get(key)
-    if found is not None:
-        return found
-    self = object.__new__(cls)
-    for name, value in fields.items():
-        setattr(self, name, value)
-    # setdefault keeps one winner when two threads build the same node.
-    return _interned.setdefault(key, self)
+def _merged(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Distinct members of both in order; None where they are too many."""
+    if a is None or b is None:
+        return None
+    if not b or a is b:
+        return a
+    if not a:
+        return b
+    both = (*a, *(x for x in b if x not in a))
+    return a if len(both) == len(a) else both if len(both) <= MAX_KEPT else None
 
 
-def _bits_of(value: int | float | bool, type_: DType) -> int | bytes:
-    return struct.pack("<d", value) if type_.is_float else int(value)
+def _keep(fresh: Expr, children: Sequence[Expr]) -> None:
+    """Work out what a node keeps from its operands."""
+    kept_vars: tuple[Var, ...] | None = ()
+    kept_loads: tuple[Load, ...] | None = ()
+    for child in children:
+        if type(child) is Var:
+            kept_vars = _merged(kept_vars, (child,))
+            continue
+        kept_vars = _merged(kept_vars, child.kept_vars)
+        kept_loads = _merged(kept_loads, child.kept_loads)
+        if type(child) is Load:
+            kept_loads = _merged(kept_loads, (child,))
+    fresh.kept_vars, fresh.kept_loads = kept_vars, kept_loads
+
+
+def _intern(cls: type[Expr], key: tuple[Any, ...], children: Sequence[Expr], **fields: Any) -> Expr:
+    """The node of that key; made of `fields` where there is none."""
+    found = _interned.find(key)
+    if found is None:
+        fresh = _new(cls)
+        for name, value in fields.items():
+            setattr(fresh, name, value)
+        _keep(fresh, children)
+        found = _interned.add(key, fresh)
+    return found
 
 
 def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
     """A literal of the given dtype; integers wrap into the range of their type."""
     if type_ is INDEX and type(value) is int:
-        found = _interned.get((Const, INDEX, value))
-        if found is not None:
-            return cast(Const, found)
+        entry = _literals.entries.get((INDEX, value))
+        if entry is not None and (known := entry()) is not None:
+            return known
     type_ = dtype(type_)
     if type_.lanes != 1:
         raise UsageError("a literal has one lane", hint="use broadcast(const(value, scalar_dtype), lanes)")
@@ -325,8 +362,14 @@ def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
             value = (value - low) % (high - low + 1) + low
     else:
         raise UsageError(f"no literals of dtype {type_}")
-    key = (Const, type_, _bits_of(value, type_))
-    return cast(Const, _intern(Const, key, value=value, dtype=type_))
+    key = (type_, struct.pack("<d", value) if type_.is_float else int(value))
+    found = _literals.find(key)
+    if found is None:
+        fresh = _new(Const)
+        fresh.value, fresh.dtype = value, type_
+        fresh.kept_vars = fresh.kept_loads = ()
+        found = _literals.add(key, fresh)
+    return found
 
 
 def as_expr(value: ExprLike | np.generic, type_: DTypeLike | None = None) -> Expr:
@@ -380,19 +423,20 @@ def unary(op: str, a: ExprLike) -> Expr:
     if isinstance(a, Const):
         folded = fold_unary(op, a.value)
         return const(folded, a.dtype)
-    return _intern(Unary, (Unary, op, a), op=op, a=a, dtype=a.dtype)
+    return _intern(Unary, (Unary, op, a), (a,), op=op, a=a, dtype=a.dtype)
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """`op` applied to two expressions of one dtype; folds literals and the neutral elements of integers."""
-    if not isinstance(a, Expr) or not isinstance(b, Expr) or a.dtype is not b.dtype:
+    if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = _pair(op, a, b)
-    # What was made once is neither folded nor neutral.
-    found = _interned.get((Binary, op, a, b))
-    if found is not None:
+    key = (Binary, op, a, b)
+    # What folds is never in the table.
+    entry = _interned.entries.get(key)
+    if entry is not None and (found := entry()) is not None:
         return found
     type_ = a.dtype if op not in COMPARE else BOOL.with_lanes(a.dtype.lanes)
-    if isinstance(a, Const) and isinstance(b, Const):
+    if type(a) is Const and type(b) is Const:
         folded = fold_binary(op, a.value, b.value, a.dtype)
         if folded is not None:
             return const(folded, type_)
@@ -400,13 +444,18 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
         quick = _neutral(op, a, b)
         if quick is not None:
             return quick
-    return _intern(Binary, (Binary, op, a, b), op=op, a=a, b=b, dtype=type_)
+    fresh = _new(Binary)
+    fresh.op, fresh.a, fresh.b, fresh.dtype = op, a, b, type_
+    _keep(fresh, (a, b))
+    return _interned.add(key, fresh)
 
 
 def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
     """x+0, x*1, x*0, x//1, x%1 and the like, of integers and bools: always right, so done at construction."""
-    av = a.value if isinstance(a, Const) else None
-    bv = b.value if isinstance(b, Const) else None
+    av = a.value if type(a) is Const else None
+    bv = b.value if type(b) is Const else None
+    if av is None and bv is None:
+        return a if op in ("min", "max") and a is b else None
     if op in ("add", "sub") and bv == 0:
         return a
     if op == "add" and av == 0:
@@ -419,13 +468,10 @@ def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
         return a
     if op in ("floormod", "truncmod") and bv == 1:
         return const(0, a.dtype)
-    if op == "and" and (av is not None or bv is not None):
+    if op in ("and", "or"):
         known, other = (av, b) if av is not None else (bv, a)
-        return other if known else const(False, BOOL)
-    if op == "or" and (av is not None or bv is not None):
-        known, other = (av, b) if av is not None else (bv, a)
-        return const(True, BOOL) if known else other
-    return a if op in ("min", "max") and a is b else None
+        return const(op == "or", BOOL) if bool(known) is (op == "or") else other
+    return None
 
 
 def cast_to(to: DTypeLike, a: ExprLike) -> Expr:
@@ -437,7 +483,7 @@ def cast_to(to: DTypeLike, a: ExprLike) -> Expr:
         return const(a.value, to)
     if isinstance(a, Broadcast):
         return broadcast(cast_to(to.scalar, a.value), to.lanes)
-    return _intern(Cast, (Cast, to, a), a=a, dtype=to)
+    return _intern(Cast, (Cast, to, a), (a,), a=a, dtype=to)
 
 
 def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
@@ -452,7 +498,7 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
         return a if cond.value else b
     if a is b:
         return a
-    return _intern(Select, (Select, cond, a, b), cond=cond, a=a, b=b, dtype=a.dtype)
+    return _intern(Select, (Select, cond, a, b), (cond, a, b), cond=cond, a=a, b=b, dtype=a.dtype)
 
 
 def call(name: str, args: Sequence[ExprLike], type_: DTypeLike) -> Expr:
@@ -461,131 +507,61 @@ def call(name: str, args: Sequence[ExprLike], type_: DTypeLike) -> Expr:
     type_ = dtype(type_)
     if not name.startswith("vector_"):
         exprs = [broadcast(e, type_.lanes) if e.dtype.lanes == 1 and type_.lanes > 1 else e for e in exprs]
-    return _intern(Call, (Call, name, type_, *exprs), name=name, args=tuple(exprs), dtype=type_)
+    return _intern(Call, (Call, name, type_, *exprs), exprs, name=name, args=tuple(exprs), dtype=type_)
 
 
 def ramp(base: ExprLike, stride: ExprLike, lanes: int) -> Expr:
     base, stride = _pair("ramp", base, stride)
     if lanes == 1:
         return base
-    return _intern(
-        Ramp, (Ramp, lanes, base, stride), base=base, stride=stride, dtype=base.dtype.with_lanes(lanes)
-    )
+    type_ = base.dtype.with_lanes(lanes)
+    return _intern(Ramp, (Ramp, lanes, base, stride), (base, stride), base=base, stride=stride, dtype=type_)
 
 
 def broadcast(value: ExprLike, lanes: int) -> Expr:
     value = as_expr(value)
     if lanes == 1:
         return value
-    return _intern(Broadcast, (Broadcast, lanes, value), value=value, dtype=value.dtype.with_lanes(lanes))
+    type_ = value.dtype.with_lanes(lanes)
+    return _intern(Broadcast, (Broadcast, lanes, value), (value,), value=value, dtype=type_)
 
 
 def load(buffer: Buffer, indices: Sequence[ExprLike]) -> Expr:
     exprs = tuple(as_expr(index, None if isinstance(index, Expr) else INDEX) for index in indices)
+    key = (Load, buffer, *exprs)
+    entry = _interned.entries.get(key)
+    if entry is not None and (found := entry()) is not None:
+        return found
     if len(exprs) != len(buffer.shape):
         raise UsageError(
             f"buffer {buffer.name} has {len(buffer.shape)} dims but is read with {len(exprs)} indices"
         )
     lanes = max((e.dtype.lanes for e in exprs), default=1)
-    return _intern(
-        Load, (Load, buffer, *exprs), buffer=buffer, indices=exprs, dtype=buffer.dtype.with_lanes(lanes)
-    )
+    fresh = _new(Load)
+    fresh.buffer, fresh.indices, fresh.dtype = buffer, exprs, buffer.dtype.with_lanes(lanes)
+    _keep(fresh, exprs)
+    return _interned.add(key, fresh)
 
 
-def eq(a: ExprLike, b: ExprLike) -> Expr:
-    return binary("eq", a, b)
-
-
-def ne(a: ExprLike, b: ExprLike) -> Expr:
-    return binary("ne", a, b)
-
-
-def minimum(a: ExprLike, b: ExprLike) -> Expr:
-    return binary("min", a, b)
-
-
-def maximum(a: ExprLike, b: ExprLike) -> Expr:
-    return binary("max", a, b)
-
-
-def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
-    """ceil(a / b) of integers, b > 0."""
-    return (as_expr(a) + (as_expr(b) - 1)) // b
-
-
-def logical_and(*conds: ExprLike) -> Expr:
-    result: Expr = const(True, BOOL)
-    for cond in conds:
-        result = binary("and", result, as_expr(cond))
-    return result
-
-
-def post_order(*roots: Expr) -> Iterator[Expr]:
+def post_order(*roots: Expr) -> list[Expr]:
     """Every distinct subexpression once, operands first; iterative."""
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
-    while stack:
-        expr, expanded = stack.pop()
-        if expanded:
-            yield expr
-        elif expr not in seen:
-            seen.add(expr)
-            stack.append((expr, True))
-            stack.extend((child, False) for child in reversed(expr.children) if child not in seen)
-
-
-def transform(root: Expr, visit: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
-    """Rebuild bottom-up: `visit` sees each node over rebuilt operands and returns a replacement or None."""
-    memo = {} if memo is None else memo
-    stack = [root]
-    while stack:
-        expr = stack[-1]
-        if expr in memo:
+    done: dict[Expr, None] = {}
+    for root in roots:
+        if root in done:
+            continue
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            children = expr.children
+            if children and expr not in done:
+                waiting = [child for child in children if child not in done]
+                if waiting:
+                    waiting.reverse()
+                    stack += waiting
+                    continue
+            done[expr] = None
             stack.pop()
-            continue
-        children = expr.children
-        waiting = [child for child in children if child not in memo]
-        if waiting:
-            stack.extend(reversed(waiting))
-            continue
-        stack.pop()
-        rebuilt = expr.rebuild([memo[child] for child in children]) if children else expr
-        new = visit(rebuilt)
-        memo[expr] = rebuilt if new is None else new
-    return memo[root]
-
-
-def substitute(root: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """Replace variables."""
-    if not values:
-        return root
-    return transform(root, lambda e: values.get(e) if isinstance(e, Var) else None)
-
-
-def free_vars(*roots: Expr) -> list[Var]:
-    """Variables in first-use order (loads' buffers not looked into)."""
-    found: list[Var] = []
-    seen: set[Expr] = set()
-    stack: list[Expr] = list(reversed(roots))
-    while stack:
-        expr = stack.pop()
-        if expr in seen:
-            continue
-        seen.add(expr)
-        if isinstance(expr, Var):
-            found.append(expr)
-        else:
-            stack.extend(reversed(expr.children))
-    return found
-
-
-def const_value(expr: ExprLike) -> int | None:
-    """The integer an expression is known to be, or None."""
-    if isinstance(expr, bool):
-        return int(expr)
-    if isinstance(expr, int):
-        return expr
-    return int(expr.value) if isinstance(expr, Const) and not expr.dtype.is_float else None
+    return list(done)
 
 
 _INFIX = {

@@ -1,0 +1,113 @@
+"""Walking and rebuilding expressions.  Every walk is iterative, for expressions may be deep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING
+
+from dlc_core.ir.expr.nodes import Expr, Load, Var, load, post_order
+
+if TYPE_CHECKING:
+    from dlc_core.ir.buffer import Buffer
+
+
+def transform(root: Expr, visit: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
+    """Rebuild bottom-up: `visit` sees each node over rebuilt operands and returns a replacement or None.
+
+    What `memo` already has is taken from there.
+    """
+    memo = {} if memo is None else memo
+    stack = [root]
+    while stack:
+        expr = stack[-1]
+        if expr in memo:
+            stack.pop()
+            continue
+        rebuilt, children = expr, expr.children
+        if children:
+            waiting = [child for child in children if child not in memo]
+            if waiting:
+                waiting.reverse()
+                stack += waiting
+                continue
+            rebuilt = expr.rebuild([memo[child] for child in children])
+        memo[expr] = rebuilt if (new := visit(rebuilt)) is None else new
+        stack.pop()
+    return memo[root]
+
+
+def substitute(
+    root: Expr,
+    values: Mapping[Var, Expr],
+    buffers: Mapping[Buffer, Buffer] | None = None,
+    memo: dict[Expr, Expr] | None = None,
+) -> Expr:
+    """Replace variables, and the buffers that loads read.  Equal replacements may share a memo."""
+    memo = {} if memo is None else memo
+    stack = [root]
+    while stack:
+        expr = stack[-1]
+        if expr in memo:
+            stack.pop()
+            continue
+        if type(expr) is Var:
+            memo[expr] = values.get(expr, expr)
+        elif not mentions(expr, values, buffers):
+            memo[expr] = expr
+        else:
+            children = expr.children
+            waiting = [child for child in children if child not in memo]
+            if waiting:
+                waiting.reverse()
+                stack += waiting
+                continue
+            new = expr.rebuild([memo[child] for child in children])
+            if buffers and type(new) is Load and new.buffer in buffers:
+                new = load(buffers[new.buffer], new.indices)
+            memo[expr] = new
+        stack.pop()
+    return memo[root]
+
+
+def mentions(root: Expr, variables: Container[Var], buffers: Container[Buffer] | None = None) -> bool:
+    """Whether one of the variables or (by a load) buffers occurs; True also where that is not known."""
+    if type(root) is Var:
+        return root in variables
+    if root.kept_vars is None or root.kept_loads is None:
+        return True
+    for var in root.kept_vars:
+        if var in variables:
+            return True
+    if buffers:
+        for one in root.kept_loads:
+            if one.buffer in buffers:
+                return True
+        return type(root) is Load and root.buffer in buffers
+    return False
+
+
+def free_vars(*roots: Expr) -> list[Var]:
+    """Variables in first-use order (loads' buffers not looked into)."""
+    found: dict[Var, None] = {}
+    for root in roots:
+        if type(root) is Var:
+            found[root] = None
+        elif root.kept_vars is None:
+            return [expr for expr in post_order(*roots) if isinstance(expr, Var)]
+        else:
+            for var in root.kept_vars:
+                found[var] = None
+    return list(found)
+
+
+def loads_in(*roots: Expr) -> list[Load]:
+    """Distinct loads in first-use order."""
+    found: dict[Load, None] = {}
+    for root in roots:
+        if root.kept_loads is None:
+            return [expr for expr in post_order(*roots) if isinstance(expr, Load)]
+        for one in root.kept_loads:
+            found[one] = None
+        if type(root) is Load:
+            found[root] = None
+    return list(found)
