@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.schema import default_attributes, find_schema, function_body, has_body
 from dlc_frontend_onnx.scope import located
 
-SHOWN_PROBLEMS = 50
-"""Nodes that an error shows at most; the spans name all."""
+SHOWN = 50
+"""Different reasons that an error shows at most."""
 
 
 def live_nodes(graph: Graph) -> list[NodeDef]:
@@ -90,22 +91,21 @@ def _reason(node: NodeDef, version: int) -> str:
 
 
 def combined(model: Model, problems: Sequence[UnsupportedError]) -> UnsupportedError:
-    """One error about all of them."""
+    """One error about all of them: the spans name every node, the details say what and how often."""
     if len(problems) == 1:
         return problems[0]
-    details = []
-    for problem in problems[:SHOWN_PROBLEMS]:
-        where = str(problem.spans[0]) if problem.spans else ""
-        domain = problem.details[0] if problem.details else ""
-        reason = f"; because {problem.why}" if problem.why else ""
-        details.append(f"{problem.what}{reason}: {domain or where}")
-    if len(problems) > SHOWN_PROBLEMS:
-        details.append(f"and {len(problems) - SHOWN_PROBLEMS} more")
+    counts: Counter[str] = Counter()
+    for problem in problems:
+        domain = problem.details[0].partition(" of domain ")[2].partition(",")[0] if problem.details else ""
+        reason = f", because {problem.why}" if problem.why else ""
+        counts[f"{problem.what}{reason}" + (f" (domain {domain})" if domain else "")] += 1
+    details = [f"{count} times: {what}" if count > 1 else what for what, count in counts.most_common(SHOWN)]
+    if len(counts) > SHOWN:
+        details.append(f"and {len(counts) - SHOWN} more reasons")
     hints = list(dict.fromkeys(problem.hint for problem in problems if problem.hint))
-    spans = list(dict.fromkeys(span for problem in problems for span in problem.spans))
     return UnsupportedError(
         f"{len(problems)} places of the model are not supported",
-        spans=spans,
+        spans=list(dict.fromkeys(span for problem in problems for span in problem.spans)),
         details=details,
         hint="; ".join(hints[:3]),
     )

@@ -250,6 +250,8 @@ def bit_cast(c: Call, x: Node) -> Node:
     found = c.array(x)
     if to is x.dtype:
         return x
+    if to.bits != x.dtype.bits:
+        raise c.error(f"the bits of {x.dtype} are not those of {to}")
     if found is None:
         raise c.unsupported("BitCast of data that is not constant")
     return c.const(np.ascontiguousarray(found).view(to.numpy).reshape(found.shape), to)
