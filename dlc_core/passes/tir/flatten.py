@@ -33,7 +33,7 @@ class _Flatten:
     def flat(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
         if found is None:
-            size = self.analyzer.simplify(buffer.num_elements())
+            size = self.analyzer.simplify(_reach(buffer))
             found = Buffer(
                 buffer.name,
                 (size,),
@@ -111,3 +111,13 @@ class _Flatten:
             return If(cond, then)
         with self.analyzer.assume(~cond):
             return If(cond, then, self.stmt(s.orelse))
+
+
+def _reach(buffer: Buffer) -> Expr:
+    """Elements from index zero to the last one."""
+    if buffer.strides is None:
+        return buffer.num_elements()
+    last: Expr = const(0)
+    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+        last = last + (size - 1) * stride
+    return last + 1
