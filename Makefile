@@ -49,7 +49,7 @@ test-all: $(VENV)/.ready
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy --strict dlc_core
+	@$(BIN)/mypy --strict
 
 format: $(VENV)/.ready
 	@$(BIN)/ruff check --fix .
