@@ -17,14 +17,13 @@ import numpy as np
 from dlc_core.diag import ArtifactError
 from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import DType, dtype
-from dlc_core.ir.types import TupleType, Type
 from dlc_core.op.known import known_ops
-from dlc_core.op.reference import Value, evaluate
 from dlc_core.runtime.calling import caller_for
 from dlc_core.runtime.checked import Caller, Checked, Host
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.steps import Steps
 from dlc_core.script.json import from_json, to_json
 
 
@@ -97,22 +96,19 @@ class Hosted(Checked):
         self, signature: Signature, device: Device, loaded: Any, program: Program, weights: Host
     ) -> None:
         super().__init__(signature)
-        self._function = program.function(weights)
         self._segments: dict[str, Caller] = {
             name: caller_for(own, device, loaded.entry(name), weights)
             for name, own in program.segments.items()
         }
+        self._steps = Steps(program.function(weights), self._run_segment)
+
+    def _run_segment(self, symbol: str, arrays: list[Any], threads: int) -> list[Any]:
+        return self._segments[symbol].call(arrays, threads)
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)
         self.signature.bind_symbols([a.shape for a in given])
-
-        def segment(symbol: str, args: Sequence[Host], dims: Sequence[int], type_: Type) -> Value:
-            outputs = self._segments[symbol].call(args, threads)
-            return tuple(outputs) if isinstance(type_, TupleType) else outputs[0]
-
-        value = evaluate(self._function, given, call_prim=segment)
-        return _own(_flat(value), given)
+        return _own(_flat(self._steps(given, threads)), given)
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
@@ -130,8 +126,11 @@ class Hosted(Checked):
             caller.release()
 
 
-def _flat(value: Value) -> list[Host]:
-    return [a for item in value for a in _flat(item)] if isinstance(value, tuple) else [value]
+def _flat(value: Any) -> list[Host]:
+    """The arrays of a result."""
+    if isinstance(value, tuple):
+        return [a for item in value for a in _flat(item)]
+    return [np.asarray(value)]
 
 
 def _own(results: list[Host], given: Sequence[Host]) -> list[Host]:

@@ -21,6 +21,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.script.json import to_json
 from dlc_core.target.artifact import Artifact
 from dlc_core.target.target import STAGES, Description, Option, Stages, Target, TargetKind
+from dlc_core.tir.stmt import PrimFunc
 
 GRAPH, TENSOR = "graph-json", "tir-json"
 """The artefact formats of the two levels."""
@@ -69,7 +70,11 @@ class ReferenceCodegen:
     def emit(self, module: IRModule, target: Target) -> Artifact:
         """The module's JSON, with the places of its arrays in the metadata."""
         arrays: list[np.ndarray[Any, Any]] = []
-        bare = IRModule(module.functions, {}, module.entry)
+        format_ = _level(target["level"])
+        kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+        # The graph of a host program is no code: it lies beside it in an artefact.
+        bare = IRModule(kernels if format_ == TENSOR else module.functions, {}, module.entry)
+        entries = tuple(n for n, f in kernels.items() if f.attrs.get("entry")) or (module.entry,)
         code = json.dumps(to_json(bare, arrays), separators=(",", ":")).encode()
         places = {id(data): offset for offset, data in module.attrs["constants"]}
         listed = [[DType.of(a.dtype).name, list(a.shape), places[id(a)]] for a in arrays]
@@ -77,7 +82,7 @@ class ReferenceCodegen:
             "arrays": listed,
             "check": bool(target["check"]),
         }
-        return Artifact(_level(target["level"]), code, str(target), (module.entry,), metadata=metadata)
+        return Artifact(format_, code, str(target), entries, metadata=metadata)
 
 
 __all__ = ["GRAPH", "KIND", "TENSOR", "ReferenceCodegen"]
