@@ -97,12 +97,25 @@ class Division(Prover):
                 high_part, _, carry = small
                 part = self._floordiv_literal(shifted(exact_div(high_part, g), carry), c // g)
                 return add_scaled(shifted(whole, offset), part)
-        if self._leads_negative(rest):
+        nested = self._nested(rest)
+        if nested is not None:
+            inner, g = nested
+            part = self._floordiv_literal(shifted(inner, start * g), c * g)
+        elif self._leads_negative(rest):
             # The floor of the negative is the negative of the ceiling.
             part = times(self._floordiv_literal(shifted(times(rest, -1), c - 1 - start), c), -1)
         else:
             part = self._quotient("floordiv", shifted(rest, start), constant(c))
         return add_scaled(shifted(whole, offset), part)
+
+    def _nested(self, p: Poly) -> tuple[Poly, int] | None:
+        """(q, g) with p == q // g for a literal g: a sum with a quotient is the quotient of a sum."""
+        for m, k in p.items():
+            if k == 1 and len(m) == 1 and type(e := m[0]) is Binary and e.op == "floordiv":
+                g = constant_of(self._poly(e.b))
+                if g is not None and g > 0:
+                    return add_scaled(times(sub(p, {m: 1}), g), self._poly(e.a)), g
+        return None
 
     def _floormod_literal(self, p: Poly, c: int) -> Poly:
         if c == 1:
