@@ -141,8 +141,11 @@ def _split_evenly(program: Program, old: For, sizes: Sequence[Expr | None], anal
     tiles = -(-whole // size)
     low, extra = divmod(whole, tiles)
     outer, inner = Var(f"{old.var.name}_0"), Var(f"{old.var.name}_1")
-    value = old.begin + outer * low + minimum(outer, extra) + inner
-    extent = minimum(maximum(extra - outer, 0), 1) + low
+    value = old.begin + outer * low + inner
+    extent: Expr = const(low)
+    if extra:
+        value = value + minimum(outer, extra)
+        extent = minimum(maximum(extra - outer, 0), 1) + low
     body = substitute_stmt(old.body, {old.var: value})
     program.replace({old: _nest([outer, inner], [const(tiles), extent], body, old.annotations)})
     return Loops([LoopRV(outer), LoopRV(inner)])
