@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.dtype import INDEX, DType, DTypeLike, dtype
 from dlc_core.ir.expr import Expr, ExprLike, Load, as_expr, const, const_value, load
 
 DEFAULT_ALIGN = 64
+_ZERO, _ONE = const(0), const(1)
 
 
 class Buffer:
@@ -67,7 +68,8 @@ class Buffer:
         """Element offset of `buffer[indices]` from the pointer."""
         total = self.offset
         for index, stride in zip(indices, self.element_strides(), strict=True):
-            total = index * stride + total
+            term = index if stride is _ONE and index.dtype is INDEX else index * stride
+            total = term if total is _ZERO and term.dtype is INDEX else term + total
         return total
 
     def num_elements(self) -> Expr:

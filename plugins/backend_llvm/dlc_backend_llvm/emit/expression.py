@@ -30,7 +30,6 @@ from dlc_core.ir.expr import (
     Var,
     const,
     const_value,
-    post_order,
     transform,
 )
 
@@ -86,9 +85,9 @@ class ExpressionEmitter:
         for scope in self.scopes:
             found = scope.volatile.get(expr)
             if found is not None:
-                return found[0]
+                return found
         result = self._instruction(expr)
-        self.scopes[-1].volatile[expr] = (result, reads)
+        self.scopes[-1].remember(expr, result, reads)
         return result
 
     def _movable(self, expr: Expr, scope: Scope) -> str:
@@ -111,8 +110,15 @@ class ExpressionEmitter:
         known = self._info.get(root)
         if known is not None:
             return known
-        for expr in post_order(root):
+        stack = [root]
+        while stack:
+            expr = stack[-1]
             if expr in self._info:
+                stack.pop()
+                continue
+            waiting = [child for child in expr.children if child not in self._info]
+            if waiting:
+                stack += waiting
                 continue
             depth, movable = 0, True
             reads: frozenset[Buffer] = frozenset()
@@ -140,7 +146,8 @@ class ExpressionEmitter:
             )
         if isinstance(expr, Binary):
             a, b = self.value(expr.a), self.value(expr.b)
-            lines, result = binary_instruction(expr, a, b, self.fresh, self.nonnegative(expr.a))
+            floors = expr.op in ("floordiv", "floormod") and self.nonnegative(expr.a)
+            lines, result = binary_instruction(expr, a, b, self.fresh, floors)
             self.lines.extend(lines)
             return self._rounded(result, expr.dtype) if expr.op not in ("min", "max") else result
         if isinstance(expr, Cast):

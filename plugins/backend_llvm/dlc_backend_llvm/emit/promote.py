@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from dlc_backend_llvm.emit.expression import ramp_form
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, const_value, post_order
+from dlc_core.ir.expr import Call, Expr, const_value, loads_in, post_order
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import For, Stmt, Store, View, While
 
@@ -32,18 +32,18 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
             if place is None:
                 return None
             vectors.add(place)
-        for expr in post_order(*exprs_of(stmt)):
-            if (
-                isinstance(expr, Call)
-                and expr.name == "address_of"
-                and expr.args[0] in _loads_of(expr, buffer)
-            ):
+        exprs = exprs_of(stmt)
+        loads = [e for e in loads_in(*exprs) if e.buffer is buffer]
+        if not loads:
+            continue
+        for expr in post_order(*exprs):
+            if isinstance(expr, Call) and expr.name == "address_of" and expr.args[0] in loads:
                 return None
-            if isinstance(expr, Load) and expr.buffer is buffer:
-                place = _place(buffer, expr.indices)
-                if place is None:
-                    return None
-                reads.add(place)
+        for one in loads:
+            place = _place(buffer, one.indices)
+            if place is None:
+                return None
+            reads.add(place)
     for first, lanes in reads - vectors:
         if lanes != 1 or not any(start <= first < start + width for start, width in vectors):
             return None
@@ -54,15 +54,11 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
     return vectors if len(vectors) <= MAX_REGISTERS else None
 
 
-def _loads_of(expr: Expr, buffer: Buffer) -> set[Expr]:
-    return {e for e in post_order(expr) if isinstance(e, Load) and e.buffer is buffer}
-
-
 def _mentions(stmt: Stmt, buffer: Buffer) -> bool:
     for inner in stmts(stmt):
         if isinstance(inner, Store) and inner.buffer is buffer:
             return True
-        if any(isinstance(e, Load) and e.buffer is buffer for e in post_order(*exprs_of(inner))):
+        if any(e.buffer is buffer for e in loads_in(*exprs_of(inner))):
             return True
     return False
 

@@ -7,6 +7,7 @@ elimination by construction, which is why the emitted text needs no pass over it
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Union
 
 from dlc_core.ir.buffer import Buffer
@@ -24,13 +25,19 @@ class Scope:
         self.depth = depth
         self.values: dict[Expr, str] = {}
         self.addresses: dict[tuple[str, str, Expr], str] = {}
-        self.volatile: dict[Expr, tuple[str, frozenset[Buffer]]] = {}
+        self.volatile: dict[Expr, str] = {}
+        self._readers: dict[Buffer, list[Expr]] = {}
+
+    def remember(self, expr: Expr, operand: str, reads: Iterable[Buffer]) -> None:
+        """Keep a value until one of the buffers that it was read from is written."""
+        self.volatile[expr] = operand
+        for buffer in reads:
+            self._readers.setdefault(buffer, []).append(expr)
 
     def forget(self, buffer: Buffer) -> None:
         """Drop what was read from a buffer that is now written."""
-        stale = [expr for expr, (_, read) in self.volatile.items() if buffer in read]
-        for expr in stale:
-            del self.volatile[expr]
+        for expr in self._readers.pop(buffer, ()):
+            self.volatile.pop(expr, None)
 
 
 def flatten(lines: Lines) -> list[str]:

@@ -8,6 +8,7 @@ interpreter does.
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType
@@ -35,10 +36,12 @@ def vector(scalar: str, lanes: int) -> str:
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
+@cache
 def memory_type(type_: DType) -> str:
     return vector(_scalar(type_, _MEMORY), type_.lanes)
 
 
+@cache
 def register_type(type_: DType) -> str:
     return vector(_scalar(type_, _REGISTER), type_.lanes)
 
