@@ -5,9 +5,48 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
 
 _FOLDER = tempfile.mkdtemp(prefix="dlc-tests-")
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 os.environ["DLC_CACHE"] = "0"
 os.environ["DLC_CACHE_DIR"] = _FOLDER
+
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, max_examples=25, database=None, print_blob=True
+)
+settings.register_profile("thorough", settings.get_profile("ci"), max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+Result = TypeVar("Result")
+
+
+@pytest.fixture
+def counted() -> Callable[[Callable[[], Result]], tuple[Result, int]]:
+    """`counted(function)`: its result and how many calls of Python functions it took.
+
+    A measure of work that is the same on every machine, however busy.
+    """
+
+    def run(function: Callable[[], Result]) -> tuple[Result, int]:
+        calls = 0
+
+        def count(frame: object, event: str, argument: Any) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            result = function()
+        finally:
+            sys.setprofile(before)
+        return result, calls
+
+    return run

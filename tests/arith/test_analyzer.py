@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 
@@ -316,16 +315,13 @@ def test_variables_of_one_name_stay_apart() -> None:
     assert analyzer.simplify(a // 2 + b // 2) is analyzer.simplify(b // 2 + a // 2)
 
 
-def test_memoised_calls_are_fast() -> None:
+def test_calls_are_memoised(counted) -> None:
     analyzer = Analyzer()
     analyzer.bind(i, 0, 16)
     analyzer.bind(j, 0, 8)
     e = ((i * 8 + j) // 4) % 16 + (i * 8 + j) % 4
     analyzer.simplify(e)
-    start = time.perf_counter()
-    for _ in range(1000):
-        analyzer.simplify(e)
-    assert (time.perf_counter() - start) / 1000 < 50e-6
+    assert counted(lambda: analyzer.simplify(e))[1] < 10
 
 
 def test_division_by_zero_is_kept() -> None:

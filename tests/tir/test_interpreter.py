@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -436,16 +435,16 @@ def test_zero_dims_and_empty_arrays() -> None:
     assert x == 2.0
 
 
-def test_speed_is_in_the_millions_of_statements() -> None:
+def test_loops_become_python_code(counted) -> None:
+    """Nothing is called for a statement, or it would be many times slower."""
     a, b, c = Buffer("A", (64, 64)), Buffer("B", (64, 64)), Buffer("C", (64, 64))
     i, j, k = Var("i"), Var("j"), Var("k")
     body = loop(i, 64, loop(j, 64, loop(k, 64, store(c, (i, j), c[i, j] + a[i, k] * b[k, j]))))
     x = np.ones((64, 64), F32)
     out = np.zeros((64, 64), F32)
-    begin = time.perf_counter()
-    run(func(body, a, b, c), x, x, out)
+    _, calls = counted(lambda: run(func(body, a, b, c), x, x, out))
     assert out[0, 0] == 64
-    assert 64**3 / (time.perf_counter() - begin) > 300_000
+    assert calls < 64**2
 
 
 def test_threads_meet_at_barriers() -> None:
