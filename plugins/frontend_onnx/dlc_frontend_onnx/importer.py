@@ -17,7 +17,7 @@ from dlc_core.ir.module import IRModule
 from dlc_frontend_onnx.model import Model
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
-from dlc_frontend_onnx.scope import Missing, Scope, Session
+from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
 from dlc_frontend_onnx.support import check_support, combined, live_nodes
 from dlc_frontend_onnx.symbols import Symbols
 
@@ -34,7 +34,8 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
     nodes = live_nodes(read.graph)
     check_support(read, nodes)
     symbols = Symbols(read.graph, pins)
-    session = Session(read)
+    count = len(read.graph.nodes) + sum(len(function.nodes) for function in read.functions.values())
+    session = Session(read, budget=MAX_CONVERTED + 4 * count)
     scope = Scope(session, read.opsets)
     scope.add_constants(read.graph)
     params = []
@@ -45,7 +46,16 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
         for size in own.shape:
             if isinstance(size, Var):
                 session.holders.setdefault(size, own)
-    scope.run(nodes)
+    try:
+        scope.run(nodes)
+    except ModelTooLarge:
+        raise read.place.unsupported(
+            f"the loops and functions of the model unfold to more than {MAX_CONVERTED} nodes"
+        ) from None
+    except RecursionError:
+        raise read.place.unsupported(
+            "the graphs and functions of the model are nested too deep for the stack that is left"
+        ) from None
     results = _results(read, scope, symbols)
     body = results[0] if len(results) == 1 else make_tuple(results)
     attrs = {

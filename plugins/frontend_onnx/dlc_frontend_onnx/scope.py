@@ -5,7 +5,7 @@ A `Scope` is one graph or one call of a function.  Values of outer graphs are fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from dlc_core.diag import DlcError, ModelError, Span, TypeInferenceError, Unsupp
 from dlc_core.graph.node import Node, constant, spanned
 from dlc_core.ir.dtype import DType, scalar_dtypes
 from dlc_core.ir.expr import Var
-from dlc_core.ir.types import TupleType
+from dlc_core.ir.types import TupleType, symbols_of
 from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, find_entry
 from dlc_frontend_onnx.functions import call_attributes, resolved, standard_function
 from dlc_frontend_onnx.model import AttrValue, FunctionDef, Graph, Model, NodeDef
@@ -29,12 +29,26 @@ _DTYPES = frozenset(scalar_dtypes())
 _SMALL = 64
 
 
+MAX_CONVERTED = 30_000
+"""Nodes that loops and functions may unfold to, beside four times the nodes of the model."""
+
+MAX_ELEMENTS = 1 << 60
+"""Elements of a tensor; zeros among the dims do not make the others harmless."""
+
+MAX_NESTED = 64
+"""Graphs and functions inside each other."""
+
+
 class Missing:
     """A value that could not be made, because something is not supported: what needs it is skipped."""
 
 
 class Absent:
     """An optional input that the call of a function leaves out."""
+
+
+class ModelTooLarge(Exception):
+    """Loops and functions unfold to too many nodes."""
 
 
 class NotMade(Exception):
@@ -48,13 +62,16 @@ MISSING, ABSENT = Missing(), Absent()
 class Session:
     """What all scopes of one import share.
 
-    `problems` collects what is not supported; `holders` gives for each symbolic dim an input that has it.
+    `problems` collects what is not supported; `holders` gives for each symbolic dim an input that has it;
+    `budget` is how many more nodes may be converted, `depth` how deep the current one is nested.
     """
 
     model: Model
     shapes: ShapeTable = field(default_factory=ShapeTable)
     problems: list[UnsupportedError] = field(default_factory=list)
     small: dict[Any, Node] = field(default_factory=dict)
+    budget: int = MAX_CONVERTED
+    depth: int = 0
     holders: dict[Var, Node] = field(default_factory=dict)
 
 
@@ -123,7 +140,22 @@ class Scope:
 
     def run(self, nodes: Iterable[NodeDef]) -> None:
         """Convert nodes in order.  Problems go to the session, and what they would have made is missing."""
+        session = self.session
+        if session.depth > MAX_NESTED:
+            raise session.model.place.unsupported(
+                f"graphs and functions nested deeper than {MAX_NESTED} levels"
+            )
+        session.depth += 1
+        try:
+            self._run(nodes)
+        finally:
+            session.depth -= 1
+
+    def _run(self, nodes: Iterable[NodeDef]) -> None:
         for node in nodes:
+            self.session.budget -= 1
+            if self.session.budget < 0:
+                raise ModelTooLarge
             try:
                 with spanned([span_of(node)]) if self.visible else nullcontext():
                     outputs = self._convert(node)
@@ -195,7 +227,7 @@ class Scope:
         try:
             return self._call(entry, node, version, values)
         except TypeInferenceError as error:
-            raise _refused(node, error) from error
+            raise _refused(node, values, error) from error
 
     def _call(
         self, entry: Entry, node: NodeDef, version: int, values: list[Value | None]
@@ -245,10 +277,20 @@ class Scope:
             value = values[index] if index < len(values) else None
             if value is None and name:
                 raise node.place.unsupported(f"output {index} of operator {quoted(node.op)} is not supported")
+            if isinstance(value, Node):
+                _check_size(node, index, value)
             outputs.append(
                 MISSING if value is None else self.shapes.settled(value) if isinstance(value, Node) else value
             )
         return outputs
+
+
+def _check_size(node: NodeDef, index: int, value: Node) -> None:
+    size = 1
+    for extent in value.shape:
+        size *= extent if isinstance(extent, int) and extent else 1
+        if size > MAX_ELEMENTS:
+            raise node.place.error(f"output {index} would be a tensor of more elements than any memory holds")
 
 
 def span_of(node: NodeDef) -> Span:
@@ -266,10 +308,23 @@ def located(error: DlcError, node: NodeDef) -> None:
     error.at([span])
 
 
-def _refused(node: NodeDef, error: TypeInferenceError) -> ModelError | UnsupportedError:
-    """The error about a node that an op refused: a dtype that the standard allows is not supported."""
-    make = node.place.unsupported if " has dtype " in error.what else node.place.error
-    made = make(f"operator {quoted(node.op)} does not fit its inputs", why=error.what, hint=error.hint)
+def _refused(
+    node: NodeDef, values: Sequence[Value | None], error: TypeInferenceError
+) -> ModelError | UnsupportedError:
+    """The error about a node that an op refused.
+
+    A dtype that the standard allows is not supported; nor are symbolic dims that must be equal but differ.
+    """
+    make: Callable[..., ModelError | UnsupportedError] = node.place.error
+    hint = error.hint
+    if " has dtype " in error.what:
+        make = node.place.unsupported
+    elif " do not broadcast" in error.what and any(
+        isinstance(v, Node) and symbols_of(v.type) for v in values
+    ):
+        make = node.place.unsupported
+        hint = "pin dims that are equal with shapes={...}, or give them one name"
+    made = make(f"operator {quoted(node.op)} does not fit its inputs", why=error.what, hint=hint)
     made.details += tuple(error.details)
     return made
 

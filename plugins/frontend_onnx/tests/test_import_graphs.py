@@ -228,6 +228,40 @@ def test_deep_chains_of_shape_arithmetic_do_not_either():
     assert str(main_of(model).body.type) == f"float32[{4 + count}]"
 
 
+def test_different_symbols_that_must_be_equal_are_unsupported_not_wrong():
+    model = parse("g (float[a] x, float[b] y) => (float[a] z) { z = Add(x, y) }")
+    with pytest.raises(UnsupportedError, match="does not fit") as caught:
+        main_of(model)
+    assert "pin dims" in caught.value.hint
+    assert str(main_of(model, {"a": 4}).body.type) == "float32[4]"
+
+
+def nested_loops(levels, rounds, last):
+    """Loops inside each other; `last` is what the innermost does with x."""
+    body = f"k = {last}"
+    for level in reversed(range(levels)):
+        inner, outer = f"h{level + 1}", f"h{level}"
+        body = f"""
+            n{level} = Constant <value_int = {rounds}> ()
+            r{level} = Loop (n{level}, , {outer}) <
+                body: graph = b{level} (int64 i{level}, bool g{level}, float[?] {inner})
+                    => (bool m{level}, float[?] k) {{ m{level} = Identity(g{level}) {body} }}>
+            {"y" if level == 0 else "k"} = Identity(r{level})"""
+    model = parse(f"g (float[2] h0) => (float y) {{ {body.replace('INNER', f'h{levels}')} }}")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
+
+
+def test_loops_that_unfold_without_end_are_refused():
+    doubling = "Concat <axis = 0> (INNER, INNER)"
+    assert str(main_of(nested_loops(2, 2, doubling)).body.type) == "float32[32]"
+    with pytest.raises(ModelError, match="more elements than any memory holds"):
+        main_of(nested_loops(6, 1000, doubling))
+    growing = "Concat <axis = 0> (INNER, h0)"
+    with pytest.raises(UnsupportedError, match="unfold to more than"):
+        main_of(nested_loops(20, 2, growing))
+
+
 def test_huge_constants_are_not_made_while_importing():
     text = """g () => (float[?,?] y) {
         shape = Constant <value_ints = [1000000, 1000000]> ()
