@@ -51,8 +51,8 @@ class IndexMap:
 
     inputs: tuple[Var, ...]
     outputs: tuple[Expr, ...]
-    shape: tuple[Expr, ...] | None = None
-    """The shape of the other layout, where it is more than what the indices reach."""
+    parts: tuple[IndexMap, ...] = ()
+    """The maps that it was composed of, each of which may have added padding."""
 
     @staticmethod
     def of(function: Callable[..., ExprLike | Sequence[ExprLike]], rank: int | None = None) -> IndexMap:
@@ -74,19 +74,25 @@ class IndexMap:
         env = {var: as_expr(i) for var, i in zip(self.inputs, indices, strict=True)}
         return tuple(substitute(o, env) for o in self.outputs)
 
+    def __repr__(self) -> str:
+        outputs = ", ".join(map(str, self.outputs)) + ("," if len(self.outputs) == 1 else "")
+        return f"IndexMap.of(lambda {', '.join(v.name for v in self.inputs)}: ({outputs}))"
+
     def __str__(self) -> str:
         return f"({', '.join(v.name for v in self.inputs)}) -> ({', '.join(map(str, self.outputs))})"
 
-    def then(self, other: IndexMap, shape: Sequence[Expr] | None = None) -> IndexMap:
-        """This map followed by another one, to a layout of `shape`."""
+    def then(self, other: IndexMap) -> IndexMap:
+        """This map followed by another one."""
         analyzer = Analyzer()
         outputs = tuple(analyzer.simplify(o) for o in other(*self.outputs))
-        return IndexMap(self.inputs, outputs, None if shape is None else tuple(shape))
+        return IndexMap(self.inputs, outputs, (*(self.parts or (self,)), *(other.parts or (other,))))
 
     def output_exprs(self, shape: Sequence[ExprLike]) -> tuple[Expr, ...]:
         """The shape that holds every mapped element of a buffer of `shape`; a remainder by c has extent c."""
-        if self.shape is not None:
-            return self.shape
+        if self.parts:
+            for part in self.parts:
+                shape = part.output_exprs(shape)
+            return tuple(as_expr(size) for size in shape)
         analyzer = Analyzer()
         for dim in free_vars(*(as_expr(s) for s in shape)):
             analyzer.declare_dim(dim)
@@ -170,6 +176,10 @@ class IndexMap:
         """The array in the other layout, C-contiguous; elements that come from nowhere are `pad_value`."""
         if array.ndim != len(self.inputs):
             raise ScheduleError(f"the layout {self} maps {len(self.inputs)} dims, the array has {array.ndim}")
+        if self.parts:
+            for part in self.parts:
+                array = part.apply_numpy(array, pad_value)
+            return array
         shape = self.output_shape(array.shape)
         columns, digits = self._columns(), self.digits()
         if columns is not None and digits is not None:

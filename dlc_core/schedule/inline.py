@@ -79,9 +79,12 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
     analyzer = program.analyzer()
     doms = {a.var: a.dom for a in block.axes}
     for var, size in zip(place, source.shape, strict=True):
-        if var is not None and not (
-            analyzer.prove_equal(doms[var].begin, 0) and analyzer.prove_equal(doms[var].extent, size)
-        ):
+        whole = (
+            const_value(size) == 1
+            if var is None
+            else analyzer.prove_equal(doms[var].begin, 0) and analyzer.prove_equal(doms[var].extent, size)
+        )
+        if not whole:
             raise program.error(what, block, why=f"it reads only a part of {source.name}")
     env: dict[Var, Expr] = {v: i for v, i in zip(place, made.indices, strict=True) if v is not None}
     env.update((a.var, a.dom.begin) for a in block.axes if a.var not in env)

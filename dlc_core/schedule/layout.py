@@ -61,7 +61,7 @@ def transform_layout(
         position = program.func.params.index(old)
         known: Mapping[int, IndexMap] = program.func.attrs.get(REPACK, {})
         before = known.get(position)
-        repack = {**known, position: layout if before is None else before.then(layout, new.shape)}
+        repack = {**known, position: layout if before is None else before.then(layout)}
         params = tuple(new if p is old else p for p in program.func.params)
         attrs = MappingProxyType({**program.func.attrs, REPACK: MappingProxyType(repack)})
         program.set_func(replace(program.func, params=params, attrs=attrs))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dlc_core import te
 from dlc_core.arith import eval_expr
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var, const_value, logical_and, maximum, select
+from dlc_core.ir.expr import Var, const, const_value, eq, logical_and, maximum, select
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
 from dlc_core.schedule import IndexMap, Schedule
 from dlc_core.tir.interpreter import run
@@ -94,6 +94,24 @@ def windows(m):
     return te.create_prim_func([a], [z], producers=made)
 
 
+def rows_by_number(m, n):
+    """Rows chosen by data, of a tensor that is computed; and the place of the greatest element of each."""
+    a, rows_wanted = te.placeholder((m, n), name="A"), te.placeholder((4,), "int64", name="rows")
+    r = te.reduce_axis(n, "r")
+
+    def better(x, y):
+        first = (x[0] > y[0]) | (eq(x[0], y[0]) & (x[1] < y[1]))
+        return select(first, x[0], y[0]), select(first, x[1], y[1])
+
+    greatest = te.Combiner("greatest", better, lambda _: (const(-1e9, "float32"), const(1 << 30)))
+    with te.collect() as made:
+        t = te.compute((m, n), lambda i, j: a[i, j] * 2.0, "t")
+        g = te.compute((4, n), lambda i, j: t[rows_wanted[i], j] + 1.0, "picked")
+        top = te.compute((4,), lambda i: te.reduce(greatest, (g[i, r.var], r.var), r), "top")
+        z = te.compute((4,), lambda i: top[0][i] + top[1][i].astype("float32"), "z")
+    return te.create_prim_func([a, rows_wanted], [z], producers=made)
+
+
 def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
     """A program and the values of its symbolic dims."""
     sizes = {}
@@ -106,7 +124,7 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
             return var
         return value
 
-    kind = draw(st.sampled_from(["elementwise", "matmul", "conv", "rows", "windows"]))
+    kind = draw(st.sampled_from(["elementwise", "matmul", "conv", "rows", "windows", "gather"]))
     if kind == "elementwise":
         return elementwise(dim("m", 1, 9), dim("n", 1, 9)), sizes
     if kind == "matmul":
@@ -115,6 +133,8 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
         return rows(dim("m", 1, 6), dim("n", 1, 9)), sizes
     if kind == "windows":
         return windows(dim("m", 4, 14)), sizes
+    if kind == "gather":
+        return rows_by_number(dim("m", 2, 6), dim("n", 1, 6)), sizes
     integers = st.integers(2, 7)
     return conv(
         draw(integers), draw(integers), draw(st.integers(1, 3)), draw(integers), draw(st.integers(1, 2))
@@ -123,7 +143,10 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
 
 def arrays_for(func: PrimFunc, sizes, rng) -> list[np.ndarray]:
     shapes = [[eval_expr(d, sizes) for d in b.shape] for b in func.buffers]
-    return [rng.integers(-3, 4, shape).astype("float32") for shape in shapes]
+    low = [0 if b.dtype.is_int else -3 for b in func.buffers]
+    high = [2 if b.dtype.is_int else 4 for b in func.buffers]
+    drawn = [rng.integers(*ends) for ends in zip(low, high, shapes, strict=True)]
+    return [a.astype(b.dtype.numpy) for a, b in zip(drawn, func.buffers, strict=True)]
 
 
 def result_of(func: PrimFunc, arrays, sizes, *, check=False) -> np.ndarray:
