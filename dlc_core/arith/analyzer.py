@@ -264,6 +264,8 @@ class Analyzer(Simplifier):
 
 
 def _inside(atom: Expr, e: Expr) -> bool:
+    if isinstance(atom, Var):
+        return atom in free_vars(e)
     return any(x is atom for x in post_order(e))
 
 

@@ -17,6 +17,7 @@ from dlc_core.ir.expr import (
     const,
     const_value,
     load,
+    loads_in,
     maximum,
     post_order,
     transform,
@@ -144,7 +145,8 @@ def _escapes(stmt: Stmt, buffer: Buffer) -> bool:
     for part in stmts(stmt):
         if isinstance(part, View) and part.base is buffer:
             return True
-        for expr in post_order(*exprs_of(part)):
+        exprs = exprs_of(part)
+        for expr in post_order(*exprs) if any(e.buffer is buffer for e in loads_in(*exprs)) else ():
             taken = expr.args if isinstance(expr, Call) and expr.name == "address_of" else ()
             if any(isinstance(a, Load) and a.buffer is buffer for a in taken):
                 return True

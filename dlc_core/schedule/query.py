@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Load, post_order
+from dlc_core.ir.expr import loads_in
 from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.tree import Program
@@ -19,8 +19,7 @@ def written_by(stmt: Stmt) -> list[Buffer]:
 
 def read_by(stmt: Stmt) -> list[Buffer]:
     """Buffers loaded from, in first-use order."""
-    found = (e.buffer for s in stmts(stmt) for e in post_order(*exprs_of(s)) if isinstance(e, Load))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(e.buffer for s in stmts(stmt) for e in loads_in(*exprs_of(s))))
 
 
 def writers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:

@@ -23,10 +23,10 @@ from dlc_core.ir.expr import (
     const,
     const_value,
     free_vars,
+    loads_in,
     maximum,
     minimum,
     post_order,
-    transform,
 )
 from dlc_core.ir.expr import substitute as substitute_expr
 from dlc_core.tir.functor import child_stmts, exprs_of
@@ -70,13 +70,11 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
         memo: dict[Expr, Expr] = {}
 
         def placed(indices: Sequence[Expr]) -> tuple[Expr, ...]:
-            return tuple(
-                transform(i, lambda e: env.get(e) if isinstance(e, Var) else None, memo) for i in indices
-            )
+            return tuple(substitute_expr(i, env, memo=memo) for i in indices)
 
         if not isinstance(stmt, Alloc):
-            for expr in post_order(*exprs_of(stmt)):
-                if isinstance(expr, Load) and (wanted is None or expr.buffer in wanted):
+            for expr in loads_in(*exprs_of(stmt)):
+                if wanted is None or expr.buffer in wanted:
                     found.append(Access(expr.buffer, placed(expr.indices), False, loops, block))  # noqa: PERF401
         if isinstance(stmt, Store) and (wanted is None or stmt.buffer in wanted):
             found.append(Access(stmt.buffer, placed(stmt.indices), True, loops, block))
@@ -93,7 +91,7 @@ def span(expr: Expr, moving: Iterable[Var], analyzer: Analyzer) -> Span | None:
     if isinstance(expr, Ramp):
         ends = [span(expr.base + expr.stride * i, moving, analyzer) for i in (0, expr.lanes - 1)]
         return _union(ends, analyzer)
-    if expr.dtype is not INDEX or any(isinstance(e, Load) for e in post_order(expr)):
+    if expr.dtype is not INDEX or loads_in(expr):
         return None
     found = analyzer.bounds(expr, moving)
     return None if found is None else Span(*found)
@@ -173,11 +171,10 @@ def read_regions(block: Block) -> tuple[Region, ...]:
             inner.add(stmt.var)
         if isinstance(stmt, Store):
             written.add((stmt.buffer, stmt.indices))
-        for expr in post_order(*exprs_of(stmt)):
-            if isinstance(expr, Load):
-                known = places.setdefault(expr.buffer, [])
-                if expr.indices not in known:
-                    known.append(expr.indices)
+        for expr in loads_in(*exprs_of(stmt)):
+            known = places.setdefault(expr.buffer, [])
+            if expr.indices not in known:
+                known.append(expr.indices)
         work.extend(reversed(child_stmts(stmt)))
     regions: list[Region] = []
     for buffer, found in places.items():

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Load, Var, const_value, free_vars, post_order
+from dlc_core.ir.expr import Expr, Var, const_value, free_vars, loads_in
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.tir.functor import (
     bound_vars,
@@ -57,7 +57,7 @@ def with_children(stmt: Stmt, children: list[Stmt]) -> Stmt:
 
 def touched(stmt: Stmt) -> set[Buffer]:
     """Buffers that a statement itself loads from, stores to, or views."""
-    found = {e.buffer for e in post_order(*exprs_of(stmt)) if isinstance(e, Load)}
+    found = {e.buffer for e in loads_in(*exprs_of(stmt))}
     if isinstance(stmt, Store):
         found.add(stmt.buffer)
     elif isinstance(stmt, View):
@@ -81,15 +81,19 @@ class Tree:
         self.loops: dict[Var, For] = {}
         self.blocks: dict[str, Block] = {}
         self.allocs: dict[Buffer, Alloc] = {}
-        for stmt in stmts(root):
+        work = [root]
+        while work:
+            stmt = work.pop()
             if isinstance(stmt, For):
                 self.loops[stmt.var] = stmt
             elif isinstance(stmt, Block):
                 self.blocks[stmt.name] = stmt
             elif isinstance(stmt, Alloc):
                 self.allocs[stmt.buffer] = stmt
-            for child in child_stmts(stmt):
+            children = child_stmts(stmt)
+            for child in children:
                 self.parent[child] = stmt
+            work += children[::-1]
 
     def users(self, buffer: Buffer) -> list[Stmt]:
         """Statements that touch a buffer themselves: load from it, store to it, or view it."""

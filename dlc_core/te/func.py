@@ -8,7 +8,7 @@ from typing import Any
 
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Load, Var, const, free_vars, post_order, select, substitute
+from dlc_core.ir.expr import Expr, Var, const, free_vars, loads_in, select, substitute
 from dlc_core.te.tensor import ComputeOp, Reduction, Tensor
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, seq
 
@@ -62,7 +62,7 @@ def _sources(op: ComputeOp) -> tuple[Expr, ...]:
 
 
 def _reads(op: ComputeOp) -> list[Buffer]:
-    return list(dict.fromkeys(e.buffer for e in post_order(*_sources(op)) if isinstance(e, Load)))
+    return list(dict.fromkeys(e.buffer for e in loads_in(*_sources(op))))
 
 
 def _dependence_order(
@@ -113,15 +113,13 @@ def _whole(buffer: Buffer) -> Region:
 def _read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
     """Point regions of affine reads; the whole buffer where one buffer is read at several places."""
     points: dict[Buffer, list[tuple[Expr, ...]]] = {}
-    for expr in post_order(*exprs):
-        if isinstance(expr, Load):
-            places = points.setdefault(expr.buffer, [])
-            if expr.indices not in places:
-                places.append(expr.indices)
+    for expr in loads_in(*exprs):
+        places = points.setdefault(expr.buffer, [])
+        if expr.indices not in places:
+            places.append(expr.indices)
     regions = []
     for buffer, places in points.items():
-        data_dependent = any(isinstance(e, Load) for e in post_order(*places[0]))
-        single = len(places) == 1 and not data_dependent
+        single = len(places) == 1 and not loads_in(*places[0])
         regions.append(_region(buffer, places[0]) if single else _whole(buffer))
     return tuple(regions)
 

@@ -53,14 +53,16 @@ ExprFn = Callable[[Expr], "Expr | None"]
 
 def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
     """Directly nested statements, in order of execution (a block's init first)."""
+    if isinstance(stmt, Store):
+        return ()
+    if isinstance(stmt, (For, Alloc, View, While, Let)):
+        return (stmt.body,)
     if isinstance(stmt, Seq):
         return stmt.stmts
-    if isinstance(stmt, (For, While, Let, Alloc, View)):
-        return (stmt.body,)
-    if isinstance(stmt, If):
-        return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
     if isinstance(stmt, Block):
         return (stmt.body,) if stmt.init is None else (stmt.init, stmt.body)
+    if isinstance(stmt, If):
+        return (stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse)
     return ()
 
 
@@ -104,7 +106,9 @@ def stmts(root: Stmt) -> Iterator[Stmt]:
     while work:
         stmt = work.pop()
         yield stmt
-        work.extend(reversed(child_stmts(stmt)))
+        children = child_stmts(stmt)
+        if children:
+            work += children[::-1]
 
 
 def walk(
@@ -374,7 +378,7 @@ def _with_parts(stmt: Stmt, children: Sequence[Stmt], parts: _Parts) -> Stmt:
         var, begin, extent = parts.var(stmt.var), parts.expr(stmt.begin), parts.expr(stmt.extent)
         if same and var is stmt.var and begin is stmt.begin and extent is stmt.extent:
             return stmt
-        return replace(stmt, var=var, begin=begin, extent=extent, body=children[0])
+        return For(var, begin, extent, children[0], stmt.kind, stmt.thread, stmt.annotations)
     if isinstance(stmt, Block):
         return _block_with_parts(stmt, children, same, parts)
     if isinstance(stmt, If):
@@ -410,6 +414,4 @@ def _block_with_parts(block: Block, children: Sequence[Stmt], same: bool, parts:
     if same and _identical(new, old):
         return block
     init, body = (children[0], children[1]) if block.init is not None else (None, children[0])
-    return replace(
-        block, axes=axes, values=values, reads=reads, writes=writes, init=init, body=body, predicate=predicate
-    )
+    return Block(block.name, axes, values, reads, writes, body, init, predicate, block.annotations)

@@ -25,6 +25,7 @@ from dlc_core.ir.expr import (
     const_value,
     free_vars,
     load,
+    loads_in,
     logical_and,
     post_order,
     ramp,
@@ -80,9 +81,7 @@ class _Vectorize:
             return index
         if all(v is self.var or v not in self.lane_vars for v in free_vars(index)):
             factor = self.analyzer.coefficient_of(index, self.var)
-            if factor is not None and not any(
-                isinstance(e, Load) and self.uses(e) for e in post_order(index)
-            ):
+            if factor is not None and not any(self.uses(e) for e in loads_in(index)):
                 return ramp(substitute(index, {self.var: self.begin}), factor, self.lanes)
         return self.expr(index)
 

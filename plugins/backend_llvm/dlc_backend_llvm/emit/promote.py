@@ -1,4 +1,4 @@
-"""Which local buffers live in registers: accessed at constant places alone, by the same vectors throughout."""
+"""Which local buffers live in registers: those accessed at constant places alone, by the same vectors."""
 
 from __future__ import annotations
 
