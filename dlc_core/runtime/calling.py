@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
-from dlc_core.runtime.checked import Caller, Checked, Host, failing, failure
+from dlc_core.runtime.checked import Caller, Checked, Host, Transient, failing, failure
 from dlc_core.runtime.device import Device, prepare, shares_memory
 from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty
 from dlc_core.runtime.ndarray import NDArray, is_plain
@@ -188,7 +188,7 @@ class Copying(Checked):
                 return arena
 
 
-class Evaluating(Checked):
+class Evaluating(Transient):
     """Calls of entry points that take and give arrays."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
@@ -204,17 +204,6 @@ class Evaluating(Checked):
         with failing(self._device):
             results = self._entry.evaluate(given, self._weights, lambda: self.plan(shapes))
         return [np.asarray(r) for r in results]
-
-    def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
-    ) -> tuple[Callable[[], None], list[Host]]:
-        _, given, results = self.bound(inputs, outputs)
-
-        def bound() -> None:
-            for target, value in zip(results, self.call(given, threads), strict=True):
-                target[...] = value
-
-        return bound, results
 
     def release(self) -> None:
         """There is no scratch memory."""

@@ -4,6 +4,7 @@ name the device.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -116,6 +117,24 @@ class Checked:
                 raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
             results.append(array)
         return results
+
+
+class Transient(Checked, ABC):
+    """Ways whose every call makes its own results."""
+
+    @abstractmethod
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]: ...
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        _, given, results = self.bound(inputs, outputs)
+
+        def bound() -> None:
+            for target, value in zip(results, self.call(given, threads), strict=True):
+                target[...] = value
+
+        return bound, results
 
 
 def failure(device: Device, error: Exception) -> RuntimeFailure:

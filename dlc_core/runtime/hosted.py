@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.op.known import known_ops
 from dlc_core.runtime.calling import caller_for
-from dlc_core.runtime.checked import Caller, Checked, Host
+from dlc_core.runtime.checked import Caller, Host, Transient
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.signature import Signature
@@ -89,7 +89,7 @@ def _view(weights: Host, name: str, shape: tuple[int, ...], offset: int) -> Host
     return weights[offset:end].view(type_).reshape(shape)
 
 
-class Hosted(Checked):
+class Hosted(Transient):
     """Calls of a host program."""
 
     def __init__(
@@ -109,17 +109,6 @@ class Hosted(Checked):
         given = self.ready(arrays)
         self.signature.bind_symbols([a.shape for a in given])
         return _own(_flat(self._steps(given, threads)), given)
-
-    def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
-    ) -> tuple[Callable[[], None], list[Host]]:
-        _, given, results = self.bound(inputs, outputs)
-
-        def bound() -> None:
-            for target, value in zip(results, self.call(given, threads), strict=True):
-                target[...] = value
-
-        return bound, results
 
     def release(self) -> None:
         for caller in self._segments.values():

@@ -105,7 +105,7 @@ def symbolic_node(
     input without its second or last one.  None where it wants to know them all.
     """
     everywhere = [set(range(a.ndim)) for a in arrays]
-    rank = arrays[0].ndim
+    rank = arrays[0].ndim if arrays else 0
     nowhere: list[set[int]] = [set() for _ in arrays[1:]]
     for chosen in (everywhere, [set(range(rank)) - {1}, *nowhere], [set(range(rank - 1)), *nowhere]):
         symbols: dict[int, Var] = {}

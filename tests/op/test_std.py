@@ -11,13 +11,13 @@ import pytest
 from dlc_core.diag import TypeInferenceError
 from dlc_core.graph.node import Node, param
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl, Sample
 from dlc_core.op.lower import lower_node, result_types
 from dlc_core.op.reference import apply, evaluate
 from dlc_core.op.samples import TOLERANCES, make_inputs, sample_dtypes, tolerance
+from dlc_core.testing.cases import symbolic_node
 from dlc_core.tir import interpreter
 
 Arrays = list[np.ndarray[Any, Any]]
@@ -71,35 +71,13 @@ def test_inference_equals_reality_and_lowering_equals_reference(decl: OpDecl, sa
                 assert_close(found, wanted, decl)
 
 
-def symbolic_nodes(decl: OpDecl, sample: Sample, arrays: Arrays) -> tuple[Node, list[Node]] | None:
-    """The sample with symbolic dims: one for each size of the inputs; failing that, those of the first input
-    without its channels, which some ops want to know as numbers."""
-    everywhere = [set(range(a.ndim)) for a in arrays]
-    rank = arrays[0].ndim if arrays else 0
-    nowhere: list[set[int]] = [set() for _ in arrays[1:]]
-    for chosen in (everywhere, [set(range(rank)) - {1}, *nowhere], [set(range(rank - 1)), *nowhere]):
-        symbols: dict[int, Var] = {}
-        params = []
-        for i, (array, axes) in enumerate(zip(arrays, chosen, strict=True)):
-            dims: list[Any] = [
-                symbols.setdefault(n, Var(f"n{n}")) if n > 1 and axis in axes else n
-                for axis, n in enumerate(array.shape)
-            ]
-            params.append(param(f"x{i}", tensor_type(dims, array.dtype)))
-        try:
-            return decl.build(*params, **sample.attrs), params
-        except TypeInferenceError:
-            continue
-    return None
-
-
 @pytest.mark.parametrize(("decl", "sample"), cases(lambda decl: decl.inputs))
 def test_symbolic_dims(decl: OpDecl, sample: Sample) -> None:
     dtype = sample_dtypes(decl, sample)[0]
     arrays = make_inputs(sample, dtype)
-    built = symbolic_nodes(decl, sample, arrays)
+    built = symbolic_node(decl, sample, arrays)
     assert built is not None
-    node, params = built
+    node, params, _ = built
     expected = values(evaluate(node, dict(zip(params, arrays, strict=True))))
     if decl.lower is not None:
         for found, wanted in zip(run_lowering(node, arrays, expected), expected, strict=True):

@@ -104,8 +104,10 @@ def check_image(c: Call, x: Node, most: int = 5) -> int:
     return rank
 
 
-def kernel_of(c: Call, w: Node) -> tuple[int, ...]:
+def kernel_of(c: Call, x: Node, w: Node) -> tuple[int, ...]:
     """The window of a convolution, which the attribute only repeats."""
+    if len(w.shape) != len(x.shape):
+        raise c.error(f"the kernel {w.type} does not fit the input {x.type}")
     shape = w.shape[2:]
     if any(isinstance(dim, Expr) for dim in shape):
         raise c.unsupported(f"a kernel of {w.type}", hint="pin the dims with shapes={...}")
@@ -119,9 +121,7 @@ def kernel_of(c: Call, w: Node) -> tuple[int, ...]:
 @converter("Conv", 1)
 def conv(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
     rank = check_image(c, x)
-    if len(w.shape) != rank + 2:
-        raise c.error(f"the kernel {w.type} does not fit the input {x.type}")
-    kernel = kernel_of(c, w)
+    kernel = kernel_of(c, x, w)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
     args = (x, w) if bias is None else (x, w, bias)
     return std.conv(
@@ -136,9 +136,7 @@ def conv(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
 @converter("ConvTranspose", 1)
 def conv_transpose(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
     rank = check_image(c, x)
-    if len(w.shape) != rank + 2:
-        raise c.error(f"the kernel {w.type} does not fit the input {x.type}")
-    kernel = kernel_of(c, w)
+    kernel = kernel_of(c, x, w)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
     extra = tuple(c.integers("output_padding", None) or (0,) * rank)
     if len(extra) != rank:

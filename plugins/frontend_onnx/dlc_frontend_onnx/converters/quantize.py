@@ -134,7 +134,7 @@ def qlinear_matmul(
 def _integer_conv(c: Call, x: Node, w: Node, x_zero: Node | None, w_zero: Node | None) -> Node:
     """A convolution of integers less their zero points, in int32; the border is the zero point."""
     rank = check_image(c, x)
-    kernel = kernel_of(c, w)
+    kernel = kernel_of(c, x, w)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
     pads = spatial_pads(c, x, kernel, strides, dilation)
     vector = None if w_zero is None else along(c, w_zero, w, 0)
