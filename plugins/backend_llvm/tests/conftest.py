@@ -1,16 +1,23 @@
-"""Fixtures: running one vector-math operation over whole arrays."""
+"""Fixtures: running one vector-math operation over whole arrays, and tensor programs as they are."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from dlc_backend_llvm.codegen import LlvmCodegen
+from dlc_backend_llvm.device import CpuDevice
 from dlc_backend_llvm.engine import compile_ir, engine
 from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.vmath import OPS, Machine, VMath, llvm_type, machine_of
+
+from dlc_core.driver import find_target
+from dlc_core.ir.module import IRModule
+from dlc_core.tir.stmt import PrimFunc
 
 Kernel = Callable[..., "np.ndarray[Any, Any]"]
 
@@ -84,3 +91,29 @@ def kernel() -> Callable[..., Kernel]:
         return call
 
     return build
+
+
+class Native:
+    """PrimFuncs compiled as they are: no pass has touched them."""
+
+    def __init__(self, *funcs: PrimFunc, target: str = "llvm") -> None:
+        entries = {f.name: replace(f, attrs={**f.attrs, "entry": True}) for f in funcs}
+        self.artifact = LlvmCodegen().emit(IRModule(entries, entry=funcs[0].name), find_target(target))
+        self._device = CpuDevice()
+        self._loaded = self._device.load(self.artifact)
+
+    @property
+    def text(self) -> str:
+        text = self.artifact.sources["llvm"]
+        return text if isinstance(text, str) else text()
+
+    def __call__(self, name: str, arrays: Sequence[np.ndarray[Any, Any]], scalars: Sequence[int] = (), threads: int = 2) -> None:
+        """Run an entry on arrays, which are changed in place."""
+        addresses = [array.ctypes.data for array in arrays]
+        self._device.launch(self._loaded.entry(name), addresses, scalars, threads)
+
+
+@pytest.fixture
+def native() -> type[Native]:
+    """native(*funcs)(name, arrays, scalars, threads) runs tensor programs."""
+    return Native

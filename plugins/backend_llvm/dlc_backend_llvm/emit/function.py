@@ -97,8 +97,10 @@ class FunctionEmitter(ExpressionEmitter):
         elif isinstance(stmt, If):
             self._if(stmt)
         elif isinstance(stmt, Let):
-            self.vars[stmt.var] = (self.value(stmt.value), self.depth)
-            self.stmt(stmt.body)
+            operand = self.value(stmt.value)
+            with self.scope():  # what is computed from the variable comes after it
+                self.vars[stmt.var] = (operand, self.depth)
+                self.stmt(stmt.body)
         elif isinstance(stmt, Alloc):
             self._alloc(stmt)
         elif isinstance(stmt, View):

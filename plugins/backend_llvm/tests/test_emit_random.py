@@ -1,0 +1,66 @@
+"""Random tensor programs: native code and the interpreter give the same bits."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlc_core.script import script
+from dlc_core.testing.programs import feeds, random_program
+from dlc_core.tir import interpreter
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.verify import verify_func
+
+TYPES = ("int32", "float32", "uint8", "int64", "float16", "int16")
+
+
+def programs(seeds: range) -> list[PrimFunc]:
+    return [random_program(random.Random(seed), TYPES[seed % len(TYPES)], f"f{seed}") for seed in seeds]
+
+
+def check(run_native: Any, func: PrimFunc) -> None:
+    for seed in (0, 1):
+        arrays, scalars = feeds(func, seed)
+        wanted = [a.copy() for a in arrays]
+        interpreter.run(func, *wanted, *scalars, check=seed == 0)
+        for threads in (1, 2):
+            found = [a.copy() for a in arrays]
+            run_native(func.name, found, scalars, threads)
+            for have, want in zip(found, wanted, strict=True):
+                np.testing.assert_array_equal(have, want, err_msg=f"seed {seed}\n{script(func)}")
+
+
+def run(native: Any, seeds: range) -> None:
+    funcs = programs(seeds)
+    run_native = native(*funcs)
+    for func in funcs:
+        verify_func(func)
+        check(run_native, func)
+
+
+def test_programs_are_the_same_each_time() -> None:
+    assert script(programs(range(3))[2]) == script(programs(range(3))[2])
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_random_programs(start: int, native: Any) -> None:
+    run(native, range(start, start + 20))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(60, 1260, 100))
+def test_more_random_programs(start: int, native: Any) -> None:
+    run(native, range(start, start + 100))
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False), st.sampled_from(TYPES))
+def test_searched_programs(native: Any, rng: random.Random, type_: str) -> None:
+    func = random_program(rng, type_)
+    check(native(func), func)
