@@ -75,6 +75,15 @@ def structural_hash(value: Any, *, names: bool = True) -> str:
     return _Hasher(names).digest(value).hex()
 
 
+def structural_roles(value: Any, *, names: bool = True) -> tuple[str, list[Any]]:
+    """`structural_hash`, and what is known by identity in the order in which it is met.
+
+    Variables, buffers and parameters at one place of the lists of equal values play the same role.
+    """
+    hasher = _Hasher(names)
+    return hasher.digest(value).hex(), hasher.met
+
+
 class _Path(NamedTuple):
     parent: _Path | None
     step: str
@@ -125,6 +134,7 @@ class _Hasher:
     def __init__(self, names: bool) -> None:
         self.names = names
         self.roles: dict[int, int] = {}
+        self.met: list[Any] = []
         self.memo: dict[int, bytes] = {}
         self.held: list[Any] = []
 
@@ -138,9 +148,10 @@ class _Hasher:
                     continue
                 self.held.append(value)
                 found = structure_of(value, self.names)
-                if found.role:
+                if found.role and key not in self.roles:
                     # Numbered at the first encounter, before the parts: equal values are met in one order.
-                    self.roles.setdefault(key, len(self.roles))
+                    self.roles[key] = len(self.met)
+                    self.met.append(value)
                 work.append((value, found))
                 if found.closed:
                     self.memo.update((id(part), _Hasher(self.names).digest(part)) for _, part in found.parts)

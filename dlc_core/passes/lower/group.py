@@ -6,7 +6,7 @@ module.  Groups that compute the same (the names of buffers and dims apart) shar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ from dlc_core.graph.node import (
 )
 from dlc_core.ir.expr import Var, const
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.structural import structural_hash
+from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import Pass, PassContext
@@ -125,9 +125,18 @@ class LowerGroups(Pass):
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels: dict[str, PrimFunc] = {}
         by_hash: dict[str, str] = {}
+        # Equal groups are not lowered again: the kernel, and where its dims are among the roles.
+        known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
 
         def kernel_of(function: Function, args: Sequence[Node]) -> tuple[str, tuple[Var, ...]]:
             constants = tuple(i for i, arg in enumerate(args) if arg.op is CONST)
+            group, roles = structural_roles((function.params, function.body))
+            found = known.get((group, constants))
+            if found is not None:
+                symbol, places = found
+                spans = dict.fromkeys(s for n in post_order(function.body) for s in n.spans)
+                kernels[symbol] = _spanned(kernels[symbol], spans)
+                return symbol, tuple(roles[place] for place in places)
             func = replace(lower_group(function, function.name), attrs={"constants": constants})
             digest = structural_hash(func, names=False)
             name = by_hash.get(digest)
@@ -136,9 +145,10 @@ class LowerGroups(Pass):
                 by_hash[digest] = name
                 kernels[name] = replace(func, name=name)
             else:
-                shared = kernels[name]
-                spans = tuple(dict.fromkeys((*shared.spans, *func.spans)))
-                kernels[name] = replace(shared, spans=spans)
+                kernels[name] = _spanned(kernels[name], func.spans)
+            number = {id(role): i for i, role in enumerate(roles)}
+            if all(id(dim) in number for dim in func.scalars):
+                known[group, constants] = name, tuple(number[id(dim)] for dim in func.scalars)
             return name, func.scalars
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -156,6 +166,11 @@ class LowerGroups(Pass):
             if not is_host(function)
         }
         return module.with_functions(functions).with_functions(kernels)
+
+
+def _spanned(func: PrimFunc, spans: Iterable[Span]) -> PrimFunc:
+    """The program with further model nodes that it computes."""
+    return replace(func, spans=tuple(dict.fromkeys((*func.spans, *spans))))
 
 
 def _alone(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...]]:
