@@ -1,17 +1,62 @@
-"""Blocks to plain loop nests: axes become what they are bound to, `init` and predicates conditions."""
+"""Blocks to plain loop nests: axes become what they are bound to, `init` and predicates conditions.
+
+A reduction that may be over nothing (its extent is symbolic) is initialised before its loops, for a loop
+without iterations would not even store the neutral value.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from dlc_core.ir.expr import Const, Expr, Var, eq, logical_and, substitute
-from dlc_core.tir.functor import substitute_stmt, transform_stmt
+from dlc_core.arith import Analyzer
+from dlc_core.ir.expr import Const, Expr, Var, const_value, eq, free_vars, logical_and, substitute
+from dlc_core.schedule import Schedule
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.tir.functor import block_list, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Block, If, PrimFunc, Stmt, seq
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
-    """The program without blocks; `init` runs where every reduction axis is at its begin."""
+    """The program without blocks; `init` runs where every reduction axis is at its begin.
+
+    Raises ScheduleError where a reduction may be empty and cannot be initialised before its loops.
+    """
+    if any(b.init is not None and _any_unknown(b) for b in block_list(func.body)):
+        func = _initialised(func)
     return replace(func, body=transform_stmt(func.body, stmt_fn=_lower))
+
+
+def _any_unknown(block: Block) -> bool:
+    return any(a.kind == "reduce" and not const_value(a.dom.extent) for a in block.axes)
+
+
+def _initialised(func: PrimFunc) -> PrimFunc:
+    schedule = Schedule(func)
+    for handle in schedule.get_blocks():
+        block = schedule.get(handle)
+        if block.init is not None and _any_unknown(block):
+            loop = _first_empty(schedule, handle)
+            if loop is not None:
+                schedule.decompose_reduction(handle, loop)
+    return schedule.func
+
+
+def _first_empty(schedule: Schedule, handle: BlockRV) -> LoopRV | None:
+    """The outermost loop that accumulates, where one of those that do may have no iterations."""
+    block = schedule.get(handle)
+    values = [v for a, v in zip(block.axes, block.values, strict=True) if a.kind == "reduce"]
+    accumulating = set(free_vars(*values))
+    analyzer = Analyzer()
+    for scalar in schedule.func.scalars:
+        analyzer.declare_dim(scalar, low=0)
+    first, empty = None, False
+    for handle_of_loop in schedule.get_loops(handle):
+        loop = schedule.get_for(handle_of_loop)
+        if loop.var in accumulating:
+            first = first or handle_of_loop
+            empty = empty or not analyzer.prove(loop.extent > 0)
+        analyzer.bind(loop.var, loop.begin, loop.extent)
+    return first if empty else None
 
 
 def _lower(stmt: Stmt) -> Stmt | None:

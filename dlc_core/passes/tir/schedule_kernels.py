@@ -8,12 +8,14 @@ from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import const_value
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.workspace import allocations_in_loops, on_stack, size_bound
 from dlc_core.schedule import Schedule
 from dlc_core.schedule.rules import RULES
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -30,6 +32,8 @@ class ScheduleKernels(PrimFuncPass):
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         if context.target is None or func.attrs.get("scheduled"):
             return func
+        if _writes_nothing(func):
+            return _noted(func, rule="none", why_not=())
         description = context.target.describe()
         machine = Machine(description, description.cores)
         refused: list[str] = []
@@ -61,6 +65,13 @@ def _check_sizes(func: PrimFunc) -> None:
     for buffer, loops in allocations_in_loops(func.body):
         if not on_stack(buffer) and size_bound(buffer.num_elements(), loops, analyzer) is None:
             raise ScheduleError(f"the size of the temporary {buffer.name} has no bound outside of its loops")
+
+
+def _writes_nothing(func: PrimFunc) -> bool:
+    """Whether all results are known to have no elements."""
+    written = set(buffers_written(func.body))
+    results = [b for b in func.buffers if b in written]
+    return bool(results) and all(const_value(b.num_elements()) == 0 for b in results)
 
 
 def _noted(func: PrimFunc, **facts: object) -> PrimFunc:
