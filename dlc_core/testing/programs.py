@@ -3,15 +3,16 @@
     func = random_program(random.Random(7), "int32")
     interpreter.run(func, *feeds(func, seed))
 
-They have serial, parallel, empty and nested loops, branches with and without an else, `while`, `let`, windows,
-temporaries in memory and in registers, vectors, masked and gathered loads.  Parameters: two inputs, an input
-of places, two outputs, and the by-value integers `n` and `k`.
+They have serial, parallel, empty and nested loops, branches with and without an else, `while`, `let`,
+windows, temporaries in memory and in registers, vectors, masked and gathered loads.  Parameters: two inputs,
+an input of places, two outputs, and the by-value integers `n` and `k`.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -100,7 +101,7 @@ class _Writer:
             return unary("neg", a) if op == "neg" else binary(op, a, b)
         if self.chance(0.2):
             positive = const(self.rng.choice((1, 3, 4, 7)), self.type).dtype
-            divisor = const(self.rng.choice((1, 3, 4, 7)), positive)
+            divisor: Expr = const(self.rng.choice((1, 3, 4, 7)), positive)
             divisor = divisor if a.dtype.lanes == 1 else broadcast(divisor, a.dtype.lanes)
             op = self.rng.choice(("floordiv", "floormod", "truncdiv", "truncmod"))
             return binary(op, a, divisor)
@@ -155,9 +156,9 @@ class _Writer:
         if self.registers:
             steps += [self.register_store, self.register_store]
         if depth > 0:
-            inner = (self.serial, self.serial, self.branch, self.branch, self.let, self.window)
-            steps += [lambda step=step: step(depth - 1) for step in (*inner, self.temporary, self.register)]
-            steps += [lambda: self.counted(depth - 1)]
+            inner = [self.serial, self.serial, self.branch, self.branch, self.let, self.window]
+            inner += [self.temporary, self.register, self.counted]
+            steps += [partial(step, depth - 1) for step in inner]
         return self.rng.choice(steps)()
 
     def store(self) -> Stmt:
@@ -226,7 +227,8 @@ class _Writer:
         counter = Buffer(self.name("c"), (1,), "int32", scope="local")
         limit = self.rng.choice((0, 1, 3))
         body = seq(self.stmts(depth), Store(counter, (const(0),), counter[0] + 1))
-        return Alloc(counter, seq(Store(counter, (const(0),), const(0, "int32")), While(counter[0] < limit, body)))
+        begin = Store(counter, (const(0),), const(0, "int32"))
+        return Alloc(counter, seq(begin, While(counter[0] < limit, body)))
 
     def parallel(self, output: Buffer, inputs: Sequence[Buffer]) -> Stmt:
         """A loop whose iterations each write their own element of `output`, and read no output."""
@@ -271,6 +273,7 @@ def feeds(func: PrimFunc, seed: int = 0) -> tuple[list[NDArray], list[int]]:
     arrays: list[NDArray] = []
     for buffer in func.buffers:
         type_ = buffer.dtype
+        values: NDArray
         if buffer.name == "places":
             values = rng.integers(0, SIZE, SIZE)
         elif type_.is_float:

@@ -51,7 +51,11 @@ CASES: list[tuple[str, Expr, str]] = [
     ("fuse then split", (i * 8 + j) // 8 * 8 + (i * 8 + j) % 8, "i * 8 + j"),
     ("fuse back", f // 32 * 32 + f % 32, "f"),
     ("fuse three", f // 64 * 64 + f // 8 % 8 * 8 + f % 8, "f"),
-    ("fuse three of tiles", (i * 14 + j) // 49 * 49 + (i * 14 + j) // 7 % 7 * 7 + (i * 14 + j) % 7, "i * 14 + j"),
+    (
+        "fuse three of tiles",
+        (i * 14 + j) // 49 * 49 + (i * 14 + j) // 7 % 7 * 7 + (i * 14 + j) % 7,
+        "i * 14 + j",
+    ),
     ("quotient in a quotient", (i * 2 + k // 7) // 3, "(i * 14 + k) // 21"),
     ("fuse scaled", f // 32 * 320 + f % 32 * 10, "f * 10"),
     ("digit above extent", f // 32 % 64, "f // 32"),

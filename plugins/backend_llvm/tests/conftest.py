@@ -107,7 +107,9 @@ class Native:
         text = self.artifact.sources["llvm"]
         return text if isinstance(text, str) else text()
 
-    def __call__(self, name: str, arrays: Sequence[np.ndarray[Any, Any]], scalars: Sequence[int] = (), threads: int = 2) -> None:
+    def __call__(
+        self, name: str, arrays: Sequence[np.ndarray[Any, Any]], scalars: Sequence[int] = (), threads: int = 2
+    ) -> None:
         """Run an entry on arrays, which are changed in place."""
         addresses = [array.ctypes.data for array in arrays]
         self._device.launch(self._loaded.entry(name), addresses, scalars, threads)
