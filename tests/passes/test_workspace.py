@@ -1,16 +1,27 @@
-"""Temporaries become parameters: one part for each iteration of parallel loops."""
+"""Temporaries become parameters: a slice for each iteration of a parallel loop, or for each of its parts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from dlc_core.arith import eval_expr
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Var, as_expr
+from dlc_core.ir.expr import Var, as_expr, const_value
+from dlc_core.passes.tir import workspace
+from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.workspace import hoist_workspace
 from dlc_core.tir import interpreter
-from dlc_core.tir.stmt import Alloc, For, PrimFunc, Store, seq
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import Alloc, For, PrimFunc, Store, View, loop, seq, store
+from dlc_core.tir.verify import verify_func
+
+
+@pytest.fixture
+def small_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporaries of more than 40 floats do not fit on the stack."""
+    monkeypatch.setattr(workspace, "STACK_BYTES", 160)
 
 
 def reversed_rows(kind: str, size: object = None) -> PrimFunc:
@@ -32,8 +43,10 @@ def test_a_temporary_of_a_loop_becomes_a_parameter(kind: str) -> None:
     rows, columns = 5, 7
     x = np.arange(rows * columns, dtype=np.float32)
     out = np.zeros_like(x)
-    space = np.zeros(columns * (rows if kind == "parallel" else 1), np.float32)
-    interpreter.run(func, x, out, space, rows, columns, check=True)
+    size = eval_expr(func.buffers[-1].shape[0], dict(zip(func.scalars, (rows, columns), strict=True)))
+    # Slices are cache lines of 16 elements.
+    assert size == (columns if kind == "serial" else 64 * 16)
+    interpreter.run(func, x, out, np.zeros(size, np.float32), rows, columns, check=True)
     np.testing.assert_array_equal(out.reshape(rows, columns), x.reshape(rows, columns)[:, ::-1])
 
 
@@ -50,3 +63,56 @@ def test_a_size_without_a_bound_is_refused() -> None:
         hoist_workspace(
             PrimFunc("f", func.params, For(i, func.body.begin, func.body.extent, Alloc(t, seq())))
         )
+
+
+def sums(extent: int, *, kind: str = "parallel", width: object = 200) -> PrimFunc:
+    """out[i] = sum of i + j over a temporary seen through a view."""
+    i, j, k = Var("i"), Var("j"), Var("k")
+    out = Buffer("out", (extent,), "float32")
+    t = Buffer("t", (width(i) if callable(width) else width,), "float32", scope="local")
+    seen = Buffer("seen", t.shape, "int32", offset=1, scope="local")
+    fill = loop(j, t.shape[0] - 1, store(seen, (j,), (i + j).astype("int32")))
+    total = loop(k, t.shape[0] - 1, store(out, (i,), out[i] + seen[k].astype("float32")))
+    return PrimFunc("f", (out,), loop(i, extent, Alloc(t, View(seen, t, seq(fill, total))), kind))
+
+
+@pytest.mark.parametrize(("extent", "parts"), [(1, 4), (3, 4), (3, 64), (5, 1), (7, 3)])
+@pytest.mark.parametrize("width", [165, lambda i: i * 30 + 165], ids=["same", "varying"])
+def test_memory_is_bounded_by_the_number_of_parts(
+    small_stack, extent: int, parts: int, width: object
+) -> None:
+    before = sums(extent, width=width)
+    func = hoist_workspace(before, parts)
+    verify_func(func)
+    expected, found = np.zeros(extent, np.float32), np.zeros(extent, np.float32)
+    interpreter.run(before, expected)
+    (size,) = func.buffers[-1].static_shape()
+    widest = 165 if width == 165 else (extent - 1) * 30 + 165
+    assert 0 <= size - widest * min(extent, parts) < 16 * parts
+    interpreter.run(func, found, np.zeros(size, np.float32), check=True)
+    np.testing.assert_array_equal(found, expected)
+    outermost = func.body
+    assert isinstance(outermost, For)
+    assert outermost.kind == "parallel"
+    assert const_value(outermost.extent) == min(extent, parts)
+
+
+def test_of_nested_parallel_loops_the_outermost_stays_parallel(small_stack) -> None:
+    i, j, k = Var("i"), Var("j"), Var("k")
+    out, t = Buffer("out", (3, 2), "float32"), Buffer("t", (200,), "float32")
+    inner = Alloc(t, seq(loop(k, 200, store(t, (k,), 2.0)), store(out, (i, j), t[i] + t[j + 190])))
+    func = PrimFunc("f", (out,), loop(i, 3, loop(j, 2, inner, "parallel"), "parallel"))
+    func = flatten_and_simplify(func)
+    hoisted = hoist_workspace(func)
+    assert [s.kind for s in stmts(hoisted.body) if isinstance(s, For)] == ["parallel", "serial", "serial"]
+    found = np.zeros(6, np.float32)
+    interpreter.run(hoisted, found, np.zeros(hoisted.buffers[-1].static_shape(), np.float32), check=True)
+    assert (found == 4.0).all()
+
+
+def test_small_temporaries_and_those_of_devices_stay(small_stack) -> None:
+    small = sums(3, width=20)
+    assert hoist_workspace(small) is small
+    body = sums(3).body
+    thread = PrimFunc("f", sums(3).params, For(body.var, body.begin, body.extent, body.body, "thread", "x"))
+    assert hoist_workspace(thread) is thread

@@ -15,6 +15,9 @@ from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
 from dlc_core.tir.stmt import PrimFunc
 
+PARTS_PER_THREAD = 4
+"""Parts of a loop with large temporaries, so that a late thread costs little."""
+
 
 @dataclass(frozen=True)
 class LowerBlocks(PrimFuncPass):
@@ -68,7 +71,9 @@ class HoistWorkspace(PrimFuncPass):
     place: ClassVar[tuple[float, ...]] = (500,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return hoist_workspace(func)
+        if context.target is None:
+            return hoist_workspace(func)
+        return hoist_workspace(func, PARTS_PER_THREAD * max(1, context.target.describe().cores))
 
 
 PASSES: tuple[type[Pass], ...] = (

@@ -1,6 +1,11 @@
 """Large temporaries become parameters, so that the caller's arena holds them and kernels allocate nothing.
 
-A temporary of a parallel loop becomes one with a part for each iteration.
+A temporary of a parallel loop gets a slice for each iteration.  Where there are many iterations, the loop is
+cut into parts that run one after another inside, so that memory is bounded by the number of parts:
+
+    for i in parallel(n):               for p in parallel(parts):
+      alloc t …                           for i in range(n * p // parts, n * (p + 1) // parts):
+                                            t is workspace[p * size:]
 """
 
 from __future__ import annotations
@@ -12,26 +17,48 @@ from types import MappingProxyType
 from dlc_core.arith import Analyzer
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Load, Var, const, const_value, free_vars, load
-from dlc_core.tir.functor import child_stmts, transform_stmt
-from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store
+from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_vars, load
+from dlc_core.tir.functor import child_stmts, substitute_stmt, transform_stmt
+from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store, View
 
 STACK_BYTES = 1 << 16
 """Temporaries up to this size may live on the stack when they are inside a loop."""
 
+SLICE_BYTES = 64
+"""Slices begin at multiples of this: those of two threads share no cache line."""
+PARTS = 64
+"""Most slices of one temporary, where the number of threads is not known."""
+
 Loops = tuple[For, ...]
+Part = tuple[Var, int]
+"""The number of a part of a loop, and how many there are."""
 
 
-def hoist_workspace(func: PrimFunc) -> PrimFunc:
+def hoist_workspace(func: PrimFunc, parts: int = PARTS) -> PrimFunc:
     """Large allocations as parameters after the outputs; the attribute `workspaces` counts them.
 
-    Expects flat buffers.  Raises CodegenError where a size has no bound that is known before the program
-    runs.
+    One inside a parallel loop has at most `parts` slices there; of nested parallel loops the outermost stays
+    parallel.  Those inside thread loops stay: they belong to the device.  Expects flat buffers.  Raises
+    CodegenError where a size has no bound that is known before the program runs.
     """
-    wanted = {buffer: loops for buffer, loops in allocations_in_loops(func.body) if not on_stack(buffer)}
+    wanted = {
+        buffer: loops
+        for buffer, loops in allocations_in_loops(func.body)
+        if not on_stack(buffer) and all(loop.kind != "thread" for loop in loops)
+    }
     if not wanted:
         return func
-    moved = {buffer: _moved(func, buffer, loops) for buffer, loops in wanted.items()}
+    cut: dict[Var, Part] = {}
+    inner: set[Var] = set()
+    for loops in wanted.values():
+        dealt = [loop for loop in loops if loop.kind == "parallel"]
+        for loop in dealt[:1]:
+            cut.setdefault(loop.var, _part(loop, parts))
+        inner.update(loop.var for loop in dealt[1:])
+    moved = {
+        buffer: _moved(func, buffer, loops, next((cut[s.var] for s in loops if s.var in cut), None))
+        for buffer, loops in wanted.items()
+    }
 
     def expr(e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.buffer in moved:
@@ -45,6 +72,12 @@ def hoist_workspace(func: PrimFunc) -> PrimFunc:
         if isinstance(s, Store) and s.buffer in moved:
             whole, start = moved[s.buffer]
             return Store(whole, (s.indices[0] + start,), s.value)
+        if isinstance(s, View) and s.base in moved:
+            return _viewed(s, *moved[s.base])
+        if isinstance(s, For) and s.kind == "parallel":
+            if s.var in cut:
+                return _in_parts(s, *cut[s.var])
+            return replace(s, kind="serial") if s.var in inner else None
         return None
 
     body = transform_stmt(func.body, stmt_fn=stmt, expr_fn=expr)
@@ -82,27 +115,50 @@ def size_bound(size: Expr, loops: Sequence[For], analyzer: Analyzer) -> Expr | N
     return None if found is None else found[1]
 
 
-def _moved(func: PrimFunc, buffer: Buffer, loops: Loops) -> tuple[Buffer, Expr]:
-    """The parameter that stands for a temporary, and where in it an iteration's part begins."""
+def _viewed(view: View, whole: Buffer, start: Expr) -> Stmt:
+    """A view of a temporary as one of the parameter: a view's own offset counts from the pointer."""
+    old = view.buffer
+    offset = old.offset + start * whole.dtype.itemsize // old.dtype.itemsize
+    new = Buffer(
+        old.name, old.shape, old.dtype, strides=old.strides, scope=old.scope, offset=offset, align=old.align
+    )
+    return View(new, whole, substitute_stmt(view.body, {}, {old: new}))
+
+
+def _part(parallel: For, parts: int) -> Part:
+    extent = const_value(parallel.extent)
+    return Var(f"{parallel.var.name}_part"), parts if extent is None else max(1, min(parts, extent))
+
+
+def _in_parts(parallel: For, part: Var, count: int) -> Stmt:
+    """A parallel loop over parts of its range, each of them run in order."""
+    if const_value(parallel.extent) == count:
+        body = substitute_stmt(parallel.body, {parallel.var: parallel.begin + part})
+        return replace(parallel, var=part, begin=const(0), body=body)
+    first, end = (parallel.extent * (part + k) // count for k in (0, 1))
+    inner = replace(parallel, begin=parallel.begin + first, extent=end - first, kind="serial")
+    return For(part, const(0), const(count), inner, "parallel", annotations=parallel.annotations)
+
+
+def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None) -> tuple[Buffer, Expr]:
+    """The parameter that stands for a temporary, and where in it the slice of a part begins."""
     analyzer = Analyzer()
     for scalar in func.scalars:
         analyzer.declare_dim(scalar, low=0)
-    parallel = [loop for loop in loops if loop.kind == "parallel"]
     size = size_bound(buffer.num_elements(), loops, analyzer)
-    parts: Expr = const(1)
-    number: Expr = const(0)
-    for loop in parallel:
-        parts = parts * loop.extent
-        number = number * loop.extent + (loop.var - loop.begin)
-    if size is None or not {*free_vars(size, parts)} <= {*func.scalars}:
+    if size is None or not {*free_vars(size)} <= {*func.scalars}:
         raise CodegenError(
             f"{func.name}: the size of {buffer!r} depends on the loops around it",
             hint="compute it outside of the loops, or in parts of a known size",
         )
-    if not parallel and size is buffer.num_elements():
-        return buffer, const(0)
-    whole = Buffer(buffer.name, (analyzer.simplify(parts * size),), buffer.dtype, align=buffer.align)
-    return whole, analyzer.simplify(number * size)
+    if part is None:
+        whole = buffer if size is buffer.num_elements() else buffer.like(shape=(analyzer.simplify(size),))
+        return whole, const(0)
+    number, count = part
+    unit = max(1, SLICE_BYTES // buffer.dtype.itemsize)
+    step = analyzer.simplify(ceildiv(size, unit) * unit)
+    whole = Buffer(buffer.name, (analyzer.simplify(step * count),), buffer.dtype, align=buffer.align)
+    return whole, number * step
 
 
 __all__ = ["STACK_BYTES", "allocations_in_loops", "hoist_workspace", "on_stack", "size_bound"]
