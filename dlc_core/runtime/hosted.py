@@ -38,7 +38,7 @@ class Program:
 
     @staticmethod
     def of(
-        function: Function, constants: Sequence[tuple[int, Host]], segments: Mapping[str, Signature]
+        function: Function, constants: Sequence[tuple[int, object]], segments: Mapping[str, Signature]
     ) -> Program:
         """The program of a function whose arrays are among the packed constants."""
         arrays: list[Host] = []

@@ -172,19 +172,23 @@ class IndexMap:
         """Whether `inverse` exists (up to padding of the last tile)."""
         return self._columns() is not None
 
-    def apply_numpy(self, array: Array, pad_value: float = 0) -> Array:
-        """The array in the other layout, C-contiguous; elements that come from nowhere are `pad_value`."""
+    def apply_numpy(self, array: Array, pad_value: float = 0, out: Array | None = None) -> Array:
+        """The array in the other layout, C-contiguous; elements that come from nowhere are `pad_value`.
+
+        `out` is where it is put, an array of its shape and dtype.
+        """
         if array.ndim != len(self.inputs):
             raise ScheduleError(f"the layout {self} maps {len(self.inputs)} dims, the array has {array.ndim}")
         if self.parts:
-            for part in self.parts:
+            for part in self.parts[:-1]:
                 array = part.apply_numpy(array, pad_value)
-            return array
-        shape = self.output_shape(array.shape)
+            return self.parts[-1].apply_numpy(array, pad_value, out)
+        result = np.empty(self.output_shape(array.shape), array.dtype) if out is None else out
         columns, digits = self._columns(), self.digits()
         if columns is not None and digits is not None:
-            return self._by_transpose(array, shape, columns, pad_value)
-        result = np.full(shape, pad_value, array.dtype)
+            self._transpose(array, result, columns, pad_value)
+            return result
+        result.fill(pad_value)
         if array.size:
             grid = np.ogrid[tuple(slice(0, size) for size in array.shape)]
             places = compile_exprs(list(self.outputs), self.inputs)(*grid)
@@ -192,13 +196,12 @@ class IndexMap:
         return result
 
     @staticmethod
-    def _by_transpose(
-        array: Array, shape: tuple[int, ...], columns: list[list[int]], pad_value: float
-    ) -> Array:
+    def _transpose(array: Array, result: Array, columns: list[list[int]], pad_value: float) -> None:
+        shape = result.shape
         full = [int(np.prod([shape[o] for o in own])) for own in columns]
         if tuple(full) != array.shape:
             margins = [(0, whole - size) for whole, size in zip(full, array.shape, strict=True)]
             array = np.pad(array, margins, constant_values=pad_value)
         order = [o for own in columns for o in own]
         split = array.reshape([shape[o] for o in order])
-        return np.ascontiguousarray(split.transpose(np.argsort(order)))
+        np.copyto(result, split.transpose(np.argsort(order)))

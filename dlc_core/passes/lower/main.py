@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import (
@@ -24,10 +22,9 @@ from dlc_core.graph.node import (
     post_order,
 )
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType, tensor_type
+from dlc_core.ir.types import TensorType
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.group import result_types
@@ -35,6 +32,7 @@ from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.memory import ALIGN, Request, plan
 from dlc_core.passes.lower.results import results_of
 from dlc_core.passes.lower.views import origin
+from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.tir.intrinsics import call_kernel
@@ -57,7 +55,7 @@ class BuildMain(Pass):
     place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        weights = _Weights()
+        weights = Weights()
         funcs: dict[str, PrimFunc] = {}
         signatures: dict[str, Signature] = {}
         for name, function in native_entries(module).items():
@@ -75,29 +73,8 @@ class BuildMain(Pass):
         )
 
 
-class _Weights:
-    """All constants of the entries, each once, and where they lie."""
-
-    def __init__(self) -> None:
-        self.constants: list[tuple[int, np.ndarray[Any, Any]]] = []
-        self.size = 0
-        self._places: dict[tuple[Array, str], tuple[int, TensorType]] = {}
-
-    def place(
-        self, key: tuple[Array, str], make: Callable[[], np.ndarray[Any, Any]]
-    ) -> tuple[int, TensorType]:
-        """Offset and type of a constant, made when it is first asked for."""
-        found = self._places.get(key)
-        if found is None:
-            data = make()
-            found = self._places[key] = self.size, tensor_type(data.shape, dtype(data.dtype))
-            self.constants.append((self.size, data))
-            self.size += -(-data.nbytes // ALIGN) * ALIGN
-        return found
-
-
 class _Builder:
-    def __init__(self, module: IRModule, function: Function, name: str, held: _Weights) -> None:
+    def __init__(self, module: IRModule, function: Function, name: str, held: Weights) -> None:
         self.module = module
         self.function = function
         self.name = name
@@ -220,9 +197,9 @@ class _Builder:
     def _repacked(self, value: Node, layout: IndexMap) -> Buffer:
         """A constant in the layout that its kernel's schedule asks for, rearranged now."""
         array: Array = value.attrs["value"]
-        return self._held((array, str(layout)), lambda: layout.apply_numpy(array.data))
+        return self._held((array, str(layout)), lambda: Repacked(array.data, layout))
 
-    def _held(self, key: tuple[Array, str], make: Callable[[], np.ndarray[Any, Any]]) -> Buffer:
+    def _held(self, key: tuple[Array, str], make: Callable[[], Constant]) -> Buffer:
         found = self.constant_at.get(key)
         if found is None:
             offset, type_ = self.held.place(key, make)

@@ -1,0 +1,73 @@
+"""The constants of a module: where they lie in one block of memory, and putting them there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dlc_core.graph.node import Array
+from dlc_core.ir.dtype import dtype
+from dlc_core.ir.types import TensorType, tensor_type
+from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.schedule.index_map import IndexMap
+
+NDArray = np.ndarray[Any, Any]
+
+
+class Repacked:
+    """An array in the layout that a kernel's schedule asks for, made where it shall lie."""
+
+    def __init__(self, source: NDArray, layout: IndexMap) -> None:
+        self.source = source
+        self.layout = layout
+        self.dtype: np.dtype[Any] = source.dtype
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return self.layout.output_shape(self.source.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def write(self, to: NDArray) -> None:
+        """Put it into an array of its shape."""
+        self.layout.apply_numpy(self.source, out=to)
+
+
+Constant = NDArray | Repacked
+
+
+class Weights:
+    """Constants, each once, at multiples of ALIGN bytes."""
+
+    def __init__(self) -> None:
+        self.constants: list[tuple[int, Constant]] = []
+        self.size = 0
+        self._places: dict[tuple[Array, str], tuple[int, TensorType]] = {}
+
+    def place(self, key: tuple[Array, str], make: Callable[[], Constant]) -> tuple[int, TensorType]:
+        """Offset and type of a constant, made when it is first asked for."""
+        found = self._places.get(key)
+        if found is None:
+            data = make()
+            found = self._places[key] = self.size, tensor_type(data.shape, dtype(data.dtype))
+            self.constants.append((self.size, data))
+            self.size += -(-data.nbytes // ALIGN) * ALIGN
+        return found
+
+
+def write_constant(constant: Constant, to: NDArray) -> None:
+    """Put a constant into bytes, of which there are as many as it has."""
+    place: Any = to.view(constant.dtype).reshape(constant.shape)
+    if isinstance(constant, Repacked):
+        constant.write(place)
+    else:
+        np.copyto(place, constant)
+
+
+__all__ = ["ALIGN", "Constant", "Repacked", "Weights", "write_constant"]
