@@ -1,20 +1,12 @@
-"""Random tensor programs, for code generators to be compared with the interpreter.
+"""Random tensor programs for tests of everything that reads, writes or rewrites them.
 
-    func = random_program(random.Random(7), "int32")
-    interpreter.run(func, *feeds(func, seed))
-
-They have serial, parallel, empty and nested loops, branches with and without an else, `while`, `let`,
-windows, temporaries in memory and in registers, vectors, masked and gathered loads.  Parameters: two inputs,
-an input of places, two outputs, and the by-value integers `n` and `k`.
+Every program is lawful and runs: indices stay in bounds, divisors are not zero, shifts are small, loops are
+short.  The same seed gives the same program.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from functools import partial
-
-import numpy as np
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, dtype
@@ -25,264 +17,251 @@ from dlc_core.ir.expr import (
     broadcast,
     cast_to,
     const,
-    load,
     ramp,
     select,
     unary,
 )
-from dlc_core.op.declare import NDArray
-from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import Alloc, For, If, Let, PrimFunc, Stmt, Store, View, While, seq
+from dlc_core.tir.intrinsics import if_then_else, intrinsic, vector_shuffle
+from dlc_core.tir.stmt import (
+    Alloc,
+    Block,
+    If,
+    IterVar,
+    Let,
+    PrimFunc,
+    Range,
+    Region,
+    Stmt,
+    View,
+    loop,
+    seq,
+    store,
+)
 
-SIZE = 16
-"""Elements of every buffer but registers."""
-
-LANES = 4
-_INT_OPS = ("add", "sub", "mul", "min", "max", "bitand", "bitor", "bitxor", "shl", "shr")
-_FLOAT_OPS = ("min", "max", "add", "sub")
-_ORDER = ("lt", "le", "gt", "ge", "eq", "ne")
-Step = Callable[[], Stmt]
+SIZE = 8
+DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8", "int8", "bool")
+_FLOAT_CALLS = ("exp", "tanh", "sqrt", "floor", "abs", "sigmoid", "erf", "sign", "round", "trunc")
 
 
-class _Writer:
-    """Writes statements over what is in scope."""
+class ProgramMaker:
+    """Makes one program from a seed."""
 
-    def __init__(self, rng: random.Random, type_: DType) -> None:
-        self.rng = rng
-        self.type = type_
-        self.names = 0
-        self.loops: list[Var] = []
+    def __init__(self, seed: int, *, dtypes: tuple[str, ...] = DTYPES, vectors: bool = True) -> None:
+        self.random = random.Random(seed)
+        self.dtypes = tuple(map(dtype, dtypes))
+        self.vectors = vectors
+        self.indices: list[Var] = []
         self.values: list[Var] = []
-        self.readable: list[Buffer] = []
-        self.writable: list[Buffer] = []
-        self.registers: list[Buffer] = []
-        self.places: list[Buffer] = []
-        self.scalars: list[Var] = []
+        self.buffers: list[Buffer] = []
+        self.count = 0
 
-    def name(self, hint: str) -> str:
-        self.names += 1
-        return f"{hint}{self.names}"
+    def name(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
 
-    def chance(self, share: float) -> bool:
-        return self.rng.random() < share
+    def func(self) -> PrimFunc:
+        """A PrimFunc over square buffers, one for each dtype, and two scalars."""
+        self.buffers = [Buffer(f"A_{t}", (SIZE, SIZE), t) for t in self.dtypes]
+        params = tuple(self.buffers)
+        scalar, count = Var("x", "float32"), Var("n")
+        if any(t.name == "float32" for t in self.dtypes):
+            self.values.append(scalar)
+        self.indices.append(count)
+        body = self.nest(3)
+        return PrimFunc("main", (*params, scalar, count), body)
+
+    def dtype(self) -> DType:
+        return self.random.choice(self.dtypes)
 
     # Expressions
 
-    def literal(self) -> Expr:
-        value = self.rng.choice((-3, -1, 0, 1, 2, 5, 100))
-        return const(value % 7 if self.type.kind == "uint" else value, self.type)
+    def index(self) -> Expr:
+        """An index in bounds."""
+        make = self.random.randrange(4)
+        if make == 0 or not self.indices:
+            return const(self.random.randrange(SIZE))
+        var = self.random.choice(self.indices)
+        if make == 1:
+            return var % SIZE
+        other = self.random.choice(self.indices)
+        return (var * self.random.randrange(1, 5) + other + self.random.randrange(4)) % SIZE
 
-    def place(self) -> Expr:
-        """An index in [0, SIZE)."""
-        options: list[Expr] = [const(self.rng.randrange(SIZE))]
-        options += [binary("floormod", v * self.rng.choice((1, 2, 3)) + 1, SIZE) for v in self.loops]
-        options += [binary("floormod", v + self.rng.randrange(9), SIZE) for v in self.scalars]
-        return self.rng.choice(options)
+    def buffer(self, type_: DType) -> Buffer:
+        return self.random.choice([b for b in self.buffers if b.dtype is type_])
 
-    def value(self, depth: int = 3) -> Expr:
-        kind = self.rng.choice(("literal", "load", "load", "op", "op", "choice", "lazy", "register", "let"))
-        if depth == 0 or kind == "literal":
-            return self.literal()
-        if kind == "load":
-            return load(self.rng.choice(self.readable), (self.place(),))
-        if kind == "register" and self.registers:
-            return load(self.rng.choice(self.registers), (const(self.rng.randrange(3)),))
-        if kind == "let" and self.values:
-            return self.rng.choice(self.values)
-        if kind == "choice":
-            return select(self.cond(depth - 1), self.value(depth - 1), self.value(depth - 1))
-        if kind == "lazy":
-            return if_then_else(self.cond(depth - 1), self.value(depth - 1), self.value(depth - 1))
-        return self.operation(self.value(depth - 1), self.value(depth - 1))
+    def expr(self, type_: DType, depth: int) -> Expr:
+        """A scalar expression of a dtype."""
+        if depth == 0:
+            return self.leaf(type_)
+        make = self.random.randrange(8)
+        if make == 0:
+            return self.leaf(type_)
+        if make == 1:
+            source = self.dtype()
+            return cast_to(type_, self.narrowed(self.expr(source, depth - 1), type_))
+        if make == 2:
+            cond = self.condition(depth - 1)
+            return select(cond, self.expr(type_, depth - 1), self.expr(type_, depth - 1))
+        if make == 3:
+            cond = self.condition(depth - 1)
+            return if_then_else(cond, self.expr(type_, depth - 1), self.expr(type_, depth - 1))
+        a, b = self.expr(type_, depth - 1), self.expr(type_, depth - 1)
+        if type_.is_bool:
+            return binary(self.random.choice(("and", "or", "bitxor")), a, b) if make < 7 else unary("not", a)
+        if type_.is_float:
+            return self.float_expr(a, b, make)
+        if make == 4:
+            divisor = binary("max", b, const(1, type_))
+            return binary(self.random.choice(("floordiv", "floormod", "truncdiv", "truncmod")), a, divisor)
+        if make == 5:
+            amount = binary("bitand", b, const(3, type_))
+            return binary(self.random.choice(("shl", "shr")), a, amount)
+        ops = ("add", "sub", "mul", "min", "max", "bitand", "bitor", "bitxor")
+        return (
+            binary(self.random.choice(ops), a, b)
+            if make < 7
+            else unary(self.random.choice(("neg", "bitnot")), a)
+        )
 
-    def operation(self, a: Expr, b: Expr) -> Expr:
-        if self.type.is_float:
-            op = self.rng.choice((*_FLOAT_OPS, "neg"))
-            return unary("neg", a) if op == "neg" else binary(op, a, b)
-        if self.chance(0.2):
-            positive = const(self.rng.choice((1, 3, 4, 7)), self.type).dtype
-            divisor: Expr = const(self.rng.choice((1, 3, 4, 7)), positive)
-            divisor = divisor if a.dtype.lanes == 1 else broadcast(divisor, a.dtype.lanes)
-            op = self.rng.choice(("floordiv", "floormod", "truncdiv", "truncmod"))
-            return binary(op, a, divisor)
-        if self.chance(0.1):
-            narrow = dtype("int8").with_lanes(a.dtype.lanes)
-            return cast_to(a.dtype, cast_to(narrow, a))
-        return binary(self.rng.choice(_INT_OPS), a, b)
+    def narrowed(self, value: Expr, to: DType) -> Expr:
+        """A float that is cast to an integer is made small first: elsewhere the result is unspecified."""
+        if not value.dtype.is_float or to.is_float or to.is_bool:
+            return value
+        small = binary("min", binary("max", value, const(0.0, value.dtype)), const(100.0, value.dtype))
+        return select(intrinsic("isnan", value), const(1.0, value.dtype), small)
 
-    def cond(self, depth: int) -> Expr:
-        if self.loops and self.chance(0.4):
-            made = binary(self.rng.choice(_ORDER), self.rng.choice(self.loops), self.rng.randrange(5))
-        else:
-            made = binary(self.rng.choice(_ORDER), self.value(depth), self.value(depth))
-        return ~made if self.chance(0.1) else made
+    def float_expr(self, a: Expr, b: Expr, make: int) -> Expr:
+        if make == 4:
+            return intrinsic(self.random.choice(_FLOAT_CALLS), a)
+        if make == 5:
+            return intrinsic("fma", a, b, a)
+        if make == 6:
+            return binary(self.random.choice(("min", "max", "div")), a, b)
+        return binary(self.random.choice(("add", "sub", "mul")), a, b) if self.random.random() < 0.8 else -a
 
-    # Vectors
+    def condition(self, depth: int) -> Expr:
+        type_ = self.dtype()
+        ops = ("eq", "ne") if type_.is_bool else ("eq", "ne", "lt", "le", "gt", "ge")
+        return binary(self.random.choice(ops), self.expr(type_, depth), self.expr(type_, depth))
 
-    def lanes_place(self) -> Expr:
-        """Indices of LANES elements that lie in [0, SIZE): contiguous, with a step, or looked up."""
-        kind = self.rng.choice(("plain", "plain", "step", "back", "gather"))
-        start: Expr = const(self.rng.randrange(SIZE - LANES + 1))
-        if self.loops and self.chance(0.5):
-            start = binary("floormod", self.rng.choice(self.loops) * LANES, SIZE)
-        if kind == "step":
-            return ramp(const(self.rng.randrange(4)), 3, LANES)
-        if kind == "back":
-            return ramp(const(SIZE - 1), -1, LANES)
-        if kind == "gather" and self.places:
-            looked_up = load(self.rng.choice(self.places), (ramp(start, 1, LANES),))
-            return cast_to(dtype("int64").with_lanes(LANES), looked_up)
-        return ramp(start, 1, LANES)
-
-    def vector(self, depth: int = 2) -> Expr:
-        kind = self.rng.choice(("load", "load", "op", "scalar", "choice", "lazy"))
-        if depth == 0 or kind == "scalar":
-            return broadcast(self.value(1), LANES)
-        if kind == "load":
-            return load(self.rng.choice(self.readable), (self.lanes_place(),))
-        a, b = self.vector(depth - 1), self.vector(depth - 1)
-        if kind == "op":
-            return self.operation(a, b)
-        test = binary(self.rng.choice(_ORDER), self.vector(depth - 1), self.vector(depth - 1))
-        return select(test, a, b) if kind == "choice" else if_then_else(test, a, b)
+    def leaf(self, type_: DType) -> Expr:
+        make = self.random.randrange(4)
+        known = [v for v in (*self.values, *self.indices) if v.dtype is type_]
+        if make == 0 and known:
+            return self.random.choice(known)
+        if make == 1:
+            if type_.is_float:
+                return const(self.random.choice((0.0, 1.0, -0.5, 2.25, 0.1, -3.0)), type_)
+            return const(self.random.choice((0, 1, 2, 5, 100)), type_)
+        return self.buffer(type_)[self.index(), self.index()]
 
     # Statements
 
-    def stmts(self, depth: int) -> Stmt:
-        return seq(*(self.stmt(depth) for _ in range(self.rng.randint(1, 3))))
+    def nest(self, depth: int) -> Stmt:
+        return seq(*(self.stmt(depth) for _ in range(self.random.randrange(1, 4))))
 
     def stmt(self, depth: int) -> Stmt:
-        steps: list[Step] = [self.store, self.store, self.vector_store]
-        if self.registers:
-            steps += [self.register_store, self.register_store]
-        if depth > 0:
-            inner = [self.serial, self.serial, self.branch, self.branch, self.let, self.window]
-            inner += [self.temporary, self.register, self.counted]
-            steps += [partial(step, depth - 1) for step in inner]
-        return self.rng.choice(steps)()
+        make = self.random.randrange(10) if depth else 0
+        if make < 2:
+            return self.store()
+        if make < 5:
+            return self.loop(depth)
+        if make == 5:
+            orelse = self.nest(depth - 1) if self.random.random() < 0.5 else None
+            return If(self.condition(1), self.nest(depth - 1), orelse)
+        if make == 6:
+            type_ = self.dtype()
+            value = self.expr(type_, 2)
+            var = Var(self.name("t"), type_)
+            self.values.append(var)
+            body = self.nest(depth - 1)
+            self.values.pop()
+            return Let(var, value, body)
+        if make == 7:
+            return self.alloc(depth)
+        if make == 8 and self.vectors:
+            return self.vector_store()
+        return self.block(depth)
 
     def store(self) -> Stmt:
-        return Store(self.rng.choice(self.writable), (self.place(),), self.value())
+        type_ = self.dtype()
+        return store(self.buffer(type_), (self.index(), self.index()), self.expr(type_, 3))
+
+    def loop(self, depth: int) -> Stmt:
+        var, begin = Var(self.name("i")), self.random.choice((0, 0, 0, 2))
+        self.indices.append(var)
+        body = self.nest(depth - 1)
+        self.indices.pop()
+        kind = self.random.choice(("serial", "serial", "serial", "unrolled"))
+        notes = {"pragma": (1, "x", 0.5)} if self.random.random() < 0.2 else {}
+        return loop(var, self.random.randrange(1, 4), body, kind, begin=begin, annotations=notes)
+
+    def alloc(self, depth: int) -> Stmt:
+        """A fresh buffer, filled before use; sometimes seen through a view of the other rank order."""
+        type_ = self.dtype()
+        fresh = Buffer(self.name("S"), (SIZE, SIZE), type_, scope="local")
+        i, j = Var(self.name("i")), Var(self.name("j"))
+        value = self.expr(type_, 1)
+        fill = loop(i, SIZE, loop(j, SIZE, store(fresh, (i, j), value)))
+        self.buffers.append(fresh)
+        if self.random.random() < 0.5:
+            turned = Buffer(self.name("V"), (SIZE, SIZE), type_, strides=(1, SIZE), scope="local")
+            self.buffers.append(turned)
+            body: Stmt = View(turned, fresh, self.nest(depth - 1))
+            self.buffers.pop()
+        else:
+            body = self.nest(depth - 1)
+        self.buffers.pop()
+        return Alloc(fresh, seq(fill, body))
 
     def vector_store(self) -> Stmt:
-        start = const(self.rng.randrange(SIZE - LANES + 1))
-        return Store(self.rng.choice(self.writable), (ramp(start, 1, LANES),), self.vector())
+        """Lanes computed from one load, with a lane permutation or a guard at times."""
+        type_ = self.random.choice([t for t in self.dtypes if not t.is_bool])
+        lanes = self.random.choice((2, 4))
+        row, target = self.index(), self.buffer(type_)
+        at = ramp(const(self.random.randrange(SIZE - lanes + 1)), 1, lanes)
+        value: Expr = self.buffer(type_)[row, at]
+        other = broadcast(self.expr(type_, 1), lanes)
+        value = binary(self.random.choice(("add", "mul", "max")), value, other)
+        if self.random.random() < 0.3:
+            value = vector_shuffle(value, [self.random.randrange(lanes) for _ in range(lanes)])
+        if self.random.random() < 0.3:
+            value = if_then_else(binary("lt", at, broadcast(const(5), lanes)), value, other)
+        if self.random.random() < 0.2 and type_.is_float:
+            return store(target, (row, self.index()), intrinsic("vector_reduce_max", value))
+        return store(target, (row, at), value)
 
-    def register_store(self) -> Stmt:
-        target = self.rng.choice(self.registers)
-        return Store(target, (const(self.rng.randrange(3)),), self.value())
-
-    def serial(self, depth: int) -> Stmt:
-        extent = self.rng.choice([const(0), const(1), const(3), const(5), *self.scalars])
-        var = Var(self.name("i"))
-        self.loops.append(var)
-        begin = const(self.rng.choice((0, 0, 2)))
-        made = For(var, begin, extent, self.stmts(depth))
-        self.loops.remove(var)
-        return made
-
-    def branch(self, depth: int) -> Stmt:
-        cond, then = self.cond(2), self.stmts(depth)
-        return If(cond, then, self.stmts(depth) if self.chance(0.5) else None)
-
-    def let(self, depth: int) -> Stmt:
-        var = Var(self.name("v"), self.type)
-        value = self.value()
-        self.values.append(var)
-        made = Let(var, value, self.stmts(depth))
-        self.values.remove(var)
-        return made
-
-    def window(self, depth: int) -> Stmt:
-        """Another name of a whole buffer; both names are used."""
-        base = self.rng.choice(self.writable)
-        buffer = Buffer(self.name("w"), base.shape, base.dtype, scope=base.scope)
-        self.readable.append(buffer)
-        made = View(buffer, base, self.stmts(depth))
-        self.readable.remove(buffer)
-        return made
-
-    def temporary(self, depth: int) -> Stmt:
-        buffer = Buffer(self.name("t"), (SIZE,), self.type, scope=self.rng.choice(("global", "local")))
-        var = Var(self.name("i"))
-        fill = For(var, const(0), const(SIZE), Store(buffer, (var,), self.value(2)))
-        self.readable.append(buffer)
-        self.writable.append(buffer)
-        made = Alloc(buffer, seq(fill, self.stmts(depth)))
-        self.readable.remove(buffer)
-        self.writable.remove(buffer)
-        return made
-
-    def register(self, depth: int) -> Stmt:
-        """A temporary whose places are all known: it can live in registers."""
-        buffer = Buffer(self.name("r"), (3,), self.type, scope="local")
-        first = [Store(buffer, (const(i),), self.value(2)) for i in range(3)]
-        self.registers.append(buffer)
-        made = Alloc(buffer, seq(*first, self.stmts(depth)))
-        self.registers.remove(buffer)
-        return made
-
-    def counted(self, depth: int) -> Stmt:
-        """A `while` that ends: its counter is a buffer of its own."""
-        counter = Buffer(self.name("c"), (1,), "int32", scope="local")
-        limit = self.rng.choice((0, 1, 3))
-        body = seq(self.stmts(depth), Store(counter, (const(0),), counter[0] + 1))
-        begin = Store(counter, (const(0),), const(0, "int32"))
-        return Alloc(counter, seq(begin, While(counter[0] < limit, body)))
-
-    def parallel(self, output: Buffer, inputs: Sequence[Buffer]) -> Stmt:
-        """A loop whose iterations each write their own element of `output`, and read no output."""
-        var = Var(self.name("p"))
-        saved = self.readable, self.writable
-        local = Buffer(self.name("t"), (SIZE,), self.type, scope="local")
-        fill_var = Var(self.name("i"))
-        self.readable, self.writable = [*inputs], [local]
-        self.loops.append(var)
-        fill = For(fill_var, const(0), const(SIZE), Store(local, (fill_var,), self.value(1)))
-        self.readable.append(local)
-        body = seq(fill, self.stmts(1), Store(output, (var,), self.value()))
-        self.loops.remove(var)
-        self.readable, self.writable = saved
-        extent = self.rng.choice([const(SIZE), *self.scalars])
-        return For(var, const(0), extent, Alloc(local, body), "parallel")
+    def block(self, depth: int) -> Stmt:
+        """A loop nest around a block with a spatial and a reduce axis."""
+        type_ = self.random.choice([t for t in self.dtypes if not t.is_bool])
+        i, k = Var(self.name("i")), Var(self.name("k"))
+        vi, vk = Var(self.name("v")), Var(self.name("v"))
+        rows, steps = self.random.randrange(1, SIZE + 1), self.random.randrange(1, 4)
+        target, source = self.buffer(type_), self.buffer(type_)
+        axes = (
+            IterVar(vi, Range(const(0), const(rows))),
+            IterVar(vk, Range(const(0), const(steps)), "reduce"),
+        )
+        column = const(self.random.randrange(SIZE))
+        shifted = self.random.random() < 0.3
+        predicate = binary("lt", vi, const(rows - 1)) if shifted else const(True, "bool")
+        write = Region(target, (Range(vi, const(1)), Range(column, const(1))))
+        read = Region(source, (Range(vi, const(1)), Range(const(0), const(SIZE))))
+        update = binary("add", target[vi, column], source[vi, vk])
+        block = Block(
+            self.name("block"),
+            axes,
+            (i, k),
+            (read,),
+            (write,),
+            store(target, (vi, column), update),
+            store(target, (vi, column), const(0, type_)),
+            predicate,
+            {"note": "x"} if shifted else {},
+        )
+        return loop(i, rows, loop(k, steps, block))
 
 
-def random_program(rng: random.Random, type_: str = "int32", name: str = "f") -> PrimFunc:
-    """A program over values of one dtype that reads nothing undefined and nothing outside of its buffers.
-
-    Floats are added, subtracted, negated and compared only, so that no order of rounding is open.
-    """
-    data = dtype(type_)
-    a, b, out, more = (Buffer(n, (SIZE,), data) for n in ("a", "b", "out", "more"))
-    places = Buffer("places", (SIZE,), "int32")
-    n, k = Var("n"), Var("k")
-    writer = _Writer(rng, data)
-    writer.readable, writer.writable = [a, b, out], [out]
-    writer.places, writer.scalars = [places], [n, k]
-    body = seq(
-        *(writer.stmt(3) for _ in range(rng.randint(1, 4))),
-        writer.parallel(more, [a, b]),
-        *(writer.stmt(2) for _ in range(rng.randint(0, 2))),
-    )
-    return PrimFunc(name, (a, b, places, out, more, n, k), body)
-
-
-def feeds(func: PrimFunc, seed: int = 0) -> tuple[list[NDArray], list[int]]:
-    """Arrays for the buffers of a random program, and its by-value integers."""
-    rng = np.random.default_rng(seed)
-    arrays: list[NDArray] = []
-    for buffer in func.buffers:
-        type_ = buffer.dtype
-        values: NDArray
-        if buffer.name == "places":
-            values = rng.integers(0, SIZE, SIZE)
-        elif type_.is_float:
-            values = rng.integers(-50, 50, SIZE) * 0.25
-        else:
-            low, high = type_.int_range()
-            values = rng.integers(max(low, -1000), min(high, 1000), SIZE, endpoint=True)
-        arrays.append(np.asarray(values).astype(type_.numpy))
-    return arrays, [int(rng.integers(0, 6)), int(rng.integers(1, SIZE, endpoint=True))]
-
-
-__all__ = ["LANES", "SIZE", "feeds", "random_program"]
+def random_prim_func(seed: int, *, dtypes: tuple[str, ...] = DTYPES, vectors: bool = True) -> PrimFunc:
+    """A random lawful program: buffers `A_<dtype>` of 8 by 8, then `x: float32` and `n: int64` (n >= 0)."""
+    return ProgramMaker(seed, dtypes=dtypes, vectors=vectors).func()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlc_core.script import script
-from dlc_core.testing.programs import feeds, random_program
+from dlc_core.testing.vector_programs import feeds, random_program
 from dlc_core.tir import interpreter
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import verify_func
