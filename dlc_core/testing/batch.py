@@ -65,14 +65,19 @@ def compile_all(
             results[index] = alone(index)
             continue
         try:
-            waiting.append((index, _renamed(lower(module, context)[0], f"m{index}_")))
+            lowered = lower(module, context)[0]
         except DlcError as error:
             results[index] = error
+            continue
+        if isinstance(lowered[lowered.entry], PrimFunc):
+            waiting.append((index, _renamed(lowered, f"m{index}_")))
+        else:
+            results[index] = alone(index)
     groups = [waiting[start : start + at_once] for start in range(0, len(waiting), at_once)]
     while groups:
         group = groups.pop()
         try:
-            artifact = _emit([lowered for _, lowered in group], target)
+            artifact = _emit([member for _, member in group], target)
         except Exception:  # noqa: BLE001 (whatever a code generator raises, it is for one of the models)
             middle = len(group) // 2
             if middle:
@@ -81,8 +86,8 @@ def compile_all(
                 results[group[0][0]] = alone(group[0][0])
             continue
         device = _LoadOnce(registry().devices[target.kind.device])
-        for index, lowered in group:
-            results[index] = _executable(lowered, artifact, target, device, num_threads)
+        for index, member in group:
+            results[index] = _executable(member, artifact, target, device, num_threads)
     return [results[index] for index in range(len(modules))]
 
 
