@@ -149,6 +149,29 @@ def loads_of(block: Block) -> list[Load]:
     )
 
 
+def contiguous_over(block: Block, axis: Var) -> bool:
+    """Whether all that a block reads is contiguous over the axis, or does not have it."""
+    for load in loads_of(block):
+        factors = coefficients(load.buffer, load.indices, [axis])
+        if factors is None or const_value(factors[axis]) not in (0, 1):
+            return False
+    return True
+
+
+def work_of(func: PrimFunc) -> int | None:
+    """Iterations of the block that has most; None where an extent is symbolic."""
+    most = 0
+    for block in block_list(func.body):
+        total = 1
+        for axis in block.axes:
+            size = extent_of(axis)
+            if size is None:
+                return None
+            total *= size
+        most = max(most, total)
+    return most
+
+
 def inline_pointwise(schedule: Schedule) -> BlockRV:
     """Inline pointwise blocks that feed others, reductions excepted; returns the block of the output."""
     outputs = {b.name for b in schedule.get_output_blocks()}

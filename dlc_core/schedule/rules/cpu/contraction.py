@@ -49,7 +49,7 @@ class ContractionRule(ScheduleRule):
     priority: ClassVar[int] = 100
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return machine.description.vector_bits > 0 and anchor(func) is not None
+        return anchor(func) is not None
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         found = anchor(schedule.func)
@@ -225,7 +225,8 @@ class _Contract:
                 _Part(rest.loop, 1, rest[column], width, rest[out]),
             ]
         columns = const_value(s.extent(column))
-        if columns is not None and (columns % width == 0 or columns < width or not self.digits):
+        whole = columns is not None and (columns % width == 0 or columns < width)
+        if whole or width == 1 or (columns is not None and not self.digits):
             return parts
         # Of axes that are digits of one axis, regions are only exact where panels never reach over the end.
         last = 1 if columns is None else columns % width
@@ -233,8 +234,8 @@ class _Contract:
         for part in parts:
             if part.rows is not None:
                 s.reorder(part.column, part.rows)
-            whole = s.extent(part.column) // width * width
-            main, rest = s.partition(part.column, [whole])
+            end = s.extent(part.column) // width * width
+            main, rest = s.partition(part.column, [end])
             cut.append(part)
             cut.append(
                 _Part(

@@ -9,27 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
-    coefficients,
+    contiguous_over,
     deal_out,
     extent_of,
     inline_pointwise,
     is_pointwise,
-    loads_of,
     reductions,
     spatial,
+    work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import Block, PrimFunc, Store
+from dlc_core.tir.stmt import PrimFunc, Store
 
 VECTORS = 4
 """Vectors of accumulators: enough chains to hide the latency of an addition."""
+PARALLEL_WORK = 1 << 14
+"""Iterations below which a kernel is not worth waking other threads for."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,11 @@ class LanesRule(ScheduleRule):
         ):
             return False
         axes = spatial(found[0])
-        return bool(axes) and (extent_of(axes[-1]) or 0) > 1 and _contiguous(found[0], axes[-1].var)
+        return bool(axes) and (extent_of(axes[-1]) or 0) > 1 and contiguous_over(found[0], axes[-1].var)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s = schedule
+        work = work_of(s.func)
         block = BlockRV(reductions(s.func)[0].name)
         for handle in s.get_producers(block):
             schedule_map(s, handle, machine)
@@ -64,22 +67,13 @@ class LanesRule(ScheduleRule):
         strips, strip = s.split(column, [None, width], tail="shrink")
         s.compute_at(block, strips)
         s.set_scope(block, 0, "local")
-        if machine.description.parallel:
+        if machine.description.parallel and (work is None or work >= PARALLEL_WORK):
             deal_out(s, [*outer, strips])
         if const_value(s.extent(strip)) is not None:
             _strip(s, block, strip, lanes)
             return
         for copy in s.partition(strips, [s.get(out).axes[-1].dom.extent // width]):
             _strip(s, copy[block], copy[strip], lanes)
-
-
-def _contiguous(block: Block, axis: Var) -> bool:
-    """Whether the reduction's inputs are contiguous over the axis, or do not have it."""
-    for load in loads_of(block):
-        factors = coefficients(load.buffer, load.indices, [axis])
-        if factors is None or const_value(factors[axis]) not in (0, 1):
-            return False
-    return True
 
 
 def _strip(s: Schedule, block: BlockRV, column: LoopRV, lanes: int) -> None:

@@ -1,28 +1,41 @@
 """Kernels that reduce rows: softmax, normalisations, sums over inner axes.
 
     for row (parallel):
-      each stage over that row, vectorised; partial results of a reduction in the lanes of one vector
+      each stage over that row, vectorised
 
-All stages of a row run while the row is in the nearest cache; scalars of a row stay in registers.
+Rows are the axes of the output along which nothing is reduced: all stages of a row run while it is in the
+nearest cache, scalars of a row stay in registers.  Where rows lie side by side in memory (the innermost
+axis is not reduced), lanes go over that axis; else partial results of a reduction are the lanes of a vector.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.expr import Binary, Call, Load, const_value, post_order
+from dlc_core.ir.expr import Binary, Call, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
-from dlc_core.schedule.rules.analysis import is_pointwise, reduced, reductions, same, spatial
+from dlc_core.schedule.rules.analysis import (
+    coefficients,
+    contiguous_over,
+    is_pointwise,
+    loads_of,
+    reduced,
+    reductions,
+    same,
+    work_of,
+)
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import Block, PrimFunc, Store
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 SPLITTABLE = ("add", "mul", "min", "max")
 """Reductions whose partial results may be combined in any order."""
-PARALLEL_ELEMENTS = 1 << 13
+PARALLEL_WORK = 1 << 13
+"""Iterations below which a kernel is not worth waking other threads for."""
 ROW_BYTES = 1 << 16
 """Values of a row up to this size are kept; longer rows are computed again where they are needed."""
 
@@ -43,61 +56,91 @@ class RowsRule(ScheduleRule):
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s = schedule
-        outputs = s.get_output_blocks()
-        out = outputs[0]
+        work = work_of(s.func)
+        out = s.get_output_blocks()[0]
         if s.get(out).init is not None:
             out = s.cache_write(out, 0, "local")
         _inline(s, out)
         stages = [handle for handle in s.get_blocks() if handle != out]
-        depth = min(
-            _shared_rows(s.get(handle), s.get(out)) for handle in stages if s.get(handle).init is not None
-        )
-        loops = s.get_loops(out)
-        row = (
-            s.fuse(*loops[:depth])
-            if depth > 1
-            else loops[0]
-            if depth
-            else s.add_unit_loop(loops[0] if loops else out)
-        )
+        rows = _rows(s, out)
+        loops = dict(zip((a.var for a in s.get(out).axes), s.get_loops(out), strict=True))
+        outer = [loops[v] for v in rows]
+        inner = [loop for v, loop in loops.items() if v not in rows]
+        if len(loops) > 1:
+            s.reorder(*outer, *inner)
+        if outer:
+            row = s.fuse(*outer) if len(outer) > 1 else outer[0]
+        else:
+            row = s.add_unit_loop(inner[0] if inner else out)
         for handle in reversed(stages):
             s.compute_at(handle, row)
             s.set_scope(handle, 0, "local")
-        if machine.description.parallel and depth and _elements(s.get(out)) >= PARALLEL_ELEMENTS:
+        if machine.description.parallel and outer and (work is None or work >= PARALLEL_WORK):
             s.parallel(row)
         lanes = machine.lanes(32)
         for handle in stages:
-            if s.get(handle).init is not None:
+            block = s.get(handle)
+            if block.init is not None:
                 _reduction(s, handle, lanes)
-            else:
-                _pointwise(s, handle, s.get_loops(handle)[-len(s.get(handle).axes) :], lanes)
-        _pointwise(s, out, s.get_loops(out)[s.get_loops(out).index(row) + 1 :], lanes)
+            elif block.axes:
+                _pointwise(s, s.get_loops(handle)[-len(block.axes) :], lanes)
+        _pointwise(s, inner, lanes)
 
 
-def _shared_rows(block: Block, out: Block) -> int:
-    """How many leading axes of a reduction's result are axes of the output."""
-    count = 0
-    for a, b in zip(spatial(block), out.axes, strict=False):
-        if not same(a.dom.extent, b.dom.extent):
-            break
-        count += 1
-    return count
+# Which axes are rows
 
 
-def _elements(block: Block) -> int:
-    total = 1
-    for axis in block.axes:
-        total *= const_value(axis.dom.extent) or PARALLEL_ELEMENTS
-    return total
+def _rows(s: Schedule, out: BlockRV) -> tuple[Var, ...]:
+    """The output's axes along which every reduction has one result for each point, outer to inner.
+
+    The innermost axis is left out where lanes go over it.
+    """
+    along = _along(s, out)
+    axes = [a.var for a in s.get(out).axes]
+    found = [(s.get(handle), along[handle]) for handle in along if s.get(handle).init is not None]
+    rows = [v for v in axes if all(v in owners.values() for _, owners in found)]
+    if rows and rows[-1] is axes[-1] and _is_wide(s.get(out).axes[-1]):
+        own = [(block, next(a for a, v in owners.items() if v is axes[-1])) for block, owners in found]
+        if all(contiguous_over(block, axis) for block, axis in own):
+            rows.pop()
+    return tuple(rows)
 
 
-def _row_is_small(block: Block) -> bool:
-    size = const_value(spatial(block)[-1].dom.extent) if spatial(block) else 1
-    return size is not None and size * 8 <= ROW_BYTES
+def _is_wide(axis: IterVar) -> bool:
+    return const_value(axis.dom.extent) != 1
+
+
+def _along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]]:
+    """For every block that the output depends on: which axis of the output each of its axes runs with."""
+    writers = {}
+    for handle in s.get_blocks():
+        body = s.get(handle).body
+        assert isinstance(body, Store)
+        writers[body.buffer] = handle
+    along: dict[BlockRV, dict[Var, Var | None]] = {out: {a.var: a.var for a in s.get(out).axes}}
+    for handle in reversed(s.get_blocks()):
+        known = along.setdefault(handle, {})
+        for load in loads_of(s.get(handle)):
+            producer = writers.get(load.buffer)
+            if producer is None or producer == handle:
+                continue
+            body = s.get(producer).body
+            assert isinstance(body, Store)
+            owners = along.setdefault(producer, {})
+            for place, index in zip(body.indices, load.indices, strict=True):
+                if isinstance(place, Var):
+                    owner = known.get(index) if isinstance(index, Var) else None
+                    owners[place] = owner if owners.get(place, owner) is owner else None
+    return along
+
+
+# What is kept of a row
 
 
 def _inline(s: Schedule, out: BlockRV) -> None:
     """Inline pointwise stages that are used once, that cost little, or whose rows are too long to keep."""
+    rows = set(_rows(s, out))
+    along = _along(s, out)
     for handle in s.get_blocks():
         block = s.get(handle)
         if handle == out or not is_pointwise(block) or not isinstance(block.body, Store):
@@ -108,18 +151,31 @@ def _inline(s: Schedule, out: BlockRV) -> None:
         )
         loads = sum(isinstance(e, Load) for e in post_order(block.body.value))
         once = len(s.get_consumers(handle)) <= 1
-        scalar = all(const_value(a.dom.extent) == 1 for a in block.axes[-1:])
-        if scalar and costly:
+        across = [a for a in block.axes if along[handle].get(a.var) not in rows]
+        if costly and all(const_value(a.dom.extent) == 1 for a in across):
             continue
-        if once or not _row_is_small(block) or not (costly or loads > 2):
+        if once or not _is_small(block.body, across) or not (costly or loads > 2):
             s.compute_inline(handle)
 
 
-def _pointwise(s: Schedule, handle: BlockRV, loops: list[LoopRV], lanes: int) -> None:
+def _is_small(store: Store, across: Sequence[IterVar]) -> bool:
+    """Whether the part of a buffer that one row needs may be kept."""
+    size = store.buffer.dtype.itemsize
+    for axis in across:
+        extent = const_value(axis.dom.extent)
+        if extent is None:
+            return False
+        size *= extent
+    return size <= ROW_BYTES
+
+
+# Loops of a stage
+
+
+def _pointwise(s: Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
     own = [loop for loop in loops if const_value(s.extent(loop)) != 1]
     if own and s.get_for(own[-1]).kind == "serial":
         vectorize_long(s, own[-1], lanes)
-    del handle
 
 
 def _reduction(s: Schedule, handle: BlockRV, lanes: int) -> None:
@@ -127,18 +183,23 @@ def _reduction(s: Schedule, handle: BlockRV, lanes: int) -> None:
     block = s.get(handle)
     own = s.get_loops(handle)[-len(block.axes) :]
     places = list(zip(own, block.axes, strict=True))
-    wide = [loop for loop, a in places if a.kind == "spatial" and (const_value(s.extent(loop)) or 2) > 1]
+    wide = [loop for loop, a in places if a.kind == "spatial" and const_value(s.extent(loop)) != 1]
     inner = [loop for loop, a in places if a.kind == "reduce"]
     if wide:
         s.reorder(*(loop for loop in own if loop != wide[-1]), wide[-1])
         s.decompose_reduction(handle, next(loop for loop in s.get_loops(handle) if loop in inner))
         vectorize_long(s, wide[-1], lanes)
         return
-    extent = const_value(s.extent(inner[-1]))
     body = block.body
     assert isinstance(body, Store)
-    splittable = isinstance(body.value, Binary) and body.value.op in SPLITTABLE and reduced(block)
-    if not splittable or (extent is not None and extent < lanes):
+    if lanes < 2 or not isinstance(body.value, Binary) or body.value.op not in SPLITTABLE:
+        return
+    merged = _mergeable(block)
+    if merged > 1:
+        s.reorder(*(loop for loop in own if loop not in inner), *inner)
+        inner = [*inner[:-merged], s.fuse(*inner[-merged:])]
+    extent = const_value(s.extent(inner[-1]))
+    if extent is not None and extent < lanes:
         return
     length = s.extent(inner[-1])
     steps, lane = s.split(inner[-1], [None, lanes], tail="predicate")
@@ -152,3 +213,19 @@ def _reduction(s: Schedule, handle: BlockRV, lanes: int) -> None:
     for copy in [Copy(steps)] if exact else s.partition(steps, [whole]):
         s.vectorize(copy[lane])
     s.unroll(s.get_loops(handle)[-1])
+
+
+def _mergeable(block: Block) -> int:
+    """How many of the innermost reduction axes are one contiguous axis of all that is read."""
+    axes = reduced(block)
+    known = [coefficients(e.buffer, e.indices, [a.var for a in axes]) for e in loads_of(block)]
+    count = 1
+    while count < len(axes):
+        outer, inner = axes[-count - 1], axes[-count]
+        if const_value(inner.dom.extent) is None:
+            return count
+        for steps in known:
+            if steps is None or not same(steps[outer.var], steps[inner.var] * inner.dom.extent):
+                return count
+        count += 1
+    return count

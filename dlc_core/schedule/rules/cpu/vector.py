@@ -12,14 +12,17 @@ UNROLLED = 4
 
 
 def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
-    """A loop of constant extent as unrolled vectors."""
+    """A loop of constant extent as unrolled vectors, on scalar machines as unrolled elements."""
     extent = const_value(schedule.extent(loop))
     if extent is None:
         raise ScheduleError(
             f"loop {loop.name!r} of extent {schedule.extent(loop)} cannot be vectorised",
             why="it is not constant",
         )
-    if extent < 2 or lanes < 2:
+    if extent < 2:
+        return
+    if lanes < 2:
+        schedule.unroll(loop)
         return
     width = min(lanes, 1 << (extent.bit_length() - 1))
     if width == extent:
