@@ -17,6 +17,7 @@ from dlc_backend_llvm.vmath import OPS, Machine, VMath, llvm_type, machine_of
 
 from dlc_core.driver import find_target
 from dlc_core.ir.module import IRModule
+from dlc_core.tir import interpreter
 from dlc_core.tir.stmt import PrimFunc
 
 Kernel = Callable[..., "np.ndarray[Any, Any]"]
@@ -119,3 +120,21 @@ class Native:
 def native() -> type[Native]:
     """native(*funcs)(name, arrays, scalars, threads) runs tensor programs."""
     return Native
+
+
+@pytest.fixture
+def agree() -> Callable[..., list[np.ndarray[Any, Any]]]:
+    """agree(func, arrays, scalars): native code and the interpreter leave the same bits; those arrays."""
+
+    def check(
+        func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], scalars: Sequence[int] = ()
+    ) -> list[np.ndarray[Any, Any]]:
+        wanted = [a.copy() for a in arrays]
+        interpreter.run(func, *wanted, *scalars)
+        found = [a.copy() for a in arrays]
+        Native(func)(func.name, found, scalars)
+        for have, want in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(have, want)
+        return wanted
+
+    return check

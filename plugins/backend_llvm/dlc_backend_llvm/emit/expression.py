@@ -147,13 +147,15 @@ class ExpressionEmitter:
         if isinstance(expr, Binary):
             a, b = self.value(expr.a), self.value(expr.b)
             floors = expr.op in ("floordiv", "floormod") and self.nonnegative(expr.a)
-            lines, result = binary_instruction(expr, a, b, self.fresh, floors)
+            if expr.op == "truncmod" and expr.dtype.is_float:
+                wide = dtype("float32").with_lanes(expr.dtype.lanes) if expr.dtype.bits < 32 else expr.dtype
+                lines, result = self.unit.intrinsic("fmod", [a, b], wide, wide, self.fresh)
+            else:
+                lines, result = binary_instruction(expr, a, b, self.fresh, floors)
             self.lines.extend(lines)
             return self._rounded(result, expr.dtype) if expr.op not in ("min", "max") else result
         if isinstance(expr, Cast):
-            lines, result = cast_instructions(expr.a.dtype, expr.dtype, self.value(expr.a), self.fresh)
-            self.lines.extend(lines)
-            return result
+            return self._cast(self.value(expr.a), expr.a.dtype, expr.dtype)
         if isinstance(expr, Select):
             return self.emit(f"select {self.typed(expr.cond)}, {self.typed(expr.a)}, {self.typed(expr.b)}")
         if isinstance(expr, Broadcast):
@@ -171,10 +173,16 @@ class ExpressionEmitter:
         """float16 and bfloat16 results are rounded to representable values after each operation."""
         if type_.scalar.name not in NARROW_FLOATS:
             return operand
-        wide = dtype("float32").with_lanes(type_.lanes)
-        lines, result = cast_instructions(wide, type_, operand, self.fresh)
+        return self._cast(operand, dtype("float32").with_lanes(type_.lanes), type_)
+
+    def _cast(self, operand: str, source: DType, to: DType) -> str:
+        lines, result = cast_instructions(source, to, operand, self.fresh, self._converted)
         self.lines.extend(lines)
         return result
+
+    def _converted(self, operand: str, source: str, to: str, lanes: int) -> tuple[list[str], str]:
+        lines, result = self.unit.vmath.convert(operand, source, to, lanes, self.fresh)
+        return [f"  {line}" for line in lines], result
 
     # Vectors
 
@@ -308,7 +316,9 @@ class ExpressionEmitter:
             zero = "zeroinitializer" if type_.lanes > 1 else "0"
             return self.emit(f"icmp ne {memory} {loaded}, {zero}")
         if name == "float16":
-            return self.emit(f"fpext {memory} {loaded} to {register}")
+            lines, result = self._converted(loaded, name, "float32", type_.lanes)
+            self.lines.extend(lines)
+            return result
         if name == "bfloat16":
             wide = vector("i32", type_.lanes)
             bits = self.emit(f"zext {memory} {loaded} to {wide}")
@@ -322,7 +332,9 @@ class ExpressionEmitter:
         if name == "bool":
             return self.emit(f"zext {register} {operand} to {memory}")
         if name == "float16":
-            return self.emit(f"fptrunc {register} {operand} to {memory}")
+            lines, result = self._converted(operand, "float32", name, type_.lanes)
+            self.lines.extend(lines)
+            return result
         if name == "bfloat16":
             wide = vector("i32", type_.lanes)
             bits = self.emit(f"bitcast {register} {operand} to {wide}")

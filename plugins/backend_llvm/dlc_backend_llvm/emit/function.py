@@ -216,9 +216,14 @@ class FunctionEmitter(ExpressionEmitter):
         if stmt.cond.dtype.lanes > 1:
             self._if_lanes(stmt)
             return
+        cond = self.value(stmt.cond)
+        if cond in ("true", "false"):
+            taken = stmt.then if cond == "true" else stmt.orelse
+            if taken is not None:
+                self.stmt(taken)
+            return
         carried = self._carried(stmt)
         initial = [self.registers[b][key] for b, key in carried]
-        cond = self.value(stmt.cond)
         then, orelse, done = self.label("then"), self.label("else"), self.label("end")
         self.lines.append(f"  br i1 {cond}, label %{then}, label %{orelse if stmt.orelse else done}")
         arms = [(self._block, initial)] if stmt.orelse is None else []
@@ -307,6 +312,8 @@ class FunctionEmitter(ExpressionEmitter):
 
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
         test = self.value(cond)
+        if test in ("true", "false"):
+            return self.value(a if test == "true" else b)
         then, orelse, done = self.label("then"), self.label("else"), self.label("end")
         self.lines.append(f"  br i1 {test}, label %{then}, label %{orelse}")
         ways = []

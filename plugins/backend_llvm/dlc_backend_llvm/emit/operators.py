@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dlc_backend_llvm.emit.types import literal, memory_type, register_type, vector
+from dlc_backend_llvm.emit.types import literal, register_type, vector
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Binary, Broadcast, Const, Expr
 
 Fresh = Callable[[], str]
+Convert = Callable[[str, str, str, int], tuple[list[str], str]]
+"""Operand, dtype, wanted dtype, lanes -> lines and result, the narrow floats in their memory form."""
 
 _FLOAT = {
     "add": "fadd contract",
     "sub": "fsub contract",
     "mul": "fmul contract",
     "div": "fdiv",
-    "truncmod": "frem",
 }
 _INT = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor"}
 _LOGIC = {
@@ -164,8 +165,13 @@ def _floor_division(expr: Binary, a: str, b: str, emit: Callable[[str], str], no
     return emit(f"add {kind} {plain}, {emit(f'sext {flags} {fix} to {kind}')}")
 
 
-def cast_instructions(source: DType, to: DType, a: str, fresh: Fresh) -> tuple[list[str], str]:
-    """Conversion of a register value.  Float to integer truncates; out of range is undefined, as in C."""
+def cast_instructions(
+    source: DType, to: DType, a: str, fresh: Fresh, convert: Convert
+) -> tuple[list[str], str]:
+    """Conversion of a register value.
+
+    Float to integer truncates; out of range it gives some value.  `convert` converts between float dtypes.
+    """
     lines: list[str] = []
 
     def emit(instruction: str) -> str:
@@ -182,14 +188,17 @@ def cast_instructions(source: DType, to: DType, a: str, fresh: Fresh) -> tuple[l
         if not source.is_float:
             how = "sitofp" if source.kind == "int" else "uitofp"
             wide = vector("double" if to.bits == 64 else "float", to.lanes)
-            return lines, _narrow(emit(f"{how} {old} {a} to {wide}"), to, emit)
+            a = emit(f"{how} {old} {a} to {wide}")
+            return lines, a if to.bits >= 32 else _narrow(a, "float32", to, emit, lines, convert)
         if source.bits <= 32 < to.bits:
             return lines, emit(f"fpext {old} {a} to {new}")
-        if to.bits <= 32 < source.bits:
-            a = emit(f"fptrunc {old} {a} to {vector('float', to.lanes)}")
-        return lines, _narrow(a, to, emit)
+        if to.bits < 32:
+            held = "float64" if source.bits == 64 else "float32"
+            return lines, _narrow(a, held, to, emit, lines, convert)
+        return lines, emit(f"fptrunc {old} {a} to {new}") if source.bits == 64 and to.bits == 32 else a
     if source.is_float:
-        return lines, emit(f"{'fptosi' if to.kind == 'int' else 'fptoui'} {old} {a} to {new}")
+        cut = emit(f"{'fptosi' if to.kind == 'int' else 'fptoui'} {old} {a} to {new}")
+        return lines, emit(f"freeze {new} {cut}")
     if source.is_bool:
         return lines, emit(f"zext {old} {a} to {new}")
     if source.bits == to.bits:
@@ -202,14 +211,17 @@ def _float_zero(type_: DType) -> str:
     return literal(0.0, type_) if type_.lanes == 1 else "zeroinitializer"
 
 
-def _narrow(a: str, to: DType, emit: Callable[[str], str]) -> str:
-    """A float32 value rounded to the nearest float16 or bfloat16, still held as float32."""
-    wide = vector("float", to.lanes)
-    if to.scalar.name == "float16":
-        return emit(f"fpext {memory_type(to)} {emit(f'fptrunc {wide} {a} to {memory_type(to)}')} to {wide}")
-    if to.scalar.name != "bfloat16":
-        return a
-    ints, flags = vector("i32", to.lanes), vector("i1", to.lanes)
+def _narrow(
+    a: str, held: str, to: DType, emit: Callable[[str], str], lines: list[str], convert: Convert
+) -> str:
+    """A float32 or float64 value rounded to the nearest float16 or bfloat16, held as float32 after that."""
+    name = to.scalar.name
+    if name == "float16" or held == "float64":
+        there, short = convert(a, held, name, to.lanes)
+        back, result = convert(short, name, "float32", to.lanes)
+        lines += there + back
+        return result
+    wide, ints, flags = vector("float", to.lanes), vector("i32", to.lanes), vector("i1", to.lanes)
 
     def splat(value: int) -> str:
         return str(value) if to.lanes == 1 else f"splat (i32 {value})"

@@ -19,6 +19,7 @@ _LLVM = {
     "sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc",
     "fma": "fma", "copysign": "copysign",
 }  # fmt: skip
+_ROUNDING = ("floor", "ceil", "round", "trunc")
 _REDUCE = {"vector_reduce_add": "fadd", "vector_reduce_max": "max", "vector_reduce_min": "min"}
 
 
@@ -77,7 +78,7 @@ class Unit:
             return lines, emit(f"bitcast {kind} {args[0]} to {register_type(result)}")
         if not operand.is_float:
             return lines, self._integer(name, args, operand, emit)
-        if name in _LLVM:
+        if name in _LLVM and (self.vmath.machine.rounding or name not in _ROUNDING):
             return lines, self._call_llvm(_LLVM[name], args, operand, emit)
         if name == "isnan":
             return lines, emit(f"fcmp uno {kind} {args[0]}, {args[0]}")
@@ -89,10 +90,30 @@ class Unit:
         if name == "rsqrt":
             root = self._call_llvm("sqrt", args, operand, emit)
             return lines, emit(f"fdiv {kind} {self._splat(1.0, operand)}, {root}")
-        if name == "fmod":
-            return lines, emit(f"frem {kind} {args[0]}, {args[1]}")
-        more, value = self.vmath.emit(name, list(args), operand.scalar.name, operand.lanes, fresh)
-        return [f"  {line}" for line in more], value
+        return lines, self._vector_math(name, args, operand, fresh, lines)
+
+    def _vector_math(
+        self, name: str, args: Sequence[str], type_: DType, fresh: Fresh, lines: list[str]
+    ) -> str:
+        """An operation of the vector math, which works on powers of two of lanes: others are filled up."""
+        lanes, kind = type_.lanes, register_type(type_)
+        full = 1 << (lanes - 1).bit_length()
+
+        def shuffled(value: str, old: str, places: Sequence[int]) -> str:
+            mask = ", ".join(f"i32 {place}" for place in places)
+            result = fresh()
+            lines.append(
+                f"  {result} = shufflevector {old} {value}, {old} poison, <{len(places)} x i32> <{mask}>"
+            )
+            return result
+
+        if full != lanes:
+            args = [shuffled(arg, kind, [min(i, lanes - 1) for i in range(full)]) for arg in args]
+        more, value = self.vmath.emit(name, list(args), type_.scalar.name, full, fresh)
+        lines += [f"  {line}" for line in more]
+        if full == lanes:
+            return value
+        return shuffled(value, register_type(type_.scalar.with_lanes(full)), range(lanes))
 
     def _splat(self, value: float, type_: DType) -> str:
         scalar = literal(value, type_.scalar)
@@ -140,20 +161,27 @@ class Unit:
         )
 
     def _reduce(self, name: str, a: str, type_: DType, emit: Callable[[str], str]) -> str:
-        """Horizontal reduction in log2(lanes) halving steps; sums pair neighbours at distance lanes/2."""
+        """Horizontal reduction: halves are combined while the lanes are even, odd numbers one by one."""
         lanes, kind = type_.lanes, register_type(type_)
         scalar = register_type(type_.scalar)
-        while lanes > 1:
+        while lanes % 2 == 0:
             half = lanes // 2
-            if half * 2 != lanes:
-                raise CodegenError(f"{name} over {type_.lanes} lanes", hint="use a power of two")
             low = ", ".join(f"i32 {i}" for i in range(half))
             high = ", ".join(f"i32 {i + half}" for i in range(half))
             left = emit(f"shufflevector {kind} {a}, {kind} poison, <{half} x i32> <{low}>")
             right = emit(f"shufflevector {kind} {a}, {kind} poison, <{half} x i32> <{high}>")
-            kind, lanes = vector(scalar, half) if half > 1 else f"<1 x {scalar}>", half
+            kind, lanes = f"<{half} x {scalar}>", half
             a = self._combine(name, left, right, kind, type_, half, emit)
-        return emit(f"extractelement {kind} {a}, i32 0")
+        if type_.lanes == 1:
+            return a
+        single = f"<1 x {scalar}>"
+        if lanes == 1:
+            return emit(f"extractelement {single} {a}, i32 0")
+        parts = [emit(f"shufflevector {kind} {a}, {kind} poison, <1 x i32> <i32 {i}>") for i in range(lanes)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = self._combine(name, total, part, single, type_, 1, emit)
+        return emit(f"extractelement {single} {total}, i32 0")
 
     def _combine(
         self, name: str, a: str, b: str, kind: str, type_: DType, lanes: int, emit: Callable[[str], str]
