@@ -44,7 +44,7 @@ test: $(VENV)/.ready
 	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(TESTS) $(ARGS)
 
 test-all: $(VENV)/.ready
-	@$(BIN)/python -m pytest -q -n $(JOBS) $(TESTS) $(ARGS)
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(JOBS) $(TESTS) $(ARGS)
 
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .

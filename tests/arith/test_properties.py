@@ -18,13 +18,7 @@ A, B, C, N = Var("a"), Var("b"), Var("c"), Var("n")
 VARS = (A, B, C, N)
 LITERALS = (-9, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 12, 16)
 DIVISORS = (1, 2, 3, 4, 6, 8, 12, -2, -4, 0)
-COMMON = settings(
-    max_examples=120,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    database=None,
-)
+COMMON = settings(suppress_health_check=[HealthCheck.too_slow])
 Env = dict[Var, int]
 
 

@@ -333,14 +333,14 @@ def check_same(case: Case) -> None:
     assert again.show() == schedule.show()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(scheduled())
 def test_schedules_keep_results(case):
     check_same(case)
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 @given(scheduled())
 def test_many_schedules_keep_results(case):
     check_same(case)

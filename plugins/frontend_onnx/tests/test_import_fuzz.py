@@ -28,7 +28,7 @@ def imported(count, seed):
 
 
 def test_mutants_are_imported_or_refused():
-    imported(300, seed=0)
+    imported(150, seed=0)
 
 
 @pytest.mark.slow
@@ -58,8 +58,8 @@ def changed(count, seed, modules=()):
 
 
 def test_changed_node_tests_are_imported_or_refused():
-    outcomes = changed(300, 0, tuple(MODULES.split()))
-    assert min(outcomes.values()) > 30
+    outcomes = changed(120, 0, tuple(MODULES.split()))
+    assert min(outcomes.values()) > 12
 
 
 @pytest.mark.slow
