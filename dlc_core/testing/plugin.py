@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--dlc-tiers", default="", help="tiers to run: core, ops, graphs, device (with commas)")
     group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
     group.addoption("--dlc-ops", default="", help="ops to try (with commas)")
+    group.addoption("--dlc-report", action="store_true", help="show what each op does in each dtype")
     group.addoption("--bless", action="store_true", help="write golden files instead of comparing with them")
 
 
@@ -40,6 +41,33 @@ def _tier_of(item: pytest.Item) -> str:
         if name in vars(owner):
             return str(vars(owner).get("tier", ""))
     return ""
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The table of `--dlc-report`: one line for each op, a mark for each dtype."""
+    if not config.getoption("--dlc-report"):
+        return
+    rows: dict[str, dict[str, str]] = {}
+    reasons: dict[str, None] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            kept = [v for k, v in getattr(report, "user_properties", ()) if k == "dlc-outcomes"]
+            for case, status, why in (o for outcomes in kept for o in outcomes):
+                _, op, _, dtype = case.split("/")
+                row = rows.setdefault(op, {})
+                if row.get(dtype, "passed") == "passed":
+                    row[dtype] = status
+                if status != "passed":
+                    reasons[f"{op}: {status}: {why.splitlines()[0]}"] = None
+    columns = list(dict.fromkeys(dtype for row in rows.values() for dtype in row))
+    marks = {"passed": "+", "failed": "FAIL", "unsupported": "-", "fails as expected": "x"}
+    terminalreporter.section("what each op does in each dtype: + right, - unsupported, x fails as expected")
+    terminalreporter.write_line(" ".join([" " * 20, *columns]))
+    for op, row in rows.items():
+        cells = [marks.get(row.get(dtype, ""), "").center(len(dtype)) for dtype in columns]
+        terminalreporter.write_line(" ".join([op.ljust(20), *cells]))
+    for reason in reasons:
+        terminalreporter.write_line(reason)
 
 
 @pytest.fixture

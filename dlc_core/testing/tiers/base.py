@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from dlc_core.target import Target
-from dlc_core.testing.runner import usable_target
+from dlc_core.testing.runner import Outcome, usable_target
 
+Note = Callable[[list[Outcome]], list[Outcome]]
 Parameters = Callable[["Settings"], Sequence[Any]]
 
 
@@ -63,9 +64,21 @@ class Tier:
         return self.settings.narrowed(request.config)
 
     @pytest.fixture
+    def note(self, request: pytest.FixtureRequest) -> Note:
+        """Keeps outcomes for the table of `--dlc-report`, and hands them on."""
+
+        def keep(outcomes: list[Outcome]) -> list[Outcome]:
+            if request.config.getoption("--dlc-report", default=False):
+                kept = [[o.case, o.status, o.why] for o in outcomes]
+                request.node.user_properties.append(("dlc-outcomes", kept))
+            return outcomes
+
+        return keep
+
+    @pytest.fixture
     def target(self, conformance: Settings) -> Target:
         """The target under test; a skip with the reason where this machine cannot run it."""
         return usable_target(conformance.target)
 
 
-__all__ = ["Parameters", "Settings", "Tier"]
+__all__ = ["Note", "Parameters", "Settings", "Tier"]
