@@ -1,0 +1,225 @@
+"""The kit finds what is wrong, keeps to exemptions, and runs from the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dlc_core.diag import CodegenError, DlcError, UsageError
+from dlc_core.driver import find_target
+from dlc_core.graph.node import param
+from dlc_core.hooks import hookimpl
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.registry import fresh_registry
+from dlc_core.runtime.reference import Entry, LoadedModule, ReferenceDevice
+from dlc_core.target import STAGES, Artifact
+from dlc_core.target.reference import KIND, ReferenceCodegen
+from dlc_core.testing import ExpectedFailure, Golden, Unsupported, compile_all, conformance_suite
+from dlc_core.testing.cases import difference, module_of, op_cases, symbolic_cases
+from dlc_core.testing.expectations import Expectations
+from dlc_core.testing.runner import Outcome, expectations_of, judge, run_cases, usable_target
+from dlc_core.tir.stmt import PrimFunc
+
+Array = np.ndarray[Any, Any]
+
+
+class WrongEntry(Entry):
+    """Gives one unit too much in int32, and the wrong shape in int8."""
+
+    def evaluate(self, *args: Any) -> list[Array]:
+        results = super().evaluate(*args)
+        change = {"int32": lambda a: a + 1, "int8": lambda a: a[..., None]}
+        return [change.get(str(a.dtype), lambda a: a)(a) for a in results]
+
+
+class WrongModule(LoadedModule):
+    def entry(self, symbol: str) -> Entry:
+        return WrongEntry(self, symbol, self._artifact)
+
+
+class WrongDevice(ReferenceDevice):
+    name = "wrong"
+
+    def load(self, artifact: Any) -> LoadedModule:
+        return WrongModule(artifact)
+
+
+class WrongCodegen(ReferenceCodegen):
+    name = "wrong"
+    kinds = ("wrong",)
+
+
+class PickyCodegen:
+    """Takes every module without float64."""
+
+    name = "picky"
+    kinds = ("picky",)
+    format = "nothing"
+    runs = 0
+
+    def emit(self, module: IRModule, target: Any) -> Artifact:
+        PickyCodegen.runs += 1
+        funcs = module.of_kind(PrimFunc).values()
+        if any(str(b.dtype) == "float64" for f in funcs for b in f.buffers):
+            raise CodegenError("no float64 here")
+        return Artifact(self.format, b"", str(target), tuple(f.name for f in funcs if f.attrs.get("entry")))
+
+
+class WrongPlugin:
+    """A target whose results are wrong in two dtypes; it says so of one, and of one that is right."""
+
+    @hookimpl
+    def dlc_targets(self) -> Sequence[Any]:
+        absent = replace(KIND, name="absent", problem=lambda: "there is no such machine")
+        picky = replace(KIND, name="picky", codegen="picky", stages=STAGES)
+        return [replace(KIND, name="wrong", codegen="wrong", device="wrong"), absent, picky]
+
+    @hookimpl
+    def dlc_codegens(self) -> Sequence[Any]:
+        return [WrongCodegen(), PickyCodegen()]
+
+    @hookimpl
+    def dlc_devices(self) -> Sequence[Any]:
+        return [WrongDevice()]
+
+    @hookimpl
+    def dlc_expectations(self) -> Sequence[Any]:
+        return [
+            ExpectedFailure("wrong: int8", reason="results have a dim too many"),
+            ExpectedFailure("wrong: ops/relu/*/int16", reason="thought to be wrong"),
+            Unsupported("wrong: float64", reason="not on this machine"),
+        ]
+
+
+@pytest.fixture
+def wrong() -> Iterator[Any]:
+    caches = (expectations_of, usable_target)
+    with fresh_registry({"wrong": WrongPlugin()}):
+        for cached in caches:
+            cached.cache_clear()
+        yield find_target("wrong")
+    for cached in caches:
+        cached.cache_clear()
+
+
+def test_wrong_results_are_found(wrong: Any) -> None:
+    relu = std.BY_NAME["relu"]
+    found = {o.case: o for o in run_cases(op_cases(relu), wrong)}
+    status = {dtype: found[f"ops/relu/0/{dtype}"].status for dtype in relu.dtypes}
+    assert status["float32"] == status["int64"] == "passed"
+    assert status["int32"] == "failed"
+    assert "of 30 differ; at (0, 0, 0)" in found["ops/relu/0/int32"].why
+    assert status["int8"] == "fails as expected"
+    assert status["float64"] == "unsupported"
+    assert status["int16"] == "failed"
+    assert "passes, though it is expected to fail: thought to be wrong" in found["ops/relu/0/int16"].why
+
+
+def test_a_machine_that_is_not_there_is_a_skip(wrong: Any) -> None:
+    with pytest.raises(pytest.skip.Exception, match="there is no such machine"):
+        usable_target("absent")
+
+
+def test_verdicts() -> None:
+    judge([Outcome("a", "passed"), Outcome("b", "unsupported", "never")])
+    with pytest.raises(pytest.skip.Exception, match="unsupported: never"):
+        judge([Outcome("b", "unsupported", "never")])
+    with pytest.raises(pytest.fail.Exception, match="1 of 2 cases fail\na: off by one"):
+        judge([Outcome("a", "failed", "off by one"), Outcome("b", "passed")])
+
+
+def test_exemptions_name_their_cases() -> None:
+    assert Unsupported("acme: ops/relu/*", reason="r").covers("ops/relu/3/float32")
+    assert Unsupported("acme: scatter_*", reason="r").covers("ops/scatter_nd/0/int8")
+    assert not Unsupported("acme: relu", reason="r").covers("ops/leaky_relu/0/int8")
+    given = [
+        ExpectedFailure("acme: int8", reason="soon"),
+        Unsupported("acme: relu", reason="never"),
+        Unsupported("acme: rely", reason="misspelt"),
+        Unsupported("other: relu", reason="another target"),
+    ]
+    known = Expectations(given, "acme")
+    covering = known.of("ops/relu/0/int8")
+    assert covering is not None
+    assert covering.reason == "never"
+    assert known.of("ops/add/0/float32") is None
+    assert [e.reason for e in known.unused(["ops/relu/0/int8"])] == ["misspelt"]
+
+
+@pytest.mark.parametrize(("name", "reason"), [("acme", "r"), ("acme: ", "r"), (": x", "r"), ("acme: x", " ")])
+def test_exemptions_without_cases_or_reasons_are_refused(name: str, reason: str) -> None:
+    with pytest.raises(UsageError, match="the expectation"):
+        Unsupported(name, reason=reason)
+
+
+def test_differences() -> None:
+    near = {"float32": (1e-5, 1e-6)}
+    one = np.ones(3, np.float32)
+    nan, inf = np.float32([np.nan, 1, 2]), np.float32([np.inf, 1, 2])
+    assert difference([one], [one * (1 + 5e-6)], near) is None
+    assert difference([one], [one * (1 + 5e-5)], near) is not None
+    assert difference([one], [one * (1 + 5e-6)], {}) is not None
+    assert difference([nan, inf], [nan.copy(), inf.copy()], near) is None
+    assert "at (0,) inf instead of nan" in str(difference([inf], [nan], near))
+    assert "2 results, 1 are expected" in str(difference([one, one], [one], near))
+    assert "float64(3,), but float32(3,) is expected" in str(difference([one.astype("f8")], [one], near))
+
+
+def test_symbolic_cases_are_tried_in_two_sizes() -> None:
+    sizes = [[t.inputs[0].shape for t in c.trials] for c in symbolic_cases(std.BY_NAME["relu"])]
+    assert sizes[0] == [(2, 3, 5), (3, 4, 6)]
+
+
+def test_models_that_do_not_compile_fail_alone(wrong: Any) -> None:
+    """Models share a run of the code generator; the one that it refuses is found among them."""
+    modules = []
+    for dtype in ("float32", "int32", "float64", "int8", "uint8"):
+        x = param("x", tensor_type((3,), dtype))
+        modules.append(module_of(std.abs(x), [x]))
+    PickyCodegen.runs = 0
+    made = compile_all(modules, find_target("picky"))
+    assert [isinstance(m, DlcError) for m in made] == [False, False, True, False, False]
+    assert "float64" in str(made[2])
+    assert PickyCodegen.runs == 6  # all, its half, two quarters, the one alone once more, the other half
+
+
+def test_suites_have_the_tiers_asked_for() -> None:
+    suite = conformance_suite("reference", tiers=("device",))
+    assert hasattr(suite, "test_sizes_change_from_call_to_call")
+    assert not hasattr(suite, "test_samples")
+    with pytest.raises(UsageError, match="no tier 'speed'"):
+        conformance_suite("reference", tiers=("speed",))
+
+
+def test_golden_files(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="--bless"):
+        Golden(tmp_path).check("a.txt", "one\ntwo\n")
+    Golden(tmp_path, bless=True).check("a.txt", "one\ntwo\n")
+    Golden(tmp_path).check("a.txt", "one\ntwo\n")
+    with pytest.raises(AssertionError, match=r"-two\n\+three"):
+        Golden(tmp_path).check("a.txt", "one\nthree\n")
+
+
+def test_the_command_line_narrows_suites(tmp_path: Path) -> None:
+    """A whole test file of a backend, run with another target, one tier, one op and two dtypes."""
+    test_file = tmp_path / "test_acme.py"
+    test_file.write_text(
+        "from dlc_core.testing import conformance_suite\n\nTestAcme = conformance_suite('acme')\n"
+    )
+    options = ["--dlc-target=reference", "--dlc-tiers=ops", "--dlc-ops=relu", "--dlc-dtypes=float32,int8"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "--dlc-report"]
+    done = subprocess.run(
+        [*command, str(test_file)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "relu                    +     +" in done.stdout
+    assert "4 passed" in done.stdout
