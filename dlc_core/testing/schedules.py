@@ -1,0 +1,142 @@
+"""Checks of schedule rules: a kernel means the same before and after, on any machine that can be described.
+
+    func = kernel_of(std.matmul(a, b))
+    scheduled = check_schedule(func, Description(vector_bits=256))
+    assert scheduled.attrs["rule"] == "cpu.contraction"
+
+Nothing needs the machine: kernels run by the interpreter of tensor programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dlc_core.arith import eval_expr
+from dlc_core.graph.node import Function, Node, post_order
+from dlc_core.ir.expr import Var
+from dlc_core.passes import PassContext
+from dlc_core.passes.lower.group import lower_group
+from dlc_core.passes.tir.flatten import flatten_and_simplify
+from dlc_core.passes.tir.lower_blocks import lower_blocks
+from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
+from dlc_core.passes.tir.unroll import unroll_loops
+from dlc_core.passes.tir.vectorize import vectorize_loops
+from dlc_core.passes.tir.workspace import hoist_workspace
+from dlc_core.target import Description, Target, TargetKind
+from dlc_core.testing.cases import difference
+from dlc_core.tir.functor import buffers_written
+from dlc_core.tir.interpreter import run
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.verify import verify_func
+
+Array = np.ndarray[Any, Any]
+TOLERANCES = MappingProxyType(
+    {"float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2), "float32": (2e-5, 1e-5), "float64": (1e-12, 1e-12)}
+)
+"""(rtol, atol): rules may sum in another order."""
+
+
+def kernel_of(body: Node, params: Sequence[Node] | None = None, *, constants: Sequence[int] = ()) -> PrimFunc:
+    """The kernel of a graph as fusion would make one of it; parameters are in reading order if not given.
+
+    `constants` are the numbers of those that are constants of the model, which rules may repack.
+    """
+    found = tuple(n for n in post_order(body) if n.op.name == "param") if params is None else tuple(params)
+    func = lower_group(Function("kernel", found, body), "kernel")
+    return replace(func, attrs=MappingProxyType({"constants": tuple(constants)}))
+
+
+def target_of(description: Description) -> Target:
+    """A target that is nothing but its description record."""
+    kind = TargetKind("described", "a description record", "", "", describe=lambda options: description)
+    return Target(kind)
+
+
+def schedule_for(func: PrimFunc, description: Description, rules: Sequence[Any] = ()) -> PrimFunc:
+    """The kernel as the first fitting rule schedules it, those given (ScheduleRules) being tried first."""
+    context = PassContext(target=target_of(description), schedule_rules=tuple(rules))
+    return ScheduleKernels().run_function(func, context)
+
+
+def lower_kernel(func: PrimFunc) -> PrimFunc:
+    """The plain loops that code generators read."""
+    for change in (lower_blocks, flatten_and_simplify, vectorize_loops, unroll_loops, hoist_workspace):
+        func = change(func)
+        verify_func(func)
+    return func
+
+
+def check_schedule(
+    func: PrimFunc,
+    description: Description,
+    sizes: Mapping[Var, int] = MappingProxyType({}),
+    *,
+    rules: Sequence[Any] = (),
+    seed: int = 0,
+) -> PrimFunc:
+    """Schedule a kernel, run it before and after, and give the scheduled program.
+
+    `sizes` are the values of its symbolic dims.  Inputs are small integers in every dtype.  Raises
+    AssertionError where results differ, RuntimeFailure where it reads what was not written or where
+    parallel iterations conflict.
+    """
+    arrays = make_arrays(func, sizes, seed)
+    outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]
+    expected = run_kernel(lower_blocks(func), arrays, sizes, outputs)
+    scheduled = schedule_for(func, description, rules)
+    verify_func(scheduled, level=2)
+    repacked = list(arrays)
+    for position, layout in scheduled.attrs.get("repack", {}).items():
+        repacked[position] = layout.apply_numpy(arrays[position])
+    found = run_kernel(lower_kernel(scheduled), repacked, sizes, outputs, check=True)
+    wrong = difference(found, expected, TOLERANCES)
+    if wrong is not None:
+        raise AssertionError(f"{wrong}, scheduled by {scheduled.attrs['rule']}")
+    return scheduled
+
+
+def make_arrays(func: PrimFunc, sizes: Mapping[Var, int], seed: int) -> list[Array]:
+    """An array of small integers for every buffer parameter."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for buffer in func.buffers:
+        shape = [int(eval_expr(dim, sizes)) for dim in buffer.shape]
+        low = 0 if buffer.dtype.is_bool or buffer.dtype.name.startswith("uint") else -3
+        arrays.append(rng.integers(low, 4, shape).astype(buffer.dtype.numpy))
+    return arrays
+
+
+def run_kernel(
+    func: PrimFunc,
+    arrays: Sequence[Array],
+    sizes: Mapping[Var, int],
+    outputs: Sequence[int],
+    *,
+    check: bool = False,
+) -> list[Array]:
+    """The arrays numbered `outputs` after a run; they begin as nonsense, and workspaces are made here."""
+    given = [a.copy() for a in arrays]
+    for position in outputs:
+        given[position].fill(1 if given[position].dtype == bool else 99)
+    flat = [a.reshape(-1) if b.ndim == 1 else a for a, b in zip(given, func.buffers)]
+    for space in func.buffers[len(flat) :]:
+        shape = [int(eval_expr(dim, sizes)) for dim in space.shape]
+        flat.append(np.full(shape, 77, space.dtype.numpy))
+    run(func, *flat, *(sizes[v] for v in func.scalars), check=check)
+    return [given[position] for position in outputs]
+
+
+__all__ = [
+    "check_schedule",
+    "kernel_of",
+    "lower_kernel",
+    "make_arrays",
+    "run_kernel",
+    "schedule_for",
+    "target_of",
+]

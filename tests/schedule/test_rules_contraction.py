@@ -1,0 +1,249 @@
+"""The contraction rule: matrix products and convolutions on machines of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
+from dlc_core.target import Description
+from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import For, PrimFunc
+
+MACHINES = {
+    "scalar": Description(vector_bits=0, vector_registers=16, cores=2),
+    "narrow": Description(vector_bits=128, vector_registers=8, cores=1, parallel=False),
+    "usual": Description(vector_bits=256, vector_registers=16, cores=2),
+    "wide": Description(vector_bits=512, vector_registers=32, cores=8),
+}
+machines = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+M, N, K, B = Var("m"), Var("n"), Var("k"), Var("b")
+
+
+def tensor(name: str, *shape: object, dtype: str = "float32") -> Node:
+    return param(name, tensor_type(shape, dtype))
+
+
+def matmul(
+    a: tuple, b: tuple, dtype: str = "float32", *, finish: bool = False, constants=(), **attrs
+) -> PrimFunc:
+    """A product, with a bias and a gelu where `finish` says so."""
+    params = [tensor("a", *a, dtype=dtype), tensor("b", *b, dtype=dtype)]
+    y = std.matmul(*params, **attrs)
+    if finish:
+        params.append(tensor("bias", y.shape[-1], dtype=dtype))
+        y = std.gelu(std.add(y, params[-1]))
+    return kernel_of(y, params, constants=constants)
+
+
+def is_contraction(scheduled: PrimFunc) -> None:
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.contraction"
+
+
+MATMULS = {
+    "row": lambda: matmul((1, 5), (5, 7)),
+    "column": lambda: matmul((7, 5), (5, 1)),
+    "outer": lambda: matmul((6, 1), (1, 11)),
+    "primes": lambda: matmul((13, 7), (7, 37)),
+    "larger than tiles": lambda: matmul((40, 3), (3, 70), finish=True, constants=(1,)),
+    "constant": lambda: matmul((13, 6), (6, 37), constants=(1,)),
+    "constant transposed": lambda: matmul((13, 6), (37, 6), transpose_b=True, constants=(1,)),
+    "both constant": lambda: matmul((9, 6), (6, 21), constants=(0, 1)),
+    "transposed": lambda: matmul((6, 13), (17, 6), transpose_a=True, transpose_b=True),
+    "batched": lambda: matmul((2, 3, 5, 4), (2, 3, 4, 17)),
+    "broadcast batch": lambda: matmul((2, 1, 5, 4), (3, 4, 9), finish=True),
+    "one matrix for all rows": lambda: matmul((2, 3, 5, 6), (6, 17), constants=(1,), finish=True),
+    "rows in digits of tiles": lambda: matmul((2, 7, 7, 3), (3, 8)),
+}
+
+
+@machines
+@pytest.mark.parametrize("make", MATMULS.values(), ids=MATMULS)
+def test_products(make, machine):
+    is_contraction(check_schedule(make(), machine))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("machine", [MACHINES["narrow"], MACHINES["wide"]], ids=["narrow", "wide"])
+def test_products_of_every_dtype(dtype, machine):
+    is_contraction(check_schedule(matmul((9, 6), (6, 37), dtype, constants=(1,)), machine))
+
+
+SYMBOLIC = {
+    "m": lambda: matmul((M, 6), (6, 20), constants=(1,), finish=True),
+    "n": lambda: matmul((7, 6), (6, N)),
+    "k": lambda: matmul((7, K), (K, 20)),
+    "m n k": lambda: matmul((M, K), (K, N)),
+    "b m": lambda: matmul((B, M, 6), (18, 6), transpose_b=True, constants=(1,)),
+}
+SIZES = {
+    "ones": {M: 1, N: 1, K: 1, B: 1},
+    "some": {M: 7, N: 19, K: 5, B: 2},
+    "no results": {M: 0, N: 0, K: 2, B: 0},
+    "empty sums": {M: 3, N: 5, K: 0, B: 1},
+}
+
+
+@pytest.mark.parametrize("machine", [MACHINES["scalar"], MACHINES["usual"]], ids=["scalar", "usual"])
+@pytest.mark.parametrize("make", SYMBOLIC.values(), ids=SYMBOLIC)
+def test_symbolic_products(make, machine):
+    func = make()
+    for sizes in SIZES.values():
+        is_contraction(check_schedule(func, machine, sizes))
+
+
+@pytest.mark.slow
+@machines
+@pytest.mark.parametrize("sizes", [*SIZES.values(), {M: 30, N: 70, K: 2, B: 3}], ids=[*SIZES, "large"])
+def test_more_symbolic_products(machine, sizes):
+    for func in (
+        matmul((B, M, K), (B, K, N)),
+        matmul((B, M, K), (B, N, K), transpose_b=True),
+        matmul((B, M, 6), (6, 18), finish=True),
+        matmul((M, 9), (9, N), finish=True),
+    ):
+        is_contraction(check_schedule(func, machine, sizes))
+
+
+def conv(
+    channels: int,
+    size: tuple[int, ...],
+    outputs: int,
+    window: tuple[int, ...],
+    *,
+    batch: int = 1,
+    groups: int = 1,
+    layout: str = "NXC",
+    dtype: str = "float32",
+    finish: bool = True,
+    **attrs,
+) -> PrimFunc:
+    """A convolution with constant weights, with bias and relu unless `finish` is false."""
+    last = layout == "NXC"
+    x = tensor("x", batch, *((*size, channels) if last else (channels, *size)), dtype=dtype)
+    inner = (channels // groups, outputs)
+    w = tensor("w", *((*window, *inner) if last else (*reversed(inner), *window)), dtype=dtype)
+    params = [x, w, *([tensor("b", outputs, dtype=dtype)] if finish else [])]
+    kernel_layout = "XIO" if last else "OIX"
+    y = std.conv(*params, groups=groups, layout=layout, kernel_layout=kernel_layout, **attrs)
+    return kernel_of(std.relu(y) if finish else y, params, constants=range(1, len(params)))
+
+
+SAME = (1, 1, 1, 1)
+CONVS = {
+    "padded": lambda **k: conv(3, (6, 5), 20, (3, 3), padding=SAME, **k),
+    "strides": lambda **k: conv(2, (7, 6), 9, (3, 2), batch=2, padding=(1, 0, 1, 1), strides=(2, 2), **k),
+    "dilation": lambda **k: conv(2, (8, 6), 17, (3, 3), dilation=(2, 1), **k),
+    "point": lambda **k: conv(5, (7, 8), 33, (1, 1), **k),
+    "point with stride": lambda **k: conv(5, (7, 8), 33, (1, 1), strides=(2, 2), **k),
+    "point of a batch": lambda **k: conv(2, (7, 7), 16, (1, 1), batch=2, **k),
+    "whole image": lambda **k: conv(2, (4, 4), 13, (4, 4), batch=2, **k),
+    "1d": lambda **k: conv(3, (19,), 10, (3,), batch=2, padding=(1, 1), **k),
+    "3d": lambda **k: conv(2, (3, 4, 4), 9, (2, 3, 3), padding=(1, 1, 1, 0, 1, 1), **k),
+    "plain": lambda **k: conv(3, (6, 5), 12, (3, 3), finish=False, **k),
+    "int32": lambda **k: conv(3, (5, 5), 12, (3, 3), dtype="int32", **k),
+    "float64": lambda **k: conv(3, (5, 5), 12, (3, 3), dtype="float64", **k),
+}
+GROUPED = {
+    "groups": lambda **k: conv(4, (5, 6), 6, (3, 3), groups=2, padding=SAME, **k),
+    "wide groups": lambda **k: conv(6, (4, 4), 48, (3, 3), groups=3, padding=SAME, **k),
+}
+
+
+@pytest.mark.parametrize("make", [*CONVS.values(), *GROUPED.values()], ids=[*CONVS, *GROUPED])
+def test_convolutions(make):
+    for machine in (MACHINES["scalar"], MACHINES["usual"]):
+        is_contraction(check_schedule(make(), machine))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [*CONVS.values(), *GROUPED.values()], ids=[*CONVS, *GROUPED])
+@pytest.mark.parametrize("layout", ["NXC", "NCX"])
+@machines
+def test_convolutions_on_every_machine(machine, layout, make):
+    if layout == "NXC" or make in CONVS.values():
+        is_contraction(check_schedule(make(layout=layout), machine))
+
+
+@pytest.mark.parametrize("make", CONVS.values(), ids=CONVS)
+def test_convolutions_with_channels_first(make):
+    is_contraction(check_schedule(make(layout="NCX"), MACHINES["usual"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("size", [(7, 7), (14, 14), (12, 20), (13, 26), (15, 10)])
+@machines
+def test_point_convolutions_of_every_size_are_tiled(machine, size, batch):
+    for outputs in (48, 64, 100):
+        is_contraction(schedule_for(conv(16, size, outputs, (1, 1), batch=batch), machine))
+
+
+def test_depthwise_convolutions_take_lanes_over_channels():
+    for channels in (11, 40):
+        func = conv(channels, (5, 6), channels, (3, 3), groups=channels, padding=SAME)
+        scheduled = check_schedule(func, MACHINES["usual"])
+        assert (scheduled.attrs["rule"], scheduled.attrs["why_not"]) == ("cpu.lanes", ())
+
+
+def test_constant_weights_are_repacked_in_panels():
+    scheduled = check_schedule(matmul((13, 6), (6, 37), constants=(1,)), MACHINES["usual"])
+    ((position, layout),) = scheduled.attrs["repack"].items()
+    assert position == 1
+    panels, k, width = scheduled.buffers[1].static_shape()
+    assert k == 6
+    assert width % 8 == 0
+    assert panels * width >= 37
+    weights = np.arange(6 * 37, dtype="float32").reshape(6, 37)
+    packed = layout.apply_numpy(weights)
+    columns = np.moveaxis(packed, 1, 0).reshape(6, -1)
+    np.testing.assert_array_equal(columns[:, :37], weights)
+    assert not columns[:, 37:].any()
+    assert "repack" not in check_schedule(matmul((13, 6), (6, 37)), MACHINES["usual"]).attrs
+
+
+def test_small_kernels_wake_no_threads_and_large_ones_do():
+    def kinds(func):
+        return {s.kind for s in stmts(schedule_for(func, MACHINES["usual"]).body) if isinstance(s, For)}
+
+    assert "parallel" not in kinds(matmul((8, 8), (8, 8)))
+    assert "parallel" in kinds(matmul((128, 128), (128, 128)))
+    assert "parallel" in kinds(matmul((1, 512), (512, 512)))
+    serial = schedule_for(matmul((128, 128), (128, 128)), MACHINES["narrow"])
+    assert not any(isinstance(s, For) and s.kind == "parallel" for s in stmts(serial.body))
+
+
+extents = st.one_of(st.none(), st.integers(0, 300))
+
+
+@given(extents, extents, st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 33))
+def test_tiles_fit_and_no_smaller_choice_is_cheaper(rows, columns, lanes, registers):
+    tile = choose(rows, columns, lanes, registers)
+    assert tile.rows >= 1
+    assert tile.vectors >= 1
+    assert fits(tile.rows, tile.vectors, registers) or tile == Tile(1, 1)
+    if not rows or not columns:
+        return
+    assert tile.rows <= rows
+    needed = -(-columns // lanes)
+    assert tile.vectors <= needed
+    best = domain_cycles(rows, needed, tile.rows, tile.vectors)
+    for height in range(1, min(rows, 8) + 1):
+        for width in range(1, min(needed, 8) + 1):
+            if fits(height, width, registers):
+                assert best <= domain_cycles(rows, needed, height, width)
+
+
+def test_tiles_of_usual_machines():
+    # Six rows of two vectors leave room for the vectors of a step and a broadcast among 16 registers.
+    assert choose(960, 960, 8, 16) == Tile(6, 2)
+    assert choose(1, 1024, 8, 16).rows == 1
+    assert choose(None, None, 8, 16).vectors == 1
