@@ -39,6 +39,10 @@ class Analyzer(Simplifier):
         The ends may be symbolic, and are read under what is known now: declare dims before what ranges over
         them. They must not mention `var` itself.
         """
+        if type(begin) is Const and type(extent) is Const and begin.dtype is extent.dtype is INDEX:
+            low = int(begin.value)
+            self._set_range(var, (low, low + int(extent.value) - 1))
+            return
         first = self._poly(_index(begin))
         last = shifted(add_scaled(first, self._poly(_index(extent))), -1)
         self._bind_inclusive(var, first, last)

@@ -1,4 +1,4 @@
-"""Tables that make structural equality identity: one living object for each key."""
+"""What immutable nodes are made with: tables of one living object for each key, and short lists."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from threading import RLock
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+MAX_KEPT = 32
+"""How much a node remembers of what lies below it: so many variables, so many loads."""
 
 
 class _Entry(weakref.ref[Any]):
@@ -58,4 +61,16 @@ class InternTable(Generic[T]):
         return fresh
 
 
-__all__ = ["InternTable"]
+def merged(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """Distinct members of both in order; None where they are more than MAX_KEPT."""
+    if a is None or b is None:
+        return None
+    if not b or a is b:
+        return a
+    if not a:
+        return b
+    both = (*a, *(x for x in b if x not in a))
+    return a if len(both) == len(a) else both if len(both) <= MAX_KEPT else None
+
+
+__all__ = ["MAX_KEPT", "InternTable", "merged"]

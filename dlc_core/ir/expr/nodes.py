@@ -26,7 +26,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import BOOL, INDEX, DType, DTypeLike, dtype
 from dlc_core.ir.fold import fold_binary, fold_unary, round_to
-from dlc_core.ir.intern import InternTable
+from dlc_core.ir.intern import InternTable, merged
 
 if TYPE_CHECKING:
     from dlc_core.ir.buffer import Buffer
@@ -40,9 +40,6 @@ BITS = frozenset({"bitand", "bitor", "bitxor", "shl", "shr"})
 _literals: InternTable[Const] = InternTable()
 _interned: InternTable[Expr] = InternTable()
 _new = object.__new__
-
-MAX_KEPT = 32
-"""Nodes know the variables and loads below them up to this many."""
 
 
 class Expr:
@@ -303,30 +300,18 @@ class Load(Expr):
         return load(self.buffer, children)
 
 
-def _merged(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """Distinct members of both in order; None where they are too many."""
-    if a is None or b is None:
-        return None
-    if not b or a is b:
-        return a
-    if not a:
-        return b
-    both = (*a, *(x for x in b if x not in a))
-    return a if len(both) == len(a) else both if len(both) <= MAX_KEPT else None
-
-
 def _keep(fresh: Expr, children: Sequence[Expr]) -> None:
     """Work out what a node keeps from its operands."""
     kept_vars: tuple[Var, ...] | None = ()
     kept_loads: tuple[Load, ...] | None = ()
     for child in children:
         if type(child) is Var:
-            kept_vars = _merged(kept_vars, (child,))
+            kept_vars = merged(kept_vars, (child,))
             continue
-        kept_vars = _merged(kept_vars, child.kept_vars)
-        kept_loads = _merged(kept_loads, child.kept_loads)
+        kept_vars = merged(kept_vars, child.kept_vars)
+        kept_loads = merged(kept_loads, child.kept_loads)
         if type(child) is Load:
-            kept_loads = _merged(kept_loads, (child,))
+            kept_loads = merged(kept_loads, (child,))
     fresh.kept_vars, fresh.kept_loads = kept_vars, kept_loads
 
 
@@ -390,6 +375,8 @@ def as_expr(value: ExprLike | np.generic, type_: DTypeLike | None = None) -> Exp
 
 
 def _pair(op: str, a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
+        return a, b
     if not isinstance(a, Expr) and isinstance(b, Expr):
         a = _literal_like(a, b)
     elif not isinstance(b, Expr) and isinstance(a, Expr):
@@ -527,7 +514,7 @@ def broadcast(value: ExprLike, lanes: int) -> Expr:
 
 
 def load(buffer: Buffer, indices: Sequence[ExprLike]) -> Expr:
-    exprs = tuple(as_expr(index, None if isinstance(index, Expr) else INDEX) for index in indices)
+    exprs = tuple([index if isinstance(index, Expr) else as_expr(index, INDEX) for index in indices])
     key = (Load, buffer, *exprs)
     entry = _interned.entries.get(key)
     if entry is not None and (found := entry()) is not None:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Load, Var, const, load, transform
-from dlc_core.tir.functor import substitute_stmt
+from dlc_core.ir.expr import Const, Expr, Load, Var, const, load, loads_in, substitute, transform
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
 
 
@@ -29,17 +28,19 @@ class _Flatten:
     def __init__(self) -> None:
         self.analyzer = Analyzer()
         self.buffers: dict[Buffer, Buffer] = {}
+        self.values: dict[Var, Expr] = {}
+        """Variables of the loops of one iteration that the walk is in."""
 
     def flat(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
         if found is None:
-            size = self.analyzer.simplify(_reach(buffer))
+            size = self.analyzer.simplify(self.settled(_reach(buffer)))
             found = Buffer(
                 buffer.name,
                 (size,),
                 buffer.dtype,
                 scope=buffer.scope,
-                offset=buffer.offset,
+                offset=self.settled(buffer.offset),
                 align=buffer.align,
             )
             self.buffers[buffer] = found
@@ -49,8 +50,11 @@ class _Flatten:
         """The element offset of an access; the buffer's own offset stays with the flat buffer."""
         total: Expr = const(0)
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
-            total = total + index * stride
+            total = total + index * self.settled(stride)
         return self.analyzer.simplify(total)
+
+    def settled(self, expr: Expr) -> Expr:
+        return substitute(expr, self.values) if self.values else expr
 
     def expr(self, root: Expr) -> Expr:
         def visit(e: Expr) -> Expr | None:
@@ -58,7 +62,10 @@ class _Flatten:
                 return load(self.flat(e.buffer), (self.index(e.buffer, e.indices),))
             return None
 
-        return self.analyzer.simplify(transform(root, visit))
+        if isinstance(root, Const):
+            return root
+        root = self.settled(root)
+        return self.analyzer.simplify(transform(root, visit) if loads_in(root) else root)
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, Store):
@@ -89,15 +96,14 @@ class _Flatten:
             return Seq(())
         with self.analyzer.scope():
             self.analyzer.bind(s.var, begin, extent)
-            if self.analyzer.prove_equal(extent, 1):
-                from_begin: dict[Var, Expr] = {s.var: begin}
-                return self.stmt(substitute_stmt(s.body, from_begin))
+            once = self.analyzer.prove_equal(extent, 1)
+            if once:
+                self.values[s.var] = begin
             body = self.stmt(s.body)
-        return (
-            body
-            if isinstance(body, Seq) and not body.stmts
-            else replace(s, begin=begin, extent=extent, body=body)
-        )
+            self.values.pop(s.var, None)
+        if once or (isinstance(body, Seq) and not body.stmts):
+            return body
+        return For(s.var, begin, extent, body, s.kind, s.thread, s.annotations)
 
     def branch(self, s: If) -> Stmt:
         cond = self.expr(s.cond)

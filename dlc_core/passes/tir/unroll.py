@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dlc_core.diag import CodegenError
-from dlc_core.ir.expr import Expr, Var, const_value, post_order
-from dlc_core.tir.functor import bound_vars, rename_bound, stmts, substitute_stmt, transform_stmt
+from dlc_core.ir.expr import Expr, const_value, post_order
+from dlc_core.tir.functor import (
+    bound_vars,
+    child_stmts,
+    exprs_of,
+    rename_bound,
+    stmts,
+    substitute_stmt,
+    transform_stmt,
+)
 from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc, Seq, Stmt, Store, View, seq
 
 
@@ -62,61 +69,54 @@ def _one_by_one(loop: For) -> Stmt:
 
 
 class _Nest:
-    """Expressions are rebuilt once for each combination of the loop variables that they mention."""
+    """Each changing expression is rebuilt once in each iteration of the innermost loop that it depends on."""
 
     def __init__(self, root: For) -> None:
         self.root = root
-        self.loops = {s.var for s in stmts(root) if isinstance(s, For)}
-        self.depends: dict[Expr, tuple[Var, ...]] = {}
-        self.orders: dict[Expr, list[Expr]] = {}
-        self.made: dict[tuple[Expr, ...], Expr] = {}
+        self.now: dict[Expr, Expr] = {}
+        """What changing expressions are in the present iteration."""
+        self.changing: dict[For, list[Expr]] = {}
+        """For each loop the expressions that change with it and with no loop inside it, operands first."""
+        self._level: dict[Expr, int] = {}
+        self._find(root, [])
+
+    def _find(self, stmt: Stmt, around: list[For]) -> None:
+        for expr in exprs_of(stmt):
+            self._place(expr, around)
+        if isinstance(stmt, For):
+            self._level[stmt.var] = len(around)
+            self.changing[stmt] = []
+            around = [*around, stmt]
+        for child in child_stmts(stmt):
+            self._find(child, around)
+
+    def _place(self, root: Expr, around: list[For]) -> None:
+        for e in post_order(root):
+            if e not in self._level:
+                level = self._level[e] = max((self._level[c] for c in e.children), default=-1)
+                if level >= 0:
+                    self.changing[around[level]].append(e)
 
     def written_out(self) -> Stmt:
         out: list[Stmt] = []
-        self._write(self.root, {}, out)
+        self._write(self.root, out)
         return seq(*out)
 
-    def _write(self, stmt: Stmt, values: Mapping[Var, Expr], out: list[Stmt]) -> None:
+    def _write(self, stmt: Stmt, out: list[Stmt]) -> None:
+        now = self.now
         if isinstance(stmt, Store):
-            indices = tuple(self._at(i, values) for i in stmt.indices)
-            out.append(Store(stmt.buffer, indices, self._at(stmt.value, values)))
+            indices = tuple([now.get(i, i) for i in stmt.indices])
+            out.append(Store(stmt.buffer, indices, now.get(stmt.value, stmt.value)))
         elif isinstance(stmt, Eval):
-            out.append(Eval(self._at(stmt.value, values)))
+            out.append(Eval(now.get(stmt.value, stmt.value)))
         elif isinstance(stmt, Seq):
             for part in stmt.stmts:
-                self._write(part, values, out)
+                self._write(part, out)
         else:
             assert isinstance(stmt, For)
-            begin = self._at(stmt.begin, values)
+            begin = now.get(stmt.begin, stmt.begin)
             for step in range(_count(stmt)):
-                self._write(stmt.body, {**values, stmt.var: begin + step}, out)
-
-    def _order(self, root: Expr) -> Sequence[Expr]:
-        """Subexpressions that mention loop variables, operands first."""
-        found = self.orders.get(root)
-        if found is None:
-            found = []
-            for e in post_order(root):
-                if e not in self.depends:
-                    if isinstance(e, Var):
-                        self.depends[e] = (e,) if e in self.loops else ()
-                    else:
-                        used = dict.fromkeys(v for c in e.children for v in self.depends[c])
-                        self.depends[e] = tuple(used)
-                if self.depends[e]:
-                    found.append(e)
-            self.orders[root] = found
-        return found
-
-    def _at(self, root: Expr, values: Mapping[Var, Expr]) -> Expr:
-        here: dict[Expr, Expr] = {}
-        for e in self._order(root):
-            if isinstance(e, Var):
-                here[e] = values[e]
-                continue
-            key = (e, *(values[v] for v in self.depends[e]))
-            new = self.made.get(key)
-            if new is None:
-                new = self.made[key] = e.rebuild([here.get(c, c) for c in e.children])
-            here[e] = new
-        return here.get(root, root)
+                now[stmt.var] = begin + step
+                for e in self.changing[stmt]:
+                    now[e] = e.rebuild([now.get(c, c) for c in e.children])
+                self._write(stmt.body, out)
