@@ -35,6 +35,7 @@ from dlc_core.passes.lower.views import origin
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
@@ -68,9 +69,21 @@ class BuildMain(Pass):
                 weights.place((array, ""), lambda array=array: array.data)  # type: ignore[misc]
             signatures[module.entry] = interface_of(entry, weights.size)
         whole = {n: replace(s, weights_size=weights.size) for n, s in signatures.items()}
-        return module.with_functions(funcs).with_attrs(
-            signature=whole.pop(module.entry), segments=whole, constants=tuple(weights.constants)
+        return (
+            _settled(module)
+            .with_functions(funcs)
+            .with_attrs(signature=whole.pop(module.entry), segments=whole, constants=tuple(weights.constants))
         )
+
+
+def _settled(module: IRModule) -> IRModule:
+    """The kernels without their wishes for repacked constants, which are granted by now."""
+    kernels = {
+        name: replace(func, attrs={key: value for key, value in func.attrs.items() if key != REPACK})
+        for name, func in module.of_kind(PrimFunc).items()
+        if REPACK in func.attrs
+    }
+    return module.with_functions(kernels)
 
 
 class _Builder:
@@ -220,7 +233,7 @@ class _Builder:
 
     def _call(self, n: Node) -> Stmt:
         func: PrimFunc = self.module[n.attrs["symbol"]]
-        repack: Mapping[int, IndexMap] = func.attrs.get("repack", {})
+        repack: Mapping[int, IndexMap] = func.attrs.get(REPACK, {})
         args = [
             self._repacked(place[0], repack[i]) if i in repack else self.buffer(place)
             for i, place in enumerate(place for arg in n.args for place in self._places(arg))
