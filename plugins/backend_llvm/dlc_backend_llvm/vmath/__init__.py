@@ -123,6 +123,9 @@ ULP: dict[str, dict[str, float]] = {
     ]
 }
 
+_HELPERS = {trig.REDUCE: trig.REDUCE_TEXT, power.LONG_DIVISION: power.LONG_DIVISION_TEXT}
+"""Functions that operations call, by name."""
+
 _BITS = {"float16": 32, "bfloat16": 32, "float32": 32, "float64": 64}
 _LLVM = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
 
@@ -172,8 +175,9 @@ class VMath:
         """(name, definition) of `op` as an internal function; `functions()` will hold the definition."""
         _check(op, OPS.get(op, 0), dtype, lanes)
         name, text = _function(op, dtype, lanes, self.machine)
-        if trig.REDUCE in text:
-            self._needed[trig.REDUCE] = trig.REDUCE_TEXT
+        for helper, definition in _HELPERS.items():
+            if helper in text:
+                self._needed[helper] = definition
         self._needed[name] = text
         return name, text
 

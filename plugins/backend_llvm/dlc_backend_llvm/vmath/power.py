@@ -97,11 +97,99 @@ def power(c: Code, x: str, y: str) -> str:
     return c.select(one, 1.0, result)
 
 
+LONG_DIVISION = "dlc_fmod_long"
+LONG_DIVISION_TEXT = f"""
+; x - trunc(x / y) y, exact: the significands are divided bit by bit, as integers.
+define internal double @{LONG_DIVISION}(double %x, double %y) nounwind {{
+  %bits = bitcast double %x to i64
+  %divisor = bitcast double %y to i64
+  %a = and i64 %bits, 9223372036854775807
+  %b = and i64 %divisor, 9223372036854775807
+  %sign = and i64 %bits, -9223372036854775808
+  %endless = icmp uge i64 %a, 9218868437227405312
+  %strange = icmp ugt i64 %b, 9218868437227405312
+  %zero = icmp eq i64 %b, 0
+  %either = or i1 %endless, %strange
+  %any = or i1 %either, %zero
+  br i1 %any, label %nan, label %number
+nan:
+  %product = fmul double %x, %y
+  %nothing = fdiv double %product, %product
+  ret double %nothing
+number:
+  %less = icmp ult i64 %a, %b
+  br i1 %less, label %same, label %split
+same:
+  ret double %x
+split:
+  %fa = call {{ i64, i64 }} @{LONG_DIVISION}_parts(i64 %a)
+  %fb = call {{ i64, i64 }} @{LONG_DIVISION}_parts(i64 %b)
+  %ma = extractvalue {{ i64, i64 }} %fa, 0
+  %ea = extractvalue {{ i64, i64 }} %fa, 1
+  %mb = extractvalue {{ i64, i64 }} %fb, 0
+  %eb = extractvalue {{ i64, i64 }} %fb, 1
+  %steps = sub i64 %ea, %eb
+  br label %loop
+loop:
+  %m = phi i64 [ %ma, %split ], [ %twice, %next ]
+  %k = phi i64 [ %steps, %split ], [ %fewer, %next ]
+  %lower = sub i64 %m, %mb
+  %fits = icmp sge i64 %lower, 0
+  %rest = select i1 %fits, i64 %lower, i64 %m
+  %last = icmp eq i64 %k, 0
+  br i1 %last, label %done, label %next
+next:
+  %twice = shl i64 %rest, 1
+  %fewer = sub i64 %k, 1
+  br label %loop
+done:
+  %even = icmp eq i64 %rest, 0
+  br i1 %even, label %exact, label %pack
+exact:
+  %nought = bitcast i64 %sign to double
+  ret double %nought
+pack:
+  %leading = call i64 @llvm.ctlz.i64(i64 %rest, i1 true)
+  %places = sub i64 %leading, 11
+  %mantissa = shl i64 %rest, %places
+  %exponent = sub i64 %eb, %places
+  %normal = icmp sgt i64 %exponent, 0
+  %hidden = and i64 %mantissa, 4503599627370495
+  %field = shl i64 %exponent, 52
+  %large = or i64 %hidden, %field
+  %below = sub i64 1, %exponent
+  %shift = select i1 %normal, i64 0, i64 %below
+  %small = lshr i64 %mantissa, %shift
+  %magnitude = select i1 %normal, i64 %large, i64 %small
+  %signed = or i64 %magnitude, %sign
+  %result = bitcast i64 %signed to double
+  ret double %result
+}}
+
+; (significand with its leading bit at 52, biased exponent) of the bits of a positive number
+define internal {{ i64, i64 }} @{LONG_DIVISION}_parts(i64 %a) nounwind {{
+  %field = lshr i64 %a, 52
+  %tiny = icmp eq i64 %field, 0
+  %leading = call i64 @llvm.ctlz.i64(i64 %a, i1 false)
+  %places = sub i64 %leading, 11
+  %moved = shl i64 %a, %places
+  %below = sub i64 1, %places
+  %fraction = and i64 %a, 4503599627370495
+  %whole = or i64 %fraction, 4503599627370496
+  %m = select i1 %tiny, i64 %moved, i64 %whole
+  %e = select i1 %tiny, i64 %below, i64 %field
+  %first = insertvalue {{ i64, i64 }} poison, i64 %m, 0
+  %both = insertvalue {{ i64, i64 }} %first, i64 %e, 1
+  ret {{ i64, i64 }} %both
+}}
+"""
+
+
 def fmod(c: Code, x: str, y: str) -> str:
     """Remainder of x / y with the sign of x, exact.
 
-    Quotients below 2^29 take one division and an exact product; a branch sends everything else to the
-    processor's or libm's own remainder.
+    Quotients below 2^29 take one division and an exact product; a branch sends everything else to a long
+    division, lane by lane.
     """
     a, b = c.abs(x), c.abs(y)
     plain = c.compare("olt", c.div(a, b), 2.0**29)
@@ -123,10 +211,29 @@ def fmod(c: Code, x: str, y: str) -> str:
     near = c.copysign(near, x)
     c.lines.append(f"br label %{done}")
     c.lines.append(f"{slow}:")
-    far = c.put(f"frem {c.type} {x}, {y}")
+    far = _by_lane(c, x, y)
     c.lines.append(f"br label %{done}")
     c.lines.append(f"{done}:")
     return c.put(f"phi {c.type} [{near}, %{fast}], [{far}, %{slow}]")
+
+
+def _by_lane(c: Code, x: str, y: str) -> str:
+    """The long division of every lane."""
+
+    def one(a: str, b: str) -> str:
+        if c.bits == 64:
+            return c.put(f"call double @{LONG_DIVISION}(double {a}, double {b})")
+        wide = [c.put(f"fpext float {value} to double") for value in (a, b)]
+        far = c.put(f"call double @{LONG_DIVISION}(double {wide[0]}, double {wide[1]})")
+        return c.put(f"fptrunc double {far} to float")
+
+    if c.lanes == 1:
+        return one(x, y)
+    whole = "poison"
+    for lane in range(c.lanes):
+        a, b = (c.put(f"extractelement {c.type} {value}, i32 {lane}") for value in (x, y))
+        whole = c.put(f"insertelement {c.type} {whole}, {c.scalar_type} {one(a, b)}, i32 {lane}")
+    return whole
 
 
 def _remainder(c: Code, a: str, b: str) -> str:
@@ -137,4 +244,4 @@ def _remainder(c: Code, a: str, b: str) -> str:
     return c.select(c.compare("olt", r, 0.0), c.add(r, b), r)
 
 
-__all__ = ["fmod", "power"]
+__all__ = ["LONG_DIVISION", "LONG_DIVISION_TEXT", "fmod", "power"]
