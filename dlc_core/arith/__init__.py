@@ -25,6 +25,8 @@ from __future__ import annotations
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.evaluate import compile_exprs, eval_expr
 from dlc_core.arith.interval import INF, Interval
+from dlc_core.arith.iter_divide import DividedIter, IterDivision, divide_iter_map
+from dlc_core.arith.iter_inverse import inverse_iter_map
 from dlc_core.arith.iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
 from dlc_core.arith.rules import Rule, rules
 from dlc_core.arith.solve import solve_dim
@@ -32,7 +34,9 @@ from dlc_core.arith.solve import solve_dim
 __all__ = [
     "INF",
     "Analyzer",
+    "DividedIter",
     "Interval",
+    "IterDivision",
     "IterMap",
     "IterMark",
     "IterSplit",
@@ -40,7 +44,9 @@ __all__ = [
     "Rule",
     "compile_exprs",
     "detect_iter_map",
+    "divide_iter_map",
     "eval_expr",
+    "inverse_iter_map",
     "rules",
     "solve_dim",
 ]

@@ -160,7 +160,13 @@ class Division(Prover):
         if self._leads_negative(rest):
             flipped = self._floormod_literal(shifted(times(rest, -1), c - 1 - start), c)
             return shifted(times(flipped, -1), c - 1)
+        if self._known.symbolic and self._fits_by_proof(shifted(rest, start), c):
+            return shifted(rest, start)
         return self._quotient("floormod", shifted(rest, start), constant(c))
+
+    def _fits_by_proof(self, p: Poly, c: int) -> bool:
+        """Whether 0 <= p < c, where that takes symbolic bounds."""
+        return self._poly_bounds(p)[0] >= 0 and self._nonneg(shifted(times(p, -1), c - 1))
 
     def _leads_negative(self, p: Poly) -> bool:
         return self.sorted_terms(p)[0][1] < 0

@@ -284,7 +284,11 @@ class Prover(State):
             goal = shifted(add_scaled(times(rest, value), self.mul(factor, end)), value - 1)
             return self._nonneg(goal, depth - 1)
         multiple = _multiple_of(factor, d)
-        return multiple is not None and self._nonneg(add_scaled(rest, end, multiple), depth - 1)
+        if multiple is not None:
+            return self._nonneg(add_scaled(rest, end, multiple), depth - 1)
+        # As for a literal: d*G > -d.
+        goal = shifted(add_scaled(add_scaled(self.mul(rest, d), self.mul(factor, end)), d), -1)
+        return self._nonneg(goal, depth - 1)
 
     def _by_cases(self, p: Poly, atom: Expr, depth: int) -> bool:
         first, second = (self.parse(child) for child in atom.children[-2:])

@@ -1,0 +1,181 @@
+"""Bindings cut into outer times inner parts: what a nest of blocks needs of the loops around it.
+
+Loops are divided into outer and inner ones.  A binding over both, such as `io*32 + ii*4 + l`, is read as
+`base + outer * inner_extent + inner`: `outer` over outer loops alone, `inner` over inner loops alone, each
+taking all values from zero to its extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.arith.iter_map import IterMark, IterSplit, IterSum, detect_iter_map
+from dlc_core.ir.dtype import BOOL
+from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const, free_vars, logical_and
+
+
+@dataclass(frozen=True)
+class DividedIter:
+    """base + outer * inner_extent + inner, with 0 <= outer < outer_extent and 0 <= inner < inner_extent."""
+
+    outer: Expr
+    outer_extent: Expr
+    inner: Expr
+    inner_extent: Expr
+    base: Expr
+
+    def to_expr(self) -> Expr:
+        return self.outer * self.inner_extent + self.inner + self.base
+
+
+@dataclass(frozen=True)
+class IterDivision:
+    """One `DividedIter` for each binding, and the predicate in two parts, whose conjunction it is."""
+
+    parts: tuple[DividedIter, ...]
+    outer_predicate: Expr
+    """The conditions over outer loops and symbols alone."""
+    inner_predicate: Expr
+    """The others: they mention inner loops, and may mention outer ones too."""
+
+
+def divide_iter_map(
+    values: Sequence[ExprLike],
+    ranges: Mapping[Var, ExprLike],
+    inner: Collection[Var],
+    predicate: ExprLike = True,
+) -> IterDivision | None:
+    """`values` over the loops `ranges` (variable to extent, from zero), divided at the loops `inner`.
+
+    Other variables are symbolic dims, at least 1.  None where a value is no sum of splits of loops, where
+    two values use the same part of a loop, or where the scales of the outer loops are no multiples of what
+    the inner ones reach.
+
+    >>> i, j, k = Var("i"), Var("j"), Var("k")
+    >>> found = divide_iter_map([i * 16 + j * 4 + k], {i: 8, j: 4, k: 4}, inner=[k])
+    >>> print(found.parts[0].outer, found.parts[0].outer_extent, found.parts[0].inner_extent)
+    i * 4 + j 32 4
+    """
+    analyzer = Analyzer()
+    for extent in map(as_expr, ranges.values()):
+        for dim in free_vars(extent):
+            if dim not in ranges and dim.dtype is not BOOL:
+                analyzer.declare_dim(dim)
+    analyzer.bind_extents(dict(ranges))
+    found = detect_iter_map(values, ranges)
+    if found is None:
+        return None
+    divider = _Divider(analyzer, frozenset(inner))
+    parts = [divider.divide(total) for total in found.sums]
+    known = tuple(part for part in parts if part is not None)
+    if len(known) != len(parts):
+        return None
+    conditions = _conjuncts(as_expr(predicate))
+    moving = frozenset(inner)
+    within = [any(v in moving for v in free_vars(c)) for c in conditions]
+    return IterDivision(
+        known,
+        logical_and(*(c for c, inside in zip(conditions, within, strict=True) if not inside)),
+        logical_and(*(c for c, inside in zip(conditions, within, strict=True) if inside)),
+    )
+
+
+def _conjuncts(cond: Expr) -> list[Expr]:
+    out: list[Expr] = []
+    stack = [cond]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Binary) and e.op == "and":
+            stack += (e.b, e.a)
+        elif not (isinstance(e, Const) and e.value):
+            out.append(e)
+    return out
+
+
+@dataclass(frozen=True)
+class _Term:
+    """`value` takes 0 … extent-1; the sum has it `scale` times."""
+
+    value: Expr
+    extent: Expr
+    scale: Expr
+
+
+class _Divider:
+    def __init__(self, analyzer: Analyzer, inner: frozenset[Var]) -> None:
+        self.az = analyzer
+        self.inner = inner
+        self.marks: dict[IterMark, DividedIter | None] = {}
+
+    def divide(self, total: IterSum) -> DividedIter | None:
+        outer: list[_Term] = []
+        inner: list[_Term] = []
+        for split in total.splits:
+            if not self._place(split, outer, inner):
+                return None
+        inside = self._compact(inner, const(1))
+        if inside is None:
+            return None
+        value, extent = inside
+        outside = self._compact(outer, extent)
+        if outside is None:
+            return None
+        return DividedIter(outside[0], outside[1], value, extent, total.base)
+
+    def _compact(self, terms: list[_Term], unit: Expr) -> tuple[Expr, Expr] | None:
+        """(sum / unit, its extent) where the terms are digits of one number in units of `unit`."""
+        step, value = unit, as_expr(0)
+        reach: Expr = const(1)
+        left = list(terms)
+        while left:
+            following = next((t for t in left if self.az.prove_equal(t.scale, step)), None)
+            if following is None:
+                return None
+            left.remove(following)
+            value = following.value * reach + value
+            step = self.az.simplify(step * following.extent)
+            reach = self.az.simplify(reach * following.extent)
+        return self.az.simplify(value), reach
+
+    def _place(self, split: IterSplit, outer: list[_Term], inner: list[_Term]) -> bool:
+        """Add the split to what is outside or inside, or to both."""
+        source = split.mark.source
+        if isinstance(source, Var):
+            digit = source // split.lower
+            value = digit if split.topmost else digit % split.extent
+            side = inner if source in self.inner else outer
+            side.append(_Term(self.az.simplify(value), split.extent, split.scale))
+            return True
+        if split.mark not in self.marks:
+            self.marks[split.mark] = self.divide(source)
+        whole = self.marks[split.mark]
+        return whole is not None and self._place_fused(split, whole, outer, inner)
+
+    def _place_fused(
+        self, split: IterSplit, whole: DividedIter, outer: list[_Term], inner: list[_Term]
+    ) -> bool:
+        """A digit of outer * E + inner: above E it is of the outer part, below of the inner, across of
+        both."""
+        extent, lower = whole.inner_extent, split.lower
+        upper = self.az.simplify(lower * split.extent)
+        if self._divides(extent, lower):
+            digit = whole.outer // (lower // extent)
+            value = digit if split.topmost else digit % split.extent
+            outer.append(_Term(self.az.simplify(value), split.extent, split.scale))
+            return True
+        if self._divides(upper, extent):
+            value = whole.inner // lower % split.extent
+            inner.append(_Term(self.az.simplify(value), split.extent, split.scale))
+            return True
+        if self._divides(lower, extent) and self._divides(extent, upper):
+            low, high = self.az.simplify(extent // lower), self.az.simplify(upper // extent)
+            inner.append(_Term(self.az.simplify(whole.inner // lower), low, split.scale))
+            value = whole.outer if split.topmost else whole.outer % high
+            outer.append(_Term(self.az.simplify(value), high, self.az.simplify(split.scale * low)))
+            return True
+        return False
+
+    def _divides(self, d: Expr, e: Expr) -> bool:
+        return self.az.prove_equal(e % d, 0)
