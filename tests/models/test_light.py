@@ -1,4 +1,4 @@
-"""The nine networks of the onnx package, natively: their stored outputs, and with random weights the reference's."""
+"""The nine networks of the onnx package, natively: their stored outputs, and the reference's with weights."""
 
 from __future__ import annotations
 
