@@ -17,7 +17,7 @@ import numpy as np
 import dlc_core as dlc
 from benchmarks.models import Array, Case
 from benchmarks.peers import OURS, Peer, Session
-from dlc_core.cli.measure import Spread, spread_of
+from dlc_core.runtime.measure import Spread, spread_of
 
 RTOL, ATOL = 1e-3, 1e-4
 ROUNDS = 5

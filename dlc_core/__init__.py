@@ -28,6 +28,7 @@ _LAZY = {
     "compile": ("dlc_core.driver", "compile"),
     "graph": ("dlc_core.graph", ""),
     "load": ("dlc_core.driver", "load"),
+    "load_library": ("dlc_core.driver", "load_library"),
     "open": ("dlc_core.driver", "open"),
     "ops": ("dlc_core.driver", "ops"),
     "plugins": ("dlc_core.driver", "plugins"),

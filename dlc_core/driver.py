@@ -21,7 +21,9 @@ from dlc_core.passes import PassContext
 from dlc_core.passes.lower.single import single_module
 from dlc_core.passes.watch import configured_watchers
 from dlc_core.registry import Registry, registry
+from dlc_core.runtime import library
 from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.library import Library
 from dlc_core.runtime.saving import read
 from dlc_core.target import Target, TargetKind
 
@@ -217,6 +219,24 @@ def open(  # noqa: A001  (the public name)
     )
 
 
+def load_library(
+    path: str | os.PathLike[str], *, name: str | None = None, num_threads: int | None = None
+) -> Library:
+    """Load what `exe.export` wrote as a shared library; it is called, bound and timed like an executable.
+
+    This runs native code of the file's author, if only its initialisers: load what you trust.  `name` is what
+    the library was called when it was exported, where the file has been renamed.  Raises ArtifactError where
+    there is no such library, where it does not say how it is called, or where it is for another machine.
+    """
+
+    def check(device: str, metadata: Mapping[str, Any]) -> None:
+        own = getattr(registry().devices.get(device), "check_machine", None)
+        if own is not None:
+            own(metadata)
+
+    return library.load_library(path, name=name, num_threads=num_threads or settings.num_threads, check=check)
+
+
 def _key(
     digest: str | None, target: Target, context: PassContext, shapes: Mapping[str, Any] | None
 ) -> str | None:
@@ -242,6 +262,7 @@ __all__ = [
     "context_for",
     "find_target",
     "load",
+    "load_library",
     "lower",
     "open",
     "ops",

@@ -18,6 +18,7 @@ from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import ALIGN, Constant, write_constant
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.registry import registry
+from dlc_core.runtime.encode import encode_signature
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.memory import NDArray, aligned_bytes
@@ -127,13 +128,18 @@ class Job:
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ("sites", "host") if key in module.attrs}
+        if "entries" in module.attrs:
+            about["entries"] = _entries(module)
         program = _host_program(module)
         return self._made(signature, artifact, weights, about, program, again)
 
     def opened(self, saved: Saved, again: Callable[[], IRModule]) -> Executable:
-        """The executable that a kept artefact holds."""
+        """The executable that a kept artefact holds; forms of its code are generated when asked for."""
         parts = saved.signature, saved.artifact, saved.weights, saved.about, saved.program
-        return self._made(*parts, again, saved.entry)
+        exe = self._made(*parts, again, saved.entry)
+        forms = [f for f in getattr(exe.codegen, "forms", ()) if f not in saved.artifact.sources]
+        exe.add_sources({form: partial(self._code_text, again, form) for form in forms})
+        return exe
 
     def _made(
         self,
@@ -176,6 +182,12 @@ class Job:
                 break
         return script(IRModule(module.functions, {}, module.entry))
 
+    def _code_text(self, again: Callable[[], IRModule], form: str) -> str:
+        """The module's code in a readable form."""
+        module, _ = lower(again(), self.context.with_(watchers=()))
+        text = self._emit(module).sources[form]
+        return text if isinstance(text, str) else text()
+
     def _emit(self, module: IRModule) -> Artifact:
         codegen = registry().codegens[self.target.kind.codegen]
         try:
@@ -192,6 +204,15 @@ class Job:
             what = f"code generator {codegen.name!r} failed"
             raise TargetError(what, why=why, details=[f"reproducer: {path}"]) from error
         return artifact
+
+
+def _entries(module: IRModule) -> dict[str, Any]:
+    """What `Executable` needs to know of each entry point of a module that has several."""
+    known: dict[str, Signature] = {**module.attrs["segments"], module.entry: module.attrs["signature"]}
+    return {
+        name: {"symbol": symbol, "signature": encode_signature(known[symbol])}
+        for name, symbol in module.attrs["entries"].items()
+    }
 
 
 def _host_program(module: IRModule) -> Program | None:

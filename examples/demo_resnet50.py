@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 import dlc_core as dlc
-from dlc_core.cli.measure import Spread, measure
 from dlc_core.cli.options import progress
+from dlc_core.runtime.measure import Spread, measure
 
 NETWORK = "resnet50"
 RTOL, ATOL = 1e-3, 1e-4

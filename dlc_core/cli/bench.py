@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from dlc_core.cli.arrays import gather_inputs
-from dlc_core.cli.measure import Spread, measure
 from dlc_core.cli.options import (
     Json,
     ModelOrArtefact,
@@ -28,6 +27,7 @@ from dlc_core.cli.options import (
     parse_shapes,
 )
 from dlc_core.diag import UsageError
+from dlc_core.runtime.measure import Spread, measure
 from dlc_core.runtime.profile import Report
 
 

@@ -4,6 +4,8 @@
     exe.run({"x": x})                 by name, a dict out
     exe.bind([x], [y])                a call without checks and allocation, on fixed memory
     exe.profile([x])                  where the time goes
+    exe.time_evaluator()(x)           how long a call takes
+    exe["add"]                        another entry point of a module that has several
     exe.save("m.dlc")                 one file, for `dlc.open`
     exe.export("m.so")                a library with a C interface, where the code generator makes such
 
@@ -25,14 +27,19 @@ import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.runtime.calling import Caller, InPlace, caller_for
+from dlc_core.runtime.encode import decode_signature
 from dlc_core.runtime.explain import Explanation, explain
 from dlc_core.runtime.hosted import Hosted, Program
+from dlc_core.runtime.measure import TimeEvaluator
 from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
 
 NDArray = np.ndarray[Any, Any]
+
+SHORT_SOURCE = 1 << 18
+"""Characters of code up to which an artefact keeps it without being asked."""
 
 
 class BoundCall:
@@ -95,6 +102,8 @@ class Executable:
         self._lock = threading.Lock()
         self._caller: Caller | None = None
         self._loaded: Any = None
+        self._whole: Executable | None = None
+        """Where this is one of several entry points: the executable that holds the code."""
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -176,6 +185,55 @@ class Executable:
         times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
         return make_report(sites, times, total, runs, self._threads)
 
+    def time_evaluator(
+        self, number: int = 10, repeat: int = 3, min_repeat_ms: float = 0.0, warmup: int = 1
+    ) -> TimeEvaluator:
+        """What measures calls: `exe.time_evaluator(number=10, repeat=5)(*arrays)` gives a Timing, in seconds.
+
+        Inputs are bound first, so that a call costs what its kernels cost.  There are `repeat` figures, each
+        the mean of `number` calls; where those take less than `min_repeat_ms` milliseconds together, their
+        number is raised until they do.  `warmup` calls come before.
+        """
+
+        def bound(arrays: Sequence[Any]) -> Callable[[], object]:
+            caller = self._caller or self._load()
+            # Only what `bind` makes ready is timed: arrays that are not contiguous hosts are copied before.
+            run, _ = caller.bind([np.ascontiguousarray(a) for a in arrays], None, self._threads)
+            return run
+
+        return TimeEvaluator(bound, number, repeat, min_repeat_ms, warmup)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the entry points that `exe[name]` gives; empty where `exe` is the only one."""
+        return tuple(self.about.get("entries", ()))
+
+    def __getitem__(self, name: str) -> Executable:
+        """One entry point of a module that was built with several: an executable on the same code."""
+        found = self.about.get("entries", {}).get(name)
+        if found is None:
+            have = ", ".join(self.entries) or "only the one that is called"
+            raise UsageError(f"the executable has no entry point {name!r}", hint=f"it has: {have}")
+        signature = decode_signature(found["signature"])
+        about = {
+            key: value for key, value in self.about.items() if key != "sites" or found["symbol"] == self.entry
+        }
+        other = Executable(
+            signature,
+            self.artifact,
+            self.weights,
+            self.target,
+            self.device,
+            codegen=self.codegen,
+            entry=found["symbol"],
+            num_threads=self._threads,
+            report=self.report,
+            about=about,
+            sources=self._sources,
+        )
+        other._whole = self
+        return other
+
     def explain(self) -> Explanation:
         """The kernels with their model nodes and schedules, and the memory, in the order of execution."""
         return explain(self)
@@ -185,24 +243,37 @@ class Executable:
         if self._caller is not None:
             self._caller.release()
 
+    def add_sources(self, sources: Mapping[str, Callable[[], str]]) -> None:
+        """Let `source` give further forms, made when they are asked for."""
+        self._sources.update(sources)
+
     def source(self, form: str) -> str:
         """Readable code: the code generator's own forms and what the compiler can show, such as "tir" and
         "graph".
 
-        Raises UsageError that lists the forms there are.
+        Raises UsageError that lists the forms there are, and says how an artefact keeps the others.
         """
         made = self._sources.get(form) or self.artifact.sources.get(form)
-        if made is None:
-            have = ", ".join(sorted({*self._sources, *self.artifact.sources})) or "none"
-            raise UsageError(f"no source {form!r}", hint=f"this executable has: {have}")
-        return made if isinstance(made, str) else made()
+        if made is not None:
+            return made if isinstance(made, str) else made()
+        known = {*self._sources, *self.artifact.sources}
+        derive = getattr(self.codegen, "source", None)
+        if derive is not None and (text := derive(self.artifact, form)) is not None:
+            return str(text)
+        forms = [f for f in getattr(self.codegen, "forms", ()) if f not in known]
+        kept = f'exe.save(path, sources=["{forms[0]}"]) keeps more in an artefact' if forms else ""
+        have = ", ".join(sorted(known)) or "none"
+        raise UsageError(
+            f"no source {form!r}", hint="; ".join(filter(None, (f"this executable has: {have}", kept)))
+        )
 
-    def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] = ()) -> None:
+    def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
         """Write one file that `dlc.open` loads in milliseconds; `sources` names readable forms to keep in it.
 
-        Raises ArtifactError, and leaves what was at `path`, where it cannot be written.
+        By default it keeps the generated code's text where that is short, as that of single operators
+        is.  Raises ArtifactError, and leaves what was at `path`, where it cannot be written.
         """
-        save(self, Path(path), sources)
+        save(self, Path(path), self._short_sources() if sources is None else sources)
 
     def export(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write what runs without Python: a library with its C header, or what else the code generator makes
@@ -230,6 +301,10 @@ class Executable:
     def __repr__(self) -> str:
         return f"<Executable for {self.target}: {self.signature}>"
 
+    def _short_sources(self) -> list[str]:
+        texts = self.artifact.sources.items()
+        return [f for f, text in texts if isinstance(text, str) and len(text) <= SHORT_SOURCE]
+
     def _in_order(self, feeds: Mapping[str, Any]) -> list[Any]:
         names = [value.name for value in self.signature.inputs]
         unknown, missing = [n for n in feeds if n not in names], [n for n in names if n not in feeds]
@@ -247,9 +322,15 @@ class Executable:
                     hint="install the plugin that gives it; saving and exporting need no device",
                 )
             if self._caller is None:
-                self._loaded = self.device.load(self.artifact)
+                self._loaded = self._load_code()
                 self._caller = self._caller_of(self._loaded)
             return self._caller
+
+    def _load_code(self) -> Any:
+        if self._whole is None:
+            return self.device.load(self.artifact)
+        self._whole._load()
+        return self._whole._loaded
 
     def _caller_of(self, loaded: Any) -> Caller:
         if self.program is not None:

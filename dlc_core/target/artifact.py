@@ -43,8 +43,9 @@ class Codegen(Protocol):
     """A code generator.  `kinds` are the target kinds it serves; `format` what it emits.
 
     Several PrimFuncs may have the attribute `entry`; one that takes a single entry says so by `one_entry`.
-    It may also have `export(executable, path) -> list[Path]`, which writes what runs without Python, and
-    `source(artifact, form) -> str`, which makes readable forms that are not kept.
+    It may also have `export(executable, path) -> list[Path]`, which writes what runs without Python; `forms`,
+    the names of all `sources` that `emit` gives; and `source(artifact, form) -> str | None`, which makes a
+    readable form of an artefact that has not kept it, from those that it has.
     """
 
     name: str

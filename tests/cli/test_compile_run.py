@@ -7,9 +7,9 @@ import pytest
 
 from dlc_core.cli.arrays import compare
 from dlc_core.cli.main import main
-from dlc_core.cli.measure import measure, spread_of
 from dlc_core.cli.options import parse_shapes, size
 from dlc_core.diag import UsageError
+from dlc_core.runtime.measure import measure, spread_of
 
 
 def test_compile_writes_a_file_that_runs(dlc, folder, case):

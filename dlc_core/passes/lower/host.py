@@ -45,11 +45,12 @@ def is_host(function: Function) -> bool:
 
 
 def native_entries(module: IRModule) -> dict[str, Function]:
-    """The graph functions that become native entry points: the module's entry, or its segments."""
+    """The graph functions that become native entry points: the module's entry where it can be one, and its
+    segments.
+    """
     entry = module.functions.get(module.entry)
-    if isinstance(entry, Function) and not is_host(entry):
-        return {module.entry: entry}
-    return {n: f for n, f in module.of_kind(Function).items() if f.attrs.get("segment")}
+    native = {module.entry: entry} if isinstance(entry, Function) and not is_host(entry) else {}
+    return native | {n: f for n, f in module.of_kind(Function).items() if f.attrs.get("segment")}
 
 
 @dataclass(frozen=True)

@@ -17,42 +17,71 @@ from dlc_core.ir.types import TensorType, TupleType, tensor_type
 from dlc_core.schedule import Schedule
 from dlc_core.te import Tensor, create_prim_func
 from dlc_core.tir.functor import block_list, buffers_written, stmts
-from dlc_core.tir.stmt import For, PrimFunc
+from dlc_core.tir.intrinsics import kernel_symbol
+from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
 
-KERNEL = "kernel"
-"""What a program is called whose own name is the entry's."""
+ENTRY, KERNEL = "main", "kernel"
+"""What the entry is called, and a program whose own name is the entry's."""
 
 
 def single_module(subject: Any) -> IRModule:
     """A module whose entry calls a PrimFunc: that given, that of a Schedule, of a module, or made of tensors.
 
-    Tensors (te) are given from the inputs to the outputs.  Raises UsageError where the buffers that the
-    program writes do not come last.
+    Tensors (te) are given from the inputs to the outputs.  Of several PrimFuncs each that no other one calls
+    gets an entry of its own, and the module's attribute `entries` has their names.  Raises UsageError where
+    the buffers that a program writes do not come last.
     """
     if isinstance(subject, IRModule):
-        kernels: dict[str, PrimFunc] = subject.of_kind(PrimFunc)
-        if not kernels:
-            raise UsageError("the module has no PrimFunc", hint="dlc.compile takes graphs")
-        name = subject.entry if subject.entry in kernels else next(iter(kernels))
-        if len(kernels) > 1 and name != subject.entry:
-            raise UsageError(f"which of {', '.join(kernels)} is to be called?", hint="set the module's entry")
-        func, rest = kernels[name], {n: f for n, f in kernels.items() if n != name}
-    elif isinstance(subject, Schedule):
-        func, rest = _scheduled(subject.func), {}
+        return _of_module(subject)
+    if isinstance(subject, Schedule):
+        func = _scheduled(subject.func)
     elif isinstance(subject, PrimFunc):
-        func, rest = subject, {}
+        func = subject
     elif isinstance(subject, Sequence) and subject and all(isinstance(t, Tensor) for t in subject):
-        func, rest = _of_tensors(subject), {}
+        func = _of_tensors(subject)
     else:
         raise UsageError(
             f"a {type(subject).__name__} cannot be built",
             hint="give a PrimFunc, a Schedule, an IRModule of PrimFuncs, or tensors from inputs to outputs",
         )
+    func = _kernel(func)
+    return IRModule({ENTRY: _caller(func), func.name: func})
+
+
+def _of_module(module: IRModule) -> IRModule:
+    """The entry of a module first; without such, the first of its PrimFuncs."""
+    kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+    if not kernels:
+        raise UsageError("the module has no PrimFunc", hint="dlc.compile takes graphs")
+    called = {s for f in kernels.values() for stmt in stmts(f.body) if (s := _called(stmt)) is not None}
+    open_ = [name for name in kernels if name not in called] or list(kernels)
+    if module.entry in kernels:
+        open_ = [module.entry, *(name for name in open_ if name != module.entry)]
+    functions: dict[str, Any] = {}
+    entries: dict[str, str] = {}
+    for name, func in kernels.items():
+        func = _kernel(func if func.name == name else replace(func, name=name))
+        functions[func.name] = func
+        if name in open_:
+            entries[name] = ENTRY if name == open_[0] else f"{ENTRY}_{name}"
+            caller = _caller(func)
+            functions[entries[name]] = replace(caller, name=entries[name]).with_attrs(segment=True)
+    functions[ENTRY] = _caller(functions[KERNEL if open_[0] == ENTRY else open_[0]])
+    if len(entries) == 1:
+        return IRModule(functions)
+    return IRModule(functions, {"entries": {name: entries[name] for name in open_}})
+
+
+def _kernel(func: PrimFunc) -> PrimFunc:
+    """The program as a kernel of the new module."""
     if _is_scheduled(func):
         func = _scheduled(func)
-    if func.name == "main":
-        func = replace(func, name=KERNEL)
-    return IRModule({"main": _caller(func), func.name: func, **rest})
+    return replace(func, name=KERNEL) if func.name == ENTRY else func
+
+
+def _called(stmt: Stmt) -> str | None:
+    """The kernel that a statement calls."""
+    return kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
 
 
 def _of_tensors(tensors: Sequence[Tensor]) -> PrimFunc:
@@ -96,7 +125,7 @@ def _caller(func: PrimFunc) -> Function:
     call.add_spans(func.spans)
     body = call if len(types) == 1 else make_tuple([get_item(call, i) for i in range(len(types))])
     public = {"inputs": tuple(b.name for b in inputs), "outputs": tuple(b.name for b in outputs)}
-    return Function("main", tuple(params), body, MappingProxyType(public))
+    return Function(ENTRY, tuple(params), body, MappingProxyType(public))
 
 
 def _type(buffer: Buffer) -> TensorType:

@@ -64,6 +64,7 @@ class LlvmCodegen:
     name = "llvm"
     kinds = ("llvm",)
     format = FORMAT
+    forms = ("llvm", "asm")
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
         """One object with every PrimFunc of the module; those with the attribute `entry` are
@@ -79,8 +80,17 @@ class LlvmCodegen:
             str(target),
             entries,
             {"llvm": text, "asm": lambda: assemble(text, cpu.triple, cpu.cpu, cpu.features, opt=level)},
-            {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features},
+            {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level},
         )
+
+    def source(self, artifact: Artifact, form: str) -> str | None:
+        """The assembly listing of an artefact that has kept its LLVM IR; None for what cannot be made."""
+        text = artifact.sources.get("llvm")
+        if form != "asm" or text is None:
+            return None
+        triple, cpu, features = (str(artifact.metadata.get(key, "")) for key in ("triple", "cpu", "features"))
+        level = artifact.metadata.get("opt", 2)
+        return assemble(text if isinstance(text, str) else text(), triple, cpu, features, opt=level)
 
     def export(self, exe: Any, path: Path) -> list[Path]:
         """A library with a C header, or a folder of objects; see `dlc_backend_llvm.export`."""

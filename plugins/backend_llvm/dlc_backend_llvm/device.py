@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any
@@ -97,12 +97,17 @@ class CpuDevice(HostMemory):
                 f"the code is for {machine}, this machine is {host.arch}",
                 hint="compile the model here, or for this target with -mtriple",
             )
-        triple = artifact.metadata.get("triple")
+        self.check_machine(artifact.metadata)
+
+    def check_machine(self, metadata: Mapping[str, Any]) -> None:
+        """Raise ArtifactError for code of another system, or that uses what this processor has not."""
+        host = host_cpu()
+        triple = metadata.get("triple")
         if isinstance(triple, str) and _system(triple) != _system(host.triple):
             raise ArtifactError(
                 f"the code is for {triple}, this machine is {host.triple}", hint="compile the model here"
             )
-        missing = [name for name in _required(artifact) if not host.has(name)]
+        missing = [name for name in _required(metadata) if not host.has(name)]
         if missing:
             raise ArtifactError(
                 f"the code uses processor features that this machine has not: {', '.join(missing)}",
@@ -128,8 +133,8 @@ def _system(triple: str) -> str:
     return next((w for w in words[1:] if w.startswith(("linux", "darwin", "macos", "windows"))), words[-1])
 
 
-def _required(artifact: Artifact) -> list[str]:
-    features: Any = artifact.metadata.get("features", "")
+def _required(metadata: Mapping[str, Any]) -> list[str]:
+    features: Any = metadata.get("features", "")
     words = features.split(",") if isinstance(features, str) else []
     return [w[1:] for w in words if w.startswith("+") and w[1:] not in _SYSTEM_FEATURES]
 

@@ -1,15 +1,15 @@
 """Models as libraries with a C interface, which need neither Python nor dlc.
 
-    exe.export("resnet50.so")       the library, and resnet50.h that says how to call it exe.export("folder/")
-    the header and the object files, to be linked elsewhere: no compiler is needed
+    exe.export("resnet50.so")       the library, and resnet50.h that says how to call it
+    exe.export("folder/")           the header and the objects, to be linked elsewhere: no compiler is needed
 
 A library holds the model's code, its weights as read-only data (so that processes share one copy), the thread
-pool, and the functions that `header` declares.  The C compiler of this machine only links.
+pool, the functions that `header` declares, and the description by which `dlc.load_library` calls it.  The C
+compiler of this machine only links.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +28,7 @@ from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, as_expr, const
+from dlc_core.runtime.library import c_name, describe, signature_symbol
 from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Signature
 from dlc_core.tir.stmt import PrimFunc, Store, seq
@@ -56,12 +57,6 @@ def export(exe: Executable, path: Path) -> list[Path]:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ArtifactError(f"{path} cannot be written", why=why) from None
-
-
-def c_name(text: str) -> str:
-    """A file name as a C identifier: `libresnet-50` gives `resnet_50`."""
-    word = re.sub(r"\W", "_", text.removeprefix("lib"), flags=re.ASCII) or "model"
-    return word if not word[0].isdigit() else f"model_{word}"
 
 
 def _write_objects(exe: Executable, folder: Path, name: str, cpu: HostCpu, header: str) -> list[Path]:
@@ -101,7 +96,8 @@ def _code_objects(exe: Executable, name: str, cpu: HostCpu) -> tuple[bytes, byte
         )
     own = {f"{symbol}{ENTRY_SUFFIX}" for symbol in exe.artifact.symbols}
     code = hidden(exe.artifact.code, own)
-    text = interface_ir(name, exe.entry + ENTRY_SUFFIX, exe.signature, cpu)
+    told = describe(name, exe.signature, exe.target, exe.artifact.metadata)
+    text = interface_ir(name, exe.entry + ENTRY_SUFFIX, exe.signature, cpu) + _constant(name, told)
     interface, pool = (compile_ir(t, cpu.triple, cpu.cpu, cpu.features) for t in (text, pool_ir(cpu.triple)))
     return code, interface, pool
 
@@ -132,6 +128,12 @@ define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) noun
     unit.declare(entry, f"hidden i32 @{entry}(ptr, ptr, i32)")
     weights = f"@{weights_symbol(name)} = external hidden constant i8, align 64\n"
     return weights + unit.text()
+
+
+def _constant(name: str, data: bytes) -> str:
+    """The library's description as read-only data that loaders find by name."""
+    quoted = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+    return f'\n@{signature_symbol(name)} = constant [{len(data)} x i8] c"{quoted}"\n'
 
 
 def _sizes(name: str, signature: Signature, values: Sequence[Expr]) -> PrimFunc:
@@ -208,4 +210,4 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
     )
 
 
-__all__ = ["c_name", "export", "interface_ir"]
+__all__ = ["export", "interface_ir"]

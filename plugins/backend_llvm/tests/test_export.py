@@ -9,7 +9,6 @@ import subprocess
 import numpy as np
 import pytest
 from dlc_backend_llvm.elf import hidden, machine_of, write_data_object
-from dlc_backend_llvm.export import c_name
 from dlc_backend_llvm.objects import read_object
 
 import dlc_core as dlc
@@ -19,6 +18,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.registry import registry
+from dlc_core.runtime.library import c_name
 
 CC = shutil.which("cc")
 needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler `cc` here")

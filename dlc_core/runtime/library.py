@@ -1,0 +1,199 @@
+"""Libraries that `exe.export` wrote, loaded into this process and called like executables.
+
+    lib = dlc.load_library("add_one.so")
+    y = lib(x)
+
+A library `name` has, besides the functions that its C header declares (`<name>_run` and others), the data
+`<name>_signature`: JSON text, ended by a zero byte, that says how it is called.  A code generator that
+exports libraries writes it by `describe`; nothing else of a library is needed to call it.
+
+Loading a library runs the native code of whoever wrote it: load what you trust.  `dlc.open` never does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.runtime.device import HostMemory
+from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.signature import Signature
+from dlc_core.target import Artifact, Target, TargetKind
+
+FORMAT = "library"
+VERSION = 1
+_MOST = 1 << 26
+"""Bytes of a description that is read."""
+
+_KIND = TargetKind("library", "an exported library", codegen="", device="library")
+
+
+def c_name(text: str) -> str:
+    """A file name as a C identifier: `libresnet-50` gives `resnet_50`."""
+    word = re.sub(r"\W", "_", text.removeprefix("lib"), flags=re.ASCII) or "model"
+    return word if not word[0].isdigit() else f"model_{word}"
+
+
+def signature_symbol(name: str) -> str:
+    """The data symbol of a library's description."""
+    return f"{name}_signature"
+
+
+def describe(name: str, signature: Signature, target: Target, metadata: Mapping[str, Any]) -> bytes:
+    """The content of `<name>_signature`; `metadata` is what `Device.check_machine` reads."""
+    record = {
+        "version": VERSION,
+        "name": name,
+        "target": str(target),
+        "device": target.kind.device,
+        "metadata": dict(metadata),
+        "signature": encode_signature(signature),
+    }
+    return json.dumps(record, separators=(",", ":"), sort_keys=True).encode() + b"\0"
+
+
+class _Function:
+    """`<name>_run` as an entry point of the buffers inputs, outputs, weights (unused) and workspace."""
+
+    def __init__(self, call: Any, symbol: str, signature: Signature) -> None:
+        self._call = call
+        self._symbol = symbol
+        self._inputs, self._outputs = len(signature.inputs), len(signature.outputs)
+        call.restype = ctypes.c_int
+        dims = [ctypes.c_int64] * len(signature.symbols)
+        call.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int, *dims]
+
+    def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        self.prepare(buffers, scalars, threads)()
+
+    def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
+        """The call with its arguments in place."""
+        end = self._inputs + self._outputs
+        inputs, outputs = buffers[: self._inputs], buffers[self._inputs : end]
+        ins = (ctypes.c_void_p * max(1, len(inputs)))(*inputs)
+        outs = (ctypes.c_void_p * max(1, len(outputs)))(*outputs)
+        # Scratch memory of no bytes has an address all the same.
+        call, args = self._call, (ins, outs, buffers[end + 1], threads, *scalars)
+
+        def run() -> None:
+            status = call(*args)
+            if status:
+                raise RuntimeFailure(f"{self._symbol} failed while running", why=f"its status is {status}")
+
+        return run
+
+
+class _LibraryDevice(HostMemory):
+    """This process, into which a library is loaded."""
+
+    name = "library"
+    formats = (FORMAT,)
+
+    def __init__(self, handle: ctypes.CDLL, signature: Signature) -> None:
+        super().__init__()
+        self._handle = handle
+        self._signature = signature
+
+    def load(self, artifact: Artifact) -> _LibraryDevice:
+        return self
+
+    def entry(self, symbol: str) -> _Function:
+        return _Function(self._handle[symbol], symbol, self._signature)
+
+    def close(self) -> None:
+        """A library stays until the process ends: threads of its own may be running in it."""
+
+    def launch(self, entry: _Function, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        entry(buffers, scalars, threads)
+
+
+class Library(Executable):
+    """An exported library in this process; called, bound and timed like any executable."""
+
+    def __init__(self, path: Path, handle: ctypes.CDLL, record: Mapping[str, Any], threads: int) -> None:
+        # The weights are data of the library: none are passed.
+        signature = replace(decode_signature(record.get("signature")), weights_size=0)
+        symbol = f"{record.get('name')}_run"
+        super().__init__(
+            signature,
+            Artifact(FORMAT, b"", str(record.get("target")), (symbol,)),
+            np.empty(0, np.uint8),
+            Target(_KIND),
+            _LibraryDevice(handle, signature),
+            entry=symbol,
+            num_threads=threads,
+        )
+        self.path = path
+
+    def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
+        """Refused: a library is a file already."""
+        raise UnsupportedError(f"{self.path} is a library", hint="copy it, or save what it was exported from")
+
+    def __repr__(self) -> str:
+        return f"<Library {self.path}: {self.signature}>"
+
+
+def load_library(
+    path: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    num_threads: int | None = None,
+    check: Callable[[str, Mapping[str, Any]], None] = lambda device, metadata: None,
+) -> Library:
+    """See `dlc.load_library`.  `check(device, metadata)` raises where the machine cannot run the code."""
+    file = Path(path).absolute()
+    if not file.is_file():
+        raise ArtifactError(f"there is no library {file}", hint='exe.export("add_one.so") writes one')
+    try:
+        handle = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise ArtifactError(f"{file} cannot be loaded", why=str(error)) from None
+    known = c_name(file.stem) if name is None else name
+    symbol = signature_symbol(known)
+    try:
+        text = ctypes.c_char.in_dll(handle, symbol)
+    except ValueError:
+        raise ArtifactError(
+            f"{file} does not say how it is called",
+            why=f"it has no symbol {symbol}",
+            hint="give the name that it was exported by with name=..., or export it again",
+        ) from None
+    record = _record(file, ctypes.string_at(ctypes.addressof(text)))
+    metadata = record.get("metadata")
+    check(str(record.get("device")), metadata if isinstance(metadata, dict) else {})
+    if record.get("name") != known or not hasattr(handle, f"{known}_run"):
+        raise ArtifactError(f"{file} has no function {known}_run")
+    return Library(file, handle, record, num_threads or usable_cores())
+
+
+def _record(file: Path, data: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(data[:_MOST])
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"the description in {file} is no JSON", why=str(error)) from None
+    if not isinstance(record, dict) or record.get("version") != VERSION:
+        found = record.get("version") if isinstance(record, dict) else None
+        raise ArtifactError(
+            f"{file} is of version {found}, this dlc loads {VERSION}", hint="export the model again"
+        )
+    return record
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+__all__ = ["Library", "c_name", "describe", "load_library", "signature_symbol"]

@@ -1,0 +1,95 @@
+"""Modules of several programs, each an entry point of one executable; the code's text in artefacts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core import te
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.ir.module import IRModule
+
+X = np.arange(6, dtype=np.float32)
+
+
+def program(name, change):
+    x = te.placeholder((6,), name="x")
+    return te.create_prim_func([x], [te.compute((6,), lambda i: change(x[i]), name="y")], name)
+
+
+@pytest.fixture(scope="module")
+def module():
+    return IRModule(
+        {"add": program("add", lambda v: v + 1.0), "double": program("double", lambda v: v * 2.0)}
+    )
+
+
+@pytest.fixture(scope="module")
+def exe(module):
+    return dlc.build(module, "llvm", num_threads=1)
+
+
+def test_each_program_is_called_by_its_name(exe):
+    assert exe.entries == ("add", "double")
+    np.testing.assert_array_equal(exe["add"](X), X + 1)
+    np.testing.assert_array_equal(exe["double"](X), X * 2)
+    np.testing.assert_array_equal(exe(X), X + 1)
+    assert exe["double"].time_evaluator(number=2, repeat=2)(X).min > 0
+    assert len(exe["add"].profile([X])) == 1
+    with pytest.raises(UnsupportedError, match="instrumented"):
+        exe["double"].profile([X])
+    with pytest.raises(UsageError, match="it has: add, double"):
+        exe["triple"]
+
+
+def test_the_module_names_the_first(module):
+    exe = dlc.build(IRModule(module.functions, entry="double"), "llvm")
+    assert exe.entries == ("double", "add")
+    np.testing.assert_array_equal(exe(X), X * 2)
+    np.testing.assert_array_equal(exe["add"](X), X + 1)
+
+
+def test_a_single_program_has_no_names(module):
+    exe = dlc.build(module["add"], "llvm")
+    assert exe.entries == ()
+    with pytest.raises(UsageError, match="only the one that is called"):
+        exe["add"]
+
+
+def test_artefacts_keep_the_names(exe, tmp_path):
+    exe.save(tmp_path / "two.dlc")
+    opened = dlc.open(tmp_path / "two.dlc")
+    assert opened.entries == exe.entries
+    np.testing.assert_array_equal(opened["double"](X), X * 2)
+
+
+def test_artefacts_of_single_operators_keep_their_code(exe, tmp_path):
+    exe.save(tmp_path / "two.dlc")
+    opened = dlc.open(tmp_path / "two.dlc")
+    assert opened.source("llvm") == exe.source("llvm")
+    assert opened.source("asm") == exe.source("asm")
+    assert "add" in opened.source("asm")
+    with pytest.raises(UsageError, match="this executable has: llvm"):
+        opened.source("tir")
+
+
+def test_what_an_artefact_did_not_keep_is_told(exe, tmp_path):
+    exe.save(tmp_path / "bare.dlc", sources=())
+    opened = dlc.open(tmp_path / "bare.dlc")
+    with pytest.raises(UsageError, match=r'sources=\["llvm"\]\) keeps more'):
+        opened.source("asm")
+
+
+def test_models_from_the_cache_show_their_code(tmp_path):
+    from dlc_core.config import config
+
+    x = dlc.graph.param("x", dlc.graph.constant(X).type)
+    relu = dlc.ops()["relu"].build(x)
+    model = IRModule({"main": dlc.graph.Function("main", (x,), relu)})
+    with config.override(cache_dir=str(tmp_path)):
+        fresh = dlc.compile(model, "llvm", cache=True)
+        kept = dlc.compile(model, "llvm", cache=True)
+    assert (fresh.report["cache"], kept.report["cache"]) == ("stored", "hit")
+    assert kept.source("llvm") == fresh.source("llvm")
+    assert kept.source("asm") == fresh.source("asm")
