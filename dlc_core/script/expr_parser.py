@@ -40,6 +40,7 @@ from dlc_core.tir.intrinsics import (
     call_kernel,
     if_then_else,
     intrinsic,
+    launch_kernel,
     lookup,
     reinterpret,
     vector_concat,
@@ -282,6 +283,10 @@ class ExprParser:
     def _call_call_kernel(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
         symbol = self.string(args[0] if args else None, "the kernel's name", node)
         return call_kernel(symbol, *map(self.expr, args[1:]))
+
+    def _call_launch_kernel(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
+        symbol = self.string(args[0] if args else None, "the kernel's name", node)
+        return launch_kernel(symbol, [self.expr(a) for a in args[1:]], ())
 
     def _call_call_extern(self, node: ast.Call, args: list[ast.expr], keywords: Any) -> Expr:
         symbol = self.string(args[0] if args else None, "the function's name", node)

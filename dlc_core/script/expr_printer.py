@@ -29,7 +29,7 @@ from dlc_core.ir.expr import (
     post_order,
 )
 from dlc_core.script.literals import float_text, quoted
-from dlc_core.tir.intrinsics import EXTERN, KERNEL, STATUS, check_call, lookup
+from dlc_core.tir.intrinsics import EXTERN, KERNEL, LAUNCH, STATUS, check_call, lookup
 
 MAX_DEPTH = 40
 MAX_INLINE = 1500
@@ -151,6 +151,8 @@ class ExprPrinter:
         args = ", ".join(texts)
         if e.name.startswith(KERNEL) and e.dtype is STATUS:
             return f"T.call_kernel({_joined(quoted(e.name[len(KERNEL) :]), args)})"
+        if e.name.startswith(LAUNCH) and e.dtype is STATUS:
+            return f"T.launch_kernel({_joined(quoted(e.name[len(LAUNCH) :]), args)})"
         if e.name.startswith(EXTERN):
             return f'T.call_extern({_joined(quoted(e.name[len(EXTERN) :]), args)}, dtype="{e.dtype}")'
         entry = lookup(e.name)

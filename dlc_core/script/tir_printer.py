@@ -14,7 +14,7 @@ from dlc_core.ir.expr import Call, Const, Expr, Var, const_value, free_vars
 from dlc_core.script.expr_printer import ExprPrinter
 from dlc_core.script.literals import Literals, Metadata, quoted
 from dlc_core.script.names import Names, identifier
-from dlc_core.tir.intrinsics import KERNEL
+from dlc_core.tir.intrinsics import KERNEL, LAUNCH
 from dlc_core.tir.stmt import (
     Alloc,
     Block,
@@ -158,7 +158,7 @@ class TirPrinter:
             self.nested(f"while {self.exprs.text(stmt.cond)}:", stmt.body)
         elif isinstance(stmt, Eval):
             text = self.exprs.text(stmt.value)
-            bare = isinstance(stmt.value, Call) and stmt.value.name.startswith(KERNEL)
+            bare = isinstance(stmt.value, Call) and stmt.value.name.startswith((KERNEL, LAUNCH))
             self.emit(text if bare else f"T.evaluate({text})")
         elif isinstance(stmt, (Let, Alloc, View)):
             name, made = self._binding(stmt)

@@ -1,11 +1,18 @@
 """The intrinsics: each `Call.name` of the tensor level, its types, its NumPy meaning, its special values.
 
 *Pure* intrinsics are functions of their arguments.  Those of `EFFECTS` act: they may not be dropped,
-repeated or moved across each other.  Two prefixes name functions instead of operations, and have effects
+repeated or moved across each other.  Three prefixes name functions instead of operations, and have effects
 too:
 
     kernel.<symbol>   a PrimFunc of the same module: buffers passed as `address_of` handles, scalars by value
+    launch.<symbol>   such a PrimFunc whose body is one launch: after its arguments the extents of the thread
+                      axes, in the order of `threads.launch_axes`
     extern.<symbol>   a function outside the module, known to the target (a vendor's library or instruction)
+
+Threads of thread axes meet at the *convergent* ones: every thread of the group reaches them, or none does.
+`barrier` orders memory: what threads of a group wrote to shared and global memory before it is seen by the
+others after it.  `subgroup_…` exchange values within `width` consecutive iterations of the innermost thread
+axis.
 
 Names that begin with `vector_` mix widths: `expr.call` leaves their arguments alone, where it broadcasts the
 scalar arguments of any other call of several lanes.
@@ -40,7 +47,10 @@ from dlc_core.ir.expr import Call, Expr, ExprLike, as_expr, call, load
 Reference = Callable[..., Any]
 
 KERNEL = "kernel."
+LAUNCH = "launch."
 EXTERN = "extern."
+FUNCTIONS = (KERNEL, LAUNCH, EXTERN)
+"""How the names of calls of functions begin."""
 STATUS = dtype("int32")
 """The type of calls made for their effect; the value means nothing."""
 
@@ -50,9 +60,9 @@ class Intrinsic:
     """One operation.
 
     `arity` is -1 for any number of arguments.  `kinds` are the dtype kinds of the (data) arguments.
-    `result` is "same" (the dtype of the last argument), "bool" (one for each lane), "scalar" (one lane of the
-    argument), "status" or "free" (whatever the call says).  `reference` maps NumPy arrays to an array:
-    floats come in as float64, and the caller rounds the result to the call's dtype.
+    `result` is "same" (the dtype of the last argument), "first" (of the first one), "bool" (one for each
+    lane), "scalar" (one lane of the argument), "status" or "free" (whatever the call says).  `reference` maps
+    NumPy arrays to an array: floats come in as float64, and the caller rounds the result to the call's dtype.
     """
 
     name: str
@@ -186,6 +196,23 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     Intrinsic("vector_reduce_max", 1, _NUMBER, "scalar", np.max, "NaN where any lane is"),
     Intrinsic("vector_reduce_min", 1, _NUMBER, "scalar", np.min, "NaN where any lane is"),
     Intrinsic("barrier", 0, _ANY, "status", None, "no thread goes on before all have arrived"),
+    Intrinsic("subgroup_shuffle", 3, _NUMBER, "first", None, "(x, lane, width): the x of that lane"),
+    Intrinsic(
+        "subgroup_shuffle_down",
+        3,
+        _NUMBER,
+        "first",
+        None,
+        "(x, delta, width): the x of the lane `delta` above, the own one where the subgroup ends before it",
+    ),
+    Intrinsic(
+        "subgroup_shuffle_xor",
+        3,
+        _NUMBER,
+        "first",
+        None,
+        "(x, mask, width): the x of the lane whose number differs in the bits of `mask`",
+    ),
     Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory behind a handle is used soon"),
     Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the entry fails with `code` unless cond"),
     Intrinsic(
@@ -198,25 +225,33 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     ),
 )
 
-EFFECTS = frozenset({"barrier", "prefetch", "check", "clock"})
-"""Intrinsics called for what they do; calls of `kernel.*` and `extern.*` are too (see `has_effect`)."""
+CONVERGENT = frozenset({"barrier", "subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor"})
+"""Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
+EFFECTS = CONVERGENT | {"prefetch", "check", "clock"}
+"""Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
+`has_effect`)."""
 
 
 def lookup(name: str) -> Intrinsic | None:
     """The table entry; kernels and externs get one made for their name."""
-    if name.startswith((KERNEL, EXTERN)):
+    if name.startswith(FUNCTIONS):
         return Intrinsic(name, -1, _ANY, "free" if name.startswith(EXTERN) else "status")
     return INTRINSICS.get(name)
 
 
 def has_effect(expr: Expr) -> bool:
     """Whether evaluating this node (operands aside) does something besides giving a value."""
-    return isinstance(expr, Call) and (expr.name in EFFECTS or expr.name.startswith((KERNEL, EXTERN)))
+    return isinstance(expr, Call) and (expr.name in EFFECTS or expr.name.startswith(FUNCTIONS))
 
 
 def kernel_symbol(expr: Expr) -> str | None:
     """The name of the PrimFunc that a call runs, or None."""
     return expr.name[len(KERNEL) :] if isinstance(expr, Call) and expr.name.startswith(KERNEL) else None
+
+
+def launch_symbol(expr: Expr) -> str | None:
+    """The name of the PrimFunc that a call launches, or None."""
+    return expr.name[len(LAUNCH) :] if isinstance(expr, Call) and expr.name.startswith(LAUNCH) else None
 
 
 def check_call(expr: Call) -> str | None:
@@ -228,11 +263,14 @@ def check_call(expr: Call) -> str | None:
     if entry.arity >= 0 and len(types) != entry.arity:
         return f"{expr.name} takes {entry.arity} arguments, not {len(types)}"
     data = {"if_then_else": types[1:], "vector_shuffle": types[:1]}.get(expr.name, types)
+    data = types[:1] if entry.result == "first" else data
     wrong = [str(t) for t in data if t.kind not in entry.kinds]
     if wrong:
         return f"{expr.name} does not take {', '.join(wrong)}"
     if expr.name == "if_then_else" and (not types[0].is_bool or types[1] is not types[2]):
         return f"if_then_else of {', '.join(map(str, types))}: wants a bool and two values of one dtype"
+    if entry.result == "first" and not all(t.is_int and t.lanes == 1 for t in types[1:]):
+        return f"{expr.name} of {', '.join(map(str, types))}: wants integers after the value"
     expected = _result(entry, expr, types)
     if expected is not None and expected is not expr.dtype:
         return f"{expr.name} of {', '.join(map(str, types))} gives {expected}, not {expr.dtype}"
@@ -244,6 +282,8 @@ def check_call(expr: Call) -> str | None:
 def _result(entry: Intrinsic, expr: Call, types: Sequence[DType]) -> DType | None:
     if entry.result == "same":
         return types[-1]
+    if entry.result == "first":
+        return types[0]
     if entry.result == "bool":
         return BOOL.with_lanes(types[0].lanes)
     if entry.result == "scalar":
@@ -298,7 +338,7 @@ def intrinsic(name: str, *args: ExprLike) -> Expr:
     entry = lookup(name)
     if entry is None:
         raise UsageError(f"unknown intrinsic {name!r}", hint=f"known: {', '.join(INTRINSICS)}")
-    exprs = _like(args)
+    exprs = [as_expr(a) for a in args] if entry.result == "first" else _like(args)
     lanes = max((e.dtype.lanes for e in exprs), default=1)
     types = [e.dtype.with_lanes(lanes) for e in exprs]
     if entry.result == "free" or (entry.arity >= 0 and len(types) != entry.arity):
@@ -307,6 +347,7 @@ def intrinsic(name: str, *args: ExprLike) -> Expr:
         )
     type_ = {
         "same": lambda: types[-1],
+        "first": lambda: types[0],
         "bool": lambda: BOOL.with_lanes(lanes),
         "scalar": lambda: types[0].scalar,
         "status": lambda: STATUS,
@@ -338,6 +379,17 @@ def call_kernel(symbol: str, *args: Buffer | ExprLike) -> Expr:
     """A call of the module's PrimFunc `symbol`; buffers are passed by address.  Use it under `Eval`."""
     exprs = [address_of(a) if isinstance(a, Buffer) else as_expr(a) for a in args]
     return call(KERNEL + symbol, exprs, STATUS)
+
+
+def launch_kernel(symbol: str, args: Sequence[Buffer | ExprLike], extents: Sequence[ExprLike]) -> Expr:
+    """A launch of the module's PrimFunc `symbol` over thread axes of these extents.  Use it under `Eval`."""
+    exprs = [address_of(a) if isinstance(a, Buffer) else as_expr(a) for a in (*args, *extents)]
+    return call(LAUNCH + symbol, exprs, STATUS)
+
+
+def barrier() -> Expr:
+    """The threads of a group wait for each other.  Use it under `Eval`."""
+    return intrinsic("barrier")
 
 
 def vector_shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:

@@ -5,6 +5,7 @@ Level 1, cheap, after every pass:
   * accesses have the buffer's rank, integer indices, and values of the buffer's dtype and the indices' lanes;
   * conditions are one bool; loop bounds have the variable's dtype; intrinsics fit the table;
   * a vectorized loop has a constant extent, a thread loop (and no other) a thread name;
+  * thread axes and the memories between them are nested as `tir/verify_threads.py` says;
   * a block binds each axis to one value of its dtype; its body uses axes, not the loops around it.
 Level 2, with the module and arithmetic:
   * kernel calls name a PrimFunc of the module and fit its parameters;
@@ -31,8 +32,10 @@ from dlc_core.tir.functor import (
     stmts,
     walk,
 )
-from dlc_core.tir.intrinsics import check_call, kernel_symbol
+from dlc_core.tir.intrinsics import check_call, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Region, Stmt, Store, View, While
+from dlc_core.tir.threads import launch_axes
+from dlc_core.tir.verify_threads import thread_problems
 
 MAX_REPORTED = 10
 Render = Callable[[PrimFunc, Stmt], Sequence[str]]
@@ -91,6 +94,7 @@ class _Checker:
         self.ever: set[Var | Buffer] = set()
         self.loops: dict[Var, int] = {}
         self.blocks = 0
+        self.threads = False
         self.checked: set[Expr] = set()
 
     def run(self) -> None:
@@ -99,6 +103,8 @@ class _Checker:
         for buffer in self.func.buffers:
             self.use(buffer_exprs(buffer), None, f"the description of {buffer.name}")
         walk(self.func.body, self.enter, after=self.leave)
+        if self.threads:
+            self.problems += [Problem(*found) for found in thread_problems(self.func.body)]
 
     def problem(self, message: str, stmt: Stmt | None) -> None:
         self.problems.append(Problem(message, stmt))
@@ -148,6 +154,7 @@ class _Checker:
             self.define(var, stmt)
             if isinstance(stmt, For):
                 self.loops[var] = self.blocks
+                self.threads = self.threads or stmt.kind == "thread"
 
     def enter_block(self, block: Block, where: str) -> None:
         self.use((e for a in block.axes for e in (a.dom.begin, a.dom.extent)), block, where)
@@ -252,15 +259,18 @@ def _block_problems(block: Block) -> Iterator[str]:
 
 def _kernel_problems(stmt: Stmt, module: IRModule) -> Iterator[str]:
     for e in post_order(*exprs_of(stmt)):
-        symbol = kernel_symbol(e)
+        symbol = kernel_symbol(e) or launch_symbol(e)
         if symbol is None or not isinstance(e, Call):
             continue
         kernel = module.functions.get(symbol)
         if not isinstance(kernel, PrimFunc):
             yield f"a call of kernel {symbol}, which the module does not have"
             continue
-        if len(e.args) != len(kernel.params):
-            yield f"kernel {symbol} takes {len(kernel.params)} arguments, not {len(e.args)}"
+        count = len(kernel.params)
+        if launch_symbol(e):
+            count += len(launch_axes(kernel))
+        if len(e.args) != count:
+            yield f"kernel {symbol} takes {count} arguments, not {len(e.args)}"
         for arg, param in zip(e.args, kernel.params):
             expected = param.dtype if isinstance(param, Var) else HANDLE
             if arg.dtype is not expected:

@@ -7,8 +7,8 @@ A PrimFunc is translated to a Python function once and kept.  Semantics:
 * Fresh memory holds NaN (floats) or a pattern (integers); `check=True` reports the first read of undefined
   memory and any conflict between iterations of parallel, vectorized or thread loops.  `reverse=True` runs
   those loops backwards.
-* Threads of thread loops meet at barriers, within one group where the axes of groups are named `block…`; such
-  loops are not looked at for races.
+* Threads of thread loops meet at barriers, each group by itself (`tir/threads.py`), and what a barrier orders
+  is no race.  A barrier that only some threads reach is a failure.
 * Every access is checked against the buffer's shape, every block axis against its domain, whenever that is
   not certain beforehand.  Failures are `RuntimeFailure` with the buffer, the indices, the statement, its
   block and the loop variables.
@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import UsageError
+from dlc_core.arith import eval_expr
+from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const, const_value, ramp, substitute
@@ -31,6 +32,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.tir.interpreter.memory import Memory, Races, of_array
 from dlc_core.tir.interpreter.stmts import Program
 from dlc_core.tir.stmt import PrimFunc, Store
+from dlc_core.tir.threads import launch_axes
 
 Array = np.ndarray[Any, Any]
 Extern = Callable[..., Any]
@@ -122,6 +124,24 @@ class _Kernels(dict[str, Callable[..., int]]):
             )
         self[symbol] = self.bound(func)
         return self[symbol]
+
+    def launch(self, symbol: str, *args: Any) -> int:
+        """Run a kernel whose thread axes have the extents that follow its arguments."""
+        kernel = self[symbol]
+        assert self.module is not None
+        func = self.module.functions[symbol]
+        assert isinstance(func, PrimFunc)
+        count = len(func.params)
+        values = dict(zip(func.params, args))
+        scalars = {var: values[var] for var in func.scalars}
+        axes = launch_axes(func)
+        found = [int(eval_expr(extent, scalars)) for extent in axes.values()]
+        if found != list(args[count:]):
+            raise RuntimeFailure(
+                f"{symbol} is launched over ({', '.join(map(str, args[count:]))})",
+                why=f"its axes {', '.join(axes)} have the extents ({', '.join(map(str, found))})",
+            )
+        return kernel(*args[:count])
 
     def extern(self, symbol: str, *args: Any) -> Any:
         function = self.externs.get(symbol)

@@ -31,7 +31,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.intervals import Intervals
-from dlc_core.tir.intrinsics import EXTERN, has_effect, kernel_symbol
+from dlc_core.tir.intrinsics import CONVERGENT, EXTERN, has_effect, kernel_symbol, launch_symbol
 
 MAX_DEPTH = 20
 _INFIX = {
@@ -68,6 +68,8 @@ class Writer:
     buffers: dict[Buffer, BufferText] = field(default_factory=dict)
     kernels: set[str] = field(default_factory=set)
     subject: Any = None
+    yielding: bool = False
+    """Whether the text is a thread that meets others: a generator."""
     indent: int = 1
     count: int = 0
     memo: dict[Expr, str] = field(default_factory=dict)
@@ -270,6 +272,10 @@ class Writer:
         if symbol is not None:
             self.kernels.add(symbol)
             return f"kernels[{symbol!r}]({', '.join(kids)})"
+        symbol = launch_symbol(e)
+        if symbol is not None:
+            self.kernels.add(symbol)
+            return f"kernels.launch({', '.join((repr(symbol), *kids))})"
         if name.startswith(EXTERN):
             return f"extern({name[len(EXTERN) :]!r}, {', '.join(kids)})"
         if name in ("fma", "nextafter"):
@@ -279,7 +285,9 @@ class Writer:
             return text if type_.is_float else wrap(text, type_)
         if name == "popcount":
             return f"({kids[0]} & {(1 << type_.bits) - 1}).bit_count()"
-        if name in ("barrier", "prefetch", "clock"):
+        if name in CONVERGENT:
+            return self._meeting(e, kids)
+        if name in ("prefetch", "clock"):
             return "0"
         if name == "check":
             return f"check({kids[0]}, {kids[1]})"
@@ -289,6 +297,14 @@ class Writer:
         if name in scalars.BINARY:
             return f"m_{name}({kids[0]}, {kids[1]})"
         raise UnsupportedError(f"the interpreter does not know the intrinsic {name!r}")
+
+    def _meeting(self, e: Call, kids: list[str]) -> str:
+        """Waiting for the other threads; one that is alone goes on at once."""
+        self.count += 1
+        if e.name == "barrier":
+            return f"(yield {self.count})" if self.yielding else "0"
+        asked = f"({self.count}, {e.name!r}, {', '.join(kids)})"
+        return f"(yield {asked})" if self.yielding else f"exchanged([{asked}], 'of one thread')[0]"
 
     def _branch(self, e: Call, cond: str) -> str:
         name = self.fresh("t")

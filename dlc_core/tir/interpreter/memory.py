@@ -51,46 +51,72 @@ class CheckedMemory(Memory):
         self.readers: dict[int, list[Where]] = {}
 
 
-Where = tuple[tuple[int, str, int], ...]
-"""The parallel iterations around an access: (number of the loop's execution, its variable, the iteration)."""
+Where = tuple[tuple[int, str, int, int], ...]
+"""The parallel iterations around an access: (number of the loop's execution, the loop, the iteration,
+barriers passed)."""
+
+
+class Frame:
+    """One iteration of a parallel loop that is being executed."""
+
+    __slots__ = ("epoch", "iteration", "loop", "number")
+
+    def __init__(self, number: int, loop: str, iteration: int) -> None:
+        self.number = number
+        self.loop = loop
+        self.iteration = iteration
+        self.epoch = 0
+        """Barriers that the iteration has met with the others of its loop."""
 
 
 class Races:
     """The parallel loops being executed, outermost first."""
 
     def __init__(self) -> None:
-        self.stack: list[tuple[int, str, int]] = []
+        self.stack: list[Frame] = []
         self.here: Where = ()
         self._count = 0
 
-    def enter(self, name: str) -> None:
+    def next_number(self) -> int:
+        """A number for one more execution of a loop."""
         self._count += 1
-        self.stack.append((self._count, name, 0))
+        return self._count
+
+    def enter(self, loop: str) -> None:
+        self.stack.append(Frame(self.next_number(), loop, 0))
 
     def step(self, iteration: int) -> None:
-        number, name, _ = self.stack[-1]
-        self.stack[-1] = (number, name, iteration)
-        self.here = tuple(self.stack)
+        self.stack[-1].iteration = iteration
+        self._settle()
 
     def leave(self) -> None:
         self.stack.pop()
-        self.here = tuple(self.stack)
+        self._settle()
+
+    def enter_stack(self, stack: list[Frame]) -> None:
+        """Go on as another thread."""
+        self.stack = stack
+        self._settle()
+
+    def _settle(self) -> None:
+        self.here = tuple([(f.number, f.loop, f.iteration, f.epoch) for f in self.stack])
 
 
 def conflict(a: Where, b: Where) -> str | None:
-    """How two accesses may run at once: two iterations of one execution of one loop."""
-    for (number_a, name, i), (number_b, _, j) in zip(a, b):
+    """How two accesses may run at once: two iterations of one execution of one loop, with no barrier
+    between."""
+    for (number_a, loop, i, epoch_a), (number_b, _, j, epoch_b) in zip(a, b):
         if number_a != number_b:
             return None
         if i != j:
-            return f"{name} = {i} and {name} = {j}"
+            return f"{i} and {j} of the loop {loop}" if epoch_a == epoch_b else None
     return None
 
 
 class CheckedWindow:
     """A typed window that reports reads of undefined memory and conflicting accesses."""
 
-    __slots__ = ("memory", "name", "offset", "size", "window")
+    __slots__ = ("memory", "name", "offset", "shape", "size", "window")
 
     def __init__(self, window: Any, memory: Memory, offset: int, size: int, name: str) -> None:
         assert isinstance(memory, CheckedMemory)
@@ -99,15 +125,30 @@ class CheckedWindow:
         self.offset = offset
         self.size = size
         self.name = name
+        self.shape: tuple[int, ...] | None = None
+        """The buffer's dims where it is row-major, for messages."""
+
+    def place(self, index: int) -> str:
+        """The element as the program writes it."""
+        if self.shape is None:
+            return f"element {index} of {self.name}"
+        indices: list[int] = []
+        for dim in reversed(self.shape):
+            index, rest = divmod(index, dim)
+            indices.append(rest)
+        return f"{self.name}[{', '.join(map(str, reversed(indices)))}]"
 
     def __len__(self) -> int:
         return len(self.window)
 
     def __getitem__(self, index: int) -> Any:
         memory, at = self.memory, self.offset + index * self.size
-        if not all(memory.defined[at : at + self.size]):
-            raise RuntimeFailure(f"element {index} of {self.name} is read before it is written")
         assert memory.races is not None
+        if not all(memory.defined[at : at + self.size]):
+            raise RuntimeFailure(
+                f"{self.place(index)} is read before it is written",
+                why="a parallel iteration may write it at the same time: a race" if memory.races.here else "",
+            )
         here = memory.races.here
         if here:
             self._against(memory.writer.get(at), here, "written", "read", index)
@@ -132,8 +173,8 @@ class CheckedWindow:
         how = None if other is None else conflict(other, here)
         if how is not None:
             raise RuntimeFailure(
-                f"race: element {index} of {self.name} is {did} and {does} by different parallel iterations",
-                details=[f"iterations {how}"],
+                f"race: {self.place(index)} is {did} and {does} by iterations {how}",
+                why="nothing orders the two: they are parallel, and no barrier stands between",
             )
 
 

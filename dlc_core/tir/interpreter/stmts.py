@@ -6,24 +6,24 @@ knows the statement and block it came from, so that a failure names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Call, Const, Expr, Var, const_value, free_vars
-from dlc_core.tir.functor import stmts
+from dlc_core.ir.expr import Call, Const, Expr, Var, const_value, free_vars, post_order
+from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.exprs import BufferText, Writer
 from dlc_core.tir.interpreter.intervals import UNKNOWN_INDEX, Intervals
 from dlc_core.tir.interpreter.memory import Races, allocate
+from dlc_core.tir.interpreter.teams import Team, exchanged
+from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
+from dlc_core.tir.threads import GROUP, level
 
-DONE = object()
-GROUPS = "block"
-"""How the names of thread axes begin that number groups of threads: barriers do not join groups."""
 PARALLEL_KINDS = ("parallel", "vectorized", "thread")
 MAX_NESTED_LOOPS = 15
 """Python allows 20 nested blocks in a function; deeper loops go to a function of their own."""
@@ -38,7 +38,6 @@ class FunctionWriter(Writer):
         self.checked = checked
         self.reverse = reverse
         self.nesting = 0
-        self.yielding = False
         self.block = ""
 
     def source(self) -> str:
@@ -71,6 +70,8 @@ class FunctionWriter(Writer):
         dims = tuple(map(self.constant, buffer.shape))
         strides = tuple(map(self.constant, buffer.element_strides()))
         self.buffers[buffer] = BufferText(pointer, window, dims, strides, self.constant(buffer.offset))
+        if self.checked and buffer.strides is None and self.buffers[buffer].offset == "0":
+            self.emit(f"{window}.shape = ({''.join(f'{dim}, ' for dim in dims)})")
 
     def body(self, stmt: Stmt) -> None:
         """A nested suite; an empty one is `pass`."""
@@ -115,8 +116,7 @@ class FunctionWriter(Writer):
         elif isinstance(stmt, While):
             self._while(stmt)
         elif isinstance(stmt, Eval):
-            waits = self.yielding and _is_barrier(stmt)
-            self.emit("yield" if waits else self.value(stmt.value))
+            self.emit(self.value(stmt.value))
         else:
             raise UnsupportedError(f"the interpreter does not know the statement {type(stmt).__name__}")
 
@@ -179,14 +179,16 @@ class FunctionWriter(Writer):
         name = self.fresh("v")
         text = self._loop_range(loop)
         self.names[loop.var] = name
-        if loop.kind == "thread" and _has_barrier(loop.body):
+        group = level(loop) == GROUP
+        if loop.kind == "thread" and not group and _meets(loop.body):
             self._threads(loop, name, text)
             return
         at_once = loop.kind in PARALLEL_KINDS
+        outer, self.yielding = self.yielding, self.yielding and not group
         if at_once and self.reverse:
             text = f"reversed({text})"
         if at_once and self.checked:
-            self.emit(f"races.enter({loop.var.name!r})")
+            self.emit(f"races.enter({_loop_name(loop)!r})")
         self.emit(f"for {name} in {text}:")
         self.indent += 1
         if at_once and self.checked:
@@ -195,24 +197,26 @@ class FunctionWriter(Writer):
         self.indent -= 1
         if at_once and self.checked:
             self.emit("races.leave()")
+        self.yielding = outer
 
     def _threads(self, loop: For, name: str, text: str) -> None:
-        """Threads that meet at barriers: generators that yield there and are resumed in turn."""
-        body, threads = self.fresh("thread"), self.fresh("threads")
+        """Threads that meet: generators that yield there and are resumed in turn."""
+        body, team, meeting = self.fresh("thread"), self.fresh("team"), self.fresh("meeting")
         outer, nesting = self.yielding, self.nesting
         self.yielding, self.nesting = True, 0
         self.suite(f"def {body}({name}):", loop.body)
         self.yielding, self.nesting = outer, nesting
-        self.emit(f"{threads} = [{body}(v) for v in {text}]")
-        self.emit(f"while advance({threads}):")
-        self.emit(" yield" if outer and not loop.thread.startswith(GROUPS) else " pass")
+        numbers = f"reversed({text})" if self.reverse else text
+        self.emit(f"{team} = Team({body}, {numbers}, {_loop_name(loop)!r}, races)")
+        self.emit(f"while ({meeting} := {team}.advance()) is not None:")
+        self.emit(f" yield {meeting}" if outer else " pass")
 
     def _nested(self, stmt: Stmt) -> None:
         self.nesting += 1
         if self.nesting % MAX_NESTED_LOOPS == 0:
             name = self.fresh("inner")
             self.suite(f"def {name}():", stmt)
-            waits = self.yielding and _has_barrier(stmt)
+            waits = self.yielding and _meets(stmt)
             self.emit(f"yield from {name}()" if waits else f"{name}()")
         else:
             self.body(stmt)
@@ -271,20 +275,15 @@ class FunctionWriter(Writer):
         )
 
 
-def _is_barrier(stmt: Stmt) -> bool:
-    return isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "barrier"
+def _meets(stmt: Stmt) -> bool:
+    """Whether threads meet inside: at barriers, or to exchange values."""
+    return any(
+        isinstance(e, Call) and e.name in CONVERGENT for s in stmts(stmt) for e in post_order(*exprs_of(s))
+    )
 
 
-def _has_barrier(stmt: Stmt) -> bool:
-    return any(map(_is_barrier, stmts(stmt)))
-
-
-def advance(threads: list[Generator[None, None, None]]) -> bool:
-    """Run each thread to its next barrier; False when all have ended."""
-    waiting = sum(next(thread, DONE) is not DONE for thread in threads)
-    if waiting not in (0, len(threads)):
-        raise RuntimeFailure(f"{waiting} of {len(threads)} threads wait at a barrier, the others have ended")
-    return waiting > 0
+def _loop_name(loop: For) -> str:
+    return f"{loop.var.name} ({loop.thread or loop.kind})"
 
 
 def out_of_bounds(buffer: Buffer, indices: tuple[int, ...], dims: tuple[int, ...]) -> None:
@@ -311,7 +310,7 @@ def _new_cell() -> Any:
 _RUNTIME: dict[str, Any] = {name: value for name, value in vars(scalars).items() if name[0] != "_"}
 _RUNTIME.update({f"m_{name}": function for name, function in (scalars.UNARY | scalars.BINARY).items()})
 _RUNTIME.update(
-    advance=advance, reduce=reduce, new_cell=_new_cell, allocate=allocate, check=check,
+    Team=Team, exchanged=exchanged, reduce=reduce, new_cell=_new_cell, allocate=allocate, check=check,
     out_of_bounds=out_of_bounds, outside_domain=outside_domain,
 )  # fmt: skip
 

@@ -1,0 +1,93 @@
+"""Threads that meet: the iterations of a thread loop as generators, run in turn from barrier to barrier.
+
+A thread yields the number of the barrier where it waits, or a tuple that asks for the value of another
+thread: (number of the place, operation, own value, argument, width).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+from dlc_core.diag import RuntimeFailure
+from dlc_core.tir.interpreter.memory import Frame, Races
+
+Thread = Generator[Any, Any, None]
+_DONE = object()
+
+
+class Team:
+    """The threads of one execution of one loop.  `races` knows which of them runs."""
+
+    def __init__(
+        self, body: Callable[[int], Thread], numbers: Iterable[int], loop: str, races: Races | None
+    ) -> None:
+        self.numbers = list(numbers)
+        self.threads = [body(number) for number in self.numbers]
+        self.answers: list[Any] = [None] * len(self.threads)
+        self.loop = loop
+        self.races = races
+        self.frames: list[Frame] = []
+        self.stacks: list[list[Frame]] = []
+        if races is not None:
+            count = races.next_number()
+            self.frames = [Frame(count, loop, number) for number in self.numbers]
+            self.stacks = [[*races.stack, frame] for frame in self.frames]
+
+    def advance(self) -> int | None:
+        """Run every thread to its next barrier; the barrier's number, or None when all have ended."""
+        while True:
+            asked = [self._resume(place) for place in range(len(self.threads))]
+            ended = sum(a is _DONE for a in asked)
+            if ended == len(asked):
+                return None
+            if ended:
+                raise RuntimeFailure(
+                    f"{len(asked) - ended} of {len(asked)} threads wait at a barrier, the others have ended",
+                    details=[f"the loop {self.loop}"],
+                )
+            places = {a[0] if isinstance(a, tuple) else a for a in asked}
+            if len(places) > 1:
+                raise RuntimeFailure(
+                    f"the threads of the loop {self.loop} wait at {len(places)} different barriers",
+                    why="a barrier stands under a condition, or in a loop, that differs between them",
+                )
+            if not isinstance(asked[0], tuple):
+                for frame in self.frames:
+                    frame.epoch += 1
+                barrier: int = asked[0]
+                return barrier
+            self.answers = exchanged(asked, self.loop)
+
+    def _resume(self, place: int) -> Any:
+        if self.races is None:
+            return _next(self.threads[place], self.answers[place])
+        outer = self.races.stack
+        self.races.enter_stack(self.stacks[place])
+        asked = _next(self.threads[place], self.answers[place])
+        self.races.enter_stack(outer)
+        return asked
+
+
+def _next(thread: Thread, answer: Any) -> Any:
+    try:
+        return thread.send(answer)
+    except StopIteration:
+        return _DONE
+
+
+def exchanged(asked: Sequence[tuple[int, str, Any, int, int]], loop: str) -> list[Any]:
+    """What each thread gets of the others in its subgroup of `width` consecutive ones."""
+    answers: list[Any] = []
+    for lane, (_, operation, own, argument, width) in enumerate(asked):
+        if width <= 0 or len(asked) % width:
+            raise RuntimeFailure(f"{len(asked)} threads of the loop {loop} are no subgroups of {width}")
+        first, within = lane - lane % width, lane % width
+        if operation == "subgroup_shuffle":
+            source = argument
+            if not 0 <= source < width:
+                raise RuntimeFailure(f"subgroup_shuffle of lane {source} in a subgroup of {width}")
+        else:
+            source = within + argument if operation == "subgroup_shuffle_down" else within ^ argument
+        answers.append(asked[first + source][2] if 0 <= source < width else own)
+    return answers

@@ -1,0 +1,91 @@
+"""Thread axes and the memories around them: what the names of axes and scopes mean.
+
+A loop of kind "thread" is an axis of a *launch*.  Its name is the target's, and says by how it begins what
+runs along it:
+
+    block…     groups of threads ("block.x"): they share nothing but global memory, and never meet
+    vthread…   virtual threads: several of them are run by one thread, statement by statement in turn
+    any other  threads of a group ("thread.x"): they share memory and meet at barriers
+
+Memory of scope "shared…" belongs to a group, memory of scope "local…" to one thread.  It lives where its
+`Alloc` stands: inside the axes of groups and outside the axes of threads, or inside both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr
+from dlc_core.tir.functor import child_stmts, stmts
+from dlc_core.tir.stmt import For, PrimFunc, Stmt
+
+GROUP, VIRTUAL, THREAD = "group", "virtual", "thread"
+"""Levels of thread axes."""
+_PREFIXES = (("block", GROUP), ("vthread", VIRTUAL))
+
+
+def level_of(axis: str) -> str:
+    """GROUP, VIRTUAL or THREAD, from the name of a thread axis."""
+    return next((level for prefix, level in _PREFIXES if axis.startswith(prefix)), THREAD)
+
+
+def level(stmt: Stmt) -> str:
+    """The level of a thread loop; "" for any other statement."""
+    return level_of(stmt.thread) if isinstance(stmt, For) and stmt.kind == "thread" else ""
+
+
+def is_axis(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.kind == "thread"
+
+
+def is_shared(buffer: Buffer) -> bool:
+    """Whether each group of threads has the buffer for itself."""
+    return buffer.scope.startswith("shared")
+
+
+def is_private(buffer: Buffer) -> bool:
+    """Whether each thread has the buffer for itself."""
+    return buffer.scope.startswith("local")
+
+
+def has_axes(root: Stmt) -> bool:
+    return any(map(is_axis, stmts(root)))
+
+
+def launches(root: Stmt) -> Iterator[For]:
+    """The outermost thread loops, in order of execution: each starts one launch."""
+    work = [root]
+    while work:
+        stmt = work.pop()
+        if isinstance(stmt, For) and stmt.kind == "thread":
+            yield stmt
+        else:
+            work.extend(reversed(child_stmts(stmt)))
+
+
+def launch_axes(func: PrimFunc) -> dict[str, Expr]:
+    """The extents of the thread axes of a function whose body is one launch, by name, outer to inner.
+
+    Virtual threads are no axes of a launch.
+    """
+    found: dict[str, Expr] = {}
+    for stmt in stmts(func.body):
+        if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
+            found.setdefault(stmt.thread, stmt.extent)
+    return found
+
+
+__all__ = [
+    "GROUP",
+    "THREAD",
+    "VIRTUAL",
+    "has_axes",
+    "is_axis",
+    "is_private",
+    "is_shared",
+    "launch_axes",
+    "launches",
+    "level",
+    "level_of",
+]

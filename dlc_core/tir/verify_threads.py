@@ -1,0 +1,59 @@
+"""The laws of thread axes; `tir/threads.py` says what their names mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlc_core.ir.expr import Call, post_order
+from dlc_core.tir.functor import child_stmts, exprs_of
+from dlc_core.tir.intrinsics import CONVERGENT
+from dlc_core.tir.stmt import Alloc, For, Stmt
+from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_shared, level
+
+Loops = tuple[For, ...]
+
+
+def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
+    """Broken laws with the statements that break them:
+
+    * an axis of groups stands in no axis of threads;
+    * loops of one axis inside each other have equal extents;
+    * memory of a group is allocated outside the axes of its threads;
+    * threads meet neither in parallel nor in vectorized loops: those are iterations of one thread.
+    """
+    work: list[tuple[Stmt, Loops]] = [(root, ())]
+    while work:
+        stmt, around = work.pop()
+        if isinstance(stmt, For) and stmt.kind == "thread":
+            yield from ((message, stmt) for message in _axis_problems(stmt, around))
+        elif isinstance(stmt, Alloc) and is_shared(stmt.buffer):
+            inner = [s for s in around if level(s) in (THREAD, VIRTUAL)]
+            if inner:
+                what = f"{stmt.buffer.name} of scope {stmt.buffer.scope!r}"
+                yield f"{what} is allocated inside the axis {inner[0].thread}, whose threads share it", stmt
+        for name in _convergent(stmt):
+            alone = [s for s in around if s.kind in ("parallel", "vectorized")]
+            if alone:
+                yield f"{name} in the {alone[-1].kind} loop over {alone[-1].var.name}", stmt
+        if isinstance(stmt, For) and stmt.kind in ("thread", "parallel", "vectorized"):
+            around = (*around, stmt)
+        work.extend((child, around) for child in reversed(child_stmts(stmt)))
+
+
+def _axis_problems(axis: For, around: Loops) -> Iterator[str]:
+    own = level(axis)
+    for outer in around:
+        if own == GROUP and level(outer) in (THREAD, VIRTUAL):
+            yield f"the axis {axis.thread} of groups stands inside the axis {outer.thread} of threads"
+        if own != VIRTUAL and outer.thread == axis.thread and outer.extent is not axis.extent:
+            yield (
+                f"loops over {outer.var.name} and {axis.var.name}, inside each other, are both bound to "
+                f"{axis.thread} with extents {outer.extent} and {axis.extent}"
+            )
+
+
+def _convergent(stmt: Stmt) -> list[str]:
+    return [e.name for e in post_order(*exprs_of(stmt)) if isinstance(e, Call) and e.name in CONVERGENT]
+
+
+__all__ = ["thread_problems"]
