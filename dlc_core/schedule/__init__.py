@@ -1,8 +1,8 @@
 """Schedules: transformations of tensor programs that keep their meaning."""
 
-from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
+from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops, flat
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.schedule.trace import Trace, flat
+from dlc_core.schedule.trace import Trace
 
 __all__ = ["BlockRV", "Copy", "IndexMap", "LoopRV", "Loops", "Schedule", "Trace", "flat"]

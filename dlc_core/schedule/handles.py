@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Any, overload
 
 from dlc_core.ir.expr import Var
 
 
 @dataclass(frozen=True)
 class BlockRV:
-    """A block, by its name: a Schedule keeps the names of blocks unique."""
+    """A block, by its name: a Schedule keeps the names of blocks unique.
+
+    `func` is the function that it is in, where the Schedule is one of a module; else nothing.
+    """
 
     name: str
+    func: str = ""
 
     def __repr__(self) -> str:
-        return f"BlockRV({self.name!r})"
+        return f"BlockRV({self.name!r})" if not self.func else f"BlockRV({self.name!r}, {self.func!r})"
 
 
 @dataclass(frozen=True)
@@ -70,4 +74,45 @@ class Loops(tuple[LoopRV, ...]):
         return self
 
 
-__all__ = ["BlockRV", "Copy", "LoopRV", "Loops"]
+class Drawn(int):
+    """A number that a sampling primitive drew.
+
+    Passed on to other primitives as it is (not as a part of a sum), it is replaced where a trace is replayed
+    with another decision.
+    """
+
+    __slots__ = ()
+
+
+Handle = BlockRV | LoopRV
+
+
+def flat(result: Any) -> Iterator[Handle]:
+    """The handles in a primitive's result, in a fixed order."""
+    if isinstance(result, (BlockRV, LoopRV)):
+        yield result
+    elif isinstance(result, Copy):
+        yield from result.loops.values() if result.loops else (result.loop,)
+        yield from result.blocks.values()
+    elif isinstance(result, (tuple, list)):
+        for item in result:
+            yield from flat(item)
+        if isinstance(result, Loops):
+            yield from flat(result.tail)
+
+
+def with_handles(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with `change` applied to all that is no container, in whatever a primitive takes or gives."""
+    if isinstance(value, Loops):
+        return Loops((change(v) for v in value), with_handles(value.tail, change))
+    if isinstance(value, Copy):
+        loops = {k: change(v) for k, v in value.loops.items()}
+        blocks = {change(k): change(v) for k, v in value.blocks.items()}
+        return Copy(change(value.loop), loops, blocks)
+    if isinstance(value, (list, tuple)):
+        items = [with_handles(v, change) for v in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return change(value)
+
+
+__all__ = ["BlockRV", "Copy", "Drawn", "Handle", "LoopRV", "Loops", "flat", "with_handles"]

@@ -41,7 +41,8 @@ def split(program: Program, handle: LoopRV, factors: Sequence[ExprLike | None], 
     tile = steps[0]
     count = analyzer.simplify(ceildiv(old.extent, tile)) if sizes[0] is None else as_expr(sizes[0])
     exact = analyzer.prove_equal(count * tile, old.extent)
-    if not exact and sizes[0] is not None and not analyzer.prove(count * tile >= old.extent):
+    given = all(f is not None for f in factors)
+    if not exact and given and not analyzer.prove(count * tile >= old.extent):
         raise program.error(
             f"the factors {_show(factors)} do not cover loop {handle.name!r} of extent {old.extent}",
             old,

@@ -14,31 +14,59 @@ program is then as it was.  Handles stay valid until a primitive removes or repl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from dlc_core.ir.expr import Expr, ExprLike, Var
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Expr, ExprLike
+from dlc_core.ir.module import IRModule
 from dlc_core.schedule import buffers, compact, inline, layout, padding, query, reduction
 from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.trace import Traced, primitive
-from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import bound_vars, rename_bound, stmts, transform_stmt
-from dlc_core.tir.stmt import Block, For, PrimFunc, Stmt
+from dlc_core.schedule.sampling import Sampling
+from dlc_core.schedule.traced import Traced, primitive
+from dlc_core.schedule.tree import Program, prepared
+from dlc_core.tir.stmt import Block, For, PrimFunc
 
 
-class Schedule(Traced):
-    """A PrimFunc under transformation.  Blocks are known by name; names used twice are numbered."""
+class Schedule(Sampling):
+    """A PrimFunc, or all PrimFuncs of a module, under transformation.
 
-    def __init__(self, func: PrimFunc) -> None:
-        super().__init__(Program(_prepared(func)))
+    Blocks are known by name; names used twice in a function are numbered.  `seed` starts the generator of
+    the sampling primitives.
+    """
+
+    def __init__(self, program: PrimFunc | IRModule, *, seed: int = 0) -> None:
+        if isinstance(program, IRModule):
+            functions = program.of_kind(PrimFunc)
+            if not functions:
+                raise ScheduleError("the module has no PrimFunc to schedule")
+            working = program.entry if program.entry in functions else next(iter(functions))
+        else:
+            functions, working = {program.name: program}, program.name
+        module = program if isinstance(program, IRModule) else None
+        programs = {name: Program(func) for name, func in prepared(functions).items()}
+        super().__init__(programs, module, working)
+        self._random.seed(seed)
 
     @property
     def func(self) -> PrimFunc:
-        """The program as it is now."""
+        """The function that is worked on, as it is now."""
         return self._program.func
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now; one of a single function where the schedule is of a function."""
+        module = IRModule(entry=self._working) if self._module is None else self._module
+        return module.with_functions({name: program.func for name, program in self._programs.items()})
+
+    @primitive
+    def work_on(self, func: str) -> None:
+        """Let `func`, `get_block` without a function, and handles that name none, mean another function of
+        the module."""
+        self._home(BlockRV("", func))
+        self._working = func
 
     def show(self) -> str:
         """The loop nest with its blocks, one line each."""
@@ -47,15 +75,20 @@ class Schedule(Traced):
     def copy(self) -> Schedule:
         """A schedule that goes its own way from here; handles are good for both."""
         other = Schedule.__new__(Schedule)
-        Traced.__init__(other, Program(self.func))
+        programs = {name: Program(program.func) for name, program in self._programs.items()}
+        Traced.__init__(other, programs, self._module, self._working)
         other.trace.steps.extend(self.trace.steps)
+        other._random.setstate(self._random.getstate())
         return other
 
     # Blocks and loops.
 
     @primitive
-    def get_block(self, name: str) -> BlockRV:
-        """The block of that name; ScheduleError lists the known ones."""
+    def get_block(self, name: str, func: str | None = None) -> BlockRV:
+        """The block of that name, of a function of the module where `func` names one; ScheduleError lists the
+        known ones."""
+        if func is not None:
+            self._active = self._home(BlockRV(name, func))
         self._program.block(BlockRV(name))
         return BlockRV(name)
 
@@ -91,15 +124,15 @@ class Schedule(Traced):
 
     def get(self, handle: BlockRV) -> Block:
         """The block as it stands in the tree."""
-        return self._program.block(handle)
+        return self._programs[self._function_of(handle)].block(BlockRV(handle.name))
 
     def get_for(self, handle: LoopRV) -> For:
         """The loop as it stands in the tree."""
-        return self._program.loop(handle)
+        return self._programs[self._function_of(handle)].loop(handle)
 
     def extent(self, loop: LoopRV) -> Expr:
         """Number of iterations."""
-        return self._program.loop(loop).extent
+        return self.get_for(loop).extent
 
     # Loops.
 
@@ -262,6 +295,8 @@ class Schedule(Traced):
         """
         chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
         layout.transform_layout(self._program, block, buffer, chosen, pad_value)
+        options = {} if pad_value is None else {"pad_value": pad_value}
+        self._record(block, buffer, chosen, **options)
 
     # Reductions.
 
@@ -294,34 +329,6 @@ class Schedule(Traced):
         axis.  Returns the filling blocks, then the copying one, which keeps the block's name.
         """
         return padding.decompose_padding(self._program, block, loop)
-
-
-def _prepared(func: PrimFunc) -> PrimFunc:
-    """Every block has a name, and every loop a variable, of its own."""
-    names: set[str] = set()
-    seen: set[Var] = set()
-    twice = False
-    for stmt in stmts(func.body):
-        twice = twice or any(v in seen for v in bound_vars(stmt))
-        seen.update(bound_vars(stmt))
-        if isinstance(stmt, Block):
-            twice = twice or stmt.name in names
-            names.add(stmt.name)
-    if not twice:
-        return func
-    taken: set[str] = set()
-
-    def number(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, Block):
-            return None
-        name, count = stmt.name, 0
-        while name in taken or (count and name in names):
-            count += 1
-            name = f"{stmt.name}_{count}"
-        taken.add(name)
-        return replace(stmt, name=name)
-
-    return replace(func, body=transform_stmt(rename_bound(func.body), stmt_fn=number))
 
 
 __all__ = ["Schedule"]

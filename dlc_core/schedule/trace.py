@@ -1,148 +1,275 @@
-"""The record of a schedule: every primitive called, as data that prints as Python and replays on another
-program."""
+"""The record of a schedule: every primitive called, as data.
+
+It prints as Python, is saved as JSON, and replays on another program.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, TypeVar, cast
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Expr
-from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
-from dlc_core.schedule.tree import Program
+from dlc_core.diag import ArtifactError, ScheduleError
+from dlc_core.ir.expr import Expr, Var, free_vars, substitute
+from dlc_core.ir.json import EXPR_KINDS, Field, Kind, decode, encode
+from dlc_core.schedule.handles import BlockRV, Drawn, Handle, LoopRV, with_handles
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.python_text import Names, imports_of, text_of
 
-Handle = BlockRV | LoopRV
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def flat(result: Any) -> Iterator[Handle]:
-    """The handles in a primitive's result, in a fixed order."""
-    if isinstance(result, (BlockRV, LoopRV)):
-        yield result
-    elif isinstance(result, Copy):
-        yield from result.loops.values() if result.loops else (result.loop,)
-        yield from result.blocks.values()
-    elif isinstance(result, (tuple, list)):
-        for item in result:
-            yield from flat(item)
-        if isinstance(result, Loops):
-            yield from flat(result.tail)
+DECISION = "decision"
+"""The option that holds what a sampling primitive drew."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a primitive."""
+    """One call of a primitive; `results` are its handles and drawn numbers, `single` where it gives just
+    one."""
 
     name: str
     args: tuple[Any, ...]
-    options: dict[str, Any]
-    results: tuple[Handle, ...]
+    options: Mapping[str, Any]
+    results: tuple[Handle | Drawn, ...]
+    single: bool = False
 
 
 @dataclass
 class Trace:
-    """Calls in order.  `replay` repeats them on another schedule, whose blocks must have the same names."""
+    """Calls in order.
+
+    `replay` repeats them on another schedule, whose blocks must have the same names; symbolic dims are found
+    there by name.
+    """
 
     steps: list[Step] = field(default_factory=list)
 
     def replay(self, schedule: Any) -> None:
         """Apply every step to `schedule`; ScheduleError where a step does not fit its program."""
-        names: dict[Handle, Handle] = {}
+        names = _Renamed()
         for step in self.steps:
-            args = [_mapped(a, names) for a in step.args]
-            options = {key: _mapped(value, names) for key, value in step.options.items()}
-            results = tuple(flat(getattr(schedule, step.name)(*args, **options)))
-            if len(results) != len(step.results):
+            if not is_primitive(getattr(type(schedule), step.name, None)):
+                raise ScheduleError(
+                    f"the trace calls {step.name!r}, which is no primitive",
+                    hint=f"primitives: {', '.join(primitive_names(type(schedule)))}",
+                )
+            args = with_handles(step.args, names.handle)
+            options = {key: with_handles(value, names.handle) for key, value in step.options.items()}
+            settle = names.dims_of(schedule.dims_for(args, options))
+            args = with_handles(args, settle)
+            options = {key: with_handles(value, settle) for key, value in options.items()}
+            getattr(schedule, step.name)(*args, **options)
+            results = schedule.trace.steps[-1].results
+            if list(map(type, results)) != list(map(type, step.results)):
                 raise ScheduleError(
                     f"{step.name} gave {len(results)} handles where the trace has {len(step.results)}",
                     why="the trace was recorded on a program of another structure",
                 )
-            names.update(zip(step.results, results, strict=True))
+            for old, new in zip(step.results, results, strict=True):
+                names.add(old, new)
+
+    # Decisions of sampling primitives.
+
+    @property
+    def decisions(self) -> list[Any]:
+        """What the sampling primitives drew, in order."""
+        return [step.options[DECISION] for step in self.steps if DECISION in step.options]
+
+    def with_decisions(self, decisions: Iterable[Any]) -> Trace:
+        """The trace with other decisions in order; None lets the schedule it is replayed on draw anew."""
+        given = list(decisions)
+        if len(given) != len(self.decisions):
+            raise ScheduleError(f"{len(given)} decisions for a trace that draws {len(self.decisions)} times")
+        rest = iter(given)
+        return Trace(
+            [
+                replace(step, options={**step.options, DECISION: next(rest)})
+                if DECISION in step.options
+                else step
+                for step in self.steps
+            ]
+        )
+
+    # Texts.
 
     def as_python(self, schedule: str = "sch") -> str:
-        """The calls as Python statements."""
-        names: dict[Handle, str] = {}
-        lines: list[str] = []
-        for step in self.steps:
-            parts = [_text(a, names) for a in step.args]
-            parts += [f"{key}={_text(value, names)}" for key, value in step.options.items()]
-            call = f"{schedule}.{step.name}({', '.join(parts)})"
-            for handle in step.results:
-                if handle not in names:
-                    prefix = "b" if isinstance(handle, BlockRV) else "l"
-                    names[handle] = f"{prefix}{sum(n.startswith(prefix) for n in names.values())}"
-            targets = ", ".join(names[h] for h in step.results)
-            if step.name in LISTS:
-                targets, call = targets + "," * (len(step.results) == 1), f"flat({call})"
-            lines.append(f"{targets} = {call}" if step.results else call)
-        return "\n".join(lines)
+        """The calls as Python statements; what they need is imported first."""
+        names = Names(schedule)
+        lines = [_line(step, names) for step in self.steps]
+        return "\n".join([*imports_of(lines), *lines])
 
     def __str__(self) -> str:
         return self.as_python()
 
+    def to_json(self) -> str:
+        """The trace as text that `from_json` reads; UsageError for arguments that JSON cannot hold."""
+        drawn: list[Drawn] = []
 
-LISTS = frozenset(
-    {"split", "partition", "get_loops", "get_blocks", "get_child_blocks", "get_producers", "get_consumers"}
-    | {"get_output_blocks", "decompose_padding"}
-)
-"""Primitives whose results are sequences of handles."""
+        def plain(value: Any) -> Any:
+            if isinstance(value, Drawn):
+                found = [i for i, known in enumerate(drawn) if known is value]
+                return _DrawnBefore(found[0]) if found else int(value)
+            return value
 
+        steps: list[Step] = []
+        for step in self.steps:
+            args = with_handles(step.args, plain)
+            options = {key: with_handles(value, plain) for key, value in step.options.items()}
+            drawn += [r for r in step.results if isinstance(r, Drawn)]
+            steps.append(replace(step, args=args, options=options))
+        data = encode(tuple(steps), KINDS)
+        return json.dumps({**data, "schema": SCHEMA, "version": VERSION})
 
-def _mapped(value: Any, names: dict[Handle, Handle]) -> Any:
-    if isinstance(value, (BlockRV, LoopRV)):
-        return names.get(value, value)
-    if isinstance(value, (list, tuple)):
-        return (
-            type(value)(_mapped(v, names) for v in value)
-            if type(value) in (list, tuple)
-            else [_mapped(v, names) for v in value]
-        )
-    return value
-
-
-def _text(value: Any, names: dict[Handle, str]) -> str:
-    if isinstance(value, (BlockRV, LoopRV)):
-        return names.get(value, repr(value))
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_text(v, names) for v in value) + "]"
-    return str(value) if isinstance(value, Expr) else repr(value)
-
-
-class Traced:
-    """A program with the record of what was done to it; the base of Schedule."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._trace = Trace()
-        self._depth = 0
-
-    @property
-    def trace(self) -> Trace:
-        """What was called so far."""
-        return self._trace
-
-
-def primitive(method: F) -> F:
-    """Record calls of a Schedule method.  A call that raises leaves the program as it was."""
-
-    @wraps(method)
-    def call(self: Traced, *args: Any, **options: Any) -> Any:
-        before = self._program.func
-        self._depth += 1
+    @staticmethod
+    def from_json(text: str) -> Trace:
+        """The trace that `to_json` wrote; ArtifactError for any other text."""
         try:
-            result = method(self, *args, **options)
-        except BaseException:
-            self._program.set_func(before)
-            raise
-        finally:
-            self._depth -= 1
-        if self._depth == 0:
-            self._trace.steps.append(Step(method.__name__, args, options, tuple(flat(result))))
-        return result
+            data = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ArtifactError(f"a trace that is no JSON: {error}") from error
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise ArtifactError("this is no trace of a schedule", hint=f"it has no schema {SCHEMA!r}")
+        if data.get("version") != VERSION:
+            raise ArtifactError(
+                f"a trace of version {data.get('version')!r}", hint=f"this version reads {VERSION}"
+            )
+        found = decode({**data, "schema": "dlc-ir"}, KINDS)
+        if not isinstance(found, tuple) or not all(isinstance(step, Step) for step in found):
+            raise ArtifactError("the JSON of a trace holds something else than steps")
+        drawn: list[Drawn] = []
 
-    return cast(F, call)
+        def read(value: Any) -> Any:
+            if not isinstance(value, _DrawnBefore):
+                return value
+            if not 0 <= value.number < len(drawn):
+                raise ArtifactError(f"the trace uses drawn number {value.number} before it is drawn")
+            return drawn[value.number]
+
+        steps: list[Step] = []
+        for step in found:
+            args = with_handles(step.args, read)
+            options = {key: with_handles(value, read) for key, value in step.options.items()}
+            results = tuple(Drawn(r) if type(r) is int else r for r in step.results)
+            drawn += [r for r in results if isinstance(r, Drawn)]
+            steps.append(Step(step.name, args, options, results, step.single))
+        return Trace(steps)
 
 
-__all__ = ["Handle", "Step", "Trace", "Traced", "flat", "primitive"]
+def is_primitive(method: Any) -> bool:
+    """Whether a function of a Schedule is recorded in its trace."""
+    return bool(getattr(method, "is_primitive", False))
+
+
+def primitive_names(schedule: type) -> list[str]:
+    """The primitives of a class of schedules, by name."""
+    return [name for name in dir(schedule) if is_primitive(getattr(schedule, name))]
+
+
+class _Renamed:
+    """What the handles and drawn numbers of a trace are in the schedule that it is replayed on."""
+
+    def __init__(self) -> None:
+        self.handles: dict[Handle, Handle] = {}
+        self.vars: dict[Var, Expr] = {}
+        self.drawn: dict[int, tuple[Drawn, Drawn]] = {}
+
+    def add(self, old: Handle | Drawn, new: Handle | Drawn) -> None:
+        if isinstance(old, Drawn) and isinstance(new, Drawn):
+            self.drawn[id(old)] = (old, new)
+        elif isinstance(old, (BlockRV, LoopRV)) and isinstance(new, (BlockRV, LoopRV)):
+            self.handles[old] = new
+            if isinstance(old, LoopRV) and isinstance(new, LoopRV):
+                self.vars[old.var] = new.var
+
+    def handle(self, value: Any) -> Any:
+        if isinstance(value, (BlockRV, LoopRV)):
+            return self.handles.get(value, value)
+        if isinstance(value, Drawn):
+            return self.drawn[id(value)][1] if id(value) in self.drawn else value
+        return value
+
+    def dims_of(self, dims: Sequence[Var]) -> Callable[[Any], Any]:
+        """Gives expressions over loops as they are called now, and over symbolic dims found by name."""
+        return lambda value: self._settled(value, dims)
+
+    def _settled(self, value: Any, dims: Sequence[Var]) -> Any:
+        if isinstance(value, IndexMap):
+            bound = set(value.inputs)
+            outputs = tuple(self._expr(o, dims, bound) for o in value.outputs)
+            return IndexMap(value.inputs, outputs, tuple(self._settled(p, dims) for p in value.parts))
+        return self._expr(value, dims, set()) if isinstance(value, Expr) else value
+
+    def _expr(self, expr: Expr, dims: Sequence[Var], bound: set[Var]) -> Expr:
+        env: dict[Var, Expr] = {}
+        for var in free_vars(expr):
+            if var in self.vars:
+                env[var] = self.vars[var]
+            elif var not in bound and var not in dims:
+                found = [d for d in dims if d.name == var.name]
+                if not found:
+                    raise ScheduleError(
+                        f"the trace uses the symbolic dim {var.name}, which the program does not have",
+                        hint=f"it has {', '.join(d.name for d in dims) or 'none'}",
+                    )
+                env[var] = found[0]
+        return substitute(expr, env)
+
+
+def _line(step: Step, names: Names) -> str:
+    parts = [text_of(a, names) for a in step.args]
+    parts += [f"{key}={text_of(value, names)}" for key, value in step.options.items()]
+    call = f"{names.schedule}.{step.name}({', '.join(parts)})"
+    targets = [names.target(result) for result in step.results]
+    if not targets:
+        return call
+    if step.single:
+        return f"{targets[0]} = {call}"
+    handles = not any(isinstance(r, Drawn) for r in step.results)
+    return f"{', '.join(targets)}{',' * (len(targets) == 1)} = {f'flat({call})' if handles else call}"
+
+
+@dataclass(frozen=True)
+class _DrawnBefore:
+    """In JSON: the number drawn as the so-manieth of the trace."""
+
+    number: int
+
+
+SCHEMA, VERSION = "dlc-trace", 1
+
+
+def _step(name: Any, args: Any, options: Any, results: Any, single: Any) -> Step:
+    given = isinstance(args, tuple) and isinstance(options, Mapping) and isinstance(results, tuple)
+    if not given or not isinstance(single, bool) or not all(isinstance(key, str) for key in options):
+        raise TypeError("a step has a name, arguments, options and results")
+    if not all(isinstance(r, (BlockRV, LoopRV)) or type(r) is int for r in results):
+        raise TypeError("results of a step are handles or numbers")
+    return Step(name, args, dict(options), results, single)
+
+
+def _literals(*names: str) -> tuple[Field, ...]:
+    return tuple(Field(name, "literal") for name in names)
+
+
+def _fields(how: str, types: tuple[type, ...], *names: str) -> tuple[Field, ...]:
+    return tuple(Field(name, how, types) for name in names)
+
+
+KINDS: tuple[Kind, ...] = (
+    *EXPR_KINDS,
+    Kind("loop", LoopRV, _fields("ref", (Var,), "var"), LoopRV),
+    Kind("block", BlockRV, (Field("name", "str"), Field("func", "str")), BlockRV),
+    Kind("drawn", _DrawnBefore, (Field("number", "int"),), _DrawnBefore),
+    Kind(
+        "index_map",
+        IndexMap,
+        (
+            *_fields("refs", (Var,), "inputs"),
+            *_fields("refs", (Expr,), "outputs"),
+            *_fields("refs", (IndexMap,), "parts"),
+        ),
+        IndexMap,
+    ),
+    Kind("step", Step, (Field("name", "str"), *_literals("args", "options", "results", "single")), _step),
+)
+
+__all__ = ["DECISION", "Step", "Trace", "is_primitive", "primitive_names"]

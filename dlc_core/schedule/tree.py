@@ -16,6 +16,7 @@ from dlc_core.tir.functor import (
     child_stmts,
     copy_buffer,
     exprs_of,
+    rename_bound,
     stmts,
     substitute_stmt,
     transform_stmt,
@@ -196,6 +197,8 @@ class Program:
     # Looking up.
 
     def loop(self, handle: LoopRV) -> For:
+        if not isinstance(handle, LoopRV):
+            raise self.error(f"{handle!r} is no handle of a loop", hint="get_loops gives those of a block")
         found = self.tree.loops.get(handle.var)
         if found is None:
             raise self.error(
@@ -206,6 +209,8 @@ class Program:
         return found
 
     def block(self, handle: BlockRV) -> Block:
+        if not isinstance(handle, BlockRV):
+            raise self.error(f"{handle!r} is no handle of a block", hint="get_block gives one by name")
         found = self.tree.blocks.get(handle.name)
         if found is None:
             known = ", ".join(self.tree.blocks) or "none"
@@ -329,6 +334,40 @@ def renamed(
     loops = {LoopRV(s.var): LoopRV(fresh[s.var]) for s in stmts(root) if isinstance(s, For)}
     blocks = {BlockRV(old): BlockRV(new) for old, new in names.items()}
     return transform_stmt(copied, stmt_fn=rename), loops, blocks
+
+
+def prepared(functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
+    """Every block has a name of its own in its function, and every loop a variable of its own among all."""
+    seen: set[Var] = set()
+    return {name: _numbered(func, seen) for name, func in functions.items()}
+
+
+def _numbered(func: PrimFunc, seen: set[Var]) -> PrimFunc:
+    names: set[str] = set()
+    twice = False
+    for stmt in stmts(func.body):
+        twice = twice or any(v in seen for v in bound_vars(stmt))
+        seen.update(bound_vars(stmt))
+        if isinstance(stmt, Block):
+            twice = twice or stmt.name in names
+            names.add(stmt.name)
+    if not twice:
+        return func
+    taken: set[str] = set()
+
+    def number(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, Block):
+            return None
+        name, count = stmt.name, 0
+        while name in taken or (count and name in names):
+            count += 1
+            name = f"{stmt.name}_{count}"
+        taken.add(name)
+        return replace(stmt, name=name)
+
+    body = transform_stmt(rename_bound(func.body), stmt_fn=number)
+    seen.update(v for stmt in stmts(body) for v in bound_vars(stmt))
+    return replace(func, body=body)
 
 
 def uses(stmt: Stmt, var: Var) -> bool:

@@ -183,6 +183,7 @@ def test_a_trace_reads_as_python(sch):
     sch.split(i, [None, 4])
     sch.set_scope(sch.get_block("bias"), 0, "local")
     assert sch.trace.as_python() == (
+        "from dlc_core.schedule import flat\n"
         "b0 = sch.get_block('relu')\n"
         "l0, l1 = flat(sch.get_loops(b0))\n"
         "l2, l3 = flat(sch.split(l0, [None, 4]))\n"
