@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlc_core import tir as tir
     from dlc_core.diag import DlcError as DlcError
     from dlc_core.passes import PassContext as PassContext
+    from dlc_core.passes.tir.base import prim_func_pass as prim_func_pass
     from dlc_core.target import Target as Target
 
 # public name -> module that defines it ("" in the second place: the module itself)
@@ -32,6 +33,7 @@ _LAZY = {
     "open": ("dlc_core.driver", "open"),
     "ops": ("dlc_core.driver", "ops"),
     "plugins": ("dlc_core.driver", "plugins"),
+    "prim_func_pass": ("dlc_core.passes.tir.base", "prim_func_pass"),
     "script": ("dlc_core.script", ""),
     "targets": ("dlc_core.driver", "targets"),
     "te": ("dlc_core.te", ""),

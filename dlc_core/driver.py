@@ -245,7 +245,12 @@ def _key(
     for plugin in loaded:
         value = plugin.value
         packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
+    added = _added_passes(context)
+    if added is None:
+        return None
+    packages += [sys.modules[type(one).__module__] for _, one in context.passes]
     chosen = {
+        "passes": added,
         "plugins": [[p.name, p.source.distribution, p.source.version] for p in loaded],
         "opt_level": context.opt_level,
         "disabled": context.disabled,
@@ -253,6 +258,20 @@ def _key(
         "shapes": dict(shapes or {}),
     }
     return cache_key(digest, target, chosen, packages)
+
+
+def _added_passes(context: PassContext) -> list[list[str]] | None:
+    """The passes that the context adds, as text; None where their code or options cannot be named."""
+    found = []
+    for where, one in context.passes:
+        cls = type(one)
+        if "<locals>" in cls.__qualname__ or not hasattr(sys.modules.get(cls.__module__), "__file__"):
+            return None
+        try:
+            found.append([where, f"{cls.__module__}.{cls.__qualname__}", str(one)])
+        except UsageError:
+            return None
+    return found
 
 
 __all__ = [

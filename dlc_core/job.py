@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from dlc_core.config import config as settings
-from dlc_core.diag import DlcError, TargetError, UnsupportedError
+from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import ALIGN, Constant, write_constant
+from dlc_core.passes.places import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.registry import registry
 from dlc_core.runtime.encode import encode_signature
@@ -50,16 +51,28 @@ def context_for(
     )
 
 
-def pipelines(target: Target) -> dict[str, Pipeline]:
-    """The default pipeline of each stage that a target has, plugins' passes included."""
-    classes = list(registry().passes.values())
-    return {stage: default_pipeline(stage, classes) for stage in target.stages}
+def pipelines(target: Target, context: PassContext | None = None) -> dict[str, Pipeline]:
+    """The pipeline of each stage that a target has: the default passes, those of plugins, and those that the
+    context (by default the current one) asks for.
+    """
+    context = PassContext.current() if context is None else context
+    known = list(registry().passes.values())
+    placed = [(where, one) for where, one in context.passes if where]
+    own = [one for where, one in context.passes if not where]
+    for one in own:
+        if not (one.place or one.after or one.before):
+            raise UsageError(
+                f"pass {one.name!r} does not say where it stands",
+                hint='write PassContext(passes=[("after NAME", ...)]), or give its class a place',
+            )
+    stages = {stage: default_pipeline(stage, known, more=own).passes for stage in target.stages}
+    return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
 
 
 def lower(module: IRModule, context: PassContext) -> tuple[IRModule, dict[str, float]]:
     """The module after every stage, and seconds spent in each."""
     seconds: dict[str, float] = {}
-    for stage, pipeline in pipelines(context.target).items():
+    for stage, pipeline in pipelines(context.target, context).items():
         start = time.perf_counter()
         module = pipeline.run(module, context)
         seconds[stage] = time.perf_counter() - start
@@ -84,7 +97,7 @@ class Teller:
     def __init__(self, tell: Callable[[Progress], None], context: PassContext) -> None:
         self._tell = tell
         self._done = 0
-        self._total = 1 + sum(len(p.active(context)) for p in pipelines(context.target).values())
+        self._total = 1 + sum(len(p.active(context)) for p in pipelines(context.target, context).values())
 
     def before(self, one: Pass, module: IRModule, context: PassContext) -> None:
         self.step(one.stage, one.name)
@@ -176,7 +189,7 @@ class Job:
         """The module after all stages up to `last`, as text."""
         module = again()
         quiet = self.context.with_(watchers=())
-        for stage, pipeline in pipelines(self.target).items():
+        for stage, pipeline in pipelines(self.target, quiet).items():
             module = pipeline.run(module, quiet)
             if stage == last:
                 break

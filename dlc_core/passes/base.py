@@ -29,6 +29,17 @@ from dlc_core.op.declare import OpDecl
 _stack: ContextVar[tuple[PassContext, ...]] = ContextVar("dlc_pass_contexts", default=())
 
 
+def _placed(item: Any) -> tuple[str, Pass]:
+    """A pass of `PassContext.passes` with the text that says where it stands, empty where its class does."""
+    where, one = item if isinstance(item, tuple) and len(item) == 2 else ("", item)
+    if not isinstance(one, Pass) or not isinstance(where, str):
+        raise UsageError(
+            f"PassContext.passes has {item!r}",
+            hint='give passes, or pairs such as ("after lower_blocks", MyPass())',
+        )
+    return where, one
+
+
 def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return values if isinstance(values, MappingProxyType) else MappingProxyType(dict(values))
 
@@ -56,6 +67,9 @@ class PassContext:
     """Rewrite rules of plugins, which `simplify` applies besides its own."""
     schedule_rules: tuple[Any, ...] = ()
     """Rules that choose schedules, the preferred ones first."""
+    passes: tuple[Any, ...] = ()
+    """Passes that compiles run besides the default ones: a pass stands where its class says, a pair `(where,
+    pass)` where the text says; see `passes.places`."""
 
     def __post_init__(self) -> None:
         for name in ("config", "ops"):
@@ -65,6 +79,7 @@ class PassContext:
             if isinstance(value, str):
                 raise UsageError(f"PassContext.{name} is text", hint=f"write {name}=({value!r},)")
             object.__setattr__(self, name, tuple(value))
+        object.__setattr__(self, "passes", tuple(_placed(item) for item in self.passes))
 
     def with_(self, **changes: Any) -> PassContext:
         """A copy with these fields; `config` is merged into the present one."""

@@ -102,19 +102,23 @@ def _by_name(known: Mapping[str, type[Pass]] | Iterable[type[Pass]]) -> Mapping[
 
 
 def default_pipeline(
-    stage: str, passes: Mapping[str, type[Pass]] | Iterable[type[Pass]], opt_level: int = 3
+    stage: str,
+    passes: Mapping[str, type[Pass]] | Iterable[type[Pass]],
+    opt_level: int = 3,
+    *,
+    more: Sequence[Pass] = (),
 ) -> Pipeline:
     """The passes of a stage in the order that they themselves declare, with default options.
+
+    `more` are passes with options of their own, which take part instead of the defaults of their class.
 
     Those with `place` are sorted by it (a pass may stand at several places); then each with `after` or
     `before` goes right behind the last of the passes that it follows, else right before the first that it
     precedes.  Names that are not in the pipeline do not count.  Raises PassError where both cannot be had.
     """
-    of_stage = {
-        name: cls
-        for name, cls in _by_name(passes).items()
-        if cls.stage == stage and cls.min_level <= opt_level
-    }
+    made = {one.name: one for one in more}
+    known = {**_by_name(passes), **{name: type(one) for name, one in made.items()}}
+    of_stage = {name: cls for name, cls in known.items() if cls.stage == stage and cls.min_level <= opt_level}
     placed = sorted((place, name) for name, cls in of_stage.items() for place in cls.place)
     order = [name for _, name in placed]
     waiting = sorted(n for n, cls in of_stage.items() if not cls.place and (cls.after or cls.before))
@@ -128,7 +132,7 @@ def default_pipeline(
             if index is not None:
                 order.insert(index, name)
         waiting = [n for n in waiting if n not in ready]
-    return Pipeline(tuple(of_stage[name]() for name in order))
+    return Pipeline(tuple(made[name] if name in made else of_stage[name]() for name in order))
 
 
 def _refers(cls: type[Pass], names: Sequence[str]) -> bool:

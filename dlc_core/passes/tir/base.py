@@ -1,24 +1,41 @@
-"""Passes that treat every PrimFunc of a module by itself."""
+"""Passes that treat every PrimFunc of a module by itself, and functions made such passes.
+
+@prim_func_pass(place="loops")
+def twice(func, *, times: int = 2): ...
+
+twice(times=3)(func)                              the pass on a program, or on a module
+PassContext(passes=[twice(times=3)])              in every compile of this context
+@hookimpl
+def dlc_passes(): return [twice]                  in every compile, as part of a plugin
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, ClassVar, get_type_hints, overload
 
+from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.places import read_place
 from dlc_core.tir.stmt import PrimFunc
 
 
 def map_prim_funcs(module: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> IRModule:
-    """The module with `change` applied to each PrimFunc."""
-    return module.with_functions({name: change(f) for name, f in module.of_kind(PrimFunc).items()})
+    """The module with `change` applied to each PrimFunc; itself where none changes."""
+    funcs: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+    changed = {name: change(func) for name, func in funcs.items()}
+    if all(changed[name] is funcs[name] for name in funcs):
+        return module
+    return module.with_functions(changed)
 
 
 @dataclass(frozen=True)
 class PrimFuncPass(Pass):
-    """A pass that treats every PrimFunc by itself."""
+    """A pass that treats every PrimFunc by itself.  It may be called with one, or with a module."""
 
     stage: ClassVar[str] = "tir"
 
@@ -28,3 +45,81 @@ class PrimFuncPass(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         return map_prim_funcs(module, lambda func: self.run_function(func, context))
+
+    @overload
+    def __call__(self, program: PrimFunc, context: PassContext | None = None) -> PrimFunc: ...
+    @overload
+    def __call__(self, program: IRModule, context: PassContext | None = None) -> IRModule: ...
+    def __call__(self, program: PrimFunc | IRModule, context: PassContext | None = None) -> Any:
+        """The program after this pass alone, in a context (by default the current one)."""
+        context = PassContext.current() if context is None else context
+        if isinstance(program, IRModule):
+            return self.run(program, context)
+        return self.run(IRModule({program.name: program}, entry=program.name), context)[program.name]
+
+
+def prim_func_pass(
+    *, name: str = "", place: str = "", min_level: int = 0, exact: bool = True
+) -> Callable[[Callable[..., PrimFunc]], type[PrimFuncPass]]:
+    """Make a function from PrimFunc to PrimFunc a pass class.
+
+    `name` is by default the function's.  `place` is a phase of tensor lowering ("scheduled", "loops", "flat",
+    "final"), "before NAME", "after NAME", "begin STAGE" or "end STAGE"; without one the pass runs only where
+    it is asked for.  Parameters of the function that are given by name alone, which need defaults and types,
+    are the options of the pass; one called `context` gets the PassContext.  Raises UsageError for functions
+    and places that do not fit.
+    """
+    places = _places(place) if place else {}
+
+    def made(function: Callable[..., PrimFunc]) -> type[PrimFuncPass]:
+        options, wants_context = _options(function)
+        types = get_type_hints(function)
+        fields = [(p.name, types.get(p.name, Any), field(default=p.default)) for p in options]
+
+        def run_function(self: PrimFuncPass, func: PrimFunc, context: PassContext) -> PrimFunc:
+            given = {p.name: getattr(self, p.name) for p in options}
+            result = function(func, **given, **({"context": context} if wants_context else {}))
+            if not isinstance(result, PrimFunc):
+                raise UsageError(
+                    f"pass {self.name!r} gives a {type(result).__name__} for {func.name}",
+                    hint="return the program, also where it stays as it is",
+                )
+            return result
+
+        about = {"min_level": min_level, "exact": exact, "name": name or function.__name__}
+        namespace = {"run_function": run_function, "__doc__": function.__doc__, **about, **places}
+        cls = make_dataclass(
+            function.__name__, fields, bases=(PrimFuncPass,), frozen=True, namespace=namespace
+        )
+        cls.__module__, cls.__qualname__ = function.__module__, function.__qualname__
+        return cls
+
+    return made
+
+
+def _places(text: str) -> Mapping[str, Any]:
+    """The class attributes that say of a pass where it stands."""
+    word, name = read_place(text)
+    if word in ("before", "after"):
+        return {word: (name,)}
+    return {"stage": name, "place": (-math.inf if word == "begin" else math.inf,)}
+
+
+def _options(function: Callable[..., PrimFunc]) -> tuple[list[inspect.Parameter], bool]:
+    parameters = list(inspect.signature(function).parameters.values())
+    first, rest = parameters[:1], parameters[1:]
+    options = [p for p in rest if p.name != "context"]
+    fits = bool(first) and first[0].kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
+    named = all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in options)
+    if not fits or not named:
+        raise UsageError(
+            f"{function.__name__} does not fit as a pass",
+            hint="write def name(func, *, option: int = 1, context): with a default for each option",
+        )
+    return options, len(options) < len(rest)
+
+
+__all__ = ["PrimFuncPass", "map_prim_funcs", "prim_func_pass"]

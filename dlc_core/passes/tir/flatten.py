@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from dlc_core.arith import Analyzer
+from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Const, Expr, Load, Var, const, load, loads_in, substitute, transform
-from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+from dlc_core.ir.expr import Const, Expr, Load, const, load, loads_in, transform
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.simplify import Simplify
+from dlc_core.tir.stmt import Block, PrimFunc, Stmt
 
 
 def flatten_and_simplify(func: PrimFunc) -> PrimFunc:
     """One walk that flattens buffers and simplifies under the loops' ranges.
 
     Loops of one iteration vanish, loops of none with them; conditions that are proved vanish or take their
-    side.
+    side.  Raises CodegenError for blocks, which are to be lowered before.
     """
-    walker = _Flatten()
-    for scalar in func.scalars:
-        walker.analyzer.declare_dim(scalar, low=0)
+    walker = _Flatten(func)
     params = tuple(walker.flat(p) if isinstance(p, Buffer) else p for p in func.params)
     return replace(func, params=params, body=walker.stmt(func.body))
 
 
-class _Flatten:
-    def __init__(self) -> None:
-        self.analyzer = Analyzer()
-        self.buffers: dict[Buffer, Buffer] = {}
-        self.values: dict[Var, Expr] = {}
-        """Variables of the loops of one iteration that the walk is in."""
-
+class _Flatten(Simplify):
     def flat(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
         if found is None:
@@ -46,77 +42,35 @@ class _Flatten:
             self.buffers[buffer] = found
         return found
 
-    def index(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self.flat(buffer)
+
+    def settle_buffer(self, buffer: Buffer) -> None:
+        """Flat buffers are made where they are first met."""
+
+    def index(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        return (self.offset(buffer, [self.expr(i) for i in indices]),)
+
+    def offset(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
         """The element offset of an access; the buffer's own offset stays with the flat buffer."""
         total: Expr = const(0)
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
             total = total + index * self.settled(stride)
         return self.analyzer.simplify(total)
 
-    def settled(self, expr: Expr) -> Expr:
-        return substitute(expr, self.values) if self.values else expr
-
-    def expr(self, root: Expr) -> Expr:
-        def visit(e: Expr) -> Expr | None:
-            if isinstance(e, Load):
-                return load(self.flat(e.buffer), (self.index(e.buffer, e.indices),))
+    def expr(self, e: Expr) -> Expr:
+        def visit(x: Expr) -> Expr | None:
+            if isinstance(x, Load):
+                return load(self.flat(x.buffer), (self.offset(x.buffer, x.indices),))
             return None
 
-        if isinstance(root, Const):
-            return root
-        root = self.settled(root)
-        return self.analyzer.simplify(transform(root, visit) if loads_in(root) else root)
+        if isinstance(e, Const):
+            return e
+        e = self.settled(e)
+        return self.analyzer.simplify(transform(e, visit) if loads_in(e) else e)
 
-    def stmt(self, s: Stmt) -> Stmt:
-        if isinstance(s, Store):
-            value = self.expr(s.value)
-            return Store(
-                self.flat(s.buffer), (self.index(s.buffer, [self.expr(i) for i in s.indices]),), value
-            )
-        if isinstance(s, Seq):
-            return seq(*(self.stmt(part) for part in s.stmts))
-        if isinstance(s, For):
-            return self.loop(s)
-        if isinstance(s, If):
-            return self.branch(s)
-        if isinstance(s, Let):
-            return Let(s.var, self.expr(s.value), self.stmt(s.body))
-        if isinstance(s, Alloc):
-            return Alloc(self.flat(s.buffer), self.stmt(s.body))
-        if isinstance(s, View):
-            return View(self.flat(s.buffer), self.flat(s.base), self.stmt(s.body))
-        if isinstance(s, Eval):
-            return Eval(self.expr(s.value))
-        assert isinstance(s, While)
-        return While(self.expr(s.cond), self.stmt(s.body))
-
-    def loop(self, s: For) -> Stmt:
-        begin, extent = self.expr(s.begin), self.expr(s.extent)
-        if self.analyzer.prove(extent <= 0):
-            return Seq(())
-        with self.analyzer.scope():
-            self.analyzer.bind(s.var, begin, extent)
-            once = self.analyzer.prove_equal(extent, 1)
-            if once:
-                self.values[s.var] = begin
-            body = self.stmt(s.body)
-            self.values.pop(s.var, None)
-        if once or (isinstance(body, Seq) and not body.stmts):
-            return body
-        return For(s.var, begin, extent, body, s.kind, s.thread, s.annotations)
-
-    def branch(self, s: If) -> Stmt:
-        cond = self.expr(s.cond)
-        if self.analyzer.prove(cond):
-            return self.stmt(s.then)
-        if cond.dtype.lanes == 1 and self.analyzer.prove(~cond):
-            return Seq(()) if s.orelse is None else self.stmt(s.orelse)
-        with self.analyzer.assume(cond):
-            then = self.stmt(s.then)
-        if s.orelse is None:
-            return If(cond, then)
-        with self.analyzer.assume(~cond):
-            return If(cond, then, self.stmt(s.orelse))
+    def block(self, s: Block) -> Stmt:
+        raise CodegenError(f"block {s.name} has buffers of several dims", hint="run lower_blocks first")
 
 
 def _reach(buffer: Buffer) -> Expr:
@@ -127,3 +81,33 @@ def _reach(buffer: Buffer) -> Expr:
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
         last = last + (size - 1) * stride
     return last + 1
+
+
+@dataclass(frozen=True)
+class FlattenBuffers(PrimFuncPass):
+    """Buffers to one dim, indices and conditions simplified under the loops' ranges.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 4), "float32")):
+            for i, j in T.grid(4, 8):
+                if i * 8 + j < 32:
+                    B[j, i] = A[i, j]
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+            for i, j in T.grid(4, 8):
+                B[j * 4 + i] = A[i * 8 + j]
+    """
+
+    name: ClassVar[str] = "flatten_buffers"
+    place: ClassVar[tuple[float, ...]] = (200,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return flatten_and_simplify(func)
+
+
+__all__ = ["FlattenBuffers", "flatten_and_simplify"]

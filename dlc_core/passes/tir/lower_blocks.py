@@ -6,10 +6,13 @@ without iterations would not even store the neutral value.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.expr import Const, Expr, Var, const_value, eq, free_vars, logical_and, substitute
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule import Schedule
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.tir.functor import block_list, substitute_stmt, transform_stmt
@@ -72,3 +75,37 @@ def _lower(stmt: Stmt) -> Stmt | None:
 
 def _guarded(cond: Expr, stmt: Stmt) -> Stmt:
     return stmt if isinstance(cond, Const) and cond.value else If(cond, stmt)
+
+
+@dataclass(frozen=True)
+class LowerBlocks(PrimFuncPass):
+    """Blocks to plain loop nests.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+            for i, k in T.grid(4, 8):
+                with T.block("sum"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    T.reads(A[vi, vk])
+                    T.writes(B[vi])
+                    with T.init():
+                        B[vi] = T.float32(0.0)
+                    B[vi] = B[vi] + A[vi, vk]
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+            for i, k in T.grid(4, 8):
+                if k == 0:
+                    B[i] = T.float32(0.0)
+                B[i] = B[i] + A[i, k]
+    """
+
+    name: ClassVar[str] = "lower_blocks"
+    place: ClassVar[tuple[float, ...]] = (100,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return lower_blocks(func)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.expr import Expr, const_value, post_order
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.schedule.tree import with_children
 from dlc_core.tir.functor import (
     bound_vars,
     child_stmts,
@@ -15,13 +19,51 @@ from dlc_core.tir.functor import (
     substitute_stmt,
     transform_stmt,
 )
-from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc, Seq, Stmt, Store, View, seq
+from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc, Seq, Stmt, Store, View, While, seq
+
+MAX_STEPS = "unroll_max_steps"
+"""The annotation of a loop that unrolls it, and those in it, where at most as many steps come of it."""
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
     """Every loop of kind "unrolled" as one copy of its body for each iteration; its extent must be
     constant."""
     return replace(func, body=_Unroll().rebuild(func.body))
+
+
+def mark_small_loops(func: PrimFunc, max_steps: int = 0) -> PrimFunc:
+    """Serial loops of known extents as loops of kind "unrolled", from the inside out, where they are no more
+    than `max_steps` stores and calls when they are written out; the annotation `unroll_max_steps` of a loop
+    holds in it instead.
+    """
+    body = _marked(func.body, max_steps)[0]
+    return func if body is func.body else replace(func, body=body)
+
+
+def _marked(stmt: Stmt, limit: int) -> tuple[Stmt, int | None]:
+    """The statement, and its stores and calls once written out; None where loops remain."""
+    if isinstance(stmt, (Store, Eval)):
+        return stmt, 1
+    if isinstance(stmt, For):
+        limit = int(stmt.annotations.get(MAX_STEPS, limit))
+    marked = [_marked(child, limit) for child in child_stmts(stmt)]
+    same = all(new is old for (new, _), old in zip(marked, child_stmts(stmt), strict=True))
+    new = stmt if same else with_children(stmt, [child for child, _ in marked])
+    steps: int | None = 0
+    for _, count in marked:
+        steps = None if count is None or steps is None else steps + count
+    if isinstance(stmt, While):
+        return new, None
+    if isinstance(new, For):
+        extent = const_value(new.extent)
+        total = None if steps is None or extent is None else steps * extent
+        if new.kind == "unrolled":
+            return new, total
+        if new.kind != "serial" or total is None or total > limit:
+            return new, None
+        notes = {key: value for key, value in new.annotations.items() if key != MAX_STEPS}
+        return replace(new, kind="unrolled", annotations=notes), total
+    return new, steps
 
 
 class _Unroll:
@@ -120,3 +162,44 @@ class _Nest:
                 for e in self.changing[stmt]:
                     now[e] = e.rebuild([now.get(c, c) for c in e.children])
                 self._write(stmt.body, out)
+
+
+@dataclass(frozen=True)
+class UnrollLoops(PrimFuncPass):
+    """Unrolled loops to their iterations.
+
+    Small serial loops too: of at most `max_steps` stores and calls when written out, or as many as the
+    annotation `unroll_max_steps` of a loop around them says.  With `explicit=False` nothing is written out:
+    such loops only become loops of kind "unrolled", for a code generator that unrolls by itself.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            for i in range(8):
+                for j in T.unroll(2):
+                    A[i * 2 + j] = T.float32(1.0)
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((16,), "float32")):
+            for i in range(8):
+                A[i * 2] = T.float32(1.0)
+                A[i * 2 + 1] = T.float32(1.0)
+    """
+
+    name: ClassVar[str] = "unroll_loops"
+    place: ClassVar[tuple[float, ...]] = (400,)
+    max_steps: int = 0
+    explicit: bool = True
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        wanted = self.max_steps or any(
+            isinstance(s, For) and MAX_STEPS in s.annotations for s in stmts(func.body)
+        )
+        marked = mark_small_loops(func, self.max_steps) if wanted else func
+        return unroll_loops(marked) if self.explicit else marked
+
+
+__all__ = ["MAX_STEPS", "UnrollLoops", "mark_small_loops", "unroll_loops"]

@@ -8,7 +8,8 @@ those that guard the end of a range are, is tested for the whole vector first.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import CodegenError
@@ -31,6 +32,8 @@ from dlc_core.ir.expr import (
     ramp,
     substitute,
 )
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.tir.functor import exprs_of, rename_bound, stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
 
@@ -159,16 +162,21 @@ class _Vectorize:
             if not self.uses(item):
                 total = logical_and(total, item)
                 continue
-            linear = (
-                isinstance(item, Binary)
-                and item.op in ("lt", "le", "gt", "ge")
-                and item.a.dtype is INDEX
-                and all(v is self.var or v not in self.lane_vars for v in free_vars(item))
-                and self.analyzer.coefficient_of(item.a - item.b, self.var) is not None
-            )
-            if not linear:
+            if (
+                not isinstance(item, Binary)
+                or item.op not in ("lt", "le", "gt", "ge")
+                or item.a.dtype is not INDEX
+                or any(v is not self.var and v in self.lane_vars for v in free_vars(item))
+            ):
                 return None
-            for lane in (0, self.lanes - 1):
+            factor = self.analyzer.coefficient_of(item.a - item.b, self.var)
+            if factor is None:
+                return None
+            known = const_value(factor)
+            deciding: tuple[int, ...] = (0, self.lanes - 1)
+            if known is not None:
+                deciding = deciding[1:] if (known > 0) == (item.op in ("lt", "le")) else deciding[:1]
+            for lane in deciding:
                 total = logical_and(
                     total, self.analyzer.simplify(substitute(item, {self.var: self.begin + lane}))
                 )
@@ -183,3 +191,36 @@ class _Vectorize:
             )
         var = Var(self.var.name)
         return rename_bound(For(var, self.begin, const(self.lanes), substitute_stmt(s, {self.var: var})))
+
+
+@dataclass(frozen=True)
+class VectorizeLoops(PrimFuncPass):
+    """Vectorised loops to vector expressions.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+            for i in range(4):
+                for j in T.vectorized(8):
+                    if i * 8 + j < 30:
+                        B[i * 8 + j] = A[i * 8 + j] * T.float32(2.0)
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+            for i in range(4):
+                if i < 3:
+                    B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] * T.broadcast(T.float32(2.0), 8)
+                else:
+                    for j in range(8):
+                        if i * 8 + j < 30:
+                            B[i * 8 + j] = A[i * 8 + j] * T.float32(2.0)
+    """
+
+    name: ClassVar[str] = "vectorize_loops"
+    place: ClassVar[tuple[float, ...]] = (300,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return vectorize_loops(func)

@@ -11,13 +11,16 @@ cut into parts that run one after another inside, so that memory is bounded by t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_vars, load
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.tir.functor import child_stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store, View
 
@@ -28,6 +31,8 @@ SLICE_BYTES = 64
 """Slices begin at multiples of this: those of two threads share no cache line."""
 PARTS = 64
 """Most slices of one temporary, where the number of threads is not known."""
+PARTS_PER_THREAD = 4
+"""Parts of a loop with large temporaries, so that a late thread costs little."""
 
 Loops = tuple[For, ...]
 Part = tuple[Var, int]
@@ -161,4 +166,46 @@ def _moved(func: PrimFunc, buffer: Buffer, loops: Loops, part: Part | None) -> t
     return whole, number * step
 
 
-__all__ = ["STACK_BYTES", "allocations_in_loops", "hoist_workspace", "on_stack", "size_bound"]
+@dataclass(frozen=True)
+class HoistWorkspace(PrimFuncPass):
+    """Large temporaries to parameters.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((65536,), "float32"), B: T.Buffer((65536,), "float32")):
+            t = T.alloc_buffer((65536,), "float32")
+            for i in range(65536):
+                t[i] = A[i]
+            for i in range(65536):
+                B[65535 - i] = t[i]
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((65536,), "float32"), B: T.Buffer((65536,), "float32"),
+              t: T.Buffer((65536,), "float32")):
+            T.func_attr({"workspaces": 1})
+            for i in range(65536):
+                t[i] = A[i]
+            for i in range(65536):
+                B[65535 - i] = t[i]
+    """
+
+    name: ClassVar[str] = "hoist_workspace"
+    place: ClassVar[tuple[float, ...]] = (500,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        if context.target is None:
+            return hoist_workspace(func)
+        return hoist_workspace(func, PARTS_PER_THREAD * max(1, context.target.describe().cores))
+
+
+__all__ = [
+    "STACK_BYTES",
+    "HoistWorkspace",
+    "allocations_in_loops",
+    "hoist_workspace",
+    "on_stack",
+    "size_bound",
+]

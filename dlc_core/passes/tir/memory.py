@@ -1,0 +1,79 @@
+"""What statements do to memory: which buffers they write, and whether a value stays the same meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, loads_in, post_order
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.intrinsics import has_effect
+from dlc_core.tir.stmt import Stmt, Store, View
+
+NOTHING: frozenset[Buffer] = frozenset()
+
+
+class Memory:
+    """The accesses of one program.  Buffers that are windows on one another count as one.
+
+    What is known of a statement is worked out when it is first asked for, and kept.
+    """
+
+    def __init__(self, root: Stmt) -> None:
+        self.base: Mapping[Buffer, Buffer] = {s.buffer: s.base for s in stmts(root) if isinstance(s, View)}
+        self._written: dict[Stmt, frozenset[Buffer] | None] = {}
+        self._effects: dict[Expr, tuple[frozenset[Buffer], bool]] = {}
+
+    def root(self, buffer: Buffer) -> Buffer:
+        """The buffer that another one is a window on, or itself."""
+        while buffer in self.base:
+            buffer = self.base[buffer]
+        return buffer
+
+    def roots(self, *exprs: Expr) -> frozenset[Buffer]:
+        """What expressions read, or take the address of."""
+        return frozenset(self.root(e.buffer) for e in loads_in(*exprs))
+
+    def written(self, stmt: Stmt) -> frozenset[Buffer] | None:
+        """What a statement may write; None where that may be anything (another thread's writes appear)."""
+        if stmt in self._written:
+            return self._written[stmt]
+        total: frozenset[Buffer] | None = NOTHING
+        if isinstance(stmt, Store):
+            total = frozenset((self.root(stmt.buffer),))
+        for e in exprs_of(stmt):
+            own, waits = self.effects(e)
+            total = None if waits or total is None else total | own
+        for child in child_stmts(stmt):
+            inner = self.written(child)
+            total = None if inner is None or total is None else total | inner
+        self._written[stmt] = total
+        return total
+
+    def effects(self, expr: Expr) -> tuple[frozenset[Buffer], bool]:
+        """(buffers that calls in an expression may write, whether it waits for other threads)."""
+        found = self._effects.get(expr)
+        if found is None:
+            buffers, waits = NOTHING, False
+            for e in post_order(expr) if isinstance(expr, Call) or loads_in(expr) else ():
+                if isinstance(e, Call) and e.name == "address_of":
+                    buffers |= {self.root(a.buffer) for a in e.args if isinstance(a, Load)}
+                waits = waits or (isinstance(e, Call) and e.name == "barrier")
+            found = self._effects[expr] = buffers, waits
+        return found
+
+    def steady(self, stmt: Stmt, *exprs: Expr) -> bool:
+        """Whether expressions have one value before, in and after a statement, as far as memory decides."""
+        read = self.roots(*exprs)
+        if not read:
+            return True
+        written = self.written(stmt)
+        return written is not None and not (read & written)
+
+
+def is_pure(expr: Expr) -> bool:
+    """Whether evaluating an expression does nothing besides giving a value."""
+    return not any(has_effect(e) for e in post_order(expr))
+
+
+__all__ = ["Memory", "is_pure"]

@@ -1,0 +1,118 @@
+"""Statements and expressions simplified under what is known of loops and conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Const, Expr, Var, substitute
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.memory import is_pure
+from dlc_core.passes.tir.walk import Walker
+from dlc_core.schedule.tree import EMPTY_STMT, is_empty
+from dlc_core.tir.functor import substitute_buffer
+from dlc_core.tir.stmt import Alloc, For, If, Let, PrimFunc, Stmt, View
+
+
+class Simplify(Walker):
+    """Loops of one iteration and of none vanish, conditions that are proved vanish or take their side."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.values: dict[Var, Expr] = {}
+        """Variables of the loops of one iteration that the walk is in, and names of plain values."""
+
+    def settled(self, expr: Expr) -> Expr:
+        return substitute(expr, self.values) if self.values else expr
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
+
+    def expr(self, e: Expr) -> Expr:
+        if isinstance(e, Const):
+            return e
+        e = self.settled(e)
+        return self.analyzer.simplify(substitute(e, {}, self.buffers) if self.buffers else e)
+
+    def settle_buffer(self, buffer: Buffer) -> None:
+        """Let a buffer that is allocated now be described without the variables that have gone."""
+        settled = substitute_buffer(buffer, self.values)
+        if settled is not buffer:
+            self.buffers[buffer] = settled
+
+    def alloc(self, s: Alloc) -> Stmt:
+        self.settle_buffer(s.buffer)
+        return super().alloc(s)
+
+    def view(self, s: View) -> Stmt:
+        self.settle_buffer(s.buffer)
+        return super().view(s)
+
+    def loop(self, s: For) -> Stmt:
+        begin, extent = self.expr(s.begin), self.expr(s.extent)
+        if self.analyzer.prove(extent <= 0):
+            return EMPTY_STMT
+        with self.inside(s.var, begin, extent, s.body):
+            once = self.analyzer.prove_equal(extent, 1)
+            if once:
+                self.values[s.var] = begin
+            body = self.stmt(s.body)
+            self.values.pop(s.var, None)
+        if once or is_empty(body):
+            return body
+        same = begin is s.begin and extent is s.extent and body is s.body
+        return s if same else For(s.var, begin, extent, body, s.kind, s.thread, s.annotations)
+
+    def branch(self, s: If) -> Stmt:
+        cond = self.expr(s.cond)
+        if self.analyzer.prove(cond):
+            return self.stmt(s.then)
+        if cond.dtype.lanes == 1 and self.analyzer.prove(~cond):
+            return EMPTY_STMT if s.orelse is None else self.stmt(s.orelse)
+        result = super().branch(s if cond is s.cond else replace(s, cond=cond))
+        assert isinstance(result, If)
+        orelse = None if result.orelse is None or is_empty(result.orelse) else result.orelse
+        if orelse is None and is_empty(result.then) and is_pure(result.cond):
+            return EMPTY_STMT
+        return result if orelse is result.orelse else If(result.cond, result.then, orelse)
+
+    def let(self, s: Let) -> Stmt:
+        value = self.expr(s.value)
+        if not isinstance(value, (Const, Var)):
+            return super().let(s)
+        self.values[s.var] = value
+        body = self.stmt(s.body)
+        del self.values[s.var]
+        return body
+
+
+@dataclass(frozen=True)
+class SimplifyTir(PrimFuncPass):
+    """Expressions, conditions and loops simplified under what is known of them; buffers keep their dims.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((8, 4), "float32")):
+            for i, u, j in T.grid(8, 1, 4):
+                if i * 4 + j < 32:
+                    A[(i * 4 + j) // 4, (i * 4 + j) % 4 + u] = T.float32(1.0)
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((8, 4), "float32")):
+            for i, j in T.grid(8, 4):
+                A[i, j] = T.float32(1.0)
+    """
+
+    name: ClassVar[str] = "simplify_tir"
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return Simplify(func).rebuilt()
+
+
+__all__ = ["Simplify", "SimplifyTir"]

@@ -1,0 +1,219 @@
+"""Rebuilding programs from the outside in, with what is known at each place: ranges of loops, conditions.
+
+A subclass overrides the methods for the statements that it changes; the others keep a statement's identity
+where nothing in it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from operator import is_
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Binary, Expr, Var, loads_in, logical_and
+from dlc_core.passes.tir.memory import Memory
+from dlc_core.tir.stmt import (
+    Alloc,
+    Block,
+    Eval,
+    For,
+    If,
+    IterVar,
+    Let,
+    PrimFunc,
+    Range,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    While,
+    seq,
+)
+
+
+class Walker:
+    """Rebuilds one program.  `analyzer` knows the ranges of the variables, and the conditions, around the
+    statement that is being rebuilt."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.analyzer = Analyzer()
+        self.memory = Memory(func.body)
+        for scalar in func.scalars:
+            if scalar.dtype.is_int:
+                self.analyzer.declare_dim(scalar, low=0)
+
+    def rebuilt(self) -> PrimFunc:
+        """The program with its body rebuilt."""
+        body = self.stmt(self.func.body)
+        return self.func if body is self.func.body else replace(self.func, body=body)
+
+    # What subclasses change
+
+    def expr(self, e: Expr) -> Expr:
+        """An expression of the statement that is being rebuilt."""
+        return e
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """A buffer where it is allocated, viewed, stored to, or in a region."""
+        return buffer
+
+    def index(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The indices of a store to a buffer (as it was)."""
+        return tuple(map(self.expr, indices))
+
+    # Statements
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, Store):
+            return self.store(s)
+        if isinstance(s, Seq):
+            parts = tuple([self.stmt(part) for part in s.stmts])
+            return s if all(map(is_, parts, s.stmts)) else seq(*parts)
+        if isinstance(s, For):
+            return self.loop(s)
+        if isinstance(s, If):
+            return self.branch(s)
+        if isinstance(s, Let):
+            return self.let(s)
+        if isinstance(s, Alloc):
+            return self.alloc(s)
+        if isinstance(s, View):
+            return self.view(s)
+        if isinstance(s, Eval):
+            return self.eval(s)
+        if isinstance(s, Block):
+            return self.block(s)
+        assert isinstance(s, While)
+        return self.while_(s)
+
+    def store(self, s: Store) -> Stmt:
+        buffer, indices, value = self.buffer(s.buffer), self.index(s.buffer, s.indices), self.expr(s.value)
+        same = buffer is s.buffer and value is s.value and all(map(is_, indices, s.indices))
+        return s if same else Store(buffer, indices, value)
+
+    def loop(self, s: For) -> Stmt:
+        begin, extent = self.expr(s.begin), self.expr(s.extent)
+        with self.inside(s.var, begin, extent, s.body):
+            body = self.stmt(s.body)
+        same = begin is s.begin and extent is s.extent and body is s.body
+        return s if same else replace(s, begin=begin, extent=extent, body=body)
+
+    def branch(self, s: If) -> Stmt:
+        cond = self.expr(s.cond)
+        with self.where(cond, s.then):
+            then = self.stmt(s.then)
+        orelse = s.orelse
+        if orelse is not None:
+            with self.unless(cond, orelse):
+                orelse = self.stmt(orelse)
+        same = cond is s.cond and then is s.then and orelse is s.orelse
+        return s if same else If(cond, then, orelse)
+
+    def let(self, s: Let) -> Stmt:
+        value, body = self.expr(s.value), self.stmt(s.body)
+        return s if value is s.value and body is s.body else Let(s.var, value, body)
+
+    def alloc(self, s: Alloc) -> Stmt:
+        buffer, body = self.buffer(s.buffer), self.stmt(s.body)
+        return s if buffer is s.buffer and body is s.body else Alloc(buffer, body)
+
+    def view(self, s: View) -> Stmt:
+        buffer, base, body = self.buffer(s.buffer), self.buffer(s.base), self.stmt(s.body)
+        same = buffer is s.buffer and base is s.base and body is s.body
+        return s if same else View(buffer, base, body)
+
+    def eval(self, s: Eval) -> Stmt:
+        value = self.expr(s.value)
+        return s if value is s.value else Eval(value)
+
+    def while_(self, s: While) -> Stmt:
+        cond = self.expr(s.cond)
+        with self.where(cond, s.body):
+            body = self.stmt(s.body)
+        return s if cond is s.cond and body is s.body else While(cond, body)
+
+    def block(self, s: Block) -> Stmt:
+        axes = tuple(self.axis(axis) for axis in s.axes)
+        values = tuple(map(self.expr, s.values))
+        with self.analyzer.scope():
+            for axis in axes:
+                if axis.var.dtype is INDEX:
+                    self.analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+            predicate = self.expr(s.predicate)
+            with self.where(predicate, s):
+                reads, writes = tuple(map(self.region, s.reads)), tuple(map(self.region, s.writes))
+                init = None if s.init is None else self.stmt(s.init)
+                body = self.stmt(s.body)
+        new = (*axes, *values, predicate, *reads, *writes, init, body)
+        old = (*s.axes, *s.values, s.predicate, *s.reads, *s.writes, s.init, s.body)
+        if all(map(is_, new, old)):
+            return s
+        return Block(s.name, axes, values, reads, writes, body, init, predicate, s.annotations)
+
+    def axis(self, axis: IterVar) -> IterVar:
+        dom = self.range(axis.dom)
+        return axis if dom is axis.dom else replace(axis, dom=dom)
+
+    def range(self, old: Range) -> Range:
+        begin, extent = self.expr(old.begin), self.expr(old.extent)
+        return old if begin is old.begin and extent is old.extent else Range(begin, extent)
+
+    def region(self, old: Region) -> Region:
+        buffer, ranges = self.buffer(old.buffer), tuple(map(self.range, old.ranges))
+        same = buffer is old.buffer and all(map(is_, ranges, old.ranges))
+        return old if same else Region(buffer, ranges)
+
+    # What is known
+
+    @contextmanager
+    def inside(self, var: Var, begin: Expr, extent: Expr, body: Stmt) -> Iterator[None]:
+        """Inside of a loop; ends that the body may change are not remembered."""
+        with self.analyzer.scope():
+            if var.dtype is INDEX and self.memory.steady(body, begin, extent):
+                self.analyzer.bind(var, begin, extent)
+            yield
+
+    @contextmanager
+    def where(self, cond: Expr, body: Stmt) -> Iterator[None]:
+        """Inside of what runs where a condition holds; what the body may make false is not remembered."""
+        with self.analyzer.assume(self.kept(cond, body)):
+            yield
+
+    @contextmanager
+    def unless(self, cond: Expr, body: Stmt) -> Iterator[None]:
+        """Inside of what runs where a condition does not hold."""
+        if cond.dtype.lanes > 1 or not self.memory.steady(body, cond):
+            yield
+            return
+        with self.analyzer.assume(~cond):
+            yield
+
+    def kept(self, cond: Expr, body: Stmt) -> Expr:
+        """The parts of a conjunction that stay true in a statement, whatever it writes."""
+        if cond.dtype.lanes > 1:
+            return logical_and()
+        if not loads_in(cond):
+            return cond
+        return logical_and(*(part for part in conjuncts(cond) if self.memory.steady(body, part)))
+
+
+def conjuncts(cond: Expr) -> list[Expr]:
+    """The conditions that a condition is the conjunction of, in order."""
+    found: list[Expr] = []
+    work = [cond]
+    while work:
+        item = work.pop()
+        if isinstance(item, Binary) and item.op == "and":
+            work += (item.b, item.a)
+        else:
+            found.append(item)
+    return found
+
+
+__all__ = ["Walker", "conjuncts"]

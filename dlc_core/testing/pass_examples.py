@@ -1,0 +1,82 @@
+"""Examples in the docstrings of passes over PrimFuncs: a program before and after, as script.
+
+    Before:
+
+        @T.prim_func
+        def f(…): …
+
+    After narrow_indices{bits=16}:
+
+        @T.prim_func
+        def f(…): …
+
+The options behind `After` may be left out.  The examples are tested, and the reference of passes is made of
+them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from dlc_core.passes.base import Pass, PassContext, format_value
+from dlc_core.passes.pipeline import Pipeline
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.script import parse, script
+from dlc_core.tir.stmt import PrimFunc
+
+_EXAMPLE = re.compile(
+    r"^Before:\n\n(?P<before>.*)^After(?: (?P<text>\S.*))?:\n\n(?P<after>.*)\Z", re.MULTILINE | re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """The pass with its options, and the texts of the program before and after."""
+
+    one: PrimFuncPass
+    before: str
+    after: str
+
+    def made(self) -> str:
+        """What the pass makes of the program before, as script."""
+        before = parse(self.before)
+        assert isinstance(before, PrimFunc)
+        return script(self.one(before, PassContext()))
+
+    def expected(self) -> str:
+        """The program after, as the printer writes it."""
+        return script(parse(self.after))
+
+
+def example_of(cls: type[Pass]) -> Example | None:
+    """The example in a pass class's docstring, if there is one."""
+    found = _EXAMPLE.search(inspect.getdoc(cls) or "")
+    if found is None or not issubclass(cls, PrimFuncPass):
+        return None
+    text = found["text"] or cls.name
+    (one,) = Pipeline.parse(text, [cls]).passes
+    assert isinstance(one, PrimFuncPass)
+    return Example(one, inspect.cleandoc(found["before"]), inspect.cleandoc(found["after"]))
+
+
+def reference(classes: Iterable[type[Pass]]) -> str:
+    """Markdown that describes passes over PrimFuncs, made of their docstrings and options."""
+    parts = []
+    for cls in classes:
+        example = example_of(cls)
+        about = _EXAMPLE.sub("", inspect.getdoc(cls) or "").strip()
+        places = ", ".join(f"{place:g}" for place in cls.place)
+        where = f"at {places}" if places else "where it is asked for"
+        options = ", ".join(f"`{f.name}={format_value(f.default)}`" for f in fields(cls))
+        facts = f"Runs {where}." + (f" Options: {options}." if options else "")
+        parts.append(f"#### `{cls.name}`\n\n{about}\n\n{facts}\n")
+        if example is not None:
+            by = "" if str(example.one) == cls.name else f" by `{example.one}`"
+            parts += [f"```text\n{example.before}\n```\n\nbecomes{by}\n", f"```text\n{example.after}\n```\n"]
+    return "\n".join(parts)
+
+
+__all__ = ["Example", "example_of", "reference"]

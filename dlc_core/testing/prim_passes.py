@@ -1,0 +1,88 @@
+"""Tests of passes over PrimFuncs: what they make of a program, and that it leaves the same results.
+
+becomes(MyPass(), before, after)       texts of programs, which are also run
+keeps_results(MyPass(), program(7))    on random programs
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from typing import Any
+
+import numpy as np
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.op.declare import NDArray
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.script import parse, script
+from dlc_core.testing.programs import random_prim_func
+from dlc_core.testing.vector_programs import random_program
+from dlc_core.tir.interpreter import run
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.verify import verify_func
+
+VECTOR_TYPES = ("int32", "int64", "uint8", "float32")
+
+
+def program(seed: int) -> PrimFunc:
+    """The random program of a seed: blocks, views and vectors, or parallel loops, whiles and registers."""
+    if seed % 2:
+        return random_program(random.Random(seed), VECTOR_TYPES[seed // 2 % len(VECTOR_TYPES)])
+    return random_prim_func(seed)
+
+
+def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
+    """Arrays of small numbers for a program's buffers (symbolic dims are 5), and small scalars."""
+    rng = np.random.default_rng(seed)
+    given: list[Any] = []
+    for param in func.params:
+        if not isinstance(param, Buffer):
+            given.append(5.5 if param.dtype.is_float else 5)
+            continue
+        shape = tuple(int(str(dim)) if str(dim).isdigit() else 5 for dim in param.shape)
+        high = 2 if param.dtype.is_bool else 6
+        given.append(rng.integers(0, high, shape).astype(param.dtype.numpy))
+    return given
+
+
+def outcome(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArray]:
+    """What a program leaves in its arrays."""
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
+    run(func, *copies, check=check)
+    return [a for a in copies if isinstance(a, np.ndarray)]
+
+
+def keeps_results(one: PrimFuncPass, func: PrimFunc, *, check: bool = False) -> PrimFunc:
+    """The program after a pass, which is lawful and leaves the same bits; parameters keep their shapes."""
+    after = one(func)
+    verify_func(after, level=2)
+    for seed in range(2):
+        given = arguments(func, seed)
+        for old, new in zip(outcome(func, given), outcome(after, given, check), strict=True):
+            np.testing.assert_array_equal(new, old)
+    return after
+
+
+def text(source: str) -> PrimFunc:
+    """A program of its script, however it is indented."""
+    func = parse(inspect.cleandoc(source))
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def becomes(one: PrimFuncPass, before: str, after: str) -> PrimFunc:
+    """Checks what a pass makes of a program, by text and by results."""
+    func = text(before)
+    made = keeps_results(one, func)
+    assert script(made) == script(text(after))
+    return made
+
+
+def stays(one: PrimFuncPass, source: str) -> None:
+    """Checks that a pass leaves a program alone."""
+    func = text(source)
+    assert script(one(func)) == script(func)
+
+
+__all__ = ["arguments", "becomes", "keeps_results", "outcome", "program", "stays", "text"]

@@ -1,0 +1,13 @@
+"""Random programs for tests of passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.testing.prim_passes import program
+
+
+@pytest.fixture(params=range(40))
+def random_program(request):
+    """A random lawful program."""
+    return program(request.param)

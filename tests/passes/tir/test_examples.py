@@ -1,0 +1,23 @@
+"""The example in each pass's docstring is what the pass does, and keeps results."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.passes.tir import PASSES
+from dlc_core.script import parse
+from dlc_core.testing.pass_examples import example_of
+from dlc_core.tir.verify import verify_func
+
+EXAMPLES = {cls.name: example for cls in PASSES if (example := example_of(cls)) is not None}
+
+
+def test_every_pass_that_needs_no_target_has_an_example():
+    assert {cls.name for cls in PASSES} - EXAMPLES.keys() == {"schedule_kernels"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_pass_makes_what_its_docstring_says(name):
+    example = EXAMPLES[name]
+    assert example.made() == example.expected()
+    verify_func(parse(example.after))

@@ -1,0 +1,149 @@
+"""Simplification of statements: what is proved goes, what memory may change stays."""
+
+from __future__ import annotations
+
+from dlc_core.ir.expr import Var
+from dlc_core.passes import PassContext
+from dlc_core.passes.tir.flatten import flatten_and_simplify
+from dlc_core.passes.tir.simplify import SimplifyTir
+from dlc_core.script import parse
+from dlc_core.testing.prim_passes import becomes, keeps_results
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import Alloc, Block, For, If, Let
+
+
+def count(func, kind) -> int:
+    return sum(isinstance(s, kind) for s in stmts(func.body))
+
+
+def test_results_of_random_programs_stay(random_program):
+    keeps_results(SimplifyTir(), random_program)
+
+
+def test_it_is_done_in_one_go(random_program):
+    once = SimplifyTir()(random_program)
+    assert SimplifyTir()(once) is once
+
+
+def test_blocks_are_simplified_too():
+    becomes(
+        SimplifyTir(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            for i in range(8):
+                for u in range(1):
+                    with T.block("b"):
+                        v = T.axis.spatial(8, i + u)
+                        T.where(v < 8)
+                        T.reads(A[v * 2 - v])
+                        T.writes(B[v])
+                        if v >= 0:
+                            B[v] = A[v + 0 * v]
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            for i in range(8):
+                with T.block("b"):
+                    v = T.axis.spatial(8, i)
+                    T.reads(A[v])
+                    T.writes(B[v])
+                    B[v] = A[v]
+        """,
+    )
+
+
+def test_conditions_on_memory_that_is_written_are_asked_again():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
+    if A[0] > 0:
+        A[0] = 0
+        if A[0] > 0:
+            B[0] = 1
+""")
+    for simplified in (SimplifyTir()(func), flatten_and_simplify(func)):
+        assert count(simplified, If) == 2
+    keeps_results(SimplifyTir(), func)
+
+
+def test_conditions_on_memory_that_stays_are_not():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
+    if A[0] > 0:
+        B[0] = 0
+        if A[0] > 0:
+            B[0] = 1
+""")
+    assert count(SimplifyTir()(func), If) == 1
+
+
+def test_windows_count_as_what_they_are_windows_on():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
+    W = T.view(A, (1,), "int32")
+    if A[0] > 0:
+        W[0] = 0
+        if A[0] > 0:
+            B[0] = 1
+""")
+    assert count(SimplifyTir()(func), If) == 2
+
+
+def test_loop_ends_that_the_body_writes_bound_nothing():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((1,), "int64"), B: T.Buffer((8,), "int32")):
+    for i in range(A[0]):
+        A[0] = 0
+        if i < A[0]:
+            B[i] = 1
+""")
+    assert count(SimplifyTir()(func), If) == 1
+
+
+def test_temporaries_lose_the_variables_that_vanish():
+    func = parse("""
+@T.prim_func
+def f(B: T.Buffer((8,), "float32")):
+    for u in range(1):
+        t = T.alloc_buffer((u + 8,), "float32")
+        for i in range(8):
+            t[i] = T.float32(2.0)
+        for i in range(8):
+            B[i] = t[i]
+""")
+    simple = SimplifyTir()(func)
+    keeps_results(SimplifyTir(), func)
+    (alloc,) = (s for s in stmts(simple.body) if isinstance(s, Alloc))
+    assert alloc.buffer.static_shape() == (8,)
+    assert count(simple, For) == 2
+
+
+def test_names_of_plain_values_are_replaced():
+    func = parse("""
+@T.prim_func
+def f(B: T.Buffer((8,), "float32"), n: T.int64):
+    x = T.let(T.float32(2.0))
+    k = T.let(n)
+    for i in range(k):
+        B[i % 8] = x
+""")
+    simple = SimplifyTir()(func)
+    assert not count(simple, Let)
+    assert isinstance(func.params[-1], Var)
+    keeps_results(SimplifyTir(), func)
+
+
+def test_what_holds_without_a_context_holds_with_one():
+    func = parse("""
+@T.prim_func
+def f(B: T.Buffer((8,), "float32"), n: T.int64):
+    if n >= 0:
+        B[0] = T.float32(1.0)
+""")
+    simple = SimplifyTir()(func, PassContext(opt_level=0))
+    assert not count(simple, (If, Block))
