@@ -17,11 +17,19 @@ SCRIPTS = (
     "quick_start.py",
     "symbolic_shapes.py",
     "save_and_open.py",
+    "te_vector_add.py",
+    "te_loop_kinds.py",
     "te_matmul.py",
+    "te_conv2d.py",
+    "te_softmax_rfactor.py",
+    "script_matmul.py",
+    "export_add_one.py",
     "custom_schedule.py",
     "c_program/build_and_run.py",
     "op_plugin/use_it.py",
 )
+LINKING = ("c_program", "export_add_one")
+"""Examples that need a C compiler, which links."""
 SLOW = ("demo_resnet50.py",)
 PACKAGED = ("accelerators",)
 """Folders of whole packages, whose own tests run them."""
@@ -62,7 +70,7 @@ def run(script: str, cache: Path, *arguments: str, site: Path | None = None) -> 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_example_runs(script: str, cache: Path, site: Path) -> None:
-    if script.startswith("c_program") and shutil.which(os.environ.get("CC", "cc")) is None:
+    if script.startswith(LINKING) and shutil.which(os.environ.get("CC", "cc")) is None:
         pytest.skip("no C compiler")
     printed = run(script, cache, site=site if script.startswith("op_plugin") else None)
     assert printed.strip()

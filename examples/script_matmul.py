@@ -1,0 +1,156 @@
+"""A matrix product in script, made fast step by step by schedule primitives, against the peak of a core.
+
+    python examples/script_matmul.py [--size 1024]
+
+Each step goes on from the one before and prints the speed on one thread; the peak is that of a loop of
+independent fused multiply-adds, measured in the same run.  Tile sizes follow from the target's description:
+how long a vector is, and how many of them there are registers for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+import dlc_core as dlc
+from dlc_core.schedule import Schedule
+from dlc_core.script import T
+
+options = argparse.ArgumentParser(description="A matrix product, step by step.")
+options.add_argument("--size", type=int, default=128, help="rows, columns and the length of a dot product")
+N = options.parse_args().size
+
+
+@T.prim_func
+def matmul(A: T.Buffer((N, N), "float32"), B: T.Buffer((N, N), "float32"), C: T.Buffer((N, N), "float32")):
+    for i, j, k in T.grid(N, N, N):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            T.reads(A[vi, vk], B[vk, vj])
+            T.writes(C[vi, vj])
+            with T.init():
+                C[vi, vj] = T.float32(0.0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+def fma_loop(lanes: int, chains: int, steps: int) -> Any:
+    """`chains` accumulators in registers, each multiplied and added to `steps` times."""
+
+    @T.prim_func
+    def fma(
+        x: T.Buffer((lanes,), "float32"),
+        y: T.Buffer((lanes,), "float32"),
+        z: T.Buffer((chains, lanes), "float32"),
+    ):
+        acc = T.alloc_buffer((chains, lanes), "float32", scope="local")
+        for c in T.unroll(chains):
+            for lane in T.vectorized(lanes):
+                acc[c, lane] = T.float32(0.0)
+        for _ in range(steps):
+            for c in T.unroll(chains):
+                for lane in T.vectorized(lanes):
+                    acc[c, lane] = T.fma(acc[c, lane], x[lane], y[lane])
+        for c in T.unroll(chains):
+            for lane in T.vectorized(lanes):
+                z[c, lane] = acc[c, lane]
+
+    return dlc.build(fma, num_threads=1)
+
+
+def peak(vector: int, registers: int, steps: int = 1 << 16) -> float:
+    """The best GFLOP/s of one core over widths and numbers of independent chains."""
+    best = 0.0
+    for lanes in {vector, max(1, vector // 2)}:
+        for chains in (8, 10, 12):
+            if chains + 2 <= registers:
+                half = np.full(lanes, 0.5, np.float32)
+                seconds = fma_loop(lanes, chains, steps).time_evaluator(number=1, repeat=7)(half, half).min
+                best = max(best, 2 * lanes * chains * steps / seconds / 1e9)
+    return best
+
+
+def register_tile(size: int, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and vectors of a tile of accumulators: the one with most work for each operand that is loaded.
+
+    The accumulators, the vectors of one step and an element of the other matrix are in registers at once.
+    """
+    fitting = [
+        (rows, vectors)
+        for rows in range(1, registers)
+        for vectors in range(1, registers)
+        if rows * vectors + vectors + 1 <= registers and size % rows == 0 and size % (vectors * lanes) == 0
+    ]
+    if not fitting:
+        raise SystemExit(f"--size must be a multiple of {lanes}, the elements of a vector here")
+    return max(fitting, key=lambda tile: (tile[0] * tile[1] / (tile[0] + tile[1]), tile[0]))
+
+
+rng = np.random.default_rng(0)
+a, b = rng.standard_normal((2, N, N), np.float32)
+expected = a @ b
+
+
+def report(step: str, schedule: Schedule, threads: int = 1, repeat: int = 7) -> float:
+    """Build the schedule as it is, check its result, print and give its GFLOP/s."""
+    last = schedule.copy()
+    last.compact_buffers()  # temporaries take what one tile needs; the last step of every schedule
+    exe = dlc.build(last, num_threads=threads)
+    np.testing.assert_allclose(exe(a, b), expected, rtol=1e-3, atol=1e-3)
+    timing = exe.time_evaluator(number=1, repeat=repeat, min_repeat_ms=2, warmup=0)(a, b)
+    gflops = 2 * N**3 / timing.min / 1e9
+    print(f"{step:44} {gflops:8.1f} GFLOP/s")
+    return gflops
+
+
+s = Schedule(matmul)
+print(s.show())
+block = s.get_block("C")
+machine = dlc.build(s).target.describe()
+lanes, registers = machine.lanes(32), machine.vector_registers
+rows, vectors = register_tile(N, lanes, registers)
+core = peak(lanes, registers)
+print(f"\n{N}³ in float32, a vector is {lanes} elements, the tile is {rows} rows × {vectors} vectors")
+print(f"{'peak of a core: independent multiply-adds':44} {core:8.1f} GFLOP/s")
+report("three loops", s, repeat=1)
+
+i, j, k = s.get_loops(block)
+j_outer, j_inner = s.split(j, [None, vectors * lanes])
+i_outer, i_inner = s.split(i, [None, rows])
+s.reorder(j_outer, i_outer, k, i_inner, j_inner)
+report("tiled", s, repeat=1)
+
+vector, lane = s.split(j_inner, [None, lanes])
+s.vectorize(lane)
+report("vectorised", s)
+
+# Each panel of B is copied once, so that the inner loop reads it in order.
+panel = vectors * lanes
+packed = s.cache_read(block, "B", "global")
+s.transform_layout(block, "B_global", lambda k, j: (j // panel, k, j % panel))
+s.compute_at(packed, j_outer)
+part, lane_of_part = s.split(s.get_loops(packed)[-1], [None, lanes])
+s.unroll(part)
+s.vectorize(lane_of_part)
+report("B packed into panels", s)
+
+# The tile's accumulators stay in registers over the whole reduction and are stored once.
+stored = s.cache_write(block, 0, "local")
+s.reverse_compute_at(stored, i_outer)
+s.unroll(i_inner)
+s.unroll(vector)
+s.decompose_reduction(block, k)
+row, column = s.get_loops(stored)[-2:]
+s.unroll(row)
+part, lane_of_part = s.split(column, [None, lanes])
+s.unroll(part)
+s.vectorize(lane_of_part)
+single = report("accumulators in registers", s)
+
+s.parallel(j_outer)
+report(f"panels dealt out to {machine.cores} threads", s, machine.cores)
+
+s.compact_buffers()
+print(f"\none thread reaches {single / core:.0%} of the measured peak; the nest is now\n")
+print(s.show())
