@@ -24,15 +24,15 @@ N = options.parse_args().size
 
 
 @T.prim_func
-def matmul(A: T.Buffer((N, N), "float32"), B: T.Buffer((N, N), "float32"), C: T.Buffer((N, N), "float32")):
+def matmul(a: T.Buffer((N, N), "float32"), b: T.Buffer((N, N), "float32"), c: T.Buffer((N, N), "float32")):
     for i, j, k in T.grid(N, N, N):
-        with T.block("C"):
+        with T.block("product"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            T.reads(A[vi, vk], B[vk, vj])
-            T.writes(C[vi, vj])
+            T.reads(a[vi, vk], b[vk, vj])
+            T.writes(c[vi, vj])
             with T.init():
-                C[vi, vj] = T.float32(0.0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+                c[vi, vj] = T.float32(0.0)
+            c[vi, vj] = c[vi, vj] + a[vi, vk] * b[vk, vj]
 
 
 def fma_loop(lanes: int, chains: int, steps: int) -> Any:
@@ -88,8 +88,8 @@ def register_tile(size: int, lanes: int, registers: int) -> tuple[int, int]:
 
 
 rng = np.random.default_rng(0)
-a, b = rng.standard_normal((2, N, N), np.float32)
-expected = a @ b
+x, y = rng.standard_normal((2, N, N), np.float32)
+expected = x @ y
 
 
 def report(step: str, schedule: Schedule, threads: int = 1, repeat: int = 7) -> float:
@@ -97,8 +97,8 @@ def report(step: str, schedule: Schedule, threads: int = 1, repeat: int = 7) -> 
     last = schedule.copy()
     last.compact_buffers()  # temporaries take what one tile needs; the last step of every schedule
     exe = dlc.build(last, num_threads=threads)
-    np.testing.assert_allclose(exe(a, b), expected, rtol=1e-3, atol=1e-3)
-    timing = exe.time_evaluator(number=1, repeat=repeat, min_repeat_ms=2, warmup=0)(a, b)
+    np.testing.assert_allclose(exe(x, y), expected, rtol=1e-3, atol=1e-3)
+    timing = exe.time_evaluator(number=1, repeat=repeat, min_repeat_ms=2, warmup=0)(x, y)
     gflops = 2 * N**3 / timing.min / 1e9
     print(f"{step:44} {gflops:8.1f} GFLOP/s")
     return gflops
@@ -106,7 +106,7 @@ def report(step: str, schedule: Schedule, threads: int = 1, repeat: int = 7) -> 
 
 s = Schedule(matmul)
 print(s.show())
-block = s.get_block("C")
+block = s.get_block("product")
 machine = dlc.build(s).target.describe()
 lanes, registers = machine.lanes(32), machine.vector_registers
 rows, vectors = register_tile(N, lanes, registers)
@@ -125,15 +125,15 @@ vector, lane = s.split(j_inner, [None, lanes])
 s.vectorize(lane)
 report("vectorised", s)
 
-# Each panel of B is copied once, so that the inner loop reads it in order.
+# Each panel of b is copied once, so that the inner loop reads it in order.
 panel = vectors * lanes
-packed = s.cache_read(block, "B", "global")
-s.transform_layout(block, "B_global", lambda k, j: (j // panel, k, j % panel))
+packed = s.cache_read(block, "b", "global")
+s.transform_layout(block, "b_global", lambda k, j: (j // panel, k, j % panel))
 s.compute_at(packed, j_outer)
 part, lane_of_part = s.split(s.get_loops(packed)[-1], [None, lanes])
 s.unroll(part)
 s.vectorize(lane_of_part)
-report("B packed into panels", s)
+report("b packed into panels", s)
 
 # The tile's accumulators stay in registers over the whole reduction and are stored once.
 stored = s.cache_write(block, 0, "local")
