@@ -24,6 +24,7 @@ from dlc_core.cli.options import (
     parse_shapes,
     size,
 )
+from dlc_core.cli.schedules import print_schedules, schedules_kept, schedules_of
 from dlc_core.cli.stages import (
     CODE,
     IR_FORMS,
@@ -41,6 +42,7 @@ from dlc_core.cli.tables import shortened
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
+from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -62,12 +64,18 @@ def inspect(
     listed: Annotated[
         bool, typer.Option("--list", "-l", help="List the passes of each stage, and the functions.")
     ] = False,
+    traces: Annotated[
+        bool,
+        typer.Option(
+            "--traces", help="Show the schedule of each kernel: the primitives that made it, as Python."
+        ),
+    ] = False,
     target: TargetText = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     as_json: Json = False,
 ) -> None:
-    """Show a model's IR at any stage of its compile, or its code.
+    """Show a model's IR at any stage of its compile, its code, or the schedules of its kernels.
 
     Of a `.dlc` file it tells what is in it.
 
@@ -78,14 +86,23 @@ def inspect(
     - `dlc inspect model.onnx --after fold_batch_norm`
     - `dlc inspect model.onnx --stage tir --function fused_conv_relu`
     - `dlc inspect model.onnx --stage code --form asm`
+    - `dlc inspect model.onnx --traces --function fused_conv_relu`
     - `dlc inspect model.dlc`
     """
     if model.suffix == ARTEFACT:
+        if traces:
+            print_schedules(schedules_kept(driver.open(model)), function, as_json)
+            return
         _artefact(model, as_json)
         return
     where = driver.find_target(target)
-    context = driver.context_for(where, opt_level)
+    context = driver.context_for(where, opt_level, {TRACES: traces})
     module = read_module(model, parse_shapes(shape))
+    if traces:
+        print_schedules(
+            schedules_of(run_until(module, context, after=ScheduleKernels.name)), function, as_json
+        )
+        return
     if stage is None and after is None and form is not None and form not in IR_FORMS:
         stage = CODE
     wanted = stage or (CODE if after or listed else next(iter(driver.pipelines(where)), LOAD))

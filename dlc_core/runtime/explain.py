@@ -28,6 +28,8 @@ class Kernel:
     """Rules that fitted and were refused, with their reasons."""
     flops: int | None
     bytes: int | None
+    trace: str | None = None
+    """The steps of its schedule as Python, where it was compiled with `config={"traces": True}`."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def explain(exe: Executable) -> Explanation:
             refused=tuple(site.get("why_not", ())),
             flops=site.get("flops"),
             bytes=site.get("bytes"),
+            trace=site.get("trace"),
         )
         for site in exe.about.get("sites", ())
     )

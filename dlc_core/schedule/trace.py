@@ -21,6 +21,10 @@ DECISION = "decision"
 """The option that holds what a sampling primitive drew."""
 
 
+QUERY = "get_"
+"""What the names of primitives begin with that change nothing."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One call of a primitive; `results` are its handles and drawn numbers, `single` where it gives just
@@ -66,6 +70,26 @@ class Trace:
                 )
             for old, new in zip(step.results, results, strict=True):
                 names.add(old, new)
+
+    def tidied(self) -> Trace:
+        """The same without questions whose answers nothing uses, and with blocks found by their names."""
+        asked = [step.name.startswith(QUERY) for step in self.steps]
+        loops = [[r for r in step.results if isinstance(r, LoopRV)] for step in self.steps]
+        mentioned = [_mentioned([step.args, *step.options.values()]) for step in self.steps]
+        used: set[Any] = set().union(*mentioned)
+        known: set[Handle | Drawn] = set()
+        kept: list[Step] = []
+        for step, asks, found, needs in zip(self.steps, asked, loops, mentioned, strict=True):
+            if asks and not any(r not in known and (r in used or r.var in used) for r in found):
+                continue
+            for block in needs:
+                if isinstance(block, BlockRV) and block not in known:
+                    name = (block.name, block.func) if block.func else (block.name,)
+                    kept.append(Step("get_block", name, {}, (block,), single=True))
+                    known.add(block)
+            kept.append(step)
+            known.update(r for r in step.results if not isinstance(r, Drawn))
+        return Trace(kept)
 
     # Decisions of sampling primitives.
 
@@ -152,6 +176,23 @@ class Trace:
             drawn += [r for r in results if isinstance(r, Drawn)]
             steps.append(Step(step.name, args, options, results, step.single))
         return Trace(steps)
+
+
+def _mentioned(value: Any) -> dict[Any, None]:
+    """Handles, and variables in expressions, of arguments, in order."""
+    found: dict[Any, None] = {}
+
+    def note(item: Any) -> Any:
+        if isinstance(item, (BlockRV, LoopRV)):
+            found[item] = None
+        elif isinstance(item, IndexMap):
+            found.update(dict.fromkeys(free_vars(*item.outputs)))
+        elif isinstance(item, Expr):
+            found.update(dict.fromkeys(free_vars(item)))
+        return item
+
+    with_handles(value, note)
+    return found
 
 
 def is_primitive(method: Any) -> bool:
@@ -272,4 +313,4 @@ KINDS: tuple[Kind, ...] = (
     Kind("step", Step, (Field("name", "str"), *_literals("args", "options", "results", "single")), _step),
 )
 
-__all__ = ["DECISION", "Step", "Trace", "is_primitive", "primitive_names"]
+__all__ = ["DECISION", "QUERY", "Step", "Trace", "is_primitive", "primitive_names"]

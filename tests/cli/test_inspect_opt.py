@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from dlc_core.cli.main import main
+from dlc_core.cli.stages import read_module, run_until
+from dlc_core.driver import compile as compile_
+from dlc_core.driver import context_for, find_target
 from dlc_core.graph.node import Function
+from dlc_core.ir.structural import first_difference
+from dlc_core.schedule import Schedule
 from dlc_core.script import from_json, parse
 
 
@@ -46,6 +52,32 @@ def test_list_names_passes_and_functions(dlc, dlc_json):
     assert record["stages"]["load"] == []
     assert "fuse" in record["stages"]["graph"]
     assert [each["level"] for each in record["functions"]] == ["graph"]
+
+
+def test_traces_are_python_that_makes_the_kernel_again(dlc, dlc_json):
+    name = "fused_matmul_add_relu"
+    names = {}
+    exec(dlc("inspect", "model.onnx", "--traces"), names)  # noqa: S102
+    assert names[name].__doc__.startswith("cpu.contraction: ")
+    context = context_for(find_target(None))
+    before, after = (
+        run_until(read_module(Path("model.onnx")), context, stage=stage, after=last)[name]
+        for stage, last in (("lower", None), ("tir", "schedule_kernels"))
+    )
+    schedule = Schedule(before)
+    names[name](schedule)
+    assert first_difference(schedule.func.body, after.body) is None
+
+    one = dlc_json("inspect", "model.onnx", "--traces", "-f", "fused_matmul_add_relu")
+    assert one["fused_matmul_add_relu"]["rule"] == "cpu.contraction"
+    assert "no kernel 'none'" in dlc("inspect", "model.onnx", "--traces", "-f", "none", code=2)
+
+
+def test_artefacts_keep_traces_where_asked_to(dlc):
+    dlc("compile", "model.onnx", "-o", "bare.dlc")
+    assert "has no traces" in dlc("inspect", "bare.dlc", "--traces", code=2)
+    compile_("model.onnx", config={"traces": True}).save("m.dlc")
+    assert dlc("inspect", "m.dlc", "--traces") == dlc("inspect", "model.onnx", "--traces")
 
 
 def test_a_file_tells_what_is_in_it(dlc, dlc_json):

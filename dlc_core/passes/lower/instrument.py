@@ -65,12 +65,13 @@ class Instrument(Pass):
 
 
 def _schedule(kernel: Any) -> dict[str, Any]:
-    """Which rule scheduled a kernel, and which ones refused it."""
+    """Which rule scheduled a kernel, which ones refused it, and its trace where that was asked for."""
     attrs = getattr(kernel, "attrs", {})
-    return {
+    facts = {
         "rule": str(attrs.get("rule", "")),
         "why_not": [str(reason) for reason in attrs.get("why_not", ())],
     }
+    return facts | {"trace": str(attrs["trace"])} if "trace" in attrs else facts
 
 
 def _kernel(stmt: Stmt) -> str | None:

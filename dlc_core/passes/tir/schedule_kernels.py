@@ -18,10 +18,17 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.stmt import PrimFunc
 
+TRACES = "traces"
+"""The setting of a context that asks for the traces of kernels."""
+
 
 @dataclass(frozen=True)
 class ScheduleKernels(PrimFuncPass):
-    """Apply schedule rules; `rules` restricts them to those names, empty means all."""
+    """Apply schedule rules; `rules` restricts them to those names, empty means all.
+
+    Where `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
+    made it, as Python that runs on a schedule `sch` of the unscheduled kernel.
+    """
 
     name: ClassVar[str] = "schedule_kernels"
     place: ClassVar[tuple[float, ...]] = (50,)
@@ -48,7 +55,10 @@ class ScheduleKernels(PrimFuncPass):
             except ScheduleError as error:
                 refused.append(f"{rule.name}: {error}")
                 continue
-            return _noted(schedule.func, rule=rule.name, why_not=tuple(refused))
+            facts: dict[str, object] = {"rule": rule.name, "why_not": tuple(refused)}
+            if context.config.get(TRACES):
+                facts["trace"] = schedule.trace.tidied().as_python()
+            return _noted(schedule.func, **facts)
         return _noted(func, rule="none", why_not=tuple(refused))
 
     def _candidates(self, context: PassContext) -> list[ScheduleRule]:
