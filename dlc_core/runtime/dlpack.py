@@ -151,6 +151,9 @@ def export(
     return _new(place, _NEW if versioned else _PLAIN, ctypes.cast(_destructor, ctypes.c_void_p))
 
 
+_NOTHING = ctypes.create_string_buffer(1)
+
+
 class _Owner:
     """Memory that another library lent; gives it back when the last array on it is gone."""
 
@@ -217,8 +220,8 @@ def _interface(tensor: Any, readonly: bool) -> tuple[dict[str, Any], np.dtype[An
     )
     # NumPy's interface has no letters for the dtypes of ml_dtypes: integers of that size are viewed as them.
     plain = dtype.str if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}").str
-    empty = 0 in shape
-    address = 0 if empty else (tensor.data or 0) + tensor.byte_offset
+    # An array of nothing may come without an address; NumPy wants one all the same.
+    address = ctypes.addressof(_NOTHING) if 0 in shape else (tensor.data or 0) + tensor.byte_offset
     interface = {
         "version": 3,
         "shape": shape,

@@ -22,10 +22,10 @@ from dlc_core.ir.expr import (
     maximum,
     minimum,
 )
-from dlc_core.schedule.dependence import check_independent, check_reorder
+from dlc_core.schedule.dependence import axis_kinds, check_independent, check_reorder
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.tree import Program, renamed
-from dlc_core.tir.functor import substitute_stmt
+from dlc_core.tir.functor import block_list, substitute_stmt
 from dlc_core.tir.stmt import EMPTY, Alloc, Block, For, If, Let, Seq, Stmt, View, loop, seq
 
 TAILS = ("predicate", "partition", "shrink", "balanced", "exact")
@@ -274,6 +274,7 @@ def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
                 inner,
                 why=f"the range of the second depends on {outer.var.name}",
             )
+    _check_initialised(program, chain)
     analyzer = program.analyzer(chain[0])
     fused = Var("_".join([*(h.name for h in handles), "fused"]))
     total: Expr = const(1)
@@ -286,6 +287,27 @@ def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
     body = substitute_stmt(chain[-1].body, values)
     program.replace({chain[0]: loop(fused, total, body, annotations=chain[0].annotations)})
     return LoopRV(fused)
+
+
+def _check_initialised(program: Program, chain: Sequence[For]) -> None:
+    """Refuse to fuse a loop that accumulates, and may have no iterations, with one that moves results: of a
+    fused loop without iterations no part is left in which these could be initialised."""
+    analyzer = program.analyzer(*list(program.tree.ancestors(chain[0]))[:1])
+    empty = [s for s in chain if not analyzer.prove(s.extent > 0)]
+    for block in block_list(chain[-1]) if empty else ():
+        if block.init is None:
+            continue
+        kinds = {s: axis_kinds(block, s.var) for s in chain}
+        bad = next((s for s in empty if "reduce" in kinds[s]), None)
+        if bad is not None and any("spatial" in kinds[s] for s in chain if s is not bad):
+            raise program.error(
+                f"cannot fuse {', '.join(repr(s.var.name) for s in chain)}",
+                *chain,
+                block,
+                why=f"loop {bad.var.name!r} accumulates and may have no iterations: nothing would initialise "
+                f"block {block.name!r} then",
+                hint="decompose_reduction before it",
+            )
 
 
 def reorder(program: Program, handles: Sequence[LoopRV]) -> None:

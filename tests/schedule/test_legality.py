@@ -58,6 +58,17 @@ def test_partition(sch):
     refused(sch, lambda: sch.partition(i, [9, 4]), "9 <= 4 is not provable")
 
 
+def test_fuse_of_a_reduction_that_may_be_empty():
+    m, n = Var("m"), Var("n")
+    a, r = te.placeholder((m, n), name="A"), te.reduce_axis(n, "r")
+    total = te.compute((m,), lambda i: te.sum(a[i, r], axis=r), name="total")
+    sch = Schedule(te.create_prim_func([a], [total]))
+    block = sch.get_block("total")
+    refused(sch, lambda: sch.fuse(*sch.get_loops(block)), "may have no iterations", "'total'")
+    sch.decompose_reduction(block, sch.get_loops(block)[1])
+    sch.get_loops(block)
+
+
 def test_fuse(sch):
     i, _, r = sch.get_loops(MATMUL)
     refused(sch, lambda: sch.fuse(i, r), "must be the only statement in the first")

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Const, Expr, Var, const_value, eq, free_vars, logical_and, substitute
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
@@ -35,12 +37,22 @@ def _any_unknown(block: Block) -> bool:
 
 def _initialised(func: PrimFunc) -> PrimFunc:
     schedule = Schedule(func)
+    initialised: set[Buffer] = set()
     for handle in schedule.get_blocks():
         block = schedule.get(handle)
-        if block.init is not None and _any_unknown(block):
-            loop = _first_empty(schedule, handle)
-            if loop is not None:
-                schedule.decompose_reduction(handle, loop)
+        if block.init is None or not _any_unknown(block):
+            continue
+        loop = _first_empty(schedule, handle)
+        if loop is None:
+            continue
+        results = {region.buffer for region in block.writes}
+        try:
+            schedule.decompose_reduction(handle, loop)
+        except ScheduleError:
+            # A later part of a reduction whose loop was partitioned: the first part has initialised its results.
+            if not results <= initialised:
+                raise
+        initialised |= results
     return schedule.func
 
 
