@@ -49,7 +49,7 @@ def _initialised(func: PrimFunc) -> PrimFunc:
         try:
             schedule.decompose_reduction(handle, loop)
         except ScheduleError:
-            # A later part of a reduction whose loop was partitioned: the first part has initialised its results.
+            # A later part of a reduction whose loop was partitioned: the first has initialised the results.
             if not results <= initialised:
                 raise
         initialised |= results
