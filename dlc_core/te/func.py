@@ -1,4 +1,4 @@
-"""From tensor computations to a PrimFunc: one block for each ComputeOp, in dependence order."""
+"""From tensor computations to a PrimFunc: the blocks of each operation, in dependence order."""
 
 from __future__ import annotations
 
@@ -8,168 +8,139 @@ from typing import Any
 
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, const, free_vars, loads_in, select, substitute
-from dlc_core.te.tensor import ComputeOp, Reduction, Tensor
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, seq
+from dlc_core.ir.expr import Var, free_vars
+from dlc_core.te.extern import ExternOp, extern_nest
+from dlc_core.te.nest import compute_nest
+from dlc_core.te.scan import ScanOp, scan_nest
+from dlc_core.te.tensor import ComputeOp, Operation, Tensor, producer_of
+from dlc_core.tir.stmt import Alloc, PrimFunc, Stmt, seq
+
+Argument = Tensor | Var
 
 
 def create_prim_func(
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
+    inputs: Sequence[Argument],
+    outputs: Sequence[Tensor] | Tensor | None = None,
     name: str = "main",
     *,
     producers: Iterable[Tensor] = (),
     attrs: Mapping[str, Any] | None = None,
     spans: tuple[Span, ...] = (),
 ) -> PrimFunc:
-    """The program that computes `outputs` from `inputs`.
+    """The program that computes `outputs` from `inputs`, with everything in between.
 
-    Parameters are the inputs' buffers, then the outputs', then every symbolic dim in first-use order (by
-    value). `producers` are all tensors of the computation; those reachable through Python references are not
-    discoverable from expressions alone, so every intermediate tensor must be among them. Raises UsageError
-    when a tensor is read that is neither an input nor produced.
+        te.create_prim_func([A, B, C])        # the arguments in order; those that are computed are outputs
+        te.create_prim_func([A, B], [C])      # an input may be a computed tensor: it is taken as given
+
+    Parameters are the buffers in the order of the arguments (inputs before outputs), then by value the
+    variables among the arguments, then every other symbolic dim in first-use order.  Tensors are found from
+    what is read; `producers` are taken first where given.  Raises UsageError when a placeholder is read that
+    is not among the arguments, when one occurs twice, and when nothing is computed.
     """
-    by_buffer = {t.buffer: t for t in [*producers, *outputs]}
-    given = {t.buffer for t in inputs}
-    order = _dependence_order([t for t in outputs if t.buffer not in given], by_buffer, given)
-    params: list[Buffer] = [t.buffer for t in inputs]
-    out_buffers: list[Buffer] = []
-    body_parts: list[Stmt] = []
+    given = [a for a in inputs if not isinstance(a, Var)]
+    scalars = [a for a in inputs if isinstance(a, Var)]
+    if outputs is None:
+        sources = {t.buffer for t in given if t.op is None}
+        wanted = [t for t in given if t.op is not None]
+        params = [t.buffer for t in given]
+    else:
+        wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+        sources = {t.buffer for t in given}
+        params = [t.buffer for t in (*given, *wanted)]
+    _check_arguments(params, wanted, sources)
+    operations = {t.buffer: (t.op, t.index) for t in producers if t.op is not None}
+    order = _dependence_order(wanted, operations, sources)
+    results = {op: _buffers(op, operations) for op in order}
+    parts: list[Stmt] = []
     allocated: list[Buffer] = []
-    wanted = [t.buffer for t in outputs]
+    taken: set[Var] = set()
     for op in order:
-        results = [t.buffer for t in by_buffer.values() if t.op is op]
-        results.sort(key=lambda b: by_buffer[b].index)
-        body_parts.append(_nest(op, results))
-        allocated += [b for b in results if b not in wanted]
-    for tensor in outputs:
-        if tensor.buffer in given or tensor.buffer in out_buffers:
+        nest, inner = _nest(op, results[op], taken)
+        parts.append(nest)
+        allocated += [b for b in (*results[op], *inner) if b not in params]
+    body = seq(*parts)
+    for buffer in reversed(allocated):
+        body = Alloc(buffer, body)
+    symbols = dict.fromkeys([*scalars, *_symbols(params, order)])
+    return PrimFunc(name, (*params, *symbols), body, MappingProxyType(dict(attrs or {})), spans)
+
+
+def _check_arguments(params: Sequence[Buffer], wanted: Sequence[Tensor], sources: set[Buffer]) -> None:
+    if not wanted:
+        raise UsageError("none of the arguments is computed", hint="list the outputs among them")
+    for tensor in wanted:
+        if tensor.buffer in sources or params.count(tensor.buffer) > 1:
             raise UsageError(
                 f"output {tensor.name} is an input or occurs twice", hint="copy it with an identity compute"
             )
-        out_buffers.append(tensor.buffer)
-    body = seq(*body_parts)
-    for buffer in reversed(allocated):
-        body = Alloc(buffer, body)
-    symbols = _symbols([*params, *out_buffers], order)
-    return PrimFunc(name, (*params, *out_buffers, *symbols), body, MappingProxyType(dict(attrs or {})), spans)
+        if tensor.op is None:
+            raise UsageError(
+                f"output {tensor.name} is a placeholder: nothing computes it", hint="pass it in `inputs`"
+            )
+    twice = [b.name for b in dict.fromkeys(params) if params.count(b) > 1]
+    if twice:
+        raise UsageError(f"the argument {', '.join(twice)} occurs twice")
 
 
-def _sources(op: ComputeOp) -> tuple[Expr, ...]:
-    if isinstance(op.body, Reduction):
-        return op.body.sources + ((op.body.condition,) if op.body.condition is not None else ())
-    return op.body
+def inputs_of(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """The placeholders that outputs depend on, in first-use order."""
+    order = _dependence_order(list(outputs), {}, None)
+    found = dict.fromkeys(b for op in order for b in op.reads() if producer_of(b) is None)
+    return [Tensor(b) for b in found]
 
 
-def _reads(op: ComputeOp) -> list[Buffer]:
-    return list(dict.fromkeys(e.buffer for e in loads_in(*_sources(op))))
+def _buffers(op: Operation, known: Mapping[Buffer, tuple[Operation, int]]) -> tuple[Buffer, ...]:
+    buffers = list(op.buffers())
+    for buffer, (maker, index) in known.items():
+        if maker is op:
+            buffers[index] = buffer
+    return tuple(buffers)
 
 
 def _dependence_order(
-    outputs: Sequence[Tensor], by_buffer: Mapping[Buffer, Tensor], given: set[Buffer]
-) -> list[ComputeOp]:
-    order: dict[ComputeOp, None] = {}
-    stack: list[tuple[Tensor, bool]] = [(t, False) for t in reversed(outputs)]
+    outputs: Sequence[Tensor],
+    given: Mapping[Buffer, tuple[Operation, int]],
+    sources: set[Buffer] | None,
+) -> list[Operation]:
+    """Operations that outputs need, producers first; no further than `sources`, None for all placeholders."""
+    order: dict[Operation, None] = {}
+    stack: list[tuple[Operation, bool]] = [(t.op, False) for t in reversed(outputs) if t.op is not None]
     while stack:
-        tensor, expanded = stack.pop()
-        op = tensor.op
-        if op is None or op in order:
+        op, expanded = stack.pop()
+        if op in order:
             continue
         if expanded:
             order[op] = None
             continue
-        stack.append((tensor, True))
-        for buffer in reversed(_reads(op)):
-            if buffer in given:
+        stack.append((op, True))
+        for buffer in reversed(list(op.reads())):
+            if sources is not None and buffer in sources:
                 continue
-            if buffer not in by_buffer:
+            known = given.get(buffer) or producer_of(buffer)
+            if known is not None:
+                stack.append((known[0], False))
+            elif sources is not None:
                 raise UsageError(
-                    f"compute {op.name!r} reads {buffer!r}, which is neither an input nor a produced tensor",
-                    hint="pass it in `inputs`, or its tensor in `producers`",
+                    f"{op.name!r} reads {buffer!r}, which is neither an argument nor computed",
+                    hint="list the placeholder among the inputs",
                 )
-            stack.append((by_buffer[buffer], False))
     return list(order)
 
 
-def _symbols(buffers: Sequence[Buffer], order: Sequence[ComputeOp]) -> list[Var]:
+def _symbols(buffers: Sequence[Buffer], order: Sequence[Operation]) -> list[Var]:
     seen: dict[Var, None] = {}
     for buffer in buffers:
         seen.update(dict.fromkeys(free_vars(*buffer.shape)))
     for op in order:
-        bound = {a.var for a in (*op.axes, *op.reduce_axes)}
-        domains = [e for a in (*op.axes, *op.reduce_axes) for e in (a.dom.begin, a.dom.extent)]
-        seen.update(dict.fromkeys(v for v in free_vars(*_sources(op), *domains) if v not in bound))
+        seen.update(dict.fromkeys(op.free_vars()))
     return list(seen)
 
 
-def _region(buffer: Buffer, indices: Sequence[Expr]) -> Region:
-    return Region(buffer, tuple(Range(i, const(1)) for i in indices))
-
-
-def _whole(buffer: Buffer) -> Region:
-    return Region(buffer, tuple(Range(const(0), d) for d in buffer.shape))
-
-
-def _read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
-    """Point regions of affine reads; the whole buffer where one buffer is read at several places."""
-    points: dict[Buffer, list[tuple[Expr, ...]]] = {}
-    for expr in loads_in(*exprs):
-        places = points.setdefault(expr.buffer, [])
-        if expr.indices not in places:
-            places.append(expr.indices)
-    regions = []
-    for buffer, places in points.items():
-        single = len(places) == 1 and not loads_in(*places[0])
-        regions.append(_region(buffer, places[0]) if single else _whole(buffer))
-    return tuple(regions)
-
-
-def _store_together(buffers: Sequence[Buffer], point: tuple[Expr, ...], values: Sequence[Expr]) -> Stmt:
-    """Stores of values that read the buffers' old elements: all are computed before the first is stored."""
-    if len(buffers) == 1:
-        return Store(buffers[0], point, values[0])
-    names = [Var(f"next_{b.name}", v.dtype) for b, v in zip(buffers, values, strict=True)]
-    body: Stmt = seq(*(Store(b, point, v) for b, v in zip(buffers, names, strict=True)))
-    for var, value in reversed(list(zip(names, values, strict=True))):
-        body = Let(var, value, body)
-    return body
-
-
-def _nest(op: ComputeOp, results: Sequence[Buffer]) -> Stmt:
-    """The loop nest of one ComputeOp around its block; blocks get fresh axes, apart from the loops."""
-    axes = (*op.axes, *op.reduce_axes)
-    fresh = {a.var: Var(f"v_{a.var.name}") for a in axes}
-    env: dict[Var, Expr] = dict(fresh)
-    block_axes = tuple(IterVar(fresh[a.var], a.dom, a.kind) for a in axes)
-    point = tuple(fresh[a.var] for a in op.axes)
-    writes = tuple(_region(b, point) for b in results)
-    if isinstance(op.body, Reduction):
-        sources = tuple(substitute(s, env) for s in op.body.sources)
-        combiner = op.body.combiner
-        identity = combiner.identity(tuple(s.dtype for s in sources))
-        if op.body.condition is not None:
-            condition = substitute(op.body.condition, env)
-            sources = tuple(select(condition, s, i) for s, i in zip(sources, identity, strict=True))
-        init = seq(*(Store(b, point, value) for b, value in zip(results, identity, strict=True)))
-        current = tuple(b[point] for b in results)
-        combined = combiner.combine(current, sources)
-        body = _store_together(results, point, combined)
-        reads = _read_regions(sources)
-    else:
-        values = tuple(substitute(e, env) for e in op.body)
-        init = None
-        body = seq(*(Store(b, point, value) for b, value in zip(results, values, strict=True)))
-        reads = _read_regions(values)
-    block: Stmt = Block(
-        op.name,
-        block_axes,
-        tuple(a.var for a in axes),
-        reads,
-        writes,
-        body,
-        init,
-        annotations=dict(op.annotations),
-    )
-    for axis in reversed(axes):
-        block = For(axis.var, axis.dom.begin, axis.dom.extent, block)
-    return block
+def _nest(op: Operation, results: Sequence[Buffer], taken: set[Var]) -> tuple[Stmt, list[Buffer]]:
+    """The statements of an operation, and buffers that they need besides its results."""
+    if isinstance(op, ComputeOp):
+        return compute_nest(op, results, taken), []
+    if isinstance(op, ExternOp):
+        return extern_nest(op, results), []
+    assert isinstance(op, ScanOp)
+    return scan_nest(op, results, taken)

@@ -1,40 +1,44 @@
-"""Tensors computed by expressions: `placeholder`, `compute`, reductions over `reduce_axis`.
+"""Tensors computed by expressions: `placeholder`, `compute`, and what reductions are made of.
 
     A = te.placeholder((n, k), name="A")
     B = te.placeholder((k, m), name="B")
-    r = te.reduce_axis(k, "k")
+    r = te.reduce_axis(k, "r")
     C = te.compute((n, m), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
 
-A `Tensor` owns the buffer that its elements are read from; `te.create_prim_func` turns a set of outputs into
-a PrimFunc with one block for each computation.
+A `Tensor` owns the buffer that its elements are read from, and a buffer knows the operation that computes it
+for as long as it lives: `te.create_prim_func` finds all that the given tensors need, and makes a PrimFunc
+with one block for each computation.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
-from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, binary, const, const_value
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const, const_value, free_vars, loads_in
 from dlc_core.ir.types import Dim
+from dlc_core.tir.combine import Combine
 from dlc_core.tir.stmt import IterVar, Range
 
 
 @dataclass(frozen=True)
 class Combiner:
-    """A commutative, associative reduction over one or more values at once.
+    """A commutative, associative function of two values, or of two tuples of values.
 
     `combine(lhs, rhs)` maps two tuples of expressions to one; `identity(dtypes)` gives the neutral values.
     """
 
     name: str
-    combine: Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
+    combine: Combine
     identity: Callable[[tuple[DType, ...]], tuple[Expr, ...]]
 
 
@@ -47,27 +51,102 @@ class Reduction:
     axes: tuple[IterVar, ...]
     condition: Expr | None = None
 
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UsageError(
+            f"a {self.combiner.name} over axes is no part of an expression",
+            why="it is the whole value of a compute",
+            hint="compute it as a tensor of its own, and use that tensor's elements",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __invert__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _refuse
+    __getitem__ = astype = _refuse
+
 
 @dataclass(frozen=True, eq=False)
-class ComputeOp:
-    """How tensors are computed: for each point of `axes` the values of `body` (one for each output)."""
+class Operation:
+    """How tensors are computed.  Base of `ComputeOp`, `ExternOp` and `ScanOp`."""
 
     name: str
+    made: list[weakref.ref[Buffer]] = field(default_factory=list, init=False, repr=False)
+    """The buffers of its tensors, in their order; those that nobody holds any more are gone."""
+
+    def results(self) -> tuple[tuple[tuple[Expr, ...], DType], ...]:
+        """Shape and dtype of each tensor that it computes."""
+        raise NotImplementedError(f"{type(self).__name__}.results")
+
+    def reads(self) -> Iterable[Buffer]:
+        """The buffers that it needs, in first-use order."""
+        raise NotImplementedError(f"{type(self).__name__}.reads")
+
+    def free_vars(self) -> Iterable[Var]:
+        """Variables that it does not bind, in first-use order: by-value parameters of programs."""
+        raise NotImplementedError(f"{type(self).__name__}.free_vars")
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers of all its tensors; fresh ones for those that nobody holds."""
+        known = tuple(ref() for ref in self.made)
+        return tuple(
+            found or Buffer(self.output_name(i), shape, type_)
+            for i, (found, (shape, type_)) in enumerate(zip(known, self.results(), strict=True))
+        )
+
+    def output_name(self, index: int) -> str:
+        return self.name if len(self.results()) == 1 else f"{self.name}_{index}"
+
+
+@dataclass(frozen=True, eq=False)
+class ComputeOp(Operation):
+    """For each point of `axes` the values of `body`, one for each output."""
+
     axes: tuple[IterVar, ...]
     body: tuple[Expr, ...] | Reduction
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """The axes of the outputs, for schedules."""
+        return self.axes
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """The axes that are reduced, for schedules."""
+        return self.reduce_axes
+
+    @property
     def reduce_axes(self) -> tuple[IterVar, ...]:
         return self.body.axes if isinstance(self.body, Reduction) else ()
 
+    @property
+    def sources(self) -> tuple[Expr, ...]:
+        """All expressions of the body."""
+        if isinstance(self.body, Reduction):
+            condition = () if self.body.condition is None else (self.body.condition,)
+            return self.body.sources + condition
+        return self.body
+
+    def results(self) -> tuple[tuple[tuple[Expr, ...], DType], ...]:
+        values = self.body.sources if isinstance(self.body, Reduction) else self.body
+        shape = tuple(a.dom.extent for a in self.axes)
+        return tuple((shape, value.dtype) for value in values)
+
+    def reads(self) -> Iterable[Buffer]:
+        return dict.fromkeys(e.buffer for e in loads_in(*self.sources))
+
+    def free_vars(self) -> Iterable[Var]:
+        axes = (*self.axes, *self.reduce_axes)
+        bound = {a.var for a in axes}
+        domains = [e for a in axes for e in (a.dom.begin, a.dom.extent)]
+        return [v for v in free_vars(*self.sources, *domains) if v not in bound]
+
 
 class Tensor:
-    """A placeholder (`op` is None) or output `index` of a ComputeOp; `tensor[i, j]` is an element."""
+    """A placeholder (`op` is None) or output `index` of an operation; `tensor[i, j]` is an element."""
 
     __slots__ = ("buffer", "index", "op")
 
-    def __init__(self, buffer: Buffer, op: ComputeOp | None = None, index: int = 0) -> None:
+    def __init__(self, buffer: Buffer, op: Operation | None = None, index: int = 0) -> None:
         self.buffer = buffer
         self.op = op
         self.index = index
@@ -96,6 +175,33 @@ class Tensor:
         return f"<te {self.buffer!r}>"
 
 
+_producers: weakref.WeakKeyDictionary[Buffer, tuple[Operation, int]] = weakref.WeakKeyDictionary()
+"""How buffers are computed.  No operation refers to buffers of its own tensors, so entries end with them."""
+
+
+def producer_of(buffer: Buffer) -> tuple[Operation, int] | None:
+    """The operation that computes a buffer, and which of its tensors that is; None for placeholders."""
+    return _producers.get(buffer)
+
+
+def tensor_of(buffer: Buffer) -> Tensor:
+    """The tensor whose elements a buffer holds."""
+    return Tensor(buffer, *(_producers.get(buffer) or (None, 0)))
+
+
+def tensors_made(op: Operation) -> tuple[Tensor, ...]:
+    """The tensors of a new operation."""
+    outputs = []
+    for index, (shape, type_) in enumerate(op.results()):
+        buffer = Buffer(op.output_name(index), shape, type_)
+        op.made.append(weakref.ref(buffer))
+        _producers[buffer] = (op, index)
+        outputs.append(Tensor(buffer, op, index))
+    for collected in _collectors.get():
+        collected.extend(outputs)
+    return tuple(outputs)
+
+
 def placeholder(shape: Sequence[Dim], dtype_: DTypeLike = "float32", name: str = "placeholder") -> Tensor:
     """An input; symbolic dims are index-typed Vars."""
     return Tensor(Buffer(name, shape, dtype_))
@@ -114,7 +220,7 @@ _collectors: ContextVar[tuple[list[Tensor], ...]] = ContextVar("dlc_te_collector
 
 @contextmanager
 def collect() -> Iterator[list[Tensor]]:
-    """The list of all tensors made inside the `with`: the `producers` of `create_prim_func`."""
+    """The list of all tensors computed inside the `with`."""
     made: list[Tensor] = []
     token = _collectors.set((*_collectors.get(), made))
     try:
@@ -128,7 +234,7 @@ _AXIS_NAMES = ("i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7")
 
 def compute(
     shape: Sequence[Dim],
-    body: Callable[..., ExprLike | Reduction | tuple[ExprLike, ...]],
+    body: Callable[..., ExprLike | Reduction | tuple[ExprLike | Reduction, ...]],
     name: str = "compute",
     *,
     dtype_: DTypeLike | None = None,
@@ -136,33 +242,58 @@ def compute(
 ) -> Any:
     """A tensor (a tuple of tensors where `body` gives several values) defined at every point of `shape`.
 
-    `body` takes one index for each dim.  Literals take `dtype_`; an expression's dtype must be `dtype_` when
-    given.
+    `body` takes one index for each dim and gives an expression, a reduction, or a tuple of expressions or of
+    reductions over the same axes.  Literals take `dtype_`; an expression's dtype must be `dtype_` when given.
     """
-    dims = tuple(as_expr(d) for d in shape)
+    dims = tuple(as_expr(d) for d in (shape if isinstance(shape, Sequence) else (shape,)))
     names = _parameter_names(body, len(dims))
     axes = tuple(IterVar(Var(n), Range(const(0), d)) for n, d in zip(names, dims, strict=True))
     value = body(*(axis.var for axis in axes))
+    if isinstance(value, (tuple, list)) and any(isinstance(v, Reduction) for v in value):
+        value = _side_by_side(name, value)
     if isinstance(value, Reduction) and any(const_value(axis.dom.extent) == 0 for axis in value.axes):
         # A loop over nothing would not even store the neutral value.
-        value = value.combiner.identity(tuple(source.dtype for source in value.sources))
+        value = tuple(value.combiner.identity(tuple(source.dtype for source in value.sources)))
     if isinstance(value, Reduction):
         op = ComputeOp(name, axes, value, dict(annotations or {}))
-        dtypes = [source.dtype for source in value.sources]
     else:
-        many = value if isinstance(value, tuple) else (value,)
+        many: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+        if not many:
+            raise UsageError(f"compute {name!r} gives no value")
         exprs = tuple(as_expr(v, None if isinstance(v, Expr) else dtype_) for v in many)
         op = ComputeOp(name, axes, exprs, dict(annotations or {}))
-        dtypes = [expr.dtype for expr in exprs]
+    dtypes = [type_ for _, type_ in op.results()]
     if dtype_ is not None and any(found is not dtype(dtype_) for found in dtypes):
         raise UsageError(f"compute {name!r} gives {', '.join(map(str, dtypes))}, not {dtype(dtype_)}")
-    outputs = tuple(
-        Tensor(Buffer(name if len(dtypes) == 1 else f"{name}_{i}", dims, found), op, i)
-        for i, found in enumerate(dtypes)
-    )
-    for made in _collectors.get():
-        made.extend(outputs)
+    outputs = tensors_made(op)
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _side_by_side(name: str, parts: Sequence[Any]) -> Reduction:
+    """Several reductions over the same axes as one."""
+    if not all(isinstance(p, Reduction) for p in parts):
+        raise UsageError(
+            f"compute {name!r} gives reductions and plain values at once", hint="make them two computes"
+        )
+    first: Reduction = parts[0]
+    if any(p.axes != first.axes or p.condition is not first.condition for p in parts):
+        raise UsageError(
+            f"the reductions of compute {name!r} run over different axes, or under different conditions",
+            hint="make them computes of their own",
+        )
+    ends = [0]
+    for part in parts:
+        ends.append(ends[-1] + len(part.sources))
+    slices = [slice(*pair) for pair in itertools.pairwise(ends)]
+
+    def combine(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(v for p, s in zip(parts, slices, strict=True) for v in p.combiner.combine(a[s], b[s]))
+
+    def identity(dtypes: tuple[DType, ...]) -> tuple[Expr, ...]:
+        return tuple(v for p, s in zip(parts, slices, strict=True) for v in p.combiner.identity(dtypes[s]))
+
+    together = Combiner("_".join(p.combiner.name for p in parts), combine, identity)
+    return Reduction(together, tuple(v for p in parts for v in p.sources), first.axes, first.condition)
 
 
 def _parameter_names(body: Callable[..., Any], rank: int) -> list[str]:
@@ -176,60 +307,3 @@ def _parameter_names(body: Callable[..., Any], rank: int) -> list[str]:
             f"a compute over {rank} dims needs a function of {rank} indices, not {len(positional)}"
         )
     return [p.name for p in positional]
-
-
-def _reducer(name: str, op: str, identity: Callable[[DType], int | float]) -> Combiner:
-    return Combiner(
-        name,
-        lambda a, b: (binary(op, a[0], b[0]),),
-        lambda dtypes: (const(identity(dtypes[0]), dtypes[0]),),
-    )
-
-
-def _lowest(type_: DType) -> int | float:
-    return float("-inf") if type_.is_float else type_.int_range()[0]
-
-
-def _highest(type_: DType) -> int | float:
-    return float("inf") if type_.is_float else type_.int_range()[1]
-
-
-SUM = _reducer("sum", "add", lambda _: 0)
-PROD = _reducer("prod", "mul", lambda _: 1)
-MAX = _reducer("max", "max", _lowest)
-MIN = _reducer("min", "min", _highest)
-
-
-def reduce(
-    combiner: Combiner,
-    sources: Sequence[ExprLike],
-    axis: IterVar | Sequence[IterVar],
-    where: Expr | None = None,
-) -> Reduction:
-    """A reduction with any combiner; `sources` has as many values as the combiner combines."""
-    axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
-    if any(a.kind != "reduce" for a in axes):
-        raise UsageError("a reduction runs over reduce axes", hint="make them with te.reduce_axis")
-    return Reduction(combiner, tuple(as_expr(s) for s in sources), axes, where)
-
-
-def sum(source: ExprLike, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
-    return reduce(SUM, (source,), axis, where)
-
-
-def prod(source: ExprLike, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
-    return reduce(PROD, (source,), axis, where)
-
-
-def max(source: ExprLike, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
-    """Maximum; NaN where any source is NaN."""
-    return reduce(MAX, (source,), axis, where)
-
-
-def min(source: ExprLike, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduction:
-    """Minimum; NaN where any source is NaN."""
-    return reduce(MIN, (source,), axis, where)
-
-
-def is_static(tensor: Tensor) -> bool:
-    return all(const_value(d) is not None for d in tensor.shape)

@@ -392,6 +392,15 @@ def barrier() -> Expr:
     return intrinsic("barrier")
 
 
+def call_extern(symbol: str, *args: Buffer | ExprLike, dtype_: DTypeLike = STATUS) -> Expr:
+    """A call of a function outside the module, known to the target by its symbol; buffers go by address.
+
+    Under `Eval` it is called for its effect.
+    """
+    exprs = [address_of(a) if isinstance(a, Buffer) else as_expr(a) for a in args]
+    return call(EXTERN + symbol, exprs, dtype_)
+
+
 def vector_shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
     """The chosen lanes of a vector, in the given order."""
     return call("vector_shuffle", (vector, *lanes), vector.dtype.with_lanes(len(lanes)))

@@ -35,8 +35,8 @@ from typing import Any
 
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const
+from dlc_core.ir.dtype import BOOL, DTypeLike
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, binary, const
 
 FOR_KINDS = frozenset({"serial", "parallel", "vectorized", "unrolled", "thread"})
 """How the iterations of a loop may run.  "thread" binds the loop to a hardware axis named by `For.thread`."""
@@ -138,7 +138,10 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class IterVar:
-    """An axis of a block: `kind` is "spatial" (points independent) or "reduce" (points accumulate)."""
+    """An axis of a block: "spatial" (points write elements of their own) or "reduce" (points accumulate).
+
+    In expressions it stands for its variable.
+    """
 
     var: Var
     dom: Range
@@ -147,6 +150,48 @@ class IterVar:
     def __post_init__(self) -> None:
         if self.kind not in ("spatial", "reduce"):
             raise UsageError(f"unknown axis kind {self.kind!r}", hint="spatial or reduce")
+
+    def __add__(self, other: Any) -> Expr:
+        return binary("add", self.var, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return binary("add", other, self.var)
+
+    def __sub__(self, other: Any) -> Expr:
+        return binary("sub", self.var, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return binary("sub", other, self.var)
+
+    def __mul__(self, other: Any) -> Expr:
+        return binary("mul", self.var, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return binary("mul", other, self.var)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return binary("floordiv", self.var, other)
+
+    def __mod__(self, other: Any) -> Expr:
+        return binary("floormod", self.var, other)
+
+    def __neg__(self) -> Expr:
+        return -self.var
+
+    def __lt__(self, other: Any) -> Expr:
+        return binary("lt", self.var, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return binary("le", self.var, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return binary("gt", self.var, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return binary("ge", self.var, other)
+
+    def astype(self, to: DTypeLike) -> Expr:
+        return self.var.astype(to)
 
 
 @dataclass(frozen=True, eq=False)

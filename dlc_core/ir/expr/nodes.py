@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -150,6 +150,14 @@ class Expr:
 
 
 ExprLike = Expr | int | float | bool
+NUMBERS = (int, float, np.generic)
+
+
+class Axis(Protocol):
+    """What stands for its variable in expressions."""
+
+    @property
+    def var(self) -> Var: ...
 
 
 class Var(Expr):
@@ -357,20 +365,20 @@ def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
     return found
 
 
-def as_expr(value: ExprLike | np.generic, type_: DTypeLike | None = None) -> Expr:
+def as_expr(value: ExprLike | np.generic | Axis, type_: DTypeLike | None = None) -> Expr:
     """A Python number or expression as an expression; plain ints are index-typed unless `type_` is given."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, np.generic):
         return as_expr(value.item(), type_ or dtype(value.dtype))
-    if type_ is not None:
-        return const(value, type_)
-    if isinstance(value, bool):
-        return const(value, BOOL)
-    if isinstance(value, int):
-        return const(value, INDEX)
-    if isinstance(value, float):
-        return const(value, "float32")
+    if isinstance(value, (int, float)):
+        if type_ is not None:
+            return const(value, type_)
+        if isinstance(value, bool):
+            return const(value, BOOL)
+        return const(value, INDEX if isinstance(value, int) else "float32")
+    if isinstance(getattr(value, "var", None), Var):
+        return value.var
     raise UsageError(f"{value!r} is not an expression")
 
 
@@ -378,9 +386,9 @@ def _pair(op: str, a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
         return a, b
     if not isinstance(a, Expr) and isinstance(b, Expr):
-        a = _literal_like(a, b)
+        a = _literal_like(a, b) if isinstance(a, NUMBERS) else as_expr(a)
     elif not isinstance(b, Expr) and isinstance(a, Expr):
-        b = _literal_like(b, a)
+        b = _literal_like(b, a) if isinstance(b, NUMBERS) else as_expr(b)
     left, right = as_expr(a), as_expr(b)
     if left.dtype.lanes != right.dtype.lanes:
         if left.dtype.lanes == 1:

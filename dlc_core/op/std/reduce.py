@@ -14,7 +14,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, binary, cast_to, const, eq, logical_and, select
+from dlc_core.ir.expr import Expr, binary, cast_to, const, select
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import (
     FLOATS,
@@ -298,36 +298,14 @@ def _arg(largest: bool) -> OpDecl:
             return np.asarray(numpy_arg(x, axis, keepdims=keepdims))
         return np.asarray(x.shape[axis] - 1 - numpy_arg(np.flip(x, axis), axis, keepdims=keepdims))
 
-    def wins(a: Expr, b: Expr) -> Expr:
-        """Whether a is strictly better than b: NaN is best, as in NumPy."""
-        better = a > b if largest else a < b
-        if not a.dtype.is_float:
-            return better
-        return logical_and(intrinsic("isnan", a), ~intrinsic("isnan", b)) | better
-
-    def combiner(last: bool) -> te.Combiner:
-        def combine(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
-            (a, i), (b, j) = left, right
-            same = eq(a, b)
-            if a.dtype.is_float:
-                same = same | logical_and(intrinsic("isnan", a), intrinsic("isnan", b))
-            take_left = wins(a, b) | logical_and(same, i > j if last else i < j)
-            return select(take_left, a, b), select(take_left, i, j)
-
-        def identity(dtypes: tuple[DType, ...]) -> tuple[Expr, ...]:
-            low, high = (-np.inf, np.inf) if dtypes[0].is_float else dtypes[0].int_range()
-            none = -1 if last else DType("int64").int_range()[1]
-            return const(low if largest else high, dtypes[0]), const(none)
-
-        return te.Combiner(name, combine, identity)
-
     def lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         axis = axis_of(attrs["axis"], x.ndim)
         k = te.reduce_axis(x.shape[axis], "k")
         point = point_maker(x.ndim, (axis,), attrs["keepdims"])
+        best_place = te.place_combiner(largest, attrs["select_last"])
         best: tuple[te.Tensor, te.Tensor] = te.compute(
             type_.shape,
-            lambda *i: te.reduce(combiner(attrs["select_last"]), (widen(x[point(i, (k.var,))]), k.var), k),
+            lambda *i: te.reduce(best_place, (widen(x[point(i, (k.var,))]), k.var), k),
             name,
         )
         return best[1]

@@ -1,0 +1,191 @@
+"""Tensors computed by statements of the user's own, or by functions outside the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.expr import Call, Expr, Var, as_expr
+from dlc_core.ir.types import Dim
+from dlc_core.te.nest import whole_region
+from dlc_core.te.tensor import Operation, Tensor, tensors_made
+from dlc_core.tir.functor import (
+    buffers_read,
+    buffers_written,
+    free_buffers,
+    free_vars_stmt,
+    rename_bound,
+    stmts,
+    substitute_buffer,
+    substitute_stmt,
+)
+from dlc_core.tir.intrinsics import has_effect
+from dlc_core.tir.stmt import Block, Eval, PrimFunc, Stmt, Store, seq
+
+Body = Callable[[list[Buffer], list[Buffer]], "Stmt | Expr | Sequence[Stmt | Expr]"]
+
+
+@dataclass(frozen=True, eq=False)
+class ExternOp(Operation):
+    """Statements over the inputs' buffers, and over `formal` ones that stand for those of its tensors."""
+
+    inputs: tuple[Tensor, ...]
+    formal: tuple[Buffer, ...]
+    body: Stmt
+
+    @property
+    def axis(self) -> tuple[()]:
+        return ()
+
+    @property
+    def reduce_axis(self) -> tuple[()]:
+        return ()
+
+    def results(self) -> tuple[tuple[tuple[Expr, ...], DType], ...]:
+        return tuple((b.shape, b.dtype) for b in self.formal)
+
+    def reads(self) -> Iterable[Buffer]:
+        return dict.fromkeys(t.buffer for t in self.inputs)
+
+    def free_vars(self) -> Iterable[Var]:
+        return free_vars_stmt(self.body)
+
+
+def extern_nest(op: ExternOp, results: Sequence[Buffer]) -> Stmt:
+    """The opaque block of an ExternOp: it reads and writes whole buffers."""
+    body = substitute_stmt(op.body, {}, dict(zip(op.formal, results, strict=True)))
+    reads = tuple(whole_region(b) for b in op.reads())
+    return Block(op.name, (), (), reads, tuple(whole_region(b) for b in results), rename_bound(body))
+
+
+def extern(
+    shape: Sequence[Dim] | Sequence[Sequence[Dim]],
+    inputs: Sequence[Tensor],
+    fcompute: Body,
+    name: str = "extern",
+    *,
+    dtype_: DTypeLike | Sequence[DTypeLike] | None = None,
+) -> Any:
+    """A tensor (a tuple where `shape` is a list of shapes) computed by the statements that `fcompute` gives.
+
+    `fcompute(ins, outs)` takes the buffers of the inputs and of the results, and gives a statement, or a call
+    made for its effect such as `te.call_extern("symbol", ins[0], outs[0])`, or a list of them.  It must write
+    all that is read of the results.  `dtype_` is that of the results, a list for several; by default that of
+    the inputs, where they have one.
+
+    It becomes an opaque block that reads all of its inputs and writes all of its results.  Raises UsageError
+    for statements that touch other buffers, write an input, or leave a result unwritten.
+    """
+    given = list(shape) if isinstance(shape, Sequence) else [shape]
+    several = any(isinstance(s, Sequence) for s in given)
+    shapes: list[Any] = given if several else [given]
+    inputs = tuple(inputs)
+    types = _dtypes(name, inputs, len(shapes), dtype_)
+    outs = [
+        Buffer(name if not several else f"{name}_{i}", tuple(as_expr(d) for d in s), t)
+        for i, (s, t) in enumerate(zip(shapes, types, strict=True))
+    ]
+    found = fcompute([t.buffer for t in inputs], list(outs))
+    parts = found if isinstance(found, Sequence) else (found,)
+    body = seq(*(_statement(name, part) for part in parts))
+    _check(name, body, [t.buffer for t in inputs], outs)
+    made = tensors_made(ExternOp(name, inputs, tuple(outs), body))
+    return made if several else made[0]
+
+
+def extern_primfunc(inputs: Sequence[Tensor], func: PrimFunc) -> Any:
+    """Tensors computed by a tensor program: its first parameters are the inputs, the buffers that it writes
+    its results.
+
+    Dims of its buffers that are by-value parameters are found from the inputs' shapes.  Raises UsageError
+    where the inputs do not fit its parameters.
+    """
+    buffers = func.buffers
+    written = set(buffers_written(func.body))
+    ins, outs = buffers[: len(inputs)], buffers[len(inputs) :]
+    if any(b in written for b in ins) or not outs or any(b not in written for b in outs):
+        takes = sum(b not in written for b in buffers)
+        raise UsageError(
+            f"program {func.name!r} takes {takes} inputs and {len(inputs)} are given",
+            hint="its parameters are the inputs, then the buffers that it writes",
+        )
+    dims: dict[Var, Expr] = {}
+    for tensor, buffer in zip(inputs, ins, strict=True):
+        if tensor.dtype is not buffer.dtype or tensor.ndim != buffer.ndim:
+            raise UsageError(f"input {tensor!r} for the parameter {buffer!r} of {func.name!r}")
+        for size, formal in zip(tensor.shape, buffer.shape, strict=True):
+            if isinstance(formal, Var) and formal in func.scalars:
+                known = dims.setdefault(formal, size)
+                formal = known
+            if formal is not size:
+                raise UsageError(
+                    f"input {tensor!r} for the parameter {buffer!r} of {func.name!r}",
+                    why=f"the dim {size} is not known to be {formal}",
+                )
+    missing = [v.name for v in func.scalars if v not in dims]
+    if missing:
+        raise UsageError(f"the inputs do not say what {', '.join(missing)} of {func.name!r} is")
+    results = [substitute_buffer(b, dims) for b in outs]
+
+    def body(given: list[Buffer], made: list[Buffer]) -> Stmt:
+        return substitute_stmt(func.body, dims, dict(zip(buffers, (*given, *made), strict=True)))
+
+    shapes = [b.shape for b in results]
+    tensors = extern(shapes, inputs, body, func.name, dtype_=[b.dtype for b in results])
+    return tensors if len(results) > 1 else tensors[0]
+
+
+def _dtypes(
+    name: str, inputs: Sequence[Tensor], count: int, given: DTypeLike | Sequence[DTypeLike] | None
+) -> tuple[DType, ...]:
+    if given is None:
+        known = {t.dtype for t in inputs}
+        if len(known) != 1:
+            raise UsageError(
+                f"the dtype of the results of extern {name!r} does not follow from its inputs",
+                hint="give dtype_",
+            )
+        return tuple(known) * count
+    types = tuple(map(dtype, given)) if isinstance(given, (list, tuple)) else (dtype(given),) * count  # type: ignore[arg-type]
+    if len(types) != count:
+        raise UsageError(f"extern {name!r} has {count} results and {len(types)} dtypes")
+    return types
+
+
+def _statement(name: str, part: Any) -> Stmt:
+    if isinstance(part, Stmt):
+        return part
+    if isinstance(part, Call) and has_effect(part):
+        return Eval(part)
+    raise UsageError(
+        f"the body of extern {name!r} is {part!r}",
+        hint="give a statement (dlc.tir), or a call made for its effect (te.call_extern)",
+    )
+
+
+def _check(name: str, body: Stmt, ins: Sequence[Buffer], outs: Sequence[Buffer]) -> None:
+    strange = [b.name for b in free_buffers(body) if b not in ins and b not in outs]
+    if strange:
+        raise UsageError(
+            f"the body of extern {name!r} touches {', '.join(strange)}", hint="list them among the inputs"
+        )
+    stored = [s.buffer for s in stmts(body) if isinstance(s, Store)]
+    changed = [b.name for b in ins if b in stored]
+    if changed:
+        raise UsageError(f"the body of extern {name!r} writes its input {', '.join(changed)}")
+    written = set(buffers_written(body))
+    missing = [b.name for b in outs if b not in written]
+    if missing:
+        raise UsageError(f"the body of extern {name!r} writes nothing to {', '.join(missing)}")
+    unread = [b.name for b in ins if b not in set(buffers_read(body))]
+    if unread:
+        raise UsageError(
+            f"the body of extern {name!r} does not read {', '.join(unread)}", hint="leave that input out"
+        )
+
+
+__all__ = ["ExternOp", "extern", "extern_nest", "extern_primfunc"]

@@ -1,0 +1,295 @@
+"""Scalar functions and names for expressions in computes, as `te.exp(A[i])`.
+
+Functions of floats give the dtype of their argument; what they give for special values is in
+`dlc_core.tir.intrinsics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import BOOL, INDEX, DTypeLike, dtype
+from dlc_core.ir.expr import (
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    binary,
+    cast_to,
+    const,
+    logical_and,
+)
+from dlc_core.te.reducers import highest, lowest
+from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.tir.stmt import Range
+
+
+def var(name: str = "n", dtype_: DTypeLike = INDEX) -> Var:
+    """A symbolic dim, or another value that a program is called with."""
+    return Var(name, dtype_)
+
+
+def size_var(name: str = "n") -> Var:
+    """A symbolic dim; sizes are never negative."""
+    return Var(name)
+
+
+def min_value(dtype_: DTypeLike) -> Expr:
+    """The lowest value of a dtype, -inf for floats."""
+    return const(lowest(dtype(dtype_)), dtype_)
+
+
+def max_value(dtype_: DTypeLike) -> Expr:
+    """The highest value of a dtype, inf for floats."""
+    return const(highest(dtype(dtype_)), dtype_)
+
+
+def cast(value: ExprLike, dtype_: DTypeLike) -> Expr:
+    """The value in another dtype."""
+    return cast_to(dtype_, value)
+
+
+def all(*conds: ExprLike) -> Expr:
+    """Whether all conditions hold."""
+    return logical_and(*conds)
+
+
+def any(*conds: ExprLike) -> Expr:
+    """Whether one of the conditions holds."""
+    result: Expr = const(False, BOOL)
+    for cond in conds:
+        result = binary("or", result, as_expr(cond))
+    return result
+
+
+def div(a: ExprLike, b: ExprLike) -> Expr:
+    """a / b of floats; of integers, cut towards zero."""
+    return binary("div", a, b)
+
+
+def floordiv(a: ExprLike, b: ExprLike) -> Expr:
+    """Integer quotient rounded down."""
+    return binary("floordiv", a, b)
+
+
+def floormod(a: ExprLike, b: ExprLike) -> Expr:
+    """Remainder with the divisor's sign."""
+    return binary("floormod", a, b)
+
+
+def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
+    """Integer quotient cut towards zero."""
+    return binary("truncdiv", a, b)
+
+
+def truncmod(a: ExprLike, b: ExprLike) -> Expr:
+    """Remainder with the dividend's sign."""
+    return binary("truncmod", a, b)
+
+
+def exp(x: Expr) -> Expr:
+    """e ** x."""
+    return intrinsic("exp", x)
+
+
+def exp2(x: Expr) -> Expr:
+    """2 ** x."""
+    return intrinsic("exp2", x)
+
+
+def expm1(x: Expr) -> Expr:
+    """e ** x - 1, exact near 0."""
+    return intrinsic("expm1", x)
+
+
+def log(x: Expr) -> Expr:
+    """Natural logarithm."""
+    return intrinsic("log", x)
+
+
+def log2(x: Expr) -> Expr:
+    """Logarithm to base 2."""
+    return intrinsic("log2", x)
+
+
+def log10(x: Expr) -> Expr:
+    """Logarithm to base 10."""
+    return intrinsic("log10", x)
+
+
+def log1p(x: Expr) -> Expr:
+    """log(1 + x), exact near 0."""
+    return intrinsic("log1p", x)
+
+
+def sqrt(x: Expr) -> Expr:
+    """Square root."""
+    return intrinsic("sqrt", x)
+
+
+def rsqrt(x: Expr) -> Expr:
+    """1 / sqrt(x)."""
+    return intrinsic("rsqrt", x)
+
+
+def sin(x: Expr) -> Expr:
+    """Sine of radians."""
+    return intrinsic("sin", x)
+
+
+def cos(x: Expr) -> Expr:
+    """Cosine of radians."""
+    return intrinsic("cos", x)
+
+
+def tan(x: Expr) -> Expr:
+    """Tangent of radians."""
+    return intrinsic("tan", x)
+
+
+def asin(x: Expr) -> Expr:
+    """Inverse sine."""
+    return intrinsic("asin", x)
+
+
+def acos(x: Expr) -> Expr:
+    """Inverse cosine."""
+    return intrinsic("acos", x)
+
+
+def atan(x: Expr) -> Expr:
+    """Inverse tangent."""
+    return intrinsic("atan", x)
+
+
+def atan2(y: ExprLike, x: ExprLike) -> Expr:
+    """The angle of the point (x, y)."""
+    return intrinsic("atan2", y, x)
+
+
+def sinh(x: Expr) -> Expr:
+    """Hyperbolic sine."""
+    return intrinsic("sinh", x)
+
+
+def cosh(x: Expr) -> Expr:
+    """Hyperbolic cosine."""
+    return intrinsic("cosh", x)
+
+
+def tanh(x: Expr) -> Expr:
+    """Hyperbolic tangent."""
+    return intrinsic("tanh", x)
+
+
+def asinh(x: Expr) -> Expr:
+    """Inverse hyperbolic sine."""
+    return intrinsic("asinh", x)
+
+
+def acosh(x: Expr) -> Expr:
+    """Inverse hyperbolic cosine."""
+    return intrinsic("acosh", x)
+
+
+def atanh(x: Expr) -> Expr:
+    """Inverse hyperbolic tangent."""
+    return intrinsic("atanh", x)
+
+
+def erf(x: Expr) -> Expr:
+    """The error function."""
+    return intrinsic("erf", x)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x))."""
+    return intrinsic("sigmoid", x)
+
+
+def power(x: ExprLike, y: ExprLike) -> Expr:
+    """x ** y, of floats or of integers."""
+    return intrinsic("pow", x, y)
+
+
+def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
+    """a * b + c of floats, rounded once."""
+    return intrinsic("fma", a, b, c)
+
+
+def fmod(a: ExprLike, b: ExprLike) -> Expr:
+    """Remainder of floats with the dividend's sign."""
+    return intrinsic("fmod", a, b)
+
+
+def floor(x: Expr) -> Expr:
+    """Rounded down."""
+    return intrinsic("floor", x)
+
+
+def ceil(x: Expr) -> Expr:
+    """Rounded up."""
+    return intrinsic("ceil", x)
+
+
+def round(x: Expr) -> Expr:
+    """Rounded to the nearest integer, halves to even."""
+    return intrinsic("round", x)
+
+
+def trunc(x: Expr) -> Expr:
+    """Rounded towards zero."""
+    return intrinsic("trunc", x)
+
+
+def abs(x: Expr) -> Expr:
+    """Magnitude."""
+    return intrinsic("abs", x)
+
+
+def sign(x: Expr) -> Expr:
+    """-1, 0 or 1; NaN for NaN."""
+    return intrinsic("sign", x)
+
+
+def copysign(x: ExprLike, y: ExprLike) -> Expr:
+    """The magnitude of x with the sign of y."""
+    return intrinsic("copysign", x, y)
+
+
+def isnan(x: Expr) -> Expr:
+    """Whether a float is NaN."""
+    return intrinsic("isnan", x)
+
+
+def isinf(x: Expr) -> Expr:
+    """Whether a float is infinite."""
+    return intrinsic("isinf", x)
+
+
+def popcount(x: Expr) -> Expr:
+    """Bits set of an integer."""
+    return intrinsic("popcount", x)
+
+
+@dataclass(frozen=True)
+class ThreadAxis:
+    """A hardware axis of the target, by the target's name for it; with `dom`, of that extent."""
+
+    name: str
+    dom: Range | None = None
+
+
+def thread_axis(dom: ExprLike | tuple[ExprLike, ExprLike] | str | None = None, tag: str = "") -> ThreadAxis:
+    """The hardware axis `tag`, for `stage.bind`: `thread_axis("name")` or `thread_axis((0, 32), "name")`."""
+    if isinstance(dom, str):
+        if tag:
+            raise UsageError(f"a thread axis with two names, {dom!r} and {tag!r}")
+        return ThreadAxis(dom)
+    if not tag:
+        raise UsageError("a thread axis without a name", hint="name it as the target does")
+    if dom is None:
+        return ThreadAxis(tag)
+    begin, end = map(as_expr, dom if isinstance(dom, tuple) else (0, dom))
+    return ThreadAxis(tag, Range(begin, end - begin))

@@ -1,0 +1,122 @@
+"""Loop nests of operations: a block for each, with fresh axes, within loops over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, const, load, loads_in, select, substitute
+from dlc_core.te.tensor import ComputeOp, Reduction
+from dlc_core.tir.combine import update
+from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, seq
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A loop around a nest that stands for its first axis, and the part of the axis that it runs over."""
+
+    var: Var
+    dom: Range
+
+
+def point_region(buffer: Buffer, indices: Sequence[Expr]) -> Region:
+    return Region(buffer, tuple(Range(i, const(1)) for i in indices))
+
+
+def whole_region(buffer: Buffer) -> Region:
+    return Region(buffer, tuple(Range(const(0), d) for d in buffer.shape))
+
+
+def read_regions(exprs: Iterable[Expr]) -> tuple[Region, ...]:
+    """Point regions of affine reads; the whole buffer where one buffer is read at several places."""
+    points: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    for expr in loads_in(*exprs):
+        places = points.setdefault(expr.buffer, [])
+        if expr.indices not in places:
+            places.append(expr.indices)
+    regions = []
+    for buffer, places in points.items():
+        single = len(places) == 1 and not loads_in(*places[0])
+        regions.append(point_region(buffer, places[0]) if single else whole_region(buffer))
+    return tuple(regions)
+
+
+def compute_nest(
+    op: ComputeOp,
+    results: Sequence[Buffer],
+    taken: set[Var],
+    *,
+    instead: Mapping[Buffer, Buffer] | None = None,
+    outer: Outer | None = None,
+) -> Stmt:
+    """The loops of a ComputeOp around its block, which stores to `results`.
+
+    Loop variables are those of its axes, but for `taken` ones (an axis may be reduced twice), to which they
+    are added.  `instead` are buffers to read in place of others; with `outer` there is no loop over the first
+    axis.
+    """
+    axes = (*op.axes, *op.reduce_axes)
+    fresh = {a.var: Var(f"v_{a.var.name}") for a in axes}
+    env: dict[Var, Expr] = dict(fresh)
+
+    def placed(expr: Expr) -> Expr:
+        return substitute(expr, env, instead)
+
+    block_axes = [IterVar(fresh[a.var], a.dom, a.kind) for a in axes]
+    loops = [a.var if a.var not in taken else Var(a.var.name) for a in axes]
+    values: list[Expr] = list(loops)
+    taken.update(loops)
+    nested = list(zip(loops, axes, strict=True))
+    if outer is not None:
+        block_axes[0] = IterVar(fresh[axes[0].var], outer.dom, axes[0].kind)
+        values[0] = outer.var
+        nested = nested[1:]
+    point = tuple(fresh[a.var] for a in op.axes)
+    init: Stmt | None = None
+    if isinstance(op.body, Reduction):
+        terms = tuple(map(placed, op.body.sources))
+        combiner = op.body.combiner
+        identity = combiner.identity(tuple(t.dtype for t in terms))
+        if op.body.condition is not None:
+            condition = placed(op.body.condition)
+            terms = tuple(select(condition, t, i) for t, i in zip(terms, identity, strict=True))
+        init = seq(*(Store(b, point, value) for b, value in zip(results, identity, strict=True)))
+        body = update(results, point, terms, combiner.combine)
+        reads = read_regions(terms)
+    else:
+        stored = tuple(map(placed, op.body))
+        body = seq(*(Store(b, point, value) for b, value in zip(results, stored, strict=True)))
+        reads = read_regions(stored)
+    block: Stmt = Block(
+        op.name,
+        tuple(block_axes),
+        tuple(values),
+        reads,
+        tuple(point_region(b, point) for b in results),
+        body,
+        init,
+        annotations=dict(op.annotations),
+    )
+    for var, axis in reversed(nested):
+        block = For(var, axis.dom.begin, axis.dom.extent, block)
+    return block
+
+
+def copy_nest(name: str, source: Buffer, target: Buffer, rows: Expr) -> Stmt:
+    """Loops around a block that copies the first rows of one buffer to another."""
+    extents = (rows, *target.shape[1:])
+    loops = [Var("t" if d == 0 else f"i{d}") for d in range(target.ndim)]
+    axes = tuple(IterVar(Var(f"v_{v.name}"), Range(const(0), e)) for v, e in zip(loops, extents, strict=True))
+    point = tuple(a.var for a in axes)
+    nest: Stmt = Block(
+        name,
+        axes,
+        tuple(loops),
+        (point_region(source, point),),
+        (point_region(target, point),),
+        Store(target, point, load(source, point)),
+    )
+    for var, extent in reversed(list(zip(loops, extents, strict=True))):
+        nest = For(var, const(0), extent, nest)
+    return nest

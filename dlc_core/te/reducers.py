@@ -1,0 +1,257 @@
+"""Reductions: sums, products, extremes, their places, and those that users define.
+
+A reducer combines in any order, floats up to rounding.  Over nothing its value is the neutral one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import INDEX, DType
+from dlc_core.ir.expr import (
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    binary,
+    const,
+    eq,
+    free_vars,
+    loads_in,
+    logical_and,
+    maximum,
+    minimum,
+    select,
+)
+from dlc_core.te.tensor import Combiner, Reduction
+from dlc_core.tir.intrinsics import isnan
+from dlc_core.tir.stmt import IterVar
+
+Axes = IterVar | Sequence[IterVar]
+
+
+def _reducer(name: str, op: str, identity: Callable[[DType], int | float]) -> Combiner:
+    return Combiner(
+        name,
+        lambda a, b: (binary(op, a[0], b[0]),),
+        lambda dtypes: (const(identity(dtypes[0]), dtypes[0]),),
+    )
+
+
+def lowest(type_: DType) -> int | float:
+    """The lowest value of a dtype, -inf for floats."""
+    return float("-inf") if type_.is_float else type_.int_range()[0]
+
+
+def highest(type_: DType) -> int | float:
+    """The highest value of a dtype, inf for floats."""
+    return float("inf") if type_.is_float else type_.int_range()[1]
+
+
+SUM = _reducer("sum", "add", lambda _: 0)
+PROD = _reducer("prod", "mul", lambda _: 1)
+MAX = _reducer("max", "max", lowest)
+MIN = _reducer("min", "min", highest)
+
+
+def _axes(axis: Axes) -> tuple[IterVar, ...]:
+    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    wrong = [a for a in axes if not isinstance(a, IterVar) or a.kind != "reduce"]
+    if wrong or not axes:
+        raise UsageError("a reduction runs over reduce axes", hint="make them with te.reduce_axis")
+    return axes
+
+
+def reduce(
+    combiner: Combiner, sources: Sequence[ExprLike], axis: Axes, where: Expr | None = None
+) -> Reduction:
+    """A reduction with any combiner; `sources` has as many values as the combiner combines.
+
+    Points where `where` does not hold are left out.  Raises UsageError where the combiner does not give one
+    value of each source's dtype, or depends on more than its arguments.
+    """
+    axes = _axes(axis)
+    values = tuple(as_expr(s) for s in sources)
+    if where is not None and not where.dtype.is_bool:
+        raise UsageError(f"the condition of a reduction is {where.dtype}, not bool")
+    _check(combiner, values)
+    return Reduction(combiner, values, axes, where)
+
+
+def _check(combiner: Combiner, sources: tuple[Expr, ...]) -> None:
+    dtypes = tuple(s.dtype for s in sources)
+    left = tuple(Var(f"x{i}", t) for i, t in enumerate(dtypes))
+    right = tuple(Var(f"y{i}", t) for i, t in enumerate(dtypes))
+    combined = combiner.combine(left, right)
+    for what, values in (("combination", combined), ("neutral value", combiner.identity(dtypes))):
+        found = tuple(v.dtype for v in values)
+        if found != dtypes:
+            raise UsageError(
+                f"the {what} of reducer {combiner.name!r} is ({', '.join(map(str, found))})",
+                why=f"its sources are ({', '.join(map(str, dtypes))})",
+                hint="cast the sources, or what the reducer gives, with .astype(...)",
+            )
+    strange = [v.name for v in free_vars(*combined) if v not in left and v not in right]
+    strange += [e.buffer.name for e in loads_in(*combined)]
+    if strange:
+        raise UsageError(
+            f"reducer {combiner.name!r} depends on {', '.join(strange)}",
+            why="it may depend on nothing but the values that it combines",
+            hint="make that a part of the sources",
+        )
+
+
+def sum(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction:
+    """Sum, 0 over nothing.  Integers wrap around."""
+    return reduce(SUM, (source,), axis, where)
+
+
+def prod(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction:
+    """Product, 1 over nothing.  Integers wrap around."""
+    return reduce(PROD, (source,), axis, where)
+
+
+@overload
+def max(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction: ...
+@overload
+def max(source: ExprLike, axis: ExprLike) -> Expr: ...
+def max(source: ExprLike, axis: Axes | ExprLike, where: Expr | None = None) -> Reduction | Expr:
+    """Maximum; NaN where any source is NaN.  Of two values `max(a, b)`, the greater one."""
+    if isinstance(axis, (IterVar, Sequence)):
+        return reduce(MAX, (source,), axis, where)
+    return maximum(source, axis)
+
+
+@overload
+def min(source: ExprLike, axis: Axes, where: Expr | None = None) -> Reduction: ...
+@overload
+def min(source: ExprLike, axis: ExprLike) -> Expr: ...
+def min(source: ExprLike, axis: Axes | ExprLike, where: Expr | None = None) -> Reduction | Expr:
+    """Minimum; NaN where any source is NaN.  Of two values `min(a, b)`, the smaller one."""
+    if isinstance(axis, (IterVar, Sequence)):
+        return reduce(MIN, (source,), axis, where)
+    return minimum(source, axis)
+
+
+def place_combiner(largest: bool, last: bool = False) -> Combiner:
+    """Pairs (value, int64 place): the greatest or smallest value, at its first or last place.
+
+    NaN is better than any number, as in NumPy.  The neutral pair is at the place 2**63 - 1 (-1 for the last).
+    """
+
+    def combine(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        (a, i), (b, j) = left, right
+        better = a > b if largest else a < b
+        same = eq(a, b)
+        if a.dtype.is_float:
+            better = logical_and(isnan(a), ~isnan(b)) | better
+            same = same | logical_and(isnan(a), isnan(b))
+        take_left = better | logical_and(same, i > j if last else i < j)
+        return select(take_left, a, b), select(take_left, i, j)
+
+    def identity(dtypes: tuple[DType, ...]) -> tuple[Expr, ...]:
+        worst = lowest(dtypes[0]) if largest else highest(dtypes[0])
+        return const(worst, dtypes[0]), const(-1 if last else INDEX.int_range()[1], dtypes[1])
+
+    return Combiner("argmax" if largest else "argmin", combine, identity)
+
+
+def argmax(
+    source: ExprLike, axis: Axes, where: Expr | None = None, *, index: ExprLike | None = None
+) -> Reduction:
+    """The greatest value and its place, int64: a compute of it gives two tensors, (values, places).
+
+    Of equal values the first place wins; NaN is greater than any number, so its first place is found, as in
+    NumPy.  The place is the axis's own value; of several axes the row-major place in the box of their
+    domains; or `index`, an int64 expression whose order decides between equal values.  Over nothing, or where
+    `where` never holds: the lowest value, at 2**63 - 1.
+    """
+    return _place(True, source, axis, where, index)
+
+
+def argmin(
+    source: ExprLike, axis: Axes, where: Expr | None = None, *, index: ExprLike | None = None
+) -> Reduction:
+    """The smallest value and its place; otherwise as `argmax`: NaN is smaller than any number here."""
+    return _place(False, source, axis, where, index)
+
+
+def _place(
+    largest: bool, source: ExprLike, axis: Axes, where: Expr | None, index: ExprLike | None
+) -> Reduction:
+    axes = _axes(axis)
+    place: Expr = axes[0].var
+    if index is not None:
+        place = as_expr(index)
+    elif len(axes) > 1:
+        place = axes[0].var - axes[0].dom.begin
+        for one in axes[1:]:
+            place = place * one.dom.extent + (one.var - one.dom.begin)
+    if place.dtype is not INDEX:
+        raise UsageError(f"the place of an extreme is {INDEX}, not {place.dtype}", hint="cast it")
+    return reduce(place_combiner(largest), (source, place), axes, where)
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """A user's commutative reducer: `reducer(source, axis)`, or `reducer((a, b), axis)` of several values."""
+
+    fcombine: Callable[..., Any]
+    fidentity: Callable[..., Any]
+    name: str = "reduce"
+
+    def __call__(
+        self, source: ExprLike | Sequence[ExprLike], axis: Axes, where: Expr | None = None
+    ) -> Reduction:
+        """The reduction of one value, or of a tuple of values at once, over reduce axes."""
+        several = isinstance(source, (tuple, list))
+        sources: Sequence[ExprLike] = source if isinstance(source, (tuple, list)) else (source,)
+        return reduce(self._combiner(several), sources, axis, where)
+
+    def _combiner(self, several: bool) -> Combiner:
+        def combine(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            found = self.fcombine(a, b) if several else self.fcombine(a[0], b[0])
+            return self._values(found, tuple(x.dtype for x in a), "combination")
+
+        def identity(dtypes: tuple[DType, ...]) -> tuple[Expr, ...]:
+            return self._values(self.fidentity(*dtypes), dtypes, "neutral value")
+
+        return Combiner(self.name, combine, identity)
+
+    def _values(self, found: Any, dtypes: tuple[DType, ...], what: str) -> tuple[Expr, ...]:
+        values = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(values) != len(dtypes):
+            raise UsageError(
+                f"the {what} of reducer {self.name!r} has {len(values)} values, its sources are {len(dtypes)}"
+            )
+        return tuple(v if isinstance(v, Expr) else as_expr(v, t) for v, t in zip(values, dtypes, strict=True))
+
+
+def comm_reducer(
+    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Reducer:
+    """A reducer of `fcombine(x, y)`, a commutative and associative function, and its neutral value.
+
+        product = te.comm_reducer(lambda x, y: x * y, lambda t: te.const(1, t), "product")
+        B = te.compute((n,), lambda i: product(A[i, k], axis=k))
+
+    For several values at once x and y are tuples, `fidentity` takes one dtype for each value, and both give
+    tuples.  Plain numbers take the dtype of their value.  Raises UsageError, when it is used, where counts or
+    dtypes do not fit the sources.
+    """
+    wanted = len(
+        [
+            p
+            for p in inspect.signature(fcombine).parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+    )
+    if wanted != 2:
+        raise UsageError(
+            f"the combination of reducer {name!r} takes {wanted} arguments", hint="it combines two: f(x, y)"
+        )
+    return Reducer(fcombine, fidentity, name)
