@@ -29,7 +29,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const, const_value, ramp, substitute
 from dlc_core.ir.module import IRModule
-from dlc_core.tir.interpreter.memory import Memory, Races, of_array
+from dlc_core.tir.interpreter.memory import CheckedMemory, Memory, Races, of_array
 from dlc_core.tir.interpreter.stmts import Program
 from dlc_core.tir.stmt import PrimFunc, Store
 from dlc_core.tir.threads import launch_axes
@@ -52,7 +52,7 @@ def run(
     Scalars may be left out from the end where they are dims of the arrays.  An array has the buffer's shape
     and dtype; for a buffer with strides it is the flat memory behind the pointer.  `module` has the kernels
     that `kernel.*` calls run, `externs` the functions of `extern.*` calls, which get NumPy arrays for
-    handles.  Raises UsageError for arguments that do not fit, RuntimeFailure for a program that goes wrong.
+    handles and are taken to write all that is behind them.  Raises UsageError for arguments that do not fit, RuntimeFailure for a program that goes wrong.
     """
     races = Races() if check else None
     values = bind_arguments(func, args)
@@ -150,7 +150,11 @@ class _Kernels(dict[str, Callable[..., int]]):
             raise UsageError(
                 f"the program calls extern {symbol!r}, which was not given", hint=f"given: {known}"
             )
-        return function(*(_as_array(arg) if isinstance(arg, tuple) else arg for arg in args))
+        result = function(*(_as_array(arg) if isinstance(arg, tuple) else arg for arg in args))
+        for arg in args:
+            if isinstance(arg, tuple) and isinstance(arg[0], CheckedMemory):
+                arg[0].define(arg[1])
+        return result
 
 
 def _as_array(pointer: tuple[Memory, int, DType]) -> Array:

@@ -50,6 +50,10 @@ class CheckedMemory(Memory):
         self.writer: dict[int, Where] = {}
         self.readers: dict[int, list[Where]] = {}
 
+    def define(self, offset: int) -> None:
+        """Take all bytes from an offset on as written, by a function whose writes are not seen."""
+        self.defined[offset:] = b"\x01" * (len(self.defined) - offset)
+
 
 Where = tuple[tuple[int, str, int, int], ...]
 """The parallel iterations around an access: (number of the loop's execution, the loop, the iteration,

@@ -1,0 +1,108 @@
+"""Blocks that read what they themselves computed at other points, as scans do: which loops must keep their
+order.
+
+The elements that a block reads of a buffer and those that it writes there are compared as boxes over the
+iterations of loops.  What cannot be told apart counts as passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, loads_in, substitute
+from dlc_core.schedule.regions import Access, Span, accesses, bind_all, hull
+from dlc_core.schedule.tree import Program
+from dlc_core.tir.functor import allocations, exprs_of, stmts
+from dlc_core.tir.stmt import Block, For, Store
+
+
+def recurrent_buffers(block: Block) -> list[Buffer]:
+    """Buffers from outside that a block reads at other places than it writes."""
+    written: dict[Buffer, set[tuple[Expr, ...]]] = {}
+    inside = list(stmts(block.body))
+    for stmt in inside:
+        if isinstance(stmt, Store):
+            written.setdefault(stmt.buffer, set()).add(stmt.indices)
+    found: dict[Buffer, None] = {}
+    for stmt in inside:
+        for load in loads_in(*exprs_of(stmt)):
+            if load.buffer in written and load.indices not in written[load.buffer]:
+                found[load.buffer] = None
+    if not found:
+        return []
+    own = set(allocations(block.body))
+    return [b for b in found if b not in own]
+
+
+def passes_on(program: Program, block: Block, loop: For) -> Buffer | None:
+    """A buffer of whose elements one iteration of the loop may read what another one writes, in a block."""
+    for buffer in recurrent_buffers(block):
+        if not _is_free(program, block, buffer, loop, ()):
+            return buffer
+    return None
+
+
+def order_kept(program: Program, block: Block, old: Sequence[For], new: Sequence[For]) -> Buffer | None:
+    """A buffer whose elements would pass between iterations in another order, where there is one.
+
+    `old` and `new` are the same nested loops in two orders, which the block is inside of.
+    """
+    for buffer in recurrent_buffers(block):
+        carrying = [s for s in old if not _is_free(program, block, buffer, s, [o for o in old if o is not s])]
+        if carrying != [s for s in new if s in carrying]:
+            return buffer
+    return None
+
+
+def _is_free(program: Program, block: Block, buffer: Buffer, loop: For, others: Iterable[For]) -> bool:
+    """Whether no two iterations of a loop pass an element on, whatever `others` do.
+
+    Loops around `loop` that are not among the others stand still, those inside it move.
+    """
+    inner = [s for s in program.tree.loops_above(block) if s not in program.tree.loops_above(loop)]
+    moving = list(dict.fromkeys([*others, *(s for s in inner if s is not loop)]))
+    found = accesses(block, [buffer])
+    analyzer = program.analyzer(*list(program.tree.ancestors(loop))[:1])
+    writes = {a.indices: a for a in found if a.writes}
+    reads = {a.indices: a for a in found if not a.writes and a.indices not in writes}
+    return all(_apart(w, r, loop, moving, analyzer) for w in writes.values() for r in reads.values())
+
+
+def _apart(write: Access, read: Access, loop: For, moving: Sequence[For], analyzer: Analyzer) -> bool:
+    """Whether in some dim what iterations read lies on one side of what other iterations write."""
+    one, other = Var(loop.var.name), Var(loop.var.name)
+    with analyzer.scope():
+        bind_all(analyzer, [loop])
+        boxes = [hull([a], analyzer, outer=moving, clip=False) for a in (write, read)]
+    with analyzer.scope():
+        bind_all(analyzer, [loop])
+        for var in (one, other):
+            analyzer.bind(var, loop.begin, loop.extent)
+        for w, r in zip(*boxes, strict=True):
+            if _below(_at(w, loop.var, one), _at(r, loop.var, other), analyzer):
+                return True
+            if _below(_at(r, loop.var, other), _at(w, loop.var, one), analyzer):
+                return True
+            if _in_step(w, r, loop.var, analyzer):
+                return True
+    return False
+
+
+def _below(a: Span, b: Span, analyzer: Analyzer) -> bool:
+    return analyzer.prove(a.high < b.low)
+
+
+def _in_step(w: Span, r: Span, var: Var, analyzer: Analyzer) -> bool:
+    """Whether everything that an iteration touches lies below all that later ones touch."""
+    following_w, following_r = _at(w, var, var + 1), _at(r, var, var + 1)
+    rising = analyzer.prove(w.low <= following_w.low) and analyzer.prove(r.low <= following_r.low)
+    return rising and _below(w, following_r, analyzer) and _below(r, following_w, analyzer)
+
+
+def _at(item: Span, var: Var, value: Expr) -> Span:
+    return Span(substitute(item.low, {var: value}), substitute(item.high, {var: value}))
+
+
+__all__ = ["order_kept", "passes_on", "recurrent_buffers"]
