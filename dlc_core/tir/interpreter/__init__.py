@@ -52,7 +52,8 @@ def run(
     Scalars may be left out from the end where they are dims of the arrays.  An array has the buffer's shape
     and dtype; for a buffer with strides it is the flat memory behind the pointer.  `module` has the kernels
     that `kernel.*` calls run, `externs` the functions of `extern.*` calls, which get NumPy arrays for
-    handles and are taken to write all that is behind them.  Raises UsageError for arguments that do not fit, RuntimeFailure for a program that goes wrong.
+    handles and are taken to write all that is behind them.  Raises UsageError for arguments that do not fit,
+    RuntimeFailure for a program that goes wrong.
     """
     races = Races() if check else None
     values = bind_arguments(func, args)
