@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from dlc_core.passes.base import Pass
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
+from dlc_core.passes.tir.compact import CompactBuffers
 from dlc_core.passes.tir.flatten import FlattenBuffers, flatten_and_simplify
+from dlc_core.passes.tir.hoist_conditions import HoistConditions
 from dlc_core.passes.tir.lower_blocks import LowerBlocks, lower_blocks
+from dlc_core.passes.tir.no_ops import RemoveNoOps
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
 from dlc_core.passes.tir.unroll import UnrollLoops, unroll_loops
+from dlc_core.passes.tir.unsafe_select import RewriteUnsafeSelect
 from dlc_core.passes.tir.vectorize import VectorizeLoops, vectorize_loops
 from dlc_core.passes.tir.workspace import HoistWorkspace, hoist_workspace
 
@@ -22,7 +26,11 @@ PASSES: tuple[type[Pass], ...] = (
     VectorizeLoops,
     UnrollLoops,
     HoistWorkspace,
+    CompactBuffers,
     SimplifyTir,
+    RemoveNoOps,
+    HoistConditions,
+    RewriteUnsafeSelect,
 )
 
 __all__ = [

@@ -1,0 +1,106 @@
+"""Conditions leave loops that do not change them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.passes.tir.hoist_conditions import HoistConditions
+from dlc_core.testing.prim_passes import becomes, keeps_results, program, stays
+
+
+@pytest.mark.parametrize("max_copied", [0, 50])
+def test_results_of_random_programs_stay(random_program, max_copied):
+    one = HoistConditions(max_copied=max_copied)
+    once = keeps_results(one, random_program)
+    assert one(once) is once
+
+
+def test_some_random_program_changes():
+    assert any(HoistConditions()(func) is not func for func in map(program, range(60)))
+
+
+BESIDE = """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
+    for i in range(8):
+        A[i] = T.float32(1.0)
+        if n > 3:
+            B[i] = A[i]
+        else:
+            B[i] = T.float32(2.0)
+"""
+
+
+def test_what_stands_beside_is_written_twice():
+    becomes(
+        HoistConditions(max_copied=1),
+        BESIDE,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
+            if n > 3:
+                for i in range(8):
+                    A[i] = T.float32(1.0)
+                    B[i] = A[i]
+            else:
+                for i in range(8):
+                    A[i] = T.float32(1.0)
+                    B[i] = T.float32(2.0)
+        """,
+    )
+    stays(HoistConditions(max_copied=0), BESIDE)
+
+
+def test_two_conditions_leave_one_after_the_other():
+    becomes(
+        HoistConditions(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "int32"), n: T.int64):
+            for i in range(8):
+                x = T.let(A[i] + T.float32(1.0))
+                if n > 3:
+                    if C[0] > 1:
+                        A[i] = x
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "int32"), n: T.int64):
+            if n > 3:
+                if C[0] > 1:
+                    for i in range(8):
+                        x = T.let(A[i] + T.float32(1.0))
+                        A[i] = x
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    "cond",
+    ["A[0] > 0", "C[n] > 0", "10 // n > 0", "i > n", "x > 2"],
+)
+def test_what_may_change_or_fail_stays(cond):
+    stays(
+        HoistConditions(),
+        f"""
+        @T.prim_func
+        def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"), n: T.int64):
+            for i in range(n):
+                x = T.let(i + 1)
+                if {cond}:
+                    A[i % 8] = C[i % 8]
+        """,
+    )
+
+
+def test_threads_keep_their_loops():
+    stays(
+        HoistConditions(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "int32"), n: T.int64):
+            for i in T.thread_binding(8, thread="x"):
+                if n > 2:
+                    A[i] = 1
+        """,
+    )

@@ -1,0 +1,127 @@
+"""What changes nothing goes, and nothing else."""
+
+from __future__ import annotations
+
+from dlc_core.passes.tir.no_ops import RemoveNoOps
+from dlc_core.testing.prim_passes import becomes, keeps_results, stays
+
+
+def test_results_of_random_programs_stay(random_program):
+    once = keeps_results(RemoveNoOps(), random_program)
+    assert RemoveNoOps()(once) is once
+
+
+def test_what_feeds_a_dead_temporary_is_dead_too():
+    becomes(
+        RemoveNoOps(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            s = T.alloc_buffer((4,), "float32")
+            t = T.alloc_buffer((4,), "float32")
+            for i in range(4):
+                s[i] = A[i]
+            for i in range(4):
+                t[i] = s[i]
+            A[0] = T.float32(1.0)
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            A[0] = T.float32(1.0)
+        """,
+    )
+
+
+def test_a_temporary_read_through_a_window_lives():
+    stays(
+        RemoveNoOps(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            s = T.alloc_buffer((4,), "float32")
+            w = T.view(s, (4,), "int32")
+            for i in range(4):
+                s[i] = T.float32(0.0)
+            for i in range(4):
+                A[i] = T.cast(w[i], "float32")
+        """,
+    )
+
+
+def test_conditions_lose_their_empty_sides():
+    becomes(
+        RemoveNoOps(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            t = T.alloc_buffer((1,), "float32")
+            for i in range(4):
+                if i < 2:
+                    t[0] = A[i]
+                else:
+                    A[i] = T.float32(2.0)
+                if i < 1:
+                    A[i] = T.float32(3.0)
+                else:
+                    t[0] = A[i]
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                if not i < 2:
+                    A[i] = T.float32(2.0)
+                if i < 1:
+                    A[i] = T.float32(3.0)
+        """,
+    )
+
+
+def test_blocks_that_do_nothing_go():
+    becomes(
+        RemoveNoOps(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            t = T.alloc_buffer((4,), "float32")
+            for i in range(4):
+                with T.block("t"):
+                    v = T.axis.spatial(4, i)
+                    T.reads(A[v])
+                    T.writes(t[v])
+                    t[v] = A[v]
+            for i in range(4):
+                with T.block("A"):
+                    v = T.axis.spatial(4, i)
+                    T.reads(A[v])
+                    T.writes(A[v], t[v])
+                    A[v] = A[v] + T.float32(1.0)
+                    t[v] = A[v]
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("A"):
+                    v = T.axis.spatial(4, i)
+                    T.reads(A[v])
+                    T.writes(A[v])
+                    A[v] = A[v] + T.float32(1.0)
+        """,
+    )
+
+
+def test_calls_with_effects_stay():
+    stays(
+        RemoveNoOps(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "int32")):
+            t = T.alloc_buffer((1,), "int32")
+            for i in range(4):
+                T.evaluate(T.check(i < 4, T.int32(1)))
+            x = T.let(T.check(A[0] >= 0, T.int32(2)))
+            T.evaluate(T.prefetch(T.address_of(t)))
+        """,
+    )

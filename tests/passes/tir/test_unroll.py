@@ -1,0 +1,85 @@
+"""Unrolling by options and annotations."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.passes.tir.unroll import UnrollLoops
+from dlc_core.testing.prim_passes import becomes, keeps_results, stays, text
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import For
+
+NEST = """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32")):
+    for i in T.serial(4, annotations={notes}):
+        for j in range(3):
+            A[i * 3 + j] = T.float32(1.0)
+        A[i] = T.float32(2.0)
+"""
+
+
+def kinds(func) -> list[str]:
+    return [s.kind for s in stmts(func.body) if isinstance(s, For)]
+
+
+@pytest.mark.parametrize("max_steps", [0, 4, 100])
+def test_results_of_random_programs_stay(random_program, max_steps):
+    keeps_results(UnrollLoops(max_steps=max_steps), random_program)
+
+
+@pytest.mark.parametrize(("max_steps", "left"), [(0, 2), (2, 2), (3, 1), (15, 1), (16, 0)])
+def test_loops_are_unrolled_from_the_inside_out(max_steps, left):
+    func = text(NEST.format(notes="{}"))
+    assert len(kinds(keeps_results(UnrollLoops(max_steps=max_steps), func))) == left
+
+
+@pytest.mark.parametrize(("limit", "left"), [(3, 1), (16, 0)])
+def test_an_annotation_sets_the_limit_for_what_is_inside(limit, left):
+    func = text(NEST.format(notes=f'{{"unroll_max_steps": {limit}}}'))
+    assert len(kinds(keeps_results(UnrollLoops(), func))) == left
+    assert len(kinds(keeps_results(UnrollLoops(max_steps=100), func))) == left
+
+
+def test_loops_may_be_left_to_the_code_generator():
+    func = text(NEST.format(notes="{}"))
+    marked = keeps_results(UnrollLoops(max_steps=16, explicit=False), func)
+    assert kinds(marked) == ["unrolled", "unrolled"]
+    assert UnrollLoops(max_steps=16, explicit=False)(marked) is marked
+
+
+def test_loops_around_what_stays_stay():
+    stays(
+        UnrollLoops(max_steps=50),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), n: T.int64):
+            for i in range(4):
+                for j in range(n):
+                    A[i * 3 + j % 3] = T.float32(1.0)
+        """,
+    )
+
+
+def test_temporaries_of_iterations_are_apart():
+    becomes(
+        UnrollLoops(max_steps=50),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((2,), "float32")):
+            for i in range(2):
+                t = T.alloc_buffer((1,), "float32")
+                t[0] = A[i]
+                A[i] = t[0] + T.float32(1.0)
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((2,), "float32")):
+            with T.alloc_buffer((1,), "float32") as t:
+                t[0] = A[0]
+                A[0] = t[0] + T.float32(1.0)
+            t = T.alloc_buffer((1,), "float32")
+            t[0] = A[1]
+            A[1] = t[0] + T.float32(1.0)
+        """,
+    )
