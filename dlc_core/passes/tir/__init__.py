@@ -12,6 +12,7 @@ from dlc_core.passes.tir.flatten import FlattenBuffers, flatten_and_simplify
 from dlc_core.passes.tir.hoist_conditions import HoistConditions
 from dlc_core.passes.tir.lower_blocks import LowerBlocks, lower_blocks
 from dlc_core.passes.tir.no_ops import RemoveNoOps
+from dlc_core.passes.tir.partition import PartitionLoops
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
 from dlc_core.passes.tir.unroll import UnrollLoops, unroll_loops
@@ -30,6 +31,7 @@ PASSES: tuple[type[Pass], ...] = (
     SimplifyTir,
     RemoveNoOps,
     HoistConditions,
+    PartitionLoops,
     RewriteUnsafeSelect,
 )
 

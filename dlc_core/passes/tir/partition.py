@@ -1,0 +1,255 @@
+"""Loops cut where conditions on their variable turn, so that the long middle part asks nothing.
+
+for i in range(100):               for i in range(2): …both sides of the condition
+    if i >= 2 and i < 98: hot      for i in range(2, 98): hot
+    else: cold                     for i in range(98, 100): …both sides of the condition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.ir.dtype import BOOL, INDEX
+from dlc_core.ir.expr import (
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Select,
+    Var,
+    const,
+    const_value,
+    free_vars,
+    loads_in,
+    maximum,
+    minimum,
+    post_order,
+    substitute,
+)
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.walk import Walker, conjuncts
+from dlc_core.schedule.tree import EMPTY_STMT
+from dlc_core.tir.functor import bound_vars, exprs_of, rename_bound, stmts, transform_stmt
+from dlc_core.tir.stmt import Block, Eval, For, If, PrimFunc, Stmt, Store, seq
+
+PARTITION = "partition"
+"""The annotation of a loop that is to be cut, whatever its kind and its size (or, if false, is not)."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A condition that has one value, whatever the loops inside do, from `low` on and up to `high`
+    (excluded)."""
+
+    cond: Expr
+    value: bool
+    low: Expr | None = None
+    high: Expr | None = None
+
+
+class _Partition(Walker):
+    def __init__(self, func: PrimFunc, max_steps: int, annotated: bool) -> None:
+        super().__init__(func)
+        self.max_steps = max_steps
+        self.annotated = annotated
+
+    def loop(self, s: For) -> Stmt:
+        parts = self.parts(s) if self.wanted(s) else None
+        if parts is None:
+            return super().loop(s)
+        return seq(*(super(_Partition, self).loop(part) for part in parts))
+
+    def wanted(self, s: For) -> bool:
+        if s.var.dtype is not INDEX or any(isinstance(x, Block) for x in stmts(s.body)):
+            return False
+        if PARTITION in s.annotations:
+            return bool(s.annotations[PARTITION])
+        steps = sum(isinstance(x, (Store, Eval)) for x in stmts(s.body))
+        return not self.annotated and s.kind == "serial" and 2 * steps <= self.max_steps
+
+    def parts(self, s: For) -> list[For] | None:
+        """The loop before, in and after the range where conditions are known; None where there is no such
+        range."""
+        known = [k for cond in _conditions(s) if (k := self.known(cond, s)) is not None]
+        if not known:
+            return None
+        begin, end = s.begin, s.begin + s.extent
+        low, high = begin, end
+        for one in known:
+            low = low if one.low is None else maximum(low, one.low)
+            high = high if one.high is None else minimum(high, one.high)
+        low = self.analyzer.simplify(minimum(low, end))
+        high = self.analyzer.simplify(maximum(high, low))
+        middle = _settled(s.body, {one.cond: const(one.value, BOOL) for one in known})
+        notes = {key: value for key, value in s.annotations.items() if key != PARTITION}
+        made: list[For] = []
+        for first, extent, body in (
+            (begin, low - begin, s.body),
+            (low, high - low, middle),
+            (high, end - high, s.body),
+        ):
+            extent = self.analyzer.simplify(extent)
+            if body is middle and (not self.fixed(extent) or self.analyzer.prove(extent <= 0)):
+                return None
+            if self.analyzer.prove(extent <= 0):
+                continue
+            part: Stmt = replace(s, begin=first, extent=extent, body=body, annotations=notes)
+            part = rename_bound(part) if made else part
+            assert isinstance(part, For)
+            made.append(part)
+        return made
+
+    def fixed(self, extent: Expr) -> bool:
+        """Whether a number of iterations is the same each time the loop runs."""
+        return all(v in self.func.scalars for v in free_vars(extent))
+
+    def known(self, cond: Expr, s: For) -> _Known | None:
+        """The longer of the ranges of the loop in which a comparison is known to hold, or not to."""
+        if not isinstance(cond, Binary) or cond.a.dtype is not INDEX or loads_in(cond):
+            return None
+        if s.var not in free_vars(cond):
+            return None
+        if cond.op in ("eq", "ne"):
+            return self.at_an_end(cond, s)
+        difference = _below_zero(cond)
+        if difference is None:
+            return None
+        inner = {x.var: (x.begin, x.extent) for x in stmts(s.body) if isinstance(x, For)}
+        if any(x.dtype is not INDEX or loads_in(*ends) for x, ends in inner.items()):
+            return None
+        with self.inside(s.var, s.begin, s.extent, s.body):
+            ends = self.analyzer.bounds(difference, inner)
+        bound = {v for x in stmts(s.body) for v in bound_vars(x)}
+        if ends is None or not bound.isdisjoint(free_vars(*ends)):
+            return None
+        true, false = self.where_negative(cond, ends[1], s.var), self.where_positive(cond, ends[0], s.var)
+        if true is None or false is None:
+            return true or false
+        return false if self.length(false, s) > self.length(true, s) else true
+
+    def where_negative(self, cond: Expr, greatest: Expr, var: Var) -> _Known | None:
+        """Where `factor * var + rest` is below zero."""
+        found = self.linear(greatest, var)
+        if found is None:
+            return None
+        factor, rest = found
+        if factor > 0:
+            return _Known(cond, True, high=(-rest - 1) // factor + 1)
+        return _Known(cond, True, low=rest // -factor + 1)
+
+    def where_positive(self, cond: Expr, least: Expr, var: Var) -> _Known | None:
+        """Where `factor * var + rest` is zero or above."""
+        found = self.linear(least, var)
+        if found is None:
+            return None
+        factor, rest = found
+        if factor > 0:
+            return _Known(cond, False, low=(-rest + (factor - 1)) // factor)
+        return _Known(cond, False, high=rest // -factor + 1)
+
+    def linear(self, expr: Expr, var: Var) -> tuple[int, Expr] | None:
+        """(factor, rest) of an expression `factor * var + rest`."""
+        factor = self.analyzer.coefficient_of(expr, var)
+        value = None if factor is None else const_value(factor)
+        return (value, substitute(expr, {var: const(0)})) if value else None
+
+    def at_an_end(self, cond: Binary, s: For) -> _Known | None:
+        """An equality that holds in the first, or the last, iteration alone."""
+        bound = {v for x in stmts(s.body) for v in bound_vars(x)}
+        if not bound.isdisjoint(free_vars(cond)):
+            return None
+        point = self.analyzer.solve(cond.a - cond.b, const(0), s.var)
+        if point is None or self.analyzer.coefficient_of(cond.a - cond.b, s.var) not in (const(1), const(-1)):
+            return None
+        value = cond.op == "ne"
+        if self.analyzer.prove_equal(point, s.begin):
+            return _Known(cond, value, low=point + 1)
+        if self.analyzer.prove_equal(point + 1, s.begin + s.extent):
+            return _Known(cond, value, high=point)
+        return None
+
+    def length(self, known: _Known, s: For) -> float:
+        """Iterations of a range as far as that is known before the program runs, else 0."""
+        begin, end = s.begin, s.begin + s.extent
+        low = begin if known.low is None else maximum(begin, known.low)
+        high = end if known.high is None else minimum(end, known.high)
+        return const_value(self.analyzer.simplify(high - low)) or 0
+
+
+def _below_zero(cond: Binary) -> Expr | None:
+    """What is below zero exactly where a comparison holds."""
+    if cond.op in ("lt", "le"):
+        return cond.a - cond.b - int(cond.op == "le")
+    if cond.op in ("gt", "ge"):
+        return cond.b - cond.a - int(cond.op == "ge")
+    return None
+
+
+def _conditions(s: For) -> list[Expr]:
+    """Comparisons that decide in a loop's body, each once."""
+    found: dict[Expr, None] = {}
+    for stmt in stmts(s.body):
+        conds = [stmt.cond] if isinstance(stmt, If) else []
+        conds += [
+            e.children[0]
+            for e in post_order(*exprs_of(stmt))
+            if isinstance(e, Select) or (isinstance(e, Call) and e.name == "if_then_else")
+        ]
+        found.update((part, None) for cond in conds for part in conjuncts(cond))
+    return list(found)
+
+
+def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
+    """A body with the values of conditions put in, and without what they rule out."""
+
+    def expr(e: Expr) -> Expr | None:
+        if isinstance(e, Call) and e.name == "if_then_else" and isinstance(e.args[0], Const):
+            return e.args[1] if e.args[0].value else e.args[2]
+        return known.get(e)
+
+    def stmt(s: Stmt) -> Stmt | None:
+        if not isinstance(s, If) or not isinstance(s.cond, Const):
+            return None
+        return s.then if s.cond.value else s.orelse or EMPTY_STMT
+
+    return transform_stmt(body, stmt_fn=stmt, expr_fn=expr)
+
+
+@dataclass(frozen=True)
+class PartitionLoops(PrimFuncPass):
+    """Loops cut where conditions on their variable turn, so that the long part asks nothing.
+
+    Serial loops of at most `max_steps / 2` stores and calls, and any loop with the annotation `partition`;
+    with `annotated=True` only these.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((100,), "float32"), B: T.Buffer((104,), "float32")):
+            for i in range(104):
+                B[i] = T.if_then_else(i >= 2 and i < 102, A[i - 2], T.float32(0.0))
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((100,), "float32"), B: T.Buffer((104,), "float32")):
+            for i in range(2):
+                B[i] = T.if_then_else(i >= 2 and i < 102, A[i - 2], T.float32(0.0))
+            for i in range(2, 102):
+                B[i] = A[i - 2]
+            for i in range(102, 104):
+                B[i] = T.if_then_else(i >= 2 and i < 102, A[i - 2], T.float32(0.0))
+    """
+
+    name: ClassVar[str] = "partition_loops"
+    max_steps: int = 32
+    annotated: bool = False
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return _Partition(func, self.max_steps, self.annotated).rebuilt()
+
+
+__all__ = ["PARTITION", "PartitionLoops"]

@@ -1,0 +1,146 @@
+"""Loops are cut where their conditions turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.passes.tir.partition import PartitionLoops
+from dlc_core.testing.prim_passes import becomes, keeps_results, program, stays, text
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import For, If
+
+
+def test_results_of_random_programs_stay(random_program):
+    keeps_results(PartitionLoops(max_steps=1000), random_program)
+
+
+def test_some_random_program_changes():
+    assert any(PartitionLoops(max_steps=1000)(func) is not func for func in map(program, range(60)))
+
+
+def ranges(func) -> list[tuple[str, str, bool]]:
+    """Begin and end of the outermost loops, and whether a condition is left in them."""
+    top = [s for s in stmts(func.body) if isinstance(s, For) and s.var.name == "i"]
+    return [
+        (str(s.begin), str(s.begin + s.extent), any(isinstance(x, If) for x in stmts(s.body))) for s in top
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cond", "expected"),
+    [
+        ("i * 3 + 1 < 20", [("0", "7", True), ("7", "20", False)]),
+        ("i * 3 <= 50", [("0", "17", False), ("17", "20", True)]),
+        ("i * 2 > 9", [("0", "5", True), ("5", "20", False)]),
+        ("9 - 2 * i > 0", [("0", "5", True), ("5", "20", False)]),
+        ("30 >= 2 * i", [("0", "16", False), ("16", "20", True)]),
+        ("i == 0", [("0", "1", True), ("1", "20", False)]),
+        ("i != 19", [("0", "19", False), ("19", "20", True)]),
+        ("i < 50", [("0", "20", False)]),
+        ("i + j < 18", [("0", "15", False), ("15", "20", True)]),
+        ("i + j >= 3 and i - j <= 16", [("0", "3", True), ("3", "17", False), ("17", "20", True)]),
+        ("i + j < n", None),
+        ("i % 3 < 2", [("0", "20", True)]),
+        ("i == 5", [("0", "20", True)]),
+        ("A[i] > 0", [("0", "20", True)]),
+    ],
+)
+def test_conditions_of_all_kinds(cond, expected):
+    func = text(f"""
+        @T.prim_func
+        def f(A: T.Buffer((20,), "int32"), B: T.Buffer((23,), "int32"), n: T.int64):
+            for i in range(20):
+                for j in range(4):
+                    if {cond}:
+                        B[i + j] = B[i + j] * 3 + A[i]
+                    else:
+                        B[i + j] = B[i + j] + 1
+    """)
+    cut = keeps_results(PartitionLoops(), func)
+    if expected is not None:
+        assert ranges(cut) == expected
+        assert PartitionLoops()(cut) is cut or any(has for *_, has in expected)
+
+
+def test_symbolic_ends_are_clamped():
+    func = text("""
+        @T.prim_func
+        def f(A: T.Buffer((n,), "int32"), n: T.int64):
+            for i in range(n):
+                if i >= 2 and i < n - 2:
+                    A[i] = 1
+                else:
+                    A[i] = 2
+    """)
+    cut = keeps_results(PartitionLoops(), func)
+    assert [has for *_, has in ranges(cut)] == [True, False, True]
+
+
+def test_inner_ends_may_depend_on_the_loop():
+    becomes(
+        PartitionLoops(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((400,), "int32")):
+            for i in range(20):
+                for j in range(i + 1):
+                    if i + j < 10:
+                        A[i * 20 + j] = 1
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((400,), "int32")):
+            for i in range(10):
+                for j in range(i + 1):
+                    if i + j < 10:
+                        A[i * 20 + j] = 1
+            for i in range(10, 20):
+                for j in range(i + 1):
+                    pass
+        """,
+    )
+
+
+SOURCE = """
+@T.prim_func
+def f(A: T.Buffer((20,), "int32")):
+    for i in T.{kind}(20, annotations={notes}):
+        if i < 15:
+            A[i] = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "notes", "options", "loops"),
+    [
+        ("serial", {}, {}, 2),
+        ("serial", {}, {"max_steps": 1}, 1),
+        ("serial", {}, {"annotated": True}, 1),
+        ("serial", {"partition": False}, {}, 1),
+        ("serial", {"partition": True}, {"annotated": True, "max_steps": 0}, 2),
+        ("parallel", {}, {}, 1),
+        ("parallel", {"partition": True}, {}, 2),
+    ],
+)
+def test_which_loops_are_cut(kind, notes, options, loops):
+    cut = PartitionLoops(**options)(text(SOURCE.format(kind=kind, notes=notes)))
+    assert len(ranges(cut)) == loops
+    if loops == 2:
+        assert not any(s.annotations for s in stmts(cut.body) if isinstance(s, For))
+
+
+def test_blocks_keep_their_loops():
+    stays(
+        PartitionLoops(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((20,), "int32")):
+            for i in range(20):
+                with T.block("b"):
+                    v = T.axis.spatial(20, i)
+                    T.reads()
+                    T.writes(A[v])
+                    if v < 15:
+                        A[v] = 1
+        """,
+    )
