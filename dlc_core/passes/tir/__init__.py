@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dlc_core.passes.base import Pass
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
+from dlc_core.passes.tir.common import CommonSubexpressions
 from dlc_core.passes.tir.compact import CompactBuffers
 from dlc_core.passes.tir.flatten import FlattenBuffers, flatten_and_simplify
 from dlc_core.passes.tir.hoist_conditions import HoistConditions
@@ -33,6 +34,7 @@ PASSES: tuple[type[Pass], ...] = (
     HoistConditions,
     PartitionLoops,
     RewriteUnsafeSelect,
+    CommonSubexpressions,
 )
 
 __all__ = [

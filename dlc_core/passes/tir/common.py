@@ -1,0 +1,250 @@
+"""Values that are computed several times get a name where all their uses see it.
+
+Every use of an expression lies inside of what binds its variables, and so does the innermost statement around
+all of them: there the name is bound, right before the first use.  What is named is evaluated also where none
+of its uses is, so it may not fail, and not depend on memory that changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from operator import is_
+from typing import ClassVar
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    loads_in,
+    post_order,
+    transform,
+)
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.memory import Memory
+from dlc_core.passes.tir.safety import DIVISIONS, in_bounds
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.intrinsics import has_effect
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+
+Path = tuple[int, ...]
+"""Where a statement stands: at each level the number of the child to take."""
+
+
+@dataclass
+class _Place:
+    """Where an expression is evaluated: how often, first, and below which statement always."""
+
+    uses: int
+    first: Path
+    common: Path
+
+    def add(self, uses: int, first: Path, common: Path) -> None:
+        self.uses += uses
+        self.first = min(self.first, first)
+        length = next(
+            (k for k, (a, b) in enumerate(zip(self.common, common)) if a != b),
+            min(len(self.common), len(common)),
+        )
+        self.common = self.common[:length]
+
+
+class _Namer:
+    """Names the common values of one program.  The bodies of blocks are programs of their own."""
+
+    def __init__(self, func: PrimFunc, min_ops: int, loads: bool) -> None:
+        self.min_ops = min_ops
+        self.loads = loads
+        self.memory = Memory(func.body)
+        self.written = self.memory.written(func.body)
+        self.analyzer = Analyzer()
+        for scalar in func.scalars:
+            if scalar.dtype.is_int:
+                self.analyzer.declare_dim(scalar, low=0)
+        for s in stmts(func.body):
+            if isinstance(s, For) and s.var.dtype is INDEX and not loads_in(s.begin, s.extent):
+                self.analyzer.bind(s.var, s.begin, s.extent)
+        self.local = {s.buffer for s in stmts(func.body) if isinstance(s, (Alloc, View))}
+        self.ops: dict[Expr, int | None] = {}
+
+    def rebuilt(self, root: Stmt) -> Stmt:
+        """A body with names for its common values."""
+        at: dict[Path, Stmt] = {}
+        places: dict[Expr, _Place] = {}
+        roots: list[Expr] = []
+        work: list[tuple[Path, Stmt]] = [((), root)]
+        while work:
+            path, stmt = work.pop()
+            at[path] = stmt
+            for e in _own(stmt):
+                roots.append(e)
+                _use(places, e, 1, path, path)
+            if not isinstance(stmt, Block):
+                work += [((*path, k), child) for k, child in enumerate(child_stmts(stmt))]
+        names: dict[Expr, Expr] = {}
+        bound: dict[Path, list[Expr]] = defaultdict(list)
+        order = post_order(*roots)
+        for e in reversed(order):
+            place = places[e]
+            uses, first, common = place.uses, place.first, place.common
+            if place.uses > 1 and self.is_worth(e):
+                names[e] = Var("c", e.dtype)
+                if isinstance(at[common], Seq):
+                    common = first[: len(common) + 1]
+                bound[common].append(e)
+                uses, first = 1, common
+            for child in e.children:
+                _use(places, child, uses, first, common)
+        return _Rebuilder(self, names, bound).placed(root, ())
+
+    def is_worth(self, e: Expr) -> bool:
+        """Whether a value may be named, and is work enough."""
+        count = self.ops_of(e)
+        if e.dtype.kind == "handle" or (e.dtype.is_int and e.dtype.lanes > 1):
+            return False  # places in memory are to be seen as what they are
+        return count is not None and count >= self.min_ops
+
+    def ops_of(self, root: Expr) -> int | None:
+        """Operations in an expression; None where it may fail, acts, or reads what may change."""
+        for e in post_order(root):
+            if e not in self.ops:
+                inner = [self.ops[c] for c in e.children]
+                known = [n for n in inner if n is not None]
+                fine = len(known) == len(inner) and self.is_steady(e)
+                self.ops[e] = sum(known) + self.weight(e) if fine else None
+        return self.ops[root]
+
+    def weight(self, e: Expr) -> int:
+        if isinstance(e, Load):
+            return self.min_ops  # a load is worth a name wherever it may have one
+        return 0 if isinstance(e, (Var, Const, Broadcast, Ramp)) else 1
+
+    def is_steady(self, e: Expr) -> bool:
+        """Whether a node, operands aside, may be evaluated anywhere, with the same value."""
+        if isinstance(e, Load):
+            base = self.memory.root(e.buffer)
+            fixed = self.written is not None and base not in self.written and base not in self.local
+            return self.loads and fixed and in_bounds(e.buffer, e.indices, self.analyzer)
+        if isinstance(e, Binary) and e.op in DIVISIONS and not e.dtype.is_float:
+            divisor = e.b.value if isinstance(e.b, Broadcast) else e.b
+            return isinstance(divisor, Const) and bool(divisor.value)
+        return not has_effect(e) and not (isinstance(e, Call) and e.name == "address_of")
+
+
+def _own(stmt: Stmt) -> tuple[Expr, ...]:
+    """Expressions of a statement that may use names; descriptions of buffers and blocks stay as they are."""
+    return () if isinstance(stmt, (Alloc, View, Block)) else exprs_of(stmt)
+
+
+def _use(places: dict[Expr, _Place], e: Expr, uses: int, first: Path, common: Path) -> None:
+    found = places.get(e)
+    if found is None:
+        places[e] = _Place(uses, first, common)
+    else:
+        found.add(uses, first, common)
+
+
+class _Rebuilder:
+    """Puts names into a body."""
+
+    def __init__(self, namer: _Namer, names: dict[Expr, Expr], bound: dict[Path, list[Expr]]) -> None:
+        self.namer = namer
+        self.bound = bound
+        self.memo = dict(names)
+
+    def placed(self, s: Stmt, path: Path) -> Stmt:
+        """A statement inside of the names that are bound there."""
+        return self.named(self.inside(s, path), path)
+
+    def named(self, body: Stmt, path: Path) -> Stmt:
+        for e in self.bound.get(path, ()):  # the operands come last, and so outermost
+            var = self.memo[e]
+            assert isinstance(var, Var)
+            body = Let(var, e.rebuild([self.expr(c) for c in e.children]), body)
+        return body
+
+    def inside(self, s: Stmt, path: Path) -> Stmt:
+        if isinstance(s, Seq):
+            rest: list[Stmt] = []
+            for k in reversed(range(len(s.stmts))):
+                place = (*path, k)
+                rest = [self.inside(s.stmts[k], place), *rest]
+                if place in self.bound:
+                    rest = [self.named(seq(*rest), place)]
+            same = len(rest) == len(s.stmts) and all(map(is_, rest, s.stmts))
+            return s if same else seq(*rest)
+        if isinstance(s, Block):
+            init = None if s.init is None else self.namer.rebuilt(s.init)
+            body = self.namer.rebuilt(s.body)
+            return s if init is s.init and body is s.body else replace(s, init=init, body=body)
+        children = [self.placed(child, (*path, k)) for k, child in enumerate(child_stmts(s))]
+        own = [self.expr(e) for e in _own(s)]
+        if all(map(is_, children, child_stmts(s))) and all(map(is_, own, _own(s))):
+            return s
+        return _rebuilt(s, own, children)
+
+    def expr(self, e: Expr) -> Expr:
+        return transform(e, lambda _: None, self.memo)
+
+
+def _rebuilt(s: Stmt, own: list[Expr], children: list[Stmt]) -> Stmt:
+    """A statement over other expressions and other statements."""
+    if isinstance(s, Store):
+        return Store(s.buffer, tuple(own[:-1]), own[-1])
+    if isinstance(s, Eval):
+        return Eval(own[0])
+    if isinstance(s, If):
+        return If(own[0], *children)
+    if isinstance(s, For):
+        return replace(s, begin=own[0], extent=own[1], body=children[0])
+    if isinstance(s, While):
+        return While(own[0], children[0])
+    if isinstance(s, Let):
+        return Let(s.var, own[0], children[0])
+    assert isinstance(s, (Alloc, View))
+    return replace(s, body=children[0])
+
+
+@dataclass(frozen=True)
+class CommonSubexpressions(PrimFuncPass):
+    """Values of at least `min_ops` operations that are computed several times get a name.
+
+    Loads are computed again, unless `loads` is true: then those stay that lie inside of buffers that the
+    program never writes.  It is meant for the end of a pipeline: analysis does not look behind names.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32):
+            for i in range(64):
+                A[i] = T.exp(x * x + T.float32(1.0)) * T.float32(2.0)
+                B[i] = T.exp(x * x + T.float32(1.0))
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32):
+            for i in range(64):
+                c = T.let(T.exp(x * x + T.float32(1.0)))
+                A[i] = c * T.float32(2.0)
+                B[i] = c
+    """
+
+    name: ClassVar[str] = "common_subexpressions"
+    min_ops: int = 2
+    loads: bool = False
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        body = _Namer(func, self.min_ops, self.loads).rebuilt(func.body)
+        return func if body is func.body else replace(func, body=body)
+
+
+__all__ = ["CommonSubexpressions"]
