@@ -8,10 +8,11 @@ small domains.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dlc_core.arith.evaluate import compile_exprs
+from dlc_core.diag import RuntimeFailure
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import (
     Binary,
@@ -54,6 +55,17 @@ class Rule:
         object.__setattr__(self, "literals", literals)
         object.__setattr__(self, "computed", compile_exprs(computed, literals) if computed else None)
         object.__setattr__(self, "proved", tuple(c for c in self.when if c not in computed))
+
+    def fits(self, found: Mapping[Var, Expr]) -> bool:
+        """Whether the conditions over literals hold for what the pattern variables stand for."""
+        if self.computed is None:
+            return True
+        values = [int(x.value) if isinstance(x := found[v], Const) else 0 for v in self.literals]
+        try:
+            return all(self.computed(*values))
+        except RuntimeFailure:
+            # A condition divides by a literal that another one requires not to be zero.
+            return False
 
 
 def rules() -> tuple[Rule, ...]:

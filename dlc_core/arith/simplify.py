@@ -311,12 +311,8 @@ class Simplifier(Choice):
         """The expression after the first rule that applies, or None."""
         for rule in candidates(e):
             found: dict[Var, Expr] = {}
-            if not match(rule.pattern, e, found):
+            if not match(rule.pattern, e, found) or not rule.fits(found):
                 continue
-            if rule.computed is not None:
-                literals = [int(x.value) if isinstance(x := found[v], Const) else 0 for v in rule.literals]
-                if not all(rule.computed(*literals)):
-                    continue
             conditions = [self._expr(instantiate(c, found)) for c in rule.proved]
             if all(isinstance(c, Const) and c.value for c in conditions):
                 return instantiate(rule.replacement, found)

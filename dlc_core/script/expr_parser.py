@@ -1,22 +1,25 @@
-"""Expressions, regions and attribute values from Python's syntax tree.  Text is read, never run."""
+"""Expressions and regions from Python's syntax tree.  Text is read, never run.
+
+Numbers, strings, tuples, lists and dicts of the surrounding Python are *static* values: they may be computed
+with, indexed and compared, and what comes out takes the dtype that its place asks for.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableMapping
+from inspect import getattr_static
+from types import MemberDescriptorType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 
-from dlc_core.diag import DlcError, ScriptError, Span, UsageError
-from dlc_core.graph.node import Array, Function
+from dlc_core.diag import DlcError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import (
-    ARITH,
     BITS,
-    COMPARE,
+    LOGIC,
     Binary,
     Const,
     Expr,
@@ -24,67 +27,25 @@ from dlc_core.ir.expr import (
     Var,
     as_expr,
     binary,
-    broadcast,
-    call,
-    cast_to,
     const,
     load,
-    ramp,
-    select,
     unary,
 )
-from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
-from dlc_core.tir.intrinsics import (
-    EXTERN,
-    address_of,
-    call_kernel,
-    if_then_else,
-    intrinsic,
-    launch_kernel,
-    lookup,
-    reinterpret,
-    vector_concat,
-    vector_shuffle,
-)
+from dlc_core.script.scope import Scope
+from dlc_core.script.source import Source, short, suggestion
+from dlc_core.script.static import STATIC, is_static, static_binary, static_number
+from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Range, Region
 
 _BIN_OPS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
     ast.Mod: "floormod", ast.LShift: "shl", ast.RShift: "shr", ast.BitAnd: "bitand", ast.BitOr: "bitor",
-    ast.BitXor: "bitxor",
+    ast.BitXor: "bitxor", ast.Pow: "pow",
 }  # fmt: skip
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
-_SPECIAL = {"inf": float("inf"), "nan": float("nan")}
-
-
-class Source:
-    """Where the text comes from: its place, for errors, and the numbers that names around it stand for."""
-
-    def __init__(self, name: str, first_line: int = 1, captured: Mapping[str, Any] | None = None) -> None:
-        self.name = name
-        self.first_line = first_line
-        self.captured = captured or {}
-
-    def span(self, node: ast.AST) -> Span:
-        line = getattr(node, "lineno", 1) + self.first_line - 1
-        return Span(self.name, line=line, column=getattr(node, "col_offset", 0) + 1)
-
-    def fail(self, node: ast.AST, what: str, hint: str = "") -> NoReturn:
-        raise ScriptError(what, spans=[self.span(node)], hint=hint)
-
-    @contextmanager
-    def at(self, node: ast.AST) -> Iterator[None]:
-        """Errors of the IR raised inside become errors of the script at this place."""
-        try:
-            yield
-        except ScriptError:
-            raise
-        except DlcError as error:
-            raise ScriptError(
-                error.what, spans=[self.span(node)], hint=error.hint, details=error.details
-            ) from error
+_NUMBER = (bool, int, float)
 
 
 class ExprParser:
@@ -97,7 +58,7 @@ class ExprParser:
     def __init__(
         self,
         source: Source,
-        scope: dict[str, Any],
+        scope: MutableMapping[str, Any],
         metadata: Mapping[str, Any],
         symbol: Callable[[str], Var] | None = None,
     ) -> None:
@@ -109,233 +70,447 @@ class ExprParser:
     def fail(self, node: ast.AST, what: str, hint: str = "") -> NoReturn:
         self.source.fail(node, what, hint)
 
+    # Names
+
     def name(self, node: ast.Name) -> Any:
         if node.id in self.scope:
             return self.scope[node.id]
-        outside = self.source.captured.get(node.id)
-        if isinstance(outside, (bool, int, float)):
-            return outside
+        if node.id in self.source.captured:
+            outside = self.source.captured[node.id]
+            if isinstance(outside, _NUMBER):
+                return outside
+            if self.symbol is None:
+                known = is_static(outside) or isinstance(outside, ModuleType)
+                return outside if known else Outside(outside)
         if self.symbol is not None:
             made = self.scope[node.id] = self.symbol(node.id)
             return made
-        return self.fail(node, f"the name {node.id!r} is not defined here")
+        gone = self.scope.gone if isinstance(self.scope, Scope) else {}
+        if node.id in gone:
+            line = gone[node.id] + self.source.first_line - 1
+            return self.fail(
+                node, f"the name {node.id!r} of line {line} is not defined here: its suite is over"
+            )
+        visible = [*self.scope, *(n for n, v in self.source.captured.items() if is_static(v))]
+        return self.fail(
+            node, f"the name {node.id!r} is not defined here", suggestion(node.id, visible, "there are")
+        )
+
+    # Values
 
     def expr(self, node: ast.expr) -> Expr:
         """An expression; a bare number has the index type (or float32 where it is a float)."""
         value = self.value(node)
-        return as_expr(value) if not isinstance(value, Expr) else value
+        return value if isinstance(value, Expr) else as_expr(self.fitting(node, value, None))
 
     def value(self, node: ast.expr) -> ExprLike:
         """An expression, or a Python number whose dtype its surroundings decide."""
-        with self.source.at(node):
-            return self._value(node)
+        found = self.any(node)
+        if isinstance(found, (Expr, *_NUMBER)):
+            return found
+        if isinstance(found, np.generic):
+            number: int | float | bool = found.item()
+            return number
+        if isinstance(found, Buffer):
+            return self.fail(
+                node, f"the buffer {short(node)} is not an expression", "read an element: A[i, …]"
+            )
+        return self.fail(node, f"{short(node)} is not an expression")
 
-    def _value(self, node: ast.expr) -> ExprLike:
-        if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+    def typed(self, node: ast.expr, type_: DType) -> Expr:
+        """An expression where a bare number has a given dtype."""
+        value = self.value(node)
+        return value if isinstance(value, Expr) else as_expr(self.fitting(node, value, type_), type_)
+
+    def fitting(self, node: ast.expr, value: int | float | bool, type_: DType | None) -> int | float | bool:
+        """A number that a literal of the dtype (index where None) can be."""
+        if type_ is None:
+            type_ = dtype(
+                "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+            )
+        if type_.is_float and not isinstance(value, bool):
+            return self._finite(node, value)
+        if isinstance(value, float) and not type_.is_float:
+            self.fail(node, f"the number {value} is no {type_}", f"write T.cast({short(node)}, ...)")
+        if type_.is_int and not isinstance(value, bool):
+            low, high = type_.int_range()
+            if not low <= value <= high:
+                self.fail(node, f"{value} does not fit {type_}, whose values are {low} to {high}")
+        if type_.is_bool and value not in (0, 1):
+            self.fail(node, f"{value} is no bool", "write x != 0")
+        return value
+
+    def _finite(self, node: ast.expr, value: int | float) -> float:
+        try:
+            return float(value)
+        except OverflowError:
+            return self.fail(node, f"an integer of {value.bit_length()} bits is no float")  # type: ignore[union-attr]
+
+    def condition(self, node: ast.expr, what: str = "a condition") -> Expr:
+        """A scalar bool."""
+        value = self.value(node)
+        if isinstance(value, bool):
+            return const(value, "bool")
+        if not isinstance(value, Expr) or value.dtype.scalar is not dtype("bool"):
+            kind = value.dtype if isinstance(value, Expr) else type(value).__name__
+            return self.fail(node, f"{what} is a bool, not {kind}", f"write {short(node)} != 0")
+        return value
+
+    def any(self, node: ast.expr) -> Any:
+        """Whatever an expression of Python stands for here: an IR expression, a buffer or a static value."""
+        try:
+            return self._any(node)
+        except DlcError as error:
+            raise self.source.placed(node, error) from error
+
+    def _any(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, STATIC)):
             return node.value
         if isinstance(node, ast.Name):
             found = self.name(node)
-            if isinstance(found, (Expr, bool, int, float)):
-                return found
-            return self.fail(node, f"{node.id} is not an expression")
-        if isinstance(node, ast.BinOp) and type(node.op) in _BIN_OPS:
-            a, b = self.value(node.left), self.value(node.right)
-            op = _BIN_OPS[type(node.op)]
-            if op in ("bitand", "bitor") and as_expr(a).dtype.is_bool:
-                op = op[3:]
-            return binary(op, a, b)
+            if isinstance(found, (Outside, ModuleType)):
+                return self.fail(
+                    node,
+                    f"{node.id} is a {found.kind}, of which a script cannot use the value"
+                    if isinstance(found, Outside)
+                    else f"{node.id} is a module",
+                    "numbers, strings, tuples, lists and dicts of the surrounding Python may be used",
+                )
+            return found
+        if isinstance(node, ast.BinOp):
+            return self._chain(node)
         if isinstance(node, ast.UnaryOp):
             return self._unary(node)
         if isinstance(node, ast.BoolOp):
-            op = "and" if isinstance(node.op, ast.And) else "or"
-            values = [self.value(v) for v in node.values]
-            total = values[0]
-            for value in values[1:]:
-                total = binary(op, total, value)
-            return total
+            return self._junction(node)
         if isinstance(node, ast.Compare):
-            if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARE:
-                self.fail(node, "a comparison has two sides", "write `a < b and b < c`")
-            op = _COMPARE[type(node.ops[0])]
-            return binary(op, self.value(node.left), self.value(node.comparators[0]))
+            return self._comparison(node)
+        if isinstance(node, ast.IfExp):
+            return self._choice(node)
         if isinstance(node, ast.Subscript):
-            return load(self.buffer(node.value), self.indices(node.slice))
+            return self._subscript(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            items = [self.any(e) for e in node.elts]
+            return tuple(items) if isinstance(node, ast.Tuple) else items
         if isinstance(node, ast.Call):
-            return self._call(node)
-        return self.fail(node, f"{ast.unparse(node)} is not an expression")
+            return self.call(node)
+        return self.fail(node, f"{short(node)} is not an expression of the script")
 
-    def _unary(self, node: ast.UnaryOp) -> ExprLike:
+    def call(self, node: ast.Call) -> Any:
+        raise NotImplementedError
+
+    # Operators
+
+    def _chain(self, node: ast.BinOp) -> Any:
+        """`a + b + c` and the like, from the left: sums may be long."""
+        spine: list[ast.BinOp] = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp):
+            spine.append(left)
+            left = left.left
+        total = self.any(left)
+        for part in reversed(spine):
+            try:
+                total = self.operation(part, total, self.any(part.right))
+            except DlcError as error:
+                raise self.source.placed(part, error) from error
+        return total
+
+    def operation(self, node: ast.BinOp, a: Any, b: Any) -> Any:
+        op = _BIN_OPS.get(type(node.op))
+        if op is None:
+            self.fail(node, "there is no operator @ of tensor programs", "write a loop over the reduced axis")
+        if not isinstance(a, Expr) and not isinstance(b, Expr):
+            return static_binary(self, node, op, a, b)
+        for side, value in ((node.left, a), (node.right, b)):
+            if not isinstance(value, (Expr, *_NUMBER, np.generic)):
+                self.fail(side, f"{short(side)} is not an expression")
+        return self.binary(node, op, a, b)
+
+    def binary(self, node: ast.AST, op: str, a: ExprLike, b: ExprLike) -> Expr:
+        """An operator applied to two values, at least one of them an expression, by the rules of the IR."""
+        a, b = (x.item() if isinstance(x, np.generic) else x for x in (a, b))
+        kinds = {x.dtype.kind for x in (a, b) if isinstance(x, Expr)}
+        like = next((x.dtype.scalar for x in (a, b) if isinstance(x, Expr)), None)
+        for value in (a, b):
+            if not isinstance(value, Expr) and isinstance(node, ast.expr) and like is not None:
+                self._literal_side(node, op, value, like)
+        if op == "pow":
+            return self.power(node, a, b)
+        if op in ("bitand", "bitor") and kinds == {"bool"}:
+            op = op[3:]
+        if op in LOGIC and kinds != {"bool"}:
+            kind = next(x.dtype for x in (a, b) if isinstance(x, Expr) and not x.dtype.is_bool)
+            self.fail(node, f"`{op}` takes bools, not {kind}", "write x != 0")
+        if op in BITS and kinds & {"float", "complex", "handle"}:
+            self.fail(node, f"{op} takes integers, not {like}", "T.reinterpret gives the bits of a float")
+        if "handle" in kinds:
+            self.fail(node, f"{op} takes no handles", "T.match_buffer makes a buffer of a handle")
+        return binary(op, a, b)
+
+    def _literal_side(self, node: ast.expr, op: str, value: int | float | bool, like: DType) -> None:
+        if isinstance(value, float) and not like.is_float:
+            self.fail(
+                node,
+                f"{op} of {like} and the number {value}",
+                f'write T.cast(…, "float32") or T.{like}({value:g})',
+            )
+        self.fitting(node, value, None if like.is_bool else like)
+
+    def power(self, node: ast.AST, a: ExprLike, b: ExprLike) -> Expr:
+        raise NotImplementedError
+
+    def _junction(self, node: ast.BoolOp) -> Any:
+        op = "and" if isinstance(node.op, ast.And) else "or"
+        values = [self.value(v) for v in node.values]
+        if not any(isinstance(v, Expr) for v in values):
+            return all(values) if op == "and" else any(values)
+        total = values[0]
+        for part, value in zip(node.values[1:], values[1:], strict=True):
+            for side in (total, value):
+                if not isinstance(side, (Expr, bool)):
+                    self.fail(part, f"`{op}` takes bools, not the number {side}")
+            total = (
+                self.binary(node, op, total, value)
+                if isinstance(total, Expr) or isinstance(value, Expr)
+                else ((total and value) if op == "and" else (total or value))
+            )
+        return total
+
+    def _comparison(self, node: ast.Compare) -> Any:
+        """`a < b`, or `a <= b < c`: the conjunction of its parts."""
+        operands = [node.left, *node.comparators]
+        values = [self.any(e) for e in operands]
+        total: Any = None
+        for at, kind in enumerate(node.ops):
+            op = _COMPARE.get(type(kind))
+            if op is None:
+                self.fail(node, f"`{_sign(kind)}` is no comparison of values", "write ==, !=, <, <=, > or >=")
+            a, b = values[at], values[at + 1]
+            if not isinstance(a, Expr) and not isinstance(b, Expr):
+                part: Any = static_binary(self, node, op, a, b)
+            else:
+                for side, value in ((operands[at], a), (operands[at + 1], b)):
+                    if not isinstance(value, (Expr, *_NUMBER, np.generic)):
+                        self.fail(side, f"{short(side)} is not an expression")
+                part = self.binary(node, op, a, b)
+            if total is None or total is True:
+                total = part
+            elif not isinstance(total, Expr):
+                continue
+            elif isinstance(part, Expr):
+                total = binary("and", total, part)
+            else:
+                total = total if part else False
+        return total
+
+    def _choice(self, node: ast.IfExp) -> Any:
+        cond = self.value(node.test)
+        if isinstance(cond, bool):
+            return self.any(node.body if cond else node.orelse)
+        return if_then_else(self.condition(node.test), *self.alike(node.body, node.orelse))
+
+    def alike(self, first: ast.expr, second: ast.expr) -> tuple[Expr, Expr]:
+        """Two values of one dtype; a bare number takes the other's."""
+        a, b = self.value(first), self.value(second)
+        if isinstance(a, Expr) and not isinstance(b, Expr):
+            return a, as_expr(self.fitting(second, b, a.dtype.scalar), a.dtype.scalar)
+        if isinstance(b, Expr) and not isinstance(a, Expr):
+            return as_expr(self.fitting(first, a, b.dtype.scalar), b.dtype.scalar), b
+        if isinstance(a, float) or isinstance(b, float):
+            return as_expr(float(a)), as_expr(float(b))  # type: ignore[arg-type]
+        return as_expr(a), as_expr(b)
+
+    def _unary(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
-        if isinstance(node.op, ast.USub):
-            return unary("neg", value) if isinstance(value, Expr) else -value
         if isinstance(node.op, ast.UAdd):
             return value
+        if not isinstance(value, Expr):
+            if isinstance(node.op, ast.USub):
+                return -value
+            if isinstance(node.op, ast.Not):
+                return not value
+            if isinstance(value, float):
+                return self.fail(node, f"~ takes an integer or a bool, not {value}")
+            return (not value) if isinstance(value, bool) else ~value
+        if isinstance(node.op, ast.USub):
+            return unary("neg", value)
         if isinstance(node.op, ast.Not):
-            return unary("not", value)
-        return ~as_expr(value)
+            return unary("not", self.condition(node.operand, "what `not` takes"))
+        if value.dtype.kind not in ("int", "uint", "bool"):
+            self.fail(node, f"~ takes an integer or a bool, not {value.dtype}")
+        return ~value
+
+    # Parts of things
+
+    def _subscript(self, node: ast.Subscript) -> Any:
+        base = self.any(node.value)
+        if isinstance(base, Buffer):
+            self.check_rank(node, base, "read")
+            return load(base, self.indices(node.slice))
+        if isinstance(base, (tuple, list, str, dict)):
+            return self._item(node, base)
+        what = f"of {base.dtype}, " if isinstance(base, Expr) else ""
+        return self.fail(node.value, f"{short(node.value)} is {what}not a buffer")
+
+    def _item(self, node: ast.Subscript, base: Any) -> Any:
+        if isinstance(node.slice, ast.Slice):
+            ends = [None if e is None else self.integer(e, "an end of a slice") for e in (
+                node.slice.lower, node.slice.upper, node.slice.step)]  # fmt: skip
+            if isinstance(base, dict) or ends[2] == 0:
+                return self.fail(node, f"{short(node)} cannot be taken")
+            return base[slice(*ends)]
+        key = self.any(node.slice)
+        if isinstance(key, Const):
+            key = key.value
+        try:
+            return base[key]
+        except (LookupError, TypeError):
+            return self.fail(node, f"there is no {short(node.slice)} in {short(node.value)}")
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        number = static_number(node)
+        if number is not None:
+            return number
+        if isinstance(node.value, ast.Name) and node.value.id not in self.scope:
+            outside = self.source.captured.get(node.value.id)
+            if node.value.id in ("T", "G") and not isinstance(outside, ModuleType):
+                return self.word(node)
+            if outside is not None and not is_static(outside):
+                return self._outside(node, outside)
+        base = self.any(node.value)
+        parts: dict[str, Any] = {}
+        if isinstance(base, Buffer):
+            parts = {
+                "shape": base.shape,
+                "strides": base.element_strides(),
+                "dtype": base.dtype,
+                "ndim": base.ndim,
+                "scope": base.scope,
+                "offset": base.offset,
+                "elem_offset": base.offset,
+            }
+        elif isinstance(base, Expr):
+            parts = {"dtype": base.dtype}
+        if node.attr in parts:
+            return parts[node.attr]
+        return self.fail(
+            node, f"{short(node.value)} has no {node.attr}", suggestion(node.attr, parts, "there are")
+        )
+
+    def word(self, node: ast.Attribute) -> Any:
+        """`T.something` without a call: an element type."""
+        raise NotImplementedError
+
+    def _outside(self, node: ast.Attribute, owner: Any) -> Any:
+        """A static attribute of a module or object around the script, found without running anything."""
+        found = getattr_static(owner, node.attr, None)
+        if isinstance(found, MemberDescriptorType):
+            found = None
+        if is_static(found) and found is not None:
+            return found
+        return self.fail(
+            node,
+            f"{short(node)} is no number, string or tuple",
+            "give it a name before the script: SIZE = config.size",
+        )
 
     def buffer(self, node: ast.expr) -> Buffer:
-        found = self.name(node) if isinstance(node, ast.Name) else None
-        return found if isinstance(found, Buffer) else self.fail(node, f"{ast.unparse(node)} is not a buffer")
+        if not isinstance(node, ast.Name):
+            return self.fail(node, f"{short(node)} is not a buffer")
+        found = self.name(node)
+        if isinstance(found, Buffer):
+            return found
+        known = [n for n, v in self.scope.items() if isinstance(v, Buffer)]
+        return self.fail(node, f"{node.id} is not a buffer", suggestion(node.id, known, "buffers"))
 
-    def indices(self, node: ast.expr) -> list[ExprLike]:
-        return [self.value(e) for e in (node.elts if isinstance(node, ast.Tuple) else [node])]
+    def indices(self, node: ast.expr) -> list[Expr]:
+        """Indices of one element: integers, or one vector of them."""
+        return [self.index(e) for e in (node.elts if isinstance(node, ast.Tuple) else [node])]
 
-    # Calls
+    def index(self, node: ast.expr, what: str = "an index") -> Expr:
+        if isinstance(node, ast.Slice):
+            return self.fail(
+                node, "a slice is no index of one element", "write a loop, or T.ramp(begin, 1, lanes)"
+            )
+        found = self.expr(node)
+        if not found.dtype.is_int:
+            return self.fail(node, f"{what} is an integer, not {found.dtype}")
+        return found
 
-    def head(self, node: ast.expr) -> str:
-        """`T.name` or `T.axis.name` as the text after `T.`; anything else is no call of the tensor level."""
-        text = ast.unparse(node)
-        if not text.startswith("T."):
-            self.fail(node, f"{text} is not in T")
-        return text[2:]
+    def check_rank(self, node: ast.Subscript, buffer: Buffer, verb: str) -> None:
+        count = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
+        if count != buffer.ndim:
+            name = short(node.value)
+            self.fail(
+                node,
+                f"buffer {name} has {buffer.ndim} dims but is {verb} with {count} indices",
+                f"its shape is ({', '.join(map(str, buffer.shape))})",
+            )
 
-    def _call(self, node: ast.Call) -> ExprLike:
-        name = self.head(node.func)
-        arguments, keywords = node.args, {k.arg: k.value for k in node.keywords}
-        if _is_dtype(name):
-            return self._literal(node, dtype(name))
-        special = getattr(self, f"_call_{name}", None)
-        if special is not None:
-            made: ExprLike = special(node, arguments, keywords)
-            return made
-        values = [self.value(a) for a in arguments]
-        if name in ARITH | BITS | COMPARE and len(values) == 2:
-            return binary(name, *values)
-        entry = lookup(name)
-        if entry is None:
-            self.fail(node, f"T has no {name}")
-        if entry.result == "same":
-            return intrinsic(name, *values)
-        return intrinsic(name, *map(as_expr, values))
-
-    def _literal(self, node: ast.Call, type_: DType) -> Expr:
-        if len(node.args) != 1:
-            self.fail(node, f"T.{type_} takes one value")
-        value = self.number(node.args[0])
-        if value is not None:
-            return const(value, type_)
-        return cast_to(type_, self.value(node.args[0]))
-
-    def number(self, node: ast.expr) -> int | float | bool | None:
-        """A number written as such, T.inf and T.nan among them; None for anything else."""
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            value = self.number(node.operand)
-            if value is None:
-                return None
-            return -value if isinstance(node.op, ast.USub) else value
-        if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
-            return node.value
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in "TG":
-            return _SPECIAL.get(node.attr)
-        return None
+    # Static arguments
 
     def string(self, node: ast.expr | None, what: str, at: ast.AST) -> str:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return node.value
-        return self.fail(node or at, f"{what} is a string")
+        found = self.any(node) if isinstance(node, (ast.Constant, ast.Name, ast.Subscript)) else None
+        return found if isinstance(found, str) else self.fail(node or at, f"{what} is a string")
 
     def integer(self, node: ast.expr, what: str) -> int:
-        value = self.name(node) if isinstance(node, ast.Name) else self.number(node)
+        value = self.any(node)
+        if isinstance(value, Const) and value.dtype.is_int:
+            return int(value.value)
+        if isinstance(value, np.integer):
+            return int(value)
         return value if type(value) is int else self.fail(node, f"{what} is an integer")
 
     def dtype(self, node: ast.expr | None, at: ast.AST) -> DType:
-        text = self.string(node, "a dtype", at)
-        try:
-            return dtype(text)
-        except UsageError as error:
-            return self.fail(node or at, error.what)
+        if node is None:
+            return self.fail(at, "the dtype is missing", 'write "float32"')
+        found = self.any(node)
+        if isinstance(found, DType):
+            return found
+        if isinstance(found, str):
+            return self.dtype_named(found, node)
+        return self.fail(node, f"{short(node)} is no dtype: a dtype is a string", 'write "float32"')
 
-    def _call_cast(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        value, type_ = self._exactly(node, args, 2)
-        return cast_to(self.dtype(type_, node), self.value(value))
-
-    def _call_select(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        cond, a, b = self._exactly(node, args, 3)
-        return select(self.value(cond), self.value(a), self.value(b))
-
-    def _call_if_then_else(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        cond, a, b = self._exactly(node, args, 3)
-        return if_then_else(self.value(cond), self.value(a), self.value(b))
-
-    def _call_ramp(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        base, stride, lanes = self._exactly(node, args, 3)
-        return ramp(self.value(base), self.value(stride), self.lanes(lanes))
-
-    def _call_broadcast(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        value, lanes = self._exactly(node, args, 2)
-        return broadcast(self.value(value), self.lanes(lanes))
-
-    def _call_bitnot(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        (value,) = self._exactly(node, args, 1)
-        return unary("bitnot", self.value(value))
-
-    def _call_reinterpret(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        value, type_ = self._exactly(node, args, 2)
-        return reinterpret(self.dtype(type_, node).scalar, self.expr(value))
-
-    def _call_address_of(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        (place,) = self._exactly(node, args, 1)
-        if isinstance(place, ast.Subscript):
-            return address_of(self.buffer(place.value), *self.indices(place.slice))
-        return address_of(self.buffer(place))
-
-    def _call_call_kernel(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        symbol = self.string(args[0] if args else None, "the kernel's name", node)
-        return call_kernel(symbol, *map(self.expr, args[1:]))
-
-    def _call_launch_kernel(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        symbol = self.string(args[0] if args else None, "the kernel's name", node)
-        return launch_kernel(symbol, [self.expr(a) for a in args[1:]], ())
-
-    def _call_call_extern(self, node: ast.Call, args: list[ast.expr], keywords: Any) -> Expr:
-        symbol = self.string(args[0] if args else None, "the function's name", node)
-        return call(
-            EXTERN + symbol, [self.expr(a) for a in args[1:]], self.dtype(keywords.get("dtype"), node)
-        )
-
-    def _call_call(self, node: ast.Call, args: list[ast.expr], keywords: Any) -> Expr:
-        name = self.string(args[0] if args else None, "the intrinsic's name", node)
-        return call(name, [self.expr(a) for a in args[1:]], self.dtype(keywords.get("dtype"), node))
-
-    def _call_vector_shuffle(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        if not args:
-            self.fail(node, "vector_shuffle takes a vector and lane numbers")
-        return vector_shuffle(self.expr(args[0]), [self.integer(a, "a lane") for a in args[1:]])
-
-    def _call_vector_concat(self, node: ast.Call, args: list[ast.expr], _: Any) -> Expr:
-        if not args:
-            self.fail(node, "vector_concat takes at least one value")
-        return vector_concat(*map(self.expr, args))
-
-    def lanes(self, node: ast.expr) -> int:
-        lanes = self.integer(node, "a number of lanes")
-        return lanes if 1 <= lanes <= 1 << 16 else self.fail(node, f"a vector of {lanes} lanes")
-
-    def _exactly(self, node: ast.Call, args: list[ast.expr], count: int) -> list[ast.expr]:
-        if len(args) != count or node.keywords:
-            self.fail(node, f"{ast.unparse(node.func)} takes {count} arguments")
-        return args
+    def dtype_named(self, text: str, node: ast.AST) -> DType:
+        raise NotImplementedError
 
     # Regions
 
     def region(self, node: ast.expr) -> Region:
-        """`A[i, 0:8]`: the box of a buffer."""
+        """`A[i, 0:8]`: the box of a buffer; `A` alone is all of it."""
+        if isinstance(node, ast.Name):
+            whole = self.name(node)
+            if isinstance(whole, Buffer):
+                return Region(whole, tuple(Range(const(0, d.dtype), d) for d in whole.shape))
         if not isinstance(node, ast.Subscript):
-            return self.fail(node, f"{ast.unparse(node)} is not a region", "write A[i, 0:8]")
+            return self.fail(node, f"{short(node)} is not a region", "write A[i, 0:8]")
+        buffer = self.buffer(node.value)
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        return Region(self.buffer(node.value), tuple(map(self._range, items)))
+        if len(items) != buffer.ndim:
+            self.check_rank(node, buffer, "given here")
+        return Region(buffer, tuple(self._range(e, d) for e, d in zip(items, buffer.shape, strict=True)))
 
-    def _range(self, node: ast.expr) -> Range:
+    def _range(self, node: ast.expr, dim: Expr) -> Range:
         if not isinstance(node, ast.Slice):
-            return Range(self.expr(node), const(1))
-        if node.lower is None or node.upper is None or node.step is not None:
-            return self.fail(node, "a range has a begin and an end")
-        begin, end = self.expr(node.lower), self.expr(node.upper)
-        return Range(begin, _extent(begin, end))
+            return Range(self.index(node), const(1))
+        if node.step is not None:
+            return self.fail(node.step, "a region has no step")
+        begin = const(0, dim.dtype) if node.lower is None else self.index(node.lower, "an end of a region")
+        end = dim if node.upper is None else self.index(node.upper, "an end of a region")
+        return Range(begin, extent_between(begin, end))
 
 
-def _extent(begin: Expr, end: Expr) -> Expr:
+class Outside:
+    """A value of the surrounding Python that a script cannot hold."""
+
+    def __init__(self, value: Any) -> None:
+        self.kind = type(value).__name__
+
+
+def extent_between(begin: Expr, end: Expr) -> Expr:
     """The extent whose sum with `begin` is `end`, as it was before it was added."""
     if isinstance(begin, Const) and begin.value == 0:
         return end
@@ -344,113 +519,5 @@ def _extent(begin: Expr, end: Expr) -> Expr:
     return const(0, begin.dtype) if end is begin else end - begin
 
 
-def _is_dtype(name: str) -> bool:
-    try:
-        return dtype(name).kind != "handle"
-    except UsageError:
-        return False
-
-
-class LiteralParser:
-    """Attribute values, types and arrays.  `functions` finds nested functions of a graph by name."""
-
-    def __init__(self, exprs: ExprParser) -> None:
-        self.exprs = exprs
-
-    def value(self, node: ast.expr) -> Any:
-        number = self.exprs.number(node)
-        if number is not None:
-            return number
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Tuple):
-            return tuple(map(self.value, node.elts))
-        if isinstance(node, ast.List):
-            return [self.value(e) for e in node.elts]
-        if isinstance(node, ast.Dict):
-            return self.mapping(node)
-        if isinstance(node, ast.Name):
-            found = self.exprs.name(node)
-            if isinstance(found, (Expr, Function, bool, int, float)):
-                return found
-            self.exprs.fail(node, f"{node.id} is not an attribute")
-        if (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "metadata"
-        ):
-            return self.metadata(node)
-        if isinstance(node, ast.Call):
-            head = ast.unparse(node.func)
-            if head == "G.dtype":
-                return self.exprs.dtype(node.args[0] if node.args else None, node)
-            if head in ("G.Tensor", "G.Tuple"):
-                return self.type(node)
-            if head in ("G.array", "G.const"):
-                return self.array(node)
-        return self.exprs.expr(node)
-
-    def mapping(self, node: ast.expr) -> dict[Any, Any]:
-        if not isinstance(node, ast.Dict):
-            self.exprs.fail(node, "attributes are written as {name: value}")
-        found: dict[Any, Any] = {}
-        for key, value in zip(node.keys, node.values, strict=True):
-            name = None if key is None else self.value(key)
-            if not isinstance(name, (str, int)):
-                self.exprs.fail(key or node, "an attribute's name is a string or an integer")
-            found[name] = self.value(value)
-        return found
-
-    def metadata(self, node: ast.Subscript) -> Any:
-        key = self.exprs.string(node.slice, "a key of the metadata", node)
-        if key not in self.exprs.metadata:
-            self.exprs.fail(
-                node, f"the metadata has no {key!r}", "pass what to_script returned with the text"
-            )
-        return self.exprs.metadata[key]
-
-    def array(self, node: ast.Call) -> Array:
-        if len(node.args) != 2:
-            self.exprs.fail(node, "an array is written with its elements and dtype")
-        type_ = self.exprs.dtype(node.args[1], node)
-        elements = self._elements(node.args[0])
-        shape = next((self.value(k.value) for k in node.keywords if k.arg == "shape"), None)
-        try:
-            wide = np.array(elements, np.float64 if type_.is_float else type_.numpy)
-            with np.errstate(all="ignore"):
-                data = wide.astype(type_.numpy)
-            return Array(data if shape is None else data.reshape(shape))
-        except (ValueError, TypeError, OverflowError) as error:
-            return self.exprs.fail(node, f"these elements make no array of {type_}: {error}")
-
-    def _elements(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.List):
-            return [self._elements(e) for e in node.elts]
-        value = self.exprs.number(node)
-        return value if value is not None else self.exprs.fail(node, "an array's element is a number")
-
-    def type(self, node: ast.expr) -> Type:
-        if not isinstance(node, ast.Call):
-            return self.exprs.fail(
-                node, f"{ast.unparse(node)} is not a type", 'write G.Tensor((2, 3), "float32")'
-            )
-        head = ast.unparse(node.func)
-        if head == "G.Tuple":
-            return TupleType(tuple(map(self.type, node.args)))
-        if head != "G.Tensor" or len(node.args) != 2 or not isinstance(node.args[0], ast.Tuple):
-            return self.exprs.fail(node, f"{ast.unparse(node)} is not a type")
-        dims = [self._dim(e) for e in node.args[0].elts]
-        found: TensorType = tensor_type(dims, self.exprs.dtype(node.args[1], node))
-        return found
-
-    def _dim(self, node: ast.expr) -> int | Expr:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                inner = ast.parse(node.value, mode="eval").body
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                return self.exprs.fail(node, f"the dim {node.value!r} is not an expression")
-            for part in ast.walk(inner):
-                # Places inside the quotes are shown as the place of the string.
-                part.__dict__.update(lineno=node.lineno, col_offset=node.col_offset)
-            return self.exprs.expr(inner)
-        return self.exprs.integer(node, "a dim that is not in quotes")
+def _sign(op: ast.cmpop) -> str:
+    return {ast.In: "in", ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}[type(op)]

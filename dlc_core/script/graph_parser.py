@@ -21,7 +21,9 @@ from dlc_core.graph.node import (
 )
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType, Type
-from dlc_core.script.expr_parser import ExprParser, LiteralParser, Source
+from dlc_core.script.call_parser import CallParser
+from dlc_core.script.literal_parser import LiteralParser
+from dlc_core.script.source import Source, short, suggestion
 
 Make = Callable[[Op, tuple[Node, ...], Mapping[str, Any]], Node]
 """Builds a node whose type is not written down, by inference."""
@@ -44,7 +46,7 @@ class GraphParser:
         # Symbolic dims belong to the whole definition, node names to the function they are in.
         self.symbols: dict[str, Var] = {}
         self.metadata = metadata
-        self.types = LiteralParser(ExprParser(source, {}, metadata, self.symbol))
+        self.types = LiteralParser(CallParser(source, {}, metadata, self.symbol))
 
     def symbol(self, name: str) -> Var:
         if name not in self.symbols:
@@ -53,26 +55,38 @@ class GraphParser:
 
     def function(self, node: ast.FunctionDef, name: str, outer: Mapping[str, Any] | None = None) -> Function:
         scope: dict[str, Any] = dict(outer or {})
-        literals = LiteralParser(ExprParser(self.source, scope, self.metadata, self.symbol))
+        literals = LiteralParser(CallParser(self.source, scope, self.metadata, self.symbol))
         params = []
+        if (
+            node.args.posonlyargs
+            or node.args.kwonlyargs
+            or node.args.vararg
+            or node.args.kwarg
+            or node.args.defaults
+        ):
+            self.source.fail(node, "a graph function has positional parameters only")
+        named: set[str] = set()
         for argument in node.args.args:
+            if argument.arg in named:
+                self.source.fail(argument, f"there are two parameters {argument.arg}")
+            named.add(argument.arg)
             made = scope[argument.arg] = self._param(argument)
             params.append(made)
         attrs: Mapping[str, Any] = {}
         for line in node.body[:-1]:
+            self.source.reading = line
             if isinstance(line, ast.FunctionDef):
-                shown, inner = definition(self.source, line, "G.function")
-                del shown
+                _, inner = definition(self.source, line, "G.function")
                 scope[line.name] = self.function(line, inner, scope)
             elif isinstance(line, (ast.AnnAssign, ast.Assign)):
                 self._assign(line, scope, literals)
             elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
-                if ast.unparse(line.value.func) != "G.func_attr" or len(line.value.args) != 1:
+                if short(line.value.func) != "G.func_attr" or len(line.value.args) != 1:
                     self.source.fail(line, "a call whose value is not used")
                 attrs = literals.mapping(line.value.args[0])
             elif not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)):
-                self.source.fail(line, f"{ast.unparse(line).splitlines()[0]} is no line of a graph")
-        last = node.body[-1]
+                self.source.fail(line, f"{short(line)} is no line of a graph", "write `name: type = G.op(…)`")
+        last = self.source.reading = node.body[-1]
         if not isinstance(last, ast.Return) or last.value is None:
             self.source.fail(last, "a graph function ends with `return`")
         if isinstance(last.value, ast.Tuple):
@@ -83,7 +97,11 @@ class GraphParser:
 
     def _param(self, argument: ast.arg) -> Node:
         if argument.annotation is None:
-            self.source.fail(argument, f"parameter {argument.arg} has no type")
+            self.source.fail(
+                argument,
+                f"parameter {argument.arg} has no type",
+                f'write {argument.arg}: G.Tensor((2, 3), "float32")',
+            )
         renamed = None
         if isinstance(argument.annotation, ast.Call):
             renamed = next((k.value for k in argument.annotation.keywords if k.arg == "name"), None)
@@ -104,7 +122,10 @@ class GraphParser:
         """A node by name, or a constant written in place."""
         if isinstance(value, ast.Name):
             found = scope.get(value.id)
-            return found if isinstance(found, Node) else self.source.fail(value, f"{value.id} is no value")
+            if isinstance(found, Node):
+                return found
+            known = [n for n, v in scope.items() if isinstance(v, Node)]
+            return self.source.fail(value, f"{value.id} is no value", suggestion(value.id, known, "values"))
         return self._value(value, None, scope, literals)
 
     def _value(
@@ -113,7 +134,7 @@ class GraphParser:
         if isinstance(value, ast.Name):
             return self.operand(value, scope, literals)
         if isinstance(value, ast.Subscript):
-            if ast.unparse(value.value) == "metadata":
+            if short(value.value) == "metadata":
                 return self._constant(value, literals.metadata(value))
             whole = self.operand(value.value, scope, literals)
             index = literals.exprs.integer(value.slice, "a field's number")
@@ -122,15 +143,18 @@ class GraphParser:
                 self.source.fail(value, f"there is no field {index} in {whole.type}")
             return node(GET, (whole,), {"index": index}, fields[index] if type_ is None else type_)
         if not isinstance(value, ast.Call):
-            self.source.fail(value, f"{ast.unparse(value)} is no value of a graph")
-        head = ast.unparse(value.func)
+            self.source.fail(value, f"{short(value)} is no value of a graph")
+        head = short(value.func)
         if head == "G.const":
             return self._constant(value, literals.array(value))
         operands = list(value.args)
         if isinstance(value.func, ast.Name):
             function = scope.get(head)
             if not isinstance(function, Function):
-                self.source.fail(value, f"{head} is no function defined here")
+                known = [n for n, v in scope.items() if isinstance(v, Function)]
+                self.source.fail(
+                    value, f"{head} is no function defined here", suggestion(head, known, "functions")
+                )
             args = [self.operand(a, scope, literals) for a in operands]
             return node(CALL, args, {"function": function}, function.body.type if type_ is None else type_)
         name = head.removeprefix("G.")
@@ -144,6 +168,8 @@ class GraphParser:
             if keyword.arg is None:
                 attrs.update(literals.mapping(keyword.value))
             else:
+                if keyword.arg in attrs:
+                    self.source.fail(keyword.value, f"the attribute {keyword.arg} is given twice")
                 attrs[keyword.arg] = literals.value(keyword.value)
         op = self.op(name, value)
         if type_ is not None:
@@ -156,7 +182,7 @@ class GraphParser:
 
     def _constant(self, value: ast.expr, found: Any) -> Node:
         if not isinstance(found, Array):
-            self.source.fail(value, f"{ast.unparse(value)} is no array")
+            self.source.fail(value, f"{short(value)} is no array")
         return constant(found)
 
     def op(self, name: str, at: ast.AST) -> Op:
@@ -165,17 +191,34 @@ class GraphParser:
         if self.ops is None:
             return self.bare.setdefault(name, Op(name))
         if name not in self.ops:
-            self.source.fail(at, f"there is no op {name!r}", "dlc.ops() lists those that are declared")
+            hint = suggestion(name, self.ops) or "dlc.ops() lists those that are declared"
+            self.source.fail(at, f"there is no op {name!r}", hint)
         return self.ops[name]
 
 
 def definition(source: Source, node: ast.FunctionDef, kind: str) -> tuple[str, str]:
     """(key, name) of a definition decorated with `@kind` or `@kind(key=…, name=…)`."""
     decorator = node.decorator_list[0] if len(node.decorator_list) == 1 else None
-    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
     head = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if head is None or ast.unparse(head) != kind:
-        source.fail(node, f"{node.name} is not decorated with @{kind}")
-    known = {k.arg: k.value.value for k in keywords if isinstance(k.value, ast.Constant)}
-    key = str(known.get("key", node.name))
-    return key, str(known.get("name", key))
+    if head is None or short(head) != kind:
+        hint = suggestion(short(head), ["T.prim_func", "G.function"]) if head is not None else ""
+        source.fail(head or node, f"{node.name} is not decorated with @{kind}", hint)
+    known: dict[str, str] = {}
+    if isinstance(decorator, ast.Call):
+        if decorator.args:
+            source.fail(decorator.args[0], f"@{kind} takes its arguments by name")
+        for word in decorator.keywords:
+            if word.arg in IGNORED and kind == "T.prim_func":
+                continue
+            if word.arg not in ("key", "name"):
+                hint = suggestion(word.arg or "**", ["key", "name"])
+                source.fail(word.value, f"@{kind} has no {word.arg or '**'}", hint)
+            if not isinstance(word.value, ast.Constant) or not isinstance(word.value.value, str):
+                source.fail(word.value, f"{word.arg} is a string")
+            known[word.arg] = word.value.value
+    key = known.get("key", node.name)
+    return key, known.get("name", key)
+
+
+IGNORED = ("private", "check_well_formed")
+"""What other scripts tell of a function, and means nothing here."""

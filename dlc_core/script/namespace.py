@@ -44,15 +44,15 @@ class _Words:
 
 
 class _T(_Words):
-    def prim_func(self, function: Callable[..., Any] | None = None, **_: str) -> Any:
-        """The PrimFunc that a Python function describes."""
-        return _decorate(function, PrimFunc)
+    def prim_func(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """The PrimFunc that a Python function describes; `check_well_formed=False`: its laws unchecked."""
+        return _decorate(function, PrimFunc, options)
 
 
 class _G(_Words):
-    def function(self, function: Callable[..., Any] | None = None, **_: str) -> Any:
+    def function(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """The graph function that a Python function describes; every line has its type."""
-        return _decorate(function, Function)
+        return _decorate(function, Function, options)
 
 
 T = _T("T")
@@ -61,26 +61,27 @@ G = _G("G")
 
 def ir_module(cls: type[Any]) -> IRModule:
     """The module that a class of script functions describes."""
-    module = _read(cls, vars(sys.modules[cls.__module__]))
+    module = _read(cls, vars(sys.modules[cls.__module__]), verify=True)
     assert isinstance(module, IRModule)
     return module
 
 
-def _decorate(function: Callable[..., Any] | None, kind: type[Any]) -> Any:
+def _decorate(function: Callable[..., Any] | None, kind: type[Any], options: Mapping[str, Any]) -> Any:
     if function is None:
-        return lambda inner: _decorate(inner, kind)
+        return lambda inner: _decorate(inner, kind, options)
     captured = dict(getattr(function, "__globals__", {}))
     closure = getattr(function, "__closure__", None) or ()
     for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
         with suppress(ValueError):  # a cell that is not filled yet
             captured[name] = cell.cell_contents
-    made = _read(function, captured)
+    verify = options.get("check_well_formed", True) is not False
+    made = _read(function, captured, verify=verify)
     if not isinstance(made, kind):
         raise ScriptError(f"{function.__name__} is a {type(made).__name__}, not a {kind.__name__}")
     return made
 
 
-def _read(thing: Any, captured: Mapping[str, Any]) -> IRModule | Function | PrimFunc:
+def _read(thing: Any, captured: Mapping[str, Any], *, verify: bool) -> IRModule | Function | PrimFunc:
     try:
         lines, first = inspect.getsourcelines(thing)
         file = inspect.getsourcefile(thing) or "<script>"
@@ -90,5 +91,13 @@ def _read(thing: Any, captured: Mapping[str, Any]) -> IRModule | Function | Prim
             why=str(error),
             hint="pass the text to parse(...)",
         ) from error
-    text = textwrap.dedent("".join(lines))
-    return parse(text, captured=captured, file=file, first_line=max(1, first))
+    whole = "".join(lines)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return parse(
+        textwrap.dedent(whole),
+        captured=captured,
+        file=file,
+        first_line=max(1, first),
+        indent=indent,
+        verify=verify,
+    )

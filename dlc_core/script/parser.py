@@ -9,13 +9,18 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from dlc_core.diag import ScriptError, Span
+from dlc_core.diag import DlcError, ScriptError
 from dlc_core.graph.node import Function, Op
 from dlc_core.ir.module import IRModule
-from dlc_core.script.expr_parser import ExprParser, LiteralParser, Source
+from dlc_core.script.call_parser import CallParser
 from dlc_core.script.graph_parser import GraphParser, Make, definition
+from dlc_core.script.literal_parser import LiteralParser
+from dlc_core.script.source import Source, short, suggestion
 from dlc_core.script.tir_parser import TirParser
 from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.verify import find_problems
+
+MODULE_WORDS = ("ir_module", "I.ir_module", "script.ir_module", "tvm.script.ir_module")
 
 
 def parse(
@@ -27,38 +32,60 @@ def parse(
     captured: Mapping[str, Any] | None = None,
     file: str = "<script>",
     first_line: int = 1,
+    indent: int = 0,
+    verify: bool = False,
 ) -> IRModule | Function | PrimFunc:
     """The module, graph function or PrimFunc that a text defines.
 
     `metadata` is what `to_script` gave with the text.  `ops` finds declared ops by name; without it ops are
     bare names, enough to print and compare.  `make` infers the types that the text of a graph leaves out.
-    `captured` has the numbers that names outside the text stand for.  Raises ScriptError with line and
-    column.
+    `captured` has what names outside the text stand for.  `file`, `first_line` and `indent` say where the
+    text was taken from.  `verify` checks the laws of tensor programs too, as the decorators do.  Raises
+    ScriptError with line and column.
     """
-    source = Source(file, first_line, captured)
+    source = Source(file, text, first_line, indent, captured)
     try:
         tree = ast.parse(text)
-        return _Parser(source, metadata or {}, ops, make).top(tree)
+        return _Parser(source, metadata or {}, ops, make, verify).top(tree)
     except SyntaxError as error:
-        line = (error.lineno or 1) + first_line - 1
-        raise ScriptError(error.msg, spans=[Span(file, line=line, column=error.offset or 0)]) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ScriptError(f"the text cannot be read: {error}", spans=[Span(file, line=1)]) from error
+        raise source.syntax(error) from error
+    except ScriptError:
+        raise
+    except DlcError as error:
+        raise source.placed(source.reading, error) from error
+    except (RecursionError, MemoryError) as error:
+        made = ScriptError(
+            "the text is nested too deep",
+            spans=[source.span(source.reading)],
+            details=source.excerpt(source.reading),
+            hint="give parts of it names: e = T.expr(...)",
+        )
+        raise made from error
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+        raise ScriptError(f"the text cannot be read: {error}", spans=[source.span(source.reading)]) from error
 
 
 class _Parser:
     def __init__(
-        self, source: Source, metadata: Mapping[str, Any], ops: Mapping[str, Op] | None, make: Make | None
+        self,
+        source: Source,
+        metadata: Mapping[str, Any],
+        ops: Mapping[str, Op] | None,
+        make: Make | None,
+        verify: bool,
     ) -> None:
         self.source = source
         self.metadata = metadata
         self.ops = ops
         self.make = make
+        self.verify = verify
 
     def top(self, tree: ast.Module) -> IRModule | Function | PrimFunc:
-        body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom))]
+        body = [
+            n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom)) and not _is_docstring(n)
+        ]
         if len(body) != 1:
-            self.source.fail(tree, "a script is one class or one function")
+            self.source.fail(body[1] if body else tree, "a script is one class or one function")
         node = body[0]
         if isinstance(node, ast.ClassDef):
             return self.module(node)
@@ -67,32 +94,51 @@ class _Parser:
         return self.source.fail(node, "a script is a class decorated with @ir_module, or a function")
 
     def function(self, node: ast.FunctionDef) -> tuple[str, Function | PrimFunc]:
-        decorator = ast.unparse(node.decorator_list[0]) if node.decorator_list else ""
-        kind = "G.function" if decorator.startswith("G.function") else "T.prim_func"
+        decorator = short(node.decorator_list[0]) if node.decorator_list else ""
+        kind = "G.function" if decorator.startswith("G.") else "T.prim_func"
         key, name = definition(self.source, node, kind)
         if kind == "T.prim_func":
-            return key, TirParser(self.source, self.metadata).func(node, name)
+            return key, self._prim_func(node, name)
         return key, GraphParser(self.source, self.metadata, self.ops, self.make).function(node, name)
 
+    def _prim_func(self, node: ast.FunctionDef, name: str) -> PrimFunc:
+        parser = TirParser(self.source, self.metadata)
+        func = parser.func(node, name)
+        problems = find_problems(func) if self.verify else []
+        if problems:
+            place = node if problems[0].stmt is None else parser.places.get(problems[0].stmt, node)
+            self.source.fail(place, problems[0].message)
+        return func
+
     def module(self, node: ast.ClassDef) -> IRModule:
+        for decorator in node.decorator_list:
+            if short(decorator) not in MODULE_WORDS:
+                hint = suggestion(short(decorator), MODULE_WORDS[:1])
+                self.source.fail(decorator, f"the class {node.name} is not decorated with @ir_module", hint)
         functions: dict[str, Any] = {}
         attrs: dict[str, Any] = {}
         entry = "main"
-        exprs = ExprParser(self.source, {}, self.metadata)
+        exprs = CallParser(self.source, {}, self.metadata)
         for line in node.body:
+            self.source.reading = line
             if isinstance(line, ast.FunctionDef):
                 key, function = self.function(line)
                 if key in functions:
                     self.source.fail(line, f"the module defines {key!r} twice")
                 functions[key] = function
-            elif isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "entry":
-                entry = exprs.string(line.value, "the entry", line)
-            elif isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "attrs":
+            elif isinstance(line, ast.Assign) and short(line.targets[0]) == "entry":
+                entry = exprs.string(line.value, "the entry", line.value)
+            elif isinstance(line, ast.Assign) and short(line.targets[0]) == "attrs":
                 attrs = LiteralParser(exprs).mapping(line.value)
             elif not isinstance(line, ast.Pass) and not _is_docstring(line):
-                self.source.fail(line, f"{ast.unparse(line).splitlines()[0]} is no part of a module")
+                hint = "a module has `entry`, `attrs` and functions"
+                self.source.fail(line, f"{short(line)} is no part of a module", hint)
         return IRModule(functions, attrs, entry)
 
 
 def _is_docstring(line: ast.stmt) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    )

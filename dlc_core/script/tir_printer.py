@@ -229,8 +229,7 @@ class TirPrinter:
         if not (isinstance(block.predicate, Const) and block.predicate.value is True):
             self.emit(f"T.where({self.exprs.text(block.predicate)})")
         for word, regions in (("reads", block.reads), ("writes", block.writes)):
-            if regions:
-                self.emit(f"T.{word}({', '.join(map(self._region, regions))})")
+            self.emit(f"T.{word}({', '.join(map(self._region, regions))})")
         if block.annotations:
             self.emit(f"T.block_attr({self.literals.mapping(block.annotations)})")
         if block.init is not None:

@@ -1,0 +1,59 @@
+"""The words of `T`: what may be written, and what other names of the same things become."""
+
+from __future__ import annotations
+
+from dlc_core.ir.dtype import scalar_dtypes
+from dlc_core.ir.expr import ARITH, BITS, COMPARE, LOGIC
+from dlc_core.tir.intrinsics import INTRINSICS
+
+LOOPS = {
+    "serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unroll": "unrolled",
+    "thread_binding": "thread", "vectorize": "vectorized", "unrolled": "unrolled",
+}  # fmt: skip
+"""Words of loops, and their kinds."""
+
+SYNONYMS = {
+    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "FloorDiv": "floordiv", "FloorMod": "floormod",
+    "Mod": "truncmod", "indexdiv": "floordiv", "indexmod": "floormod", "Min": "min", "Max": "max",
+    "EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge",
+    "And": "and", "Or": "or", "Not": "not", "logical_and": "and", "logical_or": "or", "logical_not": "not",
+    "bitwise_and": "bitand", "bitwise_or": "bitor", "bitwise_xor": "bitxor", "bitwise_not": "bitnot",
+    "shift_left": "shl", "shift_right": "shr", "Select": "select", "Ramp": "ramp", "Broadcast": "broadcast",
+    "Shuffle": "vector_shuffle", "power": "pow", "fabs": "abs", "nearbyint": "round", "rint": "round",
+    "call_pure_extern": "call_extern", "boolean": "bool",
+}  # fmt: skip
+"""Other names of expressions."""
+
+BINARY = ARITH | BITS | COMPARE | LOGIC
+
+SPECIAL = (
+    "Cast", "all", "any", "address_of", "bitnot", "broadcast", "call", "call_extern", "call_kernel", "cast",
+    "ceildiv", "if_then_else", "infinity", "launch_kernel", "likely", "max_value", "min_value", "neg", "not",
+    "ramp", "reinterpret", "select", "vector_concat", "vector_shuffle",
+)  # fmt: skip
+"""Calls with a form of their own."""
+
+STATEMENTS = (
+    "Buffer", "alloc_buffer", "axis", "block", "block_attr", "evaluate", "expr", "func_attr", "grid",
+    "handle", "init", "let", "match_buffer", "prim_func", "reads", "seq", "view", "where", "writes",
+)  # fmt: skip
+
+EXPRESSION_WORDS = sorted(
+    {*BINARY, *SPECIAL, *SYNONYMS, *INTRINSICS, *scalar_dtypes()} - {"and", "or", "not"}
+)
+ALL_WORDS = sorted({*EXPRESSION_WORDS, *STATEMENTS, *LOOPS})
+
+BINDERS = {
+    "let": "let", "Let": "let", "LetStmt": "let", "bind": "let", "alloc_buffer": "alloc_buffer",
+    "decl_buffer": "alloc_buffer", "allocate": "alloc_buffer", "view": "view", "match_buffer": "match_buffer",
+}  # fmt: skip
+"""Words whose value a name is given to."""
+
+HEADS = {
+    "where": "where", "reads": "reads", "writes": "writes", "block_attr": "block_attr",
+    "sblock_attr": "block_attr",
+}  # fmt: skip
+"""Lines of the head of a block."""
+
+AXES = {"spatial": "spatial", "S": "spatial", "reduce": "reduce", "R": "reduce"}
+BLOCKS = ("block", "sblock")

@@ -1,0 +1,186 @@
+"""What the statements of a block read and write, as regions over its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import (
+    Call,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    const,
+    free_vars,
+    loads_in,
+    maximum,
+    minimum,
+    post_order,
+    substitute,
+)
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, IterVar, Let, Range, Region, Stmt, Store, View
+
+Regions = tuple[Region, ...]
+
+
+def access_regions(axes: Sequence[IterVar], body: Stmt, init: Stmt | None = None) -> tuple[Regions, Regions]:
+    """(reads, writes) of a block: one box for each buffer, in the order of first access.
+
+    A box covers every access over the loops and blocks inside; where its ends are not known it is the whole
+    buffer.  Memory allocated inside is left out, and so is a buffer read only where it is written: what a
+    reduction accumulates in.
+    """
+    return _Accesses(axes).regions([s for s in (init, body) if s is not None])
+
+
+class _Accesses:
+    def __init__(self, axes: Sequence[IterVar]) -> None:
+        self.az = Analyzer()
+        for dim in free_vars(*(e for a in axes for e in (a.dom.begin, a.dom.extent))):
+            self._declare(dim)
+        for axis in axes:
+            if axis.var.dtype is INDEX:
+                self.az.bind(axis.var, axis.dom.begin, axis.dom.extent)
+        self.inner: list[Var] = []
+        self.unknown: set[Var] = set()
+        self.lets: dict[Var, Expr] = {}
+        self.local: set[Buffer] = set()
+        self.views: dict[Buffer, Buffer] = {}
+        self.reads: dict[Buffer, list[Region]] = {}
+        self.writes: dict[Buffer, list[Region]] = {}
+
+    def _declare(self, dim: Var) -> None:
+        if dim.dtype is INDEX:
+            self.az.declare_dim(dim)
+
+    def regions(self, parts: Iterable[Stmt]) -> tuple[Regions, Regions]:
+        parts = list(parts)
+        for part in parts:
+            for stmt in stmts(part):
+                if isinstance(stmt, Alloc):
+                    self.local.add(stmt.buffer)
+                elif isinstance(stmt, View):
+                    self.views[stmt.buffer] = stmt.base
+        for part in parts:
+            self._visit(part)
+        written = {(b, r.ranges) for b, regions in self.writes.items() for r in regions}
+        reads = {b: rs for b, rs in self.reads.items() if not all((b, r.ranges) in written for r in rs)}
+        return self._boxes(reads), self._boxes(self.writes)
+
+    def _boxes(self, found: dict[Buffer, list[Region]]) -> Regions:
+        return tuple(self._union(buffer, regions) for buffer, regions in found.items())
+
+    def _visit(self, root: Stmt) -> None:
+        work: list[Stmt] = [root]
+        while work:
+            stmt = work.pop()
+            if isinstance(stmt, Block):
+                self._nested(stmt)
+                continue
+            if isinstance(stmt, For):
+                self._bind(stmt.var, stmt.begin, stmt.extent)
+            elif isinstance(stmt, Let):
+                self.lets[stmt.var] = substitute(stmt.value, self.lets)
+            if isinstance(stmt, Eval):
+                self._passed(stmt.value)
+            if not isinstance(stmt, (Alloc, View)):
+                for load in loads_in(*exprs_of(stmt)):
+                    self._add(self.reads, load.buffer, [Range(i, const(1)) for i in load.indices])
+            if isinstance(stmt, Store):
+                self._add(self.writes, stmt.buffer, [Range(i, const(1)) for i in stmt.indices])
+            work.extend(reversed(child_stmts(stmt)))
+
+    def _passed(self, value: Expr) -> None:
+        """Buffers given to a function by address: it may write anywhere in them."""
+        for e in post_order(value):
+            if isinstance(e, Call) and e.name == "address_of":
+                for load in loads_in(*e.args):
+                    for table in (self.reads, self.writes):
+                        self._add(table, load.buffer, whole(load.buffer).ranges)
+
+    def _nested(self, block: Block) -> None:
+        """A block inside: what it declares, over its own axes."""
+        for load in loads_in(*block.values):
+            self._add(self.reads, load.buffer, [Range(i, const(1)) for i in load.indices])
+        values = {a.var: substitute(v, self.lets) for a, v in zip(block.axes, block.values, strict=True)}
+        for table, regions in ((self.reads, block.reads), (self.writes, block.writes)):
+            for region in regions:
+                ranges = [
+                    Range(substitute(r.begin, values), substitute(r.extent, values)) for r in region.ranges
+                ]
+                self._add(table, region.buffer, ranges)
+
+    def _bind(self, var: Var, begin: Expr, extent: Expr) -> None:
+        ends = [substitute(e, self.lets) for e in (begin, extent)]
+        if var.dtype is not INDEX or loads_in(*ends) or any(v in self.unknown for v in free_vars(*ends)):
+            self.unknown.add(var)
+        else:
+            for dim in free_vars(*ends):
+                if dim not in self.inner and self.az.const_bounds(dim)[0] < 0:
+                    self._declare(dim)
+            self.az.bind(var, *ends)
+            self.inner.append(var)
+
+    def _add(self, table: dict[Buffer, list[Region]], buffer: Buffer, ranges: Sequence[Range]) -> None:
+        if buffer in self.views:
+            while buffer in self.views:
+                buffer = self.views[buffer]
+            ranges = whole(buffer).ranges
+        if buffer in self.local:
+            return
+        box = tuple(self._bounded(r, dim) for r, dim in zip(ranges, buffer.shape, strict=True))
+        known = table.setdefault(buffer, [])
+        if not any(region.ranges == box for region in known):
+            known.append(Region(buffer, box))
+
+    def _bounded(self, given: Range, dim: Expr) -> Range:
+        """A range that covers the given one for all values of what runs inside the block."""
+        everything = Range(const(0, dim.dtype), dim)
+        begin, extent = (substitute(e, self.lets) for e in (given.begin, given.extent))
+        if isinstance(begin, Ramp):
+            reach = begin.stride * (begin.lanes - 1)
+            ends = self._ends(begin.base, extent)
+            far = self._ends(begin.base + reach, extent)
+            return everything if ends is None or far is None else self._joined([ends, far])
+        ends = self._ends(begin, extent)
+        return everything if ends is None else ends
+
+    def _ends(self, begin: Expr, extent: Expr) -> Range | None:
+        moving = [v for v in free_vars(begin, extent) if v in self.inner]
+        if loads_in(begin, extent) or any(isinstance(e, Load) for e in (begin, extent)):
+            return None
+        if any(v in self.unknown for v in free_vars(begin, extent)):
+            return None
+        if not moving:
+            return Range(begin, extent)
+        if begin.dtype is not INDEX or extent.dtype is not INDEX:
+            return None
+        low = self.az.bounds(begin, moving)
+        high = self.az.bounds(begin + extent, moving)
+        if low is None or high is None:
+            return None
+        return Range(low[0], self.az.simplify(high[1] - low[0]))
+
+    def _joined(self, ranges: Sequence[Range]) -> Range:
+        begin, end = ranges[0].begin, ranges[0].begin + ranges[0].extent
+        for r in ranges[1:]:
+            begin, end = minimum(begin, r.begin), maximum(end, r.begin + r.extent)
+        if begin.dtype is not INDEX:
+            return Range(begin, end - begin)
+        begin = self.az.simplify(begin)
+        return Range(begin, self.az.simplify(end - begin))
+
+    def _union(self, buffer: Buffer, regions: Sequence[Region]) -> Region:
+        if len(regions) == 1:
+            return regions[0]
+        columns = zip(*(r.ranges for r in regions), strict=True)
+        return Region(buffer, tuple(self._joined(list(column)) for column in columns))
+
+
+def whole(buffer: Buffer) -> Region:
+    """All of a buffer."""
+    return Region(buffer, tuple(Range(const(0, d.dtype), d) for d in buffer.shape))
