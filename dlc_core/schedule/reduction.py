@@ -71,7 +71,7 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
         (),
         block.writes,
         block.init,
-        predicate=_parts_of(block.predicate, {s.var for s in inside if s.var not in used})[0],
+        predicate=parts_of(block.predicate, {s.var for s in inside if s.var not in used})[0],
         annotations=block.annotations,
     )
     for stmt in reversed(inside):
@@ -90,7 +90,7 @@ def _init_kind(stmt: For) -> str:
     return stmt.kind if stmt.kind in ("vectorized", "unrolled") else "serial"
 
 
-def _parts_of(predicate: Expr, reducing: set[Var]) -> tuple[Expr, Expr]:
+def parts_of(predicate: Expr, reducing: set[Var]) -> tuple[Expr, Expr]:
     """The conjuncts of a predicate without and with the variables of loops that accumulate."""
     without: Expr = const(True, BOOL)
     rest: Expr = const(True, BOOL)
@@ -157,7 +157,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     moved = [s.var for s in chain if s.var in reduce_vars and s is not at]
     to_axis: dict[Var, Expr] = {at.var: lane.var, **dict(zip(moved, (a.var for a in kept), strict=True))}
     env = {a.var: substitute(v, to_axis) for a, v in reducing}
-    always, sometimes = _parts_of(block.predicate, reduce_vars)
+    always, sometimes = parts_of(block.predicate, reduce_vars)
     # Every partial result must be initialised: steps that a predicate leaves out add the neutral value.
     value = (
         if_then_else(substitute(sometimes, to_axis), source, block.init.value)
@@ -165,7 +165,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
         else source
     )
     point = place(store.indices, lane.var)
-    body = Store(partial, point, _combined(store.value, source, load(partial, point), value))
+    body = Store(partial, point, combined(store.value, source, load(partial, point), value))
     name = program.fresh_block_name(f"{block.name}_rf")
     first = Block(
         name,
@@ -190,7 +190,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
         Store(
             result,
             store.indices,
-            _combined(store.value, source, load(result, store.indices), load(partial, term)),
+            combined(store.value, source, load(result, store.indices), load(partial, term)),
         ),
         block.init,
         always,
@@ -216,8 +216,8 @@ def _own_loops(program: Program, block: Block) -> list[For]:
     return chain[::-1]
 
 
-def _combination(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
-    """The store `B[p] = B[p] op source` and its source."""
+def combination(block: Block) -> tuple[Store, Expr] | None:
+    """The body `B[p] = B[p] op source`, with op add, mul, min or max, and its source; None for any other."""
     store = block.body
     if (
         isinstance(store, Store)
@@ -230,12 +230,19 @@ def _combination(program: Program, block: Block, what: str) -> tuple[Store, Expr
             source = b if a is own else a
             if all(x.buffer is not store.buffer for x in loads_in(source)):
                 return store, source
-    raise program.error(
-        what, block, why="its body is not `B[…] = B[…] op value` with op add, mul, min or max"
-    )
+    return None
 
 
-def _combined(value: Expr, source: Expr, current: Expr, term: Expr) -> Expr:
+def _combination(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
+    found = combination(block)
+    if found is None:
+        raise program.error(
+            what, block, why="its body is not `B[…] = B[…] op value` with op add, mul, min or max"
+        )
+    return found
+
+
+def combined(value: Expr, source: Expr, current: Expr, term: Expr) -> Expr:
     """The combination with another accumulator and another term."""
     assert isinstance(value, Binary)
     return value.rebuild([term if child is source else current for child in value.children])

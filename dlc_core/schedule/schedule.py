@@ -19,7 +19,7 @@ from typing import Any
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike
 from dlc_core.ir.module import IRModule
-from dlc_core.schedule import buffers, compact, inline, layout, padding, query, reduction
+from dlc_core.schedule import buffers, compact, inline, layout, padding, query, reduction, threads
 from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
@@ -192,8 +192,22 @@ class Schedule(Sampling):
 
     @primitive
     def bind(self, loop: LoopRV, thread: str) -> None:
-        """Bind a loop to a hardware axis of the target, by the target's name for it."""
-        loop_primitives.set_kind(self._program, loop, "thread", thread)
+        """Bind a loop to a hardware axis of the target, by the target's name for it (`tir/threads.py`).
+
+        Names that begin with "block" are axes of groups of threads, "vthread" gives virtual threads, which
+        one thread runs in turn.  A loop that accumulates may be bound to threads of a group where
+        `lower_cross_thread_reduction` can let them share the reduction.
+        """
+        threads.bind(self._program, loop, thread)
+
+    @primitive
+    def swizzle(self, outer: LoopRV, inner: LoopRV, group: int, thread: str = "") -> LoopRV:
+        """One loop over two nested ones that goes through `group` rows (of the outer one) at a time, column
+        by column, so that iterations near in time are near in both dims and find their inputs in a cache.
+
+        Any extents will do.  The loop is bound to `thread`, an axis of groups, or else like the outer one.
+        """
+        return threads.swizzle(self._program, outer, inner, group, thread)
 
     @primitive
     def annotate(self, target: LoopRV | BlockRV, key: str, value: Any) -> None:

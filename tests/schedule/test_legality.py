@@ -108,7 +108,7 @@ def test_values_that_pass_between_iterations():
 def test_loop_kinds(sch, matmul):
     i, _, r = sch.get_loops(MATMUL)
     refused(sch, lambda: sch.vectorize(r), "accumulates")
-    refused(sch, lambda: sch.bind(r, "thread.x"), "accumulates")
+    refused(sch, lambda: sch.bind(r, "block.x"), "accumulates")
     symbolic = matmul(Var("m"))
     i = symbolic.get_loops(RELU)[0]
     refused(symbolic, lambda: symbolic.vectorize(i), "its extent m is not a constant")

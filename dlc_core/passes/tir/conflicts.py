@@ -1,0 +1,265 @@
+"""Which accesses of different threads may meet in one element of memory.
+
+Two accesses are *apart* for a set of thread axes where equal elements are proved to mean equal threads: in
+some dims the indices, read as sums of axes with constant factors, leave no other way for the two to be equal.
+What is not proved counts as a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import (
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Var,
+    const_value,
+    free_vars,
+    loads_in,
+    post_order,
+    substitute,
+)
+from dlc_core.schedule.dependence import TRUE
+from dlc_core.schedule.regions import iter_map
+from dlc_core.tir.functor import child_stmts, exprs_of
+from dlc_core.tir.stmt import Alloc, Block, For, If, Let, Stmt, Store, View
+
+NOTHING_BOUND: Mapping[Var, Expr] = MappingProxyType({})
+NO_VIEWS: Mapping[Buffer, Buffer] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """One access.  Indices and conditions are over loop variables; `loops` are those inside the walked
+    part."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    writes: bool
+    loops: tuple[For, ...]
+    conds: tuple[Expr, ...]
+    stmt: Stmt
+
+
+def conjuncts(cond: Expr) -> list[Expr]:
+    """The parts of a conjunction, in order."""
+    if isinstance(cond, Binary) and cond.op == "and":
+        return [*conjuncts(cond.a), *conjuncts(cond.b)]
+    return [] if isinstance(cond, Const) and cond.value else [cond]
+
+
+def touches_of(
+    root: Stmt,
+    loops: tuple[For, ...] = (),
+    conds: tuple[Expr, ...] = (),
+    env: Mapping[Var, Expr] = NOTHING_BOUND,
+    bases: Mapping[Buffer, Buffer] = NO_VIEWS,
+) -> Iterator[Touch]:
+    """Every access inside; those through a view are accesses of all of what it is a view of."""
+    memo: dict[Expr, Expr] = {}
+
+    def placed(expr: Expr) -> Expr:
+        return substitute(expr, env, memo=memo)
+
+    if isinstance(root, Block):
+        env = {**env, **{a.var: placed(v) for a, v in zip(root.axes, root.values, strict=True)}}
+        memo = {}
+        conds = (*conds, *map(placed, conjuncts(root.predicate)))
+    elif isinstance(root, Let):
+        inner = {**env, root.var: placed(root.value)}
+    elif isinstance(root, View):
+        bases = {**bases, root.buffer: bases.get(root.base, root.base)}
+
+    def touch(buffer: Buffer, indices: Sequence[Expr], writes: bool) -> Touch:
+        base = bases.get(buffer)
+        if base is not None:
+            return Touch(base, tuple(Var("anywhere") for _ in base.shape), writes, loops, conds, root)
+        return Touch(buffer, tuple(map(placed, indices)), writes, loops, conds, root)
+
+    if not isinstance(root, (Alloc, View)):
+        taken = {a for e in post_order(*exprs_of(root)) if _is_address(e) for a in e.children}
+        for load in loads_in(*exprs_of(root)):
+            if load in taken:
+                yield touch(load.buffer, [Var("anywhere") for _ in load.indices], True)
+            else:
+                yield touch(load.buffer, load.indices, False)
+    if isinstance(root, Store):
+        yield touch(root.buffer, root.indices, True)
+    if isinstance(root, Let):
+        env = inner
+    if isinstance(root, If):
+        cond = placed(root.cond)
+        yield from touches_of(root.then, loops, (*conds, *conjuncts(cond)), env, bases)
+        if root.orelse is not None:
+            yield from touches_of(root.orelse, loops, (*conds, ~cond), env, bases)
+        return
+    if isinstance(root, For):
+        loops = (*loops, root)
+    for child in child_stmts(root):
+        yield from touches_of(child, loops, conds, env, bases)
+
+
+def _is_address(e: Expr) -> bool:
+    return isinstance(e, Call) and e.name == "address_of"
+
+
+class Threads:
+    """The thread axes of one launch: `ranges` are those of the axes, in `given` what is known outside."""
+
+    def __init__(self, axes: Sequence[For], dims: Iterable[Var] = ()) -> None:
+        self.axes = tuple(axes)
+        self.dims = tuple(dims)
+        self._memo: dict[object, bool] = {}
+
+    def apart(
+        self,
+        a: Touch,
+        b: Touch,
+        *,
+        carried: For | None = None,
+        step: bool = False,
+        axes: Iterable[Var] | None = None,
+    ) -> bool:
+        """Whether no element is touched by both in threads that differ in one of `axes` (None: of all axes).
+
+        Loops around both are in one iteration.  With `carried`, one of those, `b` is in a later iteration of
+        it (the next one where `step`), and loops inside that one are in any.
+        """
+        wanted = [s.var for s in self.axes] if axes is None else list(axes)
+        key = (a.indices, b.indices, a.conds, b.conds, a.loops, b.loops, carried, step, tuple(wanted))
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = _Pair(self, a, b, carried, step).apart(wanted)
+        return found
+
+
+class _Pair:
+    """Two accesses over variables of their own."""
+
+    def __init__(self, threads: Threads, a: Touch, b: Touch, carried: For | None, step: bool) -> None:
+        self.a, self.b = a, b
+        self.analyzer = Analyzer()
+        for dim in threads.dims:
+            self.analyzer.declare_dim(dim, 0)
+        self.other: dict[Var, Expr] = {}
+        self.axes = threads.axes
+        self.conds: list[Expr] = []
+        shared: list[For] = []
+        for x, y in zip(a.loops, b.loops):
+            if x is not y or x is carried:
+                break
+            shared.append(x)
+        for axis in threads.axes:
+            self._bind(axis, {})
+            self.other[axis.var] = self._copy(axis)
+        for loop in (*shared, *a.loops[len(shared) :]):
+            self._bind(loop, {})
+        for loop in b.loops[len(shared) :]:
+            if loop is carried and step:
+                self.other[loop.var] = loop.var + 1
+                self.conds.append(loop.var + 1 < loop.begin + loop.extent)
+            else:
+                self.other[loop.var] = self._copy(loop)
+        self.conds += [*a.conds, *(substitute(c, self.other) for c in b.conds)]
+        if carried is not None and not step:
+            self.conds.append(self.other[carried.var] > carried.var)
+        self.left = a.indices
+        self.right = tuple(substitute(i, self.other) for i in b.indices)
+
+    def _bind(self, loop: For, names: Mapping[Var, Expr]) -> None:
+        self.analyzer.bind(loop.var, substitute(loop.begin, names), substitute(loop.extent, names))
+
+    def _copy(self, loop: For) -> Var:
+        fresh = Var(f"{loop.var.name}_other", loop.var.dtype)
+        self.analyzer.bind(fresh, substitute(loop.begin, self.other), substitute(loop.extent, self.other))
+        return fresh
+
+    def apart(self, wanted: Sequence[Var]) -> bool:
+        usable = [c for c in self.conds if c.dtype.lanes == 1 and not loads_in(c)]
+        with self.analyzer.assume(*usable):
+            known = self._fixed()
+            while not all(v in known for v in wanted):
+                before = len(known)
+                for left, right in zip(self.left, self.right, strict=True):
+                    if self._never_equal(left, right, known):
+                        return True
+                    self._determine(left, right, known)
+                if len(known) == before:
+                    return self._injective(wanted)
+            return True
+
+    def _fixed(self) -> dict[Var, Expr]:
+        """Axes that conditions fix to the same value for both, and what the other's axis then is."""
+        known: dict[Var, Expr] = {}
+        for axis in self.axes:
+            other = self.other[axis.var]
+            ends = [self.analyzer.const_bounds(v) for v in (axis.var, other)]
+            if ends[0] == ends[1] and ends[0][0] == ends[0][1]:
+                known[axis.var] = axis.var
+        return known
+
+    def _settled(self, expr: Expr, known: Mapping[Var, Expr]) -> Expr:
+        same = {self.other[v]: e for v, e in known.items()}
+        return substitute(expr, {v: e for v, e in same.items() if isinstance(v, Var)})
+
+    def _never_equal(self, left: Expr, right: Expr, known: Mapping[Var, Expr]) -> bool:
+        right = self._settled(right, known)
+        if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):
+            return False
+        if isinstance(left, Binary) and isinstance(right, Binary) and left.op == right.op == "floormod":
+            size = const_value(left.b)
+            shift = const_value(self.analyzer.simplify(left.a - right.a))
+            if size and left.b is right.b and shift is not None:
+                return shift % size != 0
+        low, high = self.analyzer.const_bounds(left - right)
+        if low > 0 or high < 0:
+            return True
+        return self.analyzer.prove(left > right) or self.analyzer.prove(left < right)
+
+    def _determine(self, left: Expr, right: Expr, known: dict[Var, Expr]) -> None:
+        """Learn axes that must be equal where the indices are: their factors exceed what all else can add."""
+        right = self._settled(right, known)
+        if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):
+            return
+        rest = self.analyzer.simplify(left - right)
+        factors, _ = self.analyzer.linear(rest)
+        open_axes = []
+        for axis in self.axes:
+            var, other = axis.var, self.other[axis.var]
+            if var in known or not isinstance(other, Var):
+                continue
+            factor = factors.get(var, 0)
+            if factor and factors.get(other) == -factor:
+                open_axes.append((abs(factor), factor, var, other))
+        for size, factor, var, other in sorted(open_axes, key=lambda item: -item[0]):
+            rest = self.analyzer.simplify(rest - (var - other) * factor)
+            low, high = self.analyzer.const_bounds(rest)
+            if not -size < low <= high < size:
+                return
+            known[var] = var
+
+    def _injective(self, wanted: Sequence[Var]) -> bool:
+        """Whether the same access in another thread, with any iterations of its loops, is another element."""
+        a, b = self.a, self.b
+        if a.indices != b.indices or any(i.dtype is not INDEX or loads_in(i) for i in a.indices):
+            return False
+        moving = [s for s in (*self.axes, *a.loops) if s in (*self.axes, *b.loops)]
+        used = set(free_vars(*a.indices))
+        chosen = [s for s in moving if s.var in used]
+        if not set(wanted) <= {s.var for s in chosen}:
+            return False
+        analyzer = Analyzer()
+        for var in used - {s.var for s in chosen}:
+            analyzer.declare_dim(var, 0)
+        found = iter_map(a.indices, chosen, TRUE, analyzer)
+        return found is not None and found[0].injective
+
+
+__all__ = ["Threads", "Touch", "conjuncts", "touches_of"]

@@ -1,0 +1,180 @@
+"""Reductions shared by the threads of a group: each sums a part, the parts are added up as a tree.
+
+    for t in thread_binding(8, thread="thread.x"):     for t in thread_binding(8, thread="thread.x"):
+        for k in range(16):                                S[t] = sum of A[0:16, t]
+            block: B[0] = B[0] + A[k, t]               for t in thread_binding(4, …): S[t] = S[t] + S[t + 4]
+                                                       for t in thread_binding(2, …): S[t] = S[t] + S[t + 2]
+                                                       for t in thread_binding(1, …): S[t] = S[t] + S[t + 1]
+                                                       B[0] = S[0]
+
+The stages are loops of their own, one after another; `unify_thread_binding` makes one launch of them and
+`thread_sync` lets the threads wait in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlc_core.diag import PassError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, const, const_value, load, substitute
+from dlc_core.schedule.dependence import TRUE, axis_kinds
+from dlc_core.schedule.reduction import combined, parts_of
+from dlc_core.schedule.regions import point_region, read_regions
+from dlc_core.schedule.threads import CrossThread, cross_thread
+from dlc_core.schedule.tree import Program, Tree
+from dlc_core.tir.functor import rename_bound, stmts
+from dlc_core.tir.intrinsics import if_then_else
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, PrimFunc, Range, Stmt, Store, loop, seq
+from dlc_core.tir.threads import THREAD, level
+
+
+def lower_cross_thread_reductions(func: PrimFunc) -> PrimFunc:
+    """The function with every reduction over a loop of threads as a tree of partial results.
+
+    Raises PassError for one that threads cannot share: see `schedule.threads.cross_thread`.
+    """
+    program = Program(func)
+    while True:
+        found = _next(program)
+        if found is None:
+            return program.func
+        _lower(program, found)
+
+
+def _next(program: Program) -> CrossThread | None:
+    for at in stmts(program.func.body):
+        if level(at) != THREAD:
+            continue
+        assert isinstance(at, For)
+        accumulating = [
+            s for s in stmts(at.body) if isinstance(s, Block) and "reduce" in axis_kinds(s, at.var)
+        ]
+        if not accumulating:
+            continue
+        found = cross_thread(program, at)
+        if found is None:
+            raise PassError(
+                f"{program.func.name}: block {accumulating[0].name} accumulates over the loop {at.var.name} "
+                f"bound to {at.thread} in a way that threads cannot share",
+                hint="put all loops that accumulate inside of it, or use rfactor",
+                spans=program.func.spans,
+            )
+        return found
+    return None
+
+
+def _lower(program: Program, found: CrossThread) -> None:
+    block, at, result = found.block, found.loop, found.store.buffer
+    size = const_value(at.extent)
+    assert size is not None
+    around = [s for s in program.tree.path(at)[:-1] if level(s) == THREAD]
+    outer = [s for s in around if isinstance(s, For)]
+    parts = Buffer(f"{result.name}_parts", [*(s.extent for s in outer), size], result.dtype, scope="shared")
+    stages: list[Stmt] = [_own_part(program, found, parts, outer)]
+    taken = [f"{block.name}_part"]
+    count = size
+    while count > 1:
+        half = 1 << ((count - 1).bit_length() - 1)
+        name = program.fresh_block_name(f"{block.name}_step{half}", taken)
+        taken.append(name)
+        stages.append(_step(name, found, parts, outer, half, min(half, count - half)))
+        count = half
+    spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
+    lanes = _lanes(outer)
+    place = (*(a.var - s.begin for a, s in zip(lanes, outer, strict=True)), const(0))
+    stages.append(
+        rename_bound(
+            Block(
+                block.name,
+                (*(a for a, _ in spatial), *lanes),
+                (*(v for _, v in spatial), *(s.var for s in outer)),
+                (point_region(parts, place),),
+                block.writes,
+                Store(result, found.store.indices, load(parts, place)),
+                predicate=parts_of(block.predicate, _reducing(found))[0],
+                annotations=block.annotations,
+            )
+        )
+    )
+    top = outer[0] if outer else at
+    program.replace({top: Alloc(parts, Tree(top).replace({at: seq(*stages)}))})
+
+
+def _reducing(found: CrossThread) -> set[Var]:
+    return {found.loop.var, *(s.var for s in found.inner)}
+
+
+def _lanes(loops: Sequence[For]) -> list[IterVar]:
+    return [IterVar(Var(f"v_{s.var.name}"), Range(s.begin, s.extent)) for s in loops]
+
+
+def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequence[For]) -> Stmt:
+    """Each thread's part, summed in memory of its own and then shown to the others."""
+    block, at = found.block, found.loop
+    assert isinstance(block.init, Store)
+    spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
+    reducing = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "reduce"]
+    lane = IterVar(Var(f"v_{at.var.name}"), Range(at.begin, at.extent))
+    kept = [IterVar(Var(f"v_{s.var.name}"), Range(s.begin, s.extent), "reduce") for s in found.inner]
+    names: dict[Var, Expr] = {
+        at.var: lane.var,
+        **{s.var: a.var for s, a in zip(found.inner, kept, strict=True)},
+    }
+    env = {a.var: substitute(v, names) for a, v in reducing}
+    always, sometimes = parts_of(block.predicate, _reducing(found))
+    source = substitute(found.source, env)
+    if sometimes is not TRUE:
+        # Steps that the predicate leaves out add the neutral value: every part must be there.
+        source = if_then_else(substitute(sometimes, names), source, block.init.value)
+    own = Buffer(f"{parts.name}_own", (1,), parts.dtype, scope="local")
+    value = substitute(combined(found.store.value, found.source, own[0], source), env)
+    add = Block(
+        program.fresh_block_name(f"{block.name}_part"),
+        (*(a for a, _ in spatial), lane, *kept),
+        (*(v for _, v in spatial), at.var, *(s.var for s in found.inner)),
+        (),
+        (point_region(own, (const(0),)),),
+        Store(own, (const(0),), value),
+        Store(own, (const(0),), block.init.value),
+        always,
+    )
+    add = replace(add, reads=read_regions(add))
+    nest: Stmt = add
+    for one in reversed(found.inner):
+        nest = replace(one, body=nest)
+    lanes = _lanes([*outer, at])
+    place = tuple(a.var - a.dom.begin for a in lanes)
+    show = Block(
+        program.fresh_block_name(f"{block.name}_shown"),
+        tuple(lanes),
+        tuple(s.var for s in (*outer, at)),
+        (point_region(own, (const(0),)),),
+        (point_region(parts, place),),
+        Store(parts, place, own[0]),
+    )
+    return replace(at, body=Alloc(own, seq(nest, show)))
+
+
+def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], half: int, count: int) -> Stmt:
+    """`count` threads add the part that is `half` further on to their own."""
+    at = found.loop
+    var = Var(at.var.name, at.var.dtype)
+    lanes = _lanes(outer)
+    lane = IterVar(Var(f"v_{at.var.name}"), Range(const(0), const(count)))
+    row = [a.var - a.dom.begin for a in lanes]
+    here, there = (*row, lane.var), (*row, lane.var + half)
+    value = combined(found.store.value, found.source, load(parts, here), load(parts, there))
+    block = Block(
+        name,
+        (*lanes, lane),
+        (*(s.var for s in outer), var),
+        (point_region(parts, here), point_region(parts, there)),
+        (point_region(parts, here),),
+        Store(parts, here, value),
+    )
+    return loop(var, count, block, "thread", thread=at.thread)
+
+
+__all__ = ["lower_cross_thread_reductions"]

@@ -1,0 +1,315 @@
+"""Launches in their final form: one loop for each thread axis, around all that its threads do.
+
+A schedule binds the loops of each stage by themselves.  Those of one axis, one after another or inside each
+other, become one:
+
+    for g in thread_binding(4, thread="block.x"):      for g in thread_binding(4, thread="block.x"):
+        S = alloc_buffer((32,), scope="shared")            S = alloc_buffer((32,), scope="shared")
+        L = alloc_buffer((32,), scope="local")             for t in thread_binding(32, thread="thread.x"):
+        for k in range(8):                                     L = alloc_buffer((1,), scope="local")
+            for t in thread_binding(32, …): S[t] = …           for k in range(8):
+            for u in thread_binding(16, …): L[u] = …               S[t] = …
+                                                                   if t < 16: L[0] = …
+
+What stood outside the loops of an axis is done by its first thread, unless it writes memory of one thread
+only: that is done by all.  Such memory becomes each thread's own, which has to be provable.  Where threads
+read what others wrote, barriers are now missing: `thread_sync` inserts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlc_core.arith import Analyzer
+from dlc_core.diag import PassError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import (
+    Call,
+    Expr,
+    Load,
+    Var,
+    const,
+    const_value,
+    eq,
+    free_vars,
+    load,
+    logical_and,
+    maximum,
+    post_order,
+    substitute,
+)
+from dlc_core.passes.tir.conflicts import Threads, Touch, touches_of
+from dlc_core.schedule.compact import shrink
+from dlc_core.schedule.loops import guarded
+from dlc_core.schedule.tree import Program, with_children
+from dlc_core.tir.functor import (
+    allocations,
+    bound_vars,
+    buffer_exprs,
+    buffers_written,
+    child_stmts,
+    exprs_of,
+    stmts,
+    substitute_stmt,
+    transform_stmt,
+)
+from dlc_core.tir.intrinsics import CONVERGENT, FUNCTIONS
+from dlc_core.tir.stmt import Alloc, For, PrimFunc, Seq, Stmt, Store, loop
+from dlc_core.tir.threads import GROUP, THREAD, is_private, is_shared, launches, level
+
+
+def unify_thread_binding(func: PrimFunc) -> PrimFunc:
+    """The function with every launch in its final form; itself where all are.
+
+    Raises PassError where the loops of an axis cannot be one: their extents are not comparable, a loop inside
+    another one of the same axis depends on that one, groups would need a barrier between them, or memory of
+    one thread passes values to another.
+    """
+    found = list(launches(func.body))
+    if all(is_unified(root) for root in found):
+        return func
+    dims = [v for b in func.buffers for v in free_vars(*b.shape)]
+    new: dict[Stmt, Stmt] = {
+        root: _Launch(func, root, dims).unified() for root in found if not is_unified(root)
+    }
+    program = Program(func)
+    program.replace(new)
+    before = set(program.tree.allocs)
+    shrink(program)
+    return _settled(program.func, set(program.tree.allocs) - before)
+
+
+def _settled(func: PrimFunc, shrunk: set[Buffer]) -> PrimFunc:
+    """Indices of buffers that begin elsewhere now, simplified."""
+    analyzer = Analyzer()
+
+    def expr(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer in shrunk:
+            return load(e.buffer, [analyzer.simplify(i) for i in e.indices])
+        return None
+
+    def stmt(s: Stmt) -> Stmt | None:
+        if isinstance(s, Store) and s.buffer in shrunk:
+            return Store(s.buffer, tuple(analyzer.simplify(i) for i in s.indices), s.value)
+        return None
+
+    return replace(func, body=transform_stmt(func.body, stmt_fn=stmt, expr_fn=expr)) if shrunk else func
+
+
+def is_unified(root: For) -> bool:
+    """Whether a launch is a nest of its axes around everything else but the memory of groups."""
+    stmt: Stmt = root
+    seen: set[str] = set()
+    while True:
+        if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
+            if stmt.thread in seen:
+                return False
+            seen.add(stmt.thread)
+        elif not isinstance(stmt, Alloc) or is_private(stmt.buffer):
+            break
+        stmt = stmt.body
+    return not any(
+        level(s) in (GROUP, THREAD) or (isinstance(s, Alloc) and is_shared(s.buffer)) for s in stmts(stmt)
+    )
+
+
+class _Launch:
+    def __init__(self, func: PrimFunc, root: For, dims: Sequence[Var]) -> None:
+        self.func = func
+        self.root = root
+        self.dims = dims
+        self.loops: dict[str, For] = {}
+        """The one loop of each axis, without its body."""
+        self.axes: dict[str, list[str]] = {GROUP: [], THREAD: []}
+        self.shared: list[Buffer] = []
+        self.private: list[Buffer] = []
+        self.partial: dict[Stmt, tuple[str, ...]] = {}
+        """Stores that all threads of some axes repeat, with the axes that they are dealt out over."""
+
+    def error(self, what: str, why: str = "", hint: str = "") -> PassError:
+        return PassError(f"{self.func.name}: {what}", why=why, hint=hint, spans=self.func.spans)
+
+    def unified(self) -> Stmt:
+        self._check_groups()
+        for stmt in stmts(self.root):
+            if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
+                self._join(stmt)
+        inner = {v for s in stmts(self.root) for v in bound_vars(s)} - {s.var for s in self.loops.values()}
+        for axis, one in self.loops.items():
+            bad = [v.name for v in free_vars(one.extent) if v in inner]
+            if bad:
+                raise self.error(f"the extent {one.extent} of {axis} depends on the loop {bad[0]}")
+        body = self._build(self.root, {}, inside_threads=False)
+        for buffer in (*self.private, *self.shared):
+            bad = [v.name for v in free_vars(*buffer_exprs(buffer)) if v in inner]
+            if bad:
+                raise self.error(f"the size of {buffer.name} depends on the loop {bad[0]} around it")
+        self._check_private(body)
+        for buffer in reversed(self.private):
+            body = Alloc(buffer, body)
+        body = self._nest(THREAD, body)
+        for buffer in reversed(self.shared):
+            body = Alloc(buffer, body)
+        return self._nest(GROUP, body)
+
+    def _nest(self, kind: str, body: Stmt) -> Stmt:
+        for axis in reversed(self.axes[kind]):
+            one = self.loops[axis]
+            body = replace(one, body=body)
+        return body
+
+    def _join(self, stmt: For) -> None:
+        one = self.loops.get(stmt.thread)
+        if one is None:
+            self.axes[level(stmt)].append(stmt.thread)
+            self.loops[stmt.thread] = loop(
+                Var(stmt.var.name, stmt.var.dtype),
+                stmt.extent,
+                Seq(()),
+                "thread",
+                begin=const(0, stmt.var.dtype),
+                thread=stmt.thread,
+                annotations=stmt.annotations,
+            )
+            return
+        analyzer = Analyzer()
+        for dim in self.dims:
+            analyzer.declare_dim(dim, 0)
+        if analyzer.prove(stmt.extent <= one.extent):
+            return
+        known = (const_value(stmt.extent), const_value(one.extent))
+        if None in known and not analyzer.prove(stmt.extent >= one.extent):
+            raise self.error(
+                f"loops bound to {stmt.thread} have the extents {one.extent} and {stmt.extent}",
+                why="which of the two is larger is not known",
+            )
+        extent = analyzer.simplify(maximum(stmt.extent, one.extent))
+        self.loops[stmt.thread] = replace(one, extent=extent)
+
+    def _check_groups(self) -> None:
+        """Axes of groups stand around everything: groups cannot wait for each other."""
+        stmt: Stmt = self.root
+        while isinstance(stmt, Alloc) or level(stmt) == GROUP:
+            assert isinstance(stmt, (Alloc, For))
+            stmt = stmt.body
+        for inner in stmts(stmt):
+            if level(inner) == GROUP:
+                assert isinstance(inner, For)
+                raise self.error(
+                    f"the loop {inner.var.name} bound to {inner.thread} stands inside of other statements",
+                    why="groups of threads cannot wait for each other between its parts",
+                    hint="bind the outermost loops of each stage, or launch the stages one after another",
+                )
+
+    # Rebuilding
+
+    def _build(self, stmt: Stmt, entered: dict[str, Var], *, inside_threads: bool) -> Stmt:
+        if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
+            return self._axis(stmt, entered)
+        missing = [axis for axis in self.axes[THREAD] if axis not in entered]
+        if not any(level(s) == THREAD for s in stmts(stmt)):
+            if not missing:
+                return stmt
+            kept = self._first_only(stmt, missing)
+            if kept is not None:
+                self._note(stmt, entered)
+                return kept
+        if isinstance(stmt, Alloc) and not inside_threads:
+            (self.private if is_private(stmt.buffer) else self.shared).append(stmt.buffer)
+            return self._build(stmt.body, entered, inside_threads=inside_threads)
+        children = [self._build(c, entered, inside_threads=inside_threads) for c in child_stmts(stmt)]
+        return with_children(stmt, children)
+
+    def _axis(self, stmt: For, entered: dict[str, Var]) -> Stmt:
+        one = self.loops[stmt.thread]
+        outer = entered.get(stmt.thread)
+        if outer is not None:
+            self._check_nested(stmt, outer)
+        body = substitute_stmt(stmt.body, {stmt.var: one.var + stmt.begin})
+        inside = level(stmt) == THREAD
+        built = self._build_inside(body, {**entered, stmt.thread: one.var}, inside)
+        if stmt.extent is one.extent:
+            return built
+        return guarded(built, one.var < stmt.extent)
+
+    def _build_inside(self, body: Stmt, entered: dict[str, Var], inside: bool) -> Stmt:
+        deeper = inside or any(axis in entered for axis in self.axes[THREAD])
+        return self._build(body, entered, inside_threads=deeper)
+
+    def _check_nested(self, stmt: For, outer: Var) -> None:
+        """A loop inside another one of its axis deals out what each thread of that one did in full."""
+        what = f"the loop {stmt.var.name} stands inside another one bound to {stmt.thread}"
+        uses = any(outer in free_vars(*exprs_of(s)) for s in stmts(stmt))
+        if uses:
+            raise self.error(what, why="it depends on that loop, so that it is no part of the same work")
+        own = set(allocations(stmt))
+        for buffer in buffers_written(stmt):
+            if is_private(buffer) and buffer not in own:
+                raise self.error(
+                    what, why=f"it fills {buffer.name}, of which each thread of that loop has one of its own"
+                )
+
+    def _first_only(self, stmt: Stmt, missing: Sequence[str]) -> Stmt | None:
+        """The statement for threads that differ in the missing axes; None where its parts differ."""
+        calls = {e.name for s in stmts(stmt) for e in post_order(*exprs_of(s)) if isinstance(e, Call)}
+        if not CONVERGENT.isdisjoint(calls):
+            return None if child_stmts(stmt) else stmt
+        own = set(allocations(stmt))
+        written = [b for b in buffers_written(stmt) if b not in own]
+        private = [is_private(b) for b in written]
+        if all(private) and not any(name.startswith(FUNCTIONS) for name in calls):
+            return stmt
+        if any(private) and child_stmts(stmt):
+            return None
+        first: list[Expr] = [eq(self.loops[axis].var, 0) for axis in missing]
+        return guarded(stmt, logical_and(*first))
+
+    def _note(self, stmt: Stmt, entered: dict[str, Var]) -> None:
+        for part in stmts(stmt):
+            if isinstance(part, Store):
+                self.partial[part] = tuple(entered)
+
+    # Memory of one thread
+
+    def _check_private(self, body: Stmt) -> None:
+        threads = Threads([self.loops[axis] for axis in self.axes[THREAD]], self._symbols())
+        private = set(self.private)
+        by_buffer: dict[Buffer, list[Touch]] = {}
+        for touch in touches_of(body):
+            if touch.buffer in private:
+                by_buffer.setdefault(touch.buffer, []).append(touch)
+        for buffer, found in by_buffer.items():
+            for a in found:
+                if a.writes and not all(self._own(threads, a, b) for b in found):
+                    raise self.error(
+                        f"each thread is to have its own {buffer.name}",
+                        why="an element of it may be written by one thread and read by another",
+                        hint="give the buffer the scope shared, or deal its stages out alike",
+                    )
+
+    def _own(self, threads: Threads, write: Touch, other: Touch) -> bool:
+        entered = self.partial.get(write.stmt, tuple(self.axes[THREAD]))
+        axes = [self.loops[axis].var for axis in entered if axis in self.axes[THREAD]]
+        return not axes or threads.apart(write, _anywhen(other), axes=axes)
+
+    def _symbols(self) -> list[Var]:
+        return [*self.dims, *(self.loops[axis].var for axis in self.axes[GROUP])]
+
+
+def _anywhen(touch: Touch) -> Touch:
+    """The access in any iteration of the loops around it."""
+    fresh = {s: replace(s, var=Var(s.var.name, s.var.dtype)) for s in touch.loops}
+    names: dict[Var, Expr] = {s.var: fresh[s].var for s in touch.loops}
+    return replace(
+        touch,
+        indices=tuple(substitute(i, names) for i in touch.indices),
+        conds=tuple(substitute(c, names) for c in touch.conds),
+        loops=tuple(
+            replace(s, begin=substitute(s.begin, names), extent=substitute(s.extent, names))
+            for s in fresh.values()
+        ),
+    )
+
+
+__all__ = ["is_unified", "unify_thread_binding"]

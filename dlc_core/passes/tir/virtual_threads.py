@@ -1,0 +1,162 @@
+"""Virtual threads: several threads' work run by one, statement by statement in turn.
+
+    for v in thread_binding(2, thread="vthread"):      L = alloc_buffer((2, 4), scope="local")
+        L = alloc_buffer((4,), scope="local")          for k in range(8):
+        for k in range(8):                                 for v in unroll(2): L[v, 0] = A[v, k]
+            L[0] = A[v, k]                                 for v in unroll(2): B[v, k] = L[v, 0]
+            B[v, k] = L[0]
+
+Their loads and arithmetic then stand side by side, and what does not depend on `v` is done once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dlc_core.diag import PassError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, Var, free_vars, load, loads_in, post_order
+from dlc_core.tir.functor import (
+    allocations,
+    child_stmts,
+    exprs_of,
+    rename_bound,
+    stmts,
+    substitute_stmt,
+    transform_stmt,
+)
+from dlc_core.tir.intrinsics import CONVERGENT
+from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+from dlc_core.tir.threads import VIRTUAL, level
+
+
+def inject_virtual_threads(func: PrimFunc) -> PrimFunc:
+    """Every loop of virtual threads as copies of its statements side by side, the innermost ones first.
+
+    Expects loops without blocks.  Raises PassError where virtual threads would meet at a barrier under a
+    condition of their own.
+    """
+
+    def visit(stmt: Stmt) -> Stmt | None:
+        if level(stmt) != VIRTUAL:
+            return None
+        assert isinstance(stmt, For)
+        if any(isinstance(s, Block) for s in stmts(stmt)):
+            raise PassError(f"{func.name}: virtual threads of blocks", hint="run lower_blocks first")
+        return _Interleave(func, stmt).done()
+
+    return replace(func, body=transform_stmt(func.body, stmt_fn=visit))
+
+
+class _Interleave:
+    """One loop of virtual threads."""
+
+    def __init__(self, func: PrimFunc, virtual: For) -> None:
+        self.func = func
+        self.loop = virtual
+        self.depending: set[Var | Buffer] = {virtual.var}
+        self._find()
+        self.wide: dict[Buffer, Buffer] = {}
+
+    def _find(self) -> None:
+        """Close what depends on the virtual thread: values, and memory that is written by them or under
+        them."""
+        own = set(allocations(self.loop.body))
+        before = -1
+        while before != len(self.depending):
+            before = len(self.depending)
+            self._mark(self.loop.body, own, False)
+
+    def _mark(self, stmt: Stmt, own: set[Buffer], under: bool) -> None:
+        under = under or (isinstance(stmt, (For, If, While)) and self.depends(*exprs_of(stmt)))
+        if isinstance(stmt, (For, Let)) and self.depends(*exprs_of(stmt)):
+            self.depending.add(stmt.var)
+        elif isinstance(stmt, Store):
+            if stmt.buffer in own and (under or self.depends(*exprs_of(stmt))):
+                self.depending.add(stmt.buffer)
+        elif isinstance(stmt, View) and (stmt.base in self.depending or stmt.buffer in self.depending):
+            self.depending.update((stmt.base, stmt.buffer))
+        for child in child_stmts(stmt):
+            self._mark(child, own, under)
+
+    def depends(self, *exprs: Expr) -> bool:
+        return any(v in self.depending for v in free_vars(*exprs)) or any(
+            e.buffer in self.depending for e in loads_in(*exprs)
+        )
+
+    def whole(self, stmt: Stmt) -> bool:
+        """Whether anything inside depends on the virtual thread."""
+        return any(
+            self.depends(*exprs_of(s))
+            or (isinstance(s, Store) and s.buffer in self.depending)
+            or (isinstance(s, (Alloc, View)) and s.buffer in self.depending)
+            for s in stmts(stmt)
+        )
+
+    def done(self) -> Stmt:
+        return self.stmt(self.loop.body)
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        if not self.whole(stmt):
+            return stmt
+        if isinstance(stmt, Seq):
+            return seq(*map(self.stmt, stmt.stmts))
+        if isinstance(stmt, Alloc):
+            return self._alloc(stmt)
+        if isinstance(stmt, For) and not self.depends(stmt.begin, stmt.extent) and stmt.kind != "vectorized":
+            return replace(stmt, body=self.stmt(stmt.body))
+        if isinstance(stmt, If) and not self.depends(stmt.cond):
+            orelse = None if stmt.orelse is None else self.stmt(stmt.orelse)
+            return If(stmt.cond, self.stmt(stmt.then), orelse)
+        return self._copies(stmt)
+
+    def _alloc(self, stmt: Alloc) -> Stmt:
+        buffer = stmt.buffer
+        if buffer not in self.depending:
+            return Alloc(buffer, self.stmt(stmt.body))
+        viewed = any(isinstance(s, View) and s.base is buffer for s in stmts(stmt))
+        if viewed or buffer.strides is not None or self.depends(*buffer.shape):
+            return self._copies(stmt)
+        wide = Buffer(
+            buffer.name,
+            (self.loop.extent, *buffer.shape),
+            buffer.dtype,
+            scope=buffer.scope,
+            align=buffer.align,
+        )
+        self.wide[buffer] = wide
+        return Alloc(wide, self.stmt(stmt.body))
+
+    def _copies(self, stmt: Stmt) -> Stmt:
+        """The statement for each virtual thread in turn."""
+        for part in stmts(stmt):
+            met = [
+                e.name for e in post_order(*exprs_of(part)) if isinstance(e, Call) and e.name in CONVERGENT
+            ]
+            if "barrier" in met:
+                raise PassError(
+                    f"{self.func.name}: the virtual threads of loop {self.loop.var.name} meet at a barrier "
+                    "under a condition of their own",
+                    hint="let all of them come by the barrier",
+                    spans=self.func.spans,
+                )
+        var = Var(self.loop.var.name, self.loop.var.dtype)
+        body = self._widened(stmt, var - self.loop.begin)
+        body = rename_bound(substitute_stmt(body, {self.loop.var: var}))
+        return For(var, self.loop.begin, self.loop.extent, body, "unrolled")
+
+    def _widened(self, stmt: Stmt, number: Expr) -> Stmt:
+        def expr(e: Expr) -> Expr | None:
+            if isinstance(e, Load) and e.buffer in self.wide:
+                return load(self.wide[e.buffer], (number, *e.indices))
+            return None
+
+        def store(s: Stmt) -> Stmt | None:
+            if isinstance(s, Store) and s.buffer in self.wide:
+                return Store(self.wide[s.buffer], (number, *s.indices), s.value)
+            return None
+
+        return transform_stmt(stmt, stmt_fn=store, expr_fn=expr)
+
+
+__all__ = ["inject_virtual_threads"]
