@@ -222,3 +222,38 @@ def test_padding(sch):
 def test_duplicate(sch):
     refused(sch, lambda: sch.duplicate(RELU, []), "relu is a parameter")
     refused(sch, lambda: sch.duplicate(BIAS, [MATMUL]), "matmul does not read it")
+
+
+def test_binding_to_hardware_axes(sch):
+    block = sch.get_block("relu")
+    i, j = sch.get_loops(block)
+    outer, inner = sch.split(j, [None, 16])
+    sch.bind(outer, "thread.x")
+    refused(sch, lambda: sch.bind(inner, "thread.x"), "extents 3 and 16", "used once in a nest")
+    refused(sch, lambda: sch.bind(inner, "block.x"), "inside an axis of threads")
+    refused(sch, lambda: sch.bind(inner, ""), "without a name")
+    sch.bind(i, "block.x")
+    sch.bind(inner, "vthread")
+    middle, _ = sch.split(i, [None, 3])
+    refused(sch, lambda: sch.bind(middle, "thread.x"), "extents 11 and 3")
+    k = sch.get_loops(sch.get_block("bias"))[0]
+    refused(sch, lambda: sch.swizzle(k, middle, 2), "only statement")
+
+
+def test_an_axis_twice_in_a_nest_needs_equal_extents_and_no_dependence(sch):
+    i, j = sch.get_loops(sch.get_block("relu"))
+    a, b = sch.split(i, [None, 4])
+    c, d = sch.split(j, [None, 8])
+    sch.reorder(c, a, b, d)
+    sch.bind(a, "thread.x")
+    refused(sch, lambda: sch.bind(d, "thread.x"), "depends on 'i_0'")
+
+
+def test_reductions_shared_by_threads(sch):
+    r = sch.get_loops(sch.get_block("matmul"))[-1]
+    outer, inner = sch.split(r, [None, 4])
+    refused(sch, lambda: sch.bind(inner, "block.x"), "accumulates over it", "rfactor")
+    refused(sch, lambda: sch.bind(inner, "thread.x"), "accumulates over it")
+    refused(sch, lambda: sch.parallel(outer), "accumulates over it")
+    sch.reorder(inner, outer)
+    sch.bind(inner, "thread.x")

@@ -9,6 +9,7 @@ from dlc_core.passes.base import Pass
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
 from dlc_core.passes.tir.common import CommonSubexpressions
 from dlc_core.passes.tir.compact import CompactBuffers
+from dlc_core.passes.tir.cross_thread import LowerCrossThreadReduction
 from dlc_core.passes.tir.flatten import FlattenBuffers, flatten_and_simplify
 from dlc_core.passes.tir.hoist_conditions import HoistConditions
 from dlc_core.passes.tir.lower_blocks import LowerBlocks, lower_blocks
@@ -16,14 +17,21 @@ from dlc_core.passes.tir.no_ops import RemoveNoOps
 from dlc_core.passes.tir.partition import PartitionLoops
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
+from dlc_core.passes.tir.thread_sync import ThreadSync
+from dlc_core.passes.tir.unify_threads import UnifyThreadBinding
 from dlc_core.passes.tir.unroll import UnrollLoops, unroll_loops
 from dlc_core.passes.tir.unsafe_select import RewriteUnsafeSelect
 from dlc_core.passes.tir.vectorize import VectorizeLoops, vectorize_loops
+from dlc_core.passes.tir.virtual_threads import InjectVirtualThread
 from dlc_core.passes.tir.workspace import HoistWorkspace, hoist_workspace
 
 PASSES: tuple[type[Pass], ...] = (
     ScheduleKernels,
+    LowerCrossThreadReduction,
+    UnifyThreadBinding,
     LowerBlocks,
+    InjectVirtualThread,
+    ThreadSync,
     FlattenBuffers,
     VectorizeLoops,
     UnrollLoops,

@@ -14,11 +14,13 @@ The stages are loops of their own, one after another; `unify_thread_binding` mak
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const, const_value, load, substitute
+from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.schedule.dependence import TRUE, axis_kinds
 from dlc_core.schedule.reduction import combined, parts_of
 from dlc_core.schedule.regions import point_region, read_regions
@@ -177,4 +179,16 @@ def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], ha
     return loop(var, count, block, "thread", thread=at.thread)
 
 
-__all__ = ["lower_cross_thread_reductions"]
+@dataclass(frozen=True)
+class LowerCrossThreadReduction(ThreadPass):
+    """Reductions over threads to trees of partial results in shared memory."""
+
+    name: ClassVar[str] = "lower_cross_thread_reduction"
+    place: ClassVar[tuple[float, ...]] = (60,)
+    exact: ClassVar[bool] = False
+
+    def change(self, func: PrimFunc) -> PrimFunc:
+        return lower_cross_thread_reductions(func)
+
+
+__all__ = ["LowerCrossThreadReduction", "lower_cross_thread_reductions"]

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Var, const_value, free_vars, loads_in
 from dlc_core.passes.tir.conflicts import Threads, Touch, conjuncts, touches_of
+from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, buffers_written, stmts
@@ -234,4 +236,15 @@ def _is_barrier(stmt: Stmt) -> bool:
     return isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "barrier"
 
 
-__all__ = ["insert_barriers"]
+@dataclass(frozen=True)
+class ThreadSync(ThreadPass):
+    """Barriers where threads of a group reach each other's memory."""
+
+    name: ClassVar[str] = "thread_sync"
+    place: ClassVar[tuple[float, ...]] = (130,)
+
+    def change(self, func: PrimFunc) -> PrimFunc:
+        return insert_barriers(func)
+
+
+__all__ = ["ThreadSync", "insert_barriers"]

@@ -19,7 +19,8 @@ read what others wrote, barriers are now missing: `thread_sync` inserts them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import PassError
@@ -40,6 +41,7 @@ from dlc_core.ir.expr import (
     substitute,
 )
 from dlc_core.passes.tir.conflicts import Threads, Touch, touches_of
+from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.schedule.compact import shrink
 from dlc_core.schedule.loops import guarded
 from dlc_core.schedule.tree import Program, with_children
@@ -312,4 +314,15 @@ def _anywhen(touch: Touch) -> Touch:
     )
 
 
-__all__ = ["is_unified", "unify_thread_binding"]
+@dataclass(frozen=True)
+class UnifyThreadBinding(ThreadPass):
+    """One loop for each thread axis of a launch, around all that its threads do."""
+
+    name: ClassVar[str] = "unify_thread_binding"
+    place: ClassVar[tuple[float, ...]] = (80,)
+
+    def change(self, func: PrimFunc) -> PrimFunc:
+        return unify_thread_binding(func)
+
+
+__all__ = ["UnifyThreadBinding", "is_unified", "unify_thread_binding"]

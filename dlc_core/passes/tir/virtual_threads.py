@@ -11,11 +11,13 @@ Their loads and arithmetic then stand side by side, and what does not depend on 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, Var, free_vars, load, loads_in, post_order
+from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.tir.functor import (
     allocations,
     child_stmts,
@@ -159,4 +161,15 @@ class _Interleave:
         return transform_stmt(stmt, stmt_fn=store, expr_fn=expr)
 
 
-__all__ = ["inject_virtual_threads"]
+@dataclass(frozen=True)
+class InjectVirtualThread(ThreadPass):
+    """Virtual threads side by side in one thread."""
+
+    name: ClassVar[str] = "inject_virtual_thread"
+    place: ClassVar[tuple[float, ...]] = (120,)
+
+    def change(self, func: PrimFunc) -> PrimFunc:
+        return inject_virtual_threads(func)
+
+
+__all__ = ["InjectVirtualThread", "inject_virtual_threads"]

@@ -1,0 +1,34 @@
+"""Passes over programs with thread axes; for targets without any they do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.ir.module import IRModule
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.threads import has_axes
+
+
+def has_threads(context: PassContext) -> bool:
+    """Whether there may be thread axes: nothing is compiled for, or a machine that has some."""
+    return context.target is None or bool(context.target.describe().thread_axes)
+
+
+@dataclass(frozen=True)
+class ThreadPass(PrimFuncPass):
+    """A pass over the functions that have thread axes."""
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        return super().run(module, context) if has_threads(context) else module
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return self.change(func) if has_axes(func.body) else func
+
+    def change(self, func: PrimFunc) -> PrimFunc:
+        """The new program of a function with thread axes."""
+        raise NotImplementedError(f"{type(self).__name__}.change")
+
+
+__all__ = ["ThreadPass", "has_threads"]
