@@ -33,6 +33,7 @@ from dlc_core.diag import Span, UsageError
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.structural import Structure, Structured, array_digest
+from dlc_core.ir.text import Printable
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
 
 
@@ -139,7 +140,7 @@ class Node(Structured):
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class Function(Printable):
     """A closed graph.  `params` are param nodes, `body` any node (a tuple node for several results).
 
     `attrs["inputs"]`/`attrs["outputs"]` hold the public names where the function is a model's entry.

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlc_core.diag import UsageError
+from dlc_core.ir.text import Printable
 
 
 def _freeze(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -15,7 +16,7 @@ def _freeze(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class IRModule:
+class IRModule(Printable):
     """Names to graph `Function`s and tensor-level `PrimFunc`s, in insertion order.
 
     Immutable: `with_function`, `without` and `with_attrs` give new modules.  `entry` is the name of the
@@ -29,6 +30,19 @@ class IRModule:
     def __post_init__(self) -> None:
         object.__setattr__(self, "functions", _freeze(self.functions))
         object.__setattr__(self, "attrs", _freeze(self.attrs))
+
+    @classmethod
+    def of(cls, *functions: Any) -> IRModule:
+        """The module of some functions under their own names; callers run `main`, or the first where none is
+        called so.  UsageError where two have one name."""
+        named: dict[str, Any] = {}
+        for function in functions:
+            if function.name in named:
+                raise UsageError(
+                    f"two functions are called {function.name!r}", hint="pass {name: function} to IRModule"
+                )
+            named[function.name] = function
+        return cls(named, {}, "main" if "main" in named or not named else next(iter(named)))
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.functions:

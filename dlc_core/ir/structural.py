@@ -61,13 +61,52 @@ def first_difference(a: Any, b: Any, *, names: bool = True) -> str | None:
     The text is a path with both sides' short forms, and below it the two values at that place:
     `main.body[2].value: add vs sub`.
     """
+    found = find_difference(a, b, names=names)
+    if found is None:
+        return None
+    left, right = found.left, found.right
+    text = f"{found.path}: {found.what}"
+    snippets = [f"\n  {side} {_snippet(value)}" for side, value in (("left: ", left), ("right:", right))]
+    return text + "".join(snippets)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Difference:
+    """The first difference of two values: the names of the parts that lead there, and both sides' values."""
+
+    path: str
+    what: str
+    steps: tuple[str, ...]
+    left: Any
+    right: Any
+
+
+def find_difference(a: Any, b: Any, *, names: bool = True) -> Difference | None:
+    """What `first_difference` tells, in parts."""
     found = _difference(a, b, names)
     if found is None:
         return None
     path, what, left, right = found
-    text = f"{_path_text(a, path)}: {what}"
-    snippets = [f"\n  {side} {_snippet(value)}" for side, value in (("left: ", left), ("right:", right))]
-    return text + "".join(snippets)
+    steps: list[str] = []
+    while path is not None:
+        steps.append(path.step)
+        path = path.parent
+    steps.reverse()
+    name = getattr(a, "name", None)
+    head = name if isinstance(name, str) else type(a).__name__
+    return Difference(head + "".join(steps), what, tuple(steps), left, right)
+
+
+def values_along(root: Any, steps: Sequence[str], *, names: bool = True) -> list[Any]:
+    """The values met on the way from `root` down the named parts, `root` first; it ends where a part is
+    missing."""
+    found = [root]
+    for step in steps:
+        parts = dict(structure_of(found[-1], names).parts)
+        if step not in parts:
+            break
+        found.append(parts[step])
+    return found
 
 
 def structural_hash(value: Any, *, names: bool = True) -> str:
@@ -241,15 +280,6 @@ def _record_structure(value: Any, names: bool) -> Structure:
     if fields == ("stmts",):
         return Structure(f"{kind} of {len(value.stmts)}", _items(value.stmts))
     return Structure(kind, [("." + name, getattr(value, name)) for name in fields])
-
-
-def _path_text(root: Any, path: _Path | None) -> str:
-    steps = []
-    while path is not None:
-        steps.append(path.step)
-        path = path.parent
-    name = getattr(root, "name", None)
-    return (name if isinstance(name, str) else type(root).__name__) + "".join(reversed(steps))
 
 
 def _snippet(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Both levels as Python text: `script`, `show`, `parse` back, and `@T.prim_func` in Python files; JSON."""
 
+from dlc_core.script.difference import difference
 from dlc_core.script.json import from_json, to_json
 from dlc_core.script.namespace import G, T, ir_module
 from dlc_core.script.parser import parse
@@ -9,6 +10,7 @@ __all__ = [
     "G",
     "Script",
     "T",
+    "difference",
     "excerpt",
     "from_json",
     "ir_module",

@@ -42,7 +42,7 @@ def script(value: Any) -> str:
 def to_script(value: Any) -> Script:
     """The text with its metadata, from which `parse` gives back an equal module or function."""
     metadata = Metadata()
-    return Script("\n".join(text for text, _ in _lines(value, metadata)) + "\n", metadata)
+    return Script("\n".join(text for text, _ in lines_of(value, metadata)) + "\n", metadata)
 
 
 def show(value: Any, console: Console | None = None) -> None:
@@ -51,8 +51,12 @@ def show(value: Any, console: Console | None = None) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
 
-    text = Syntax(script(value), "python", word_wrap=True, background_color="default")
-    (console or Console()).print(text)
+    text, console = script(value).rstrip("\n"), console or Console()
+    if console.is_terminal:
+        console.print(Syntax(text, "python", word_wrap=True, background_color="default"))
+    else:
+        # As it is: a file is not wrapped.
+        console.out(text, highlight=False)
 
 
 def excerpt(function: PrimFunc, stmt: Stmt, radius: int = 10) -> list[str]:
@@ -63,7 +67,8 @@ def excerpt(function: PrimFunc, stmt: Stmt, radius: int = 10) -> list[str]:
     return [f"{'>' if owner is stmt else ' '} {text}" for text, owner in shown]
 
 
-def _lines(value: Any, metadata: Metadata) -> Sequence[tuple[str, Any]]:
+def lines_of(value: Any, metadata: Metadata) -> Sequence[tuple[str, Any]]:
+    """The lines of a script, each with the statement, node or function that it shows."""
     if isinstance(value, IRModule):
         return _module_lines(value, metadata)
     if isinstance(value, PrimFunc):

@@ -37,6 +37,7 @@ from dlc_core.diag import Span, UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, DTypeLike
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, binary, const
+from dlc_core.ir.text import Printable
 
 FOR_KINDS = frozenset({"serial", "parallel", "vectorized", "unrolled", "thread"})
 """How the iterations of a loop may run.  "thread" binds the loop to a hardware axis named by `For.thread`."""
@@ -208,7 +209,7 @@ class Block(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
-class PrimFunc:
+class PrimFunc(Printable):
     """A tensor program.  `attrs` holds target-independent facts; `spans` the model nodes it computes."""
 
     name: str
