@@ -13,6 +13,7 @@ from dlc_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dlc_core import graph as graph
+    from dlc_core import nn as nn
     from dlc_core import te as te
     from dlc_core import tir as tir
     from dlc_core.diag import DlcError as DlcError
@@ -30,6 +31,7 @@ _LAZY = {
     "graph": ("dlc_core.graph", ""),
     "load": ("dlc_core.driver", "load"),
     "load_library": ("dlc_core.driver", "load_library"),
+    "nn": ("dlc_core.nn", ""),
     "open": ("dlc_core.driver", "open"),
     "ops": ("dlc_core.driver", "ops"),
     "plugins": ("dlc_core.driver", "plugins"),

@@ -15,6 +15,7 @@ from dlc_core import version
 from dlc_core.cache import Store, cache_key, model_digest
 from dlc_core.config import config as settings
 from dlc_core.diag import ArtifactError, DlcError, TargetError, UnsupportedError, UsageError
+from dlc_core.graph.bind import bind_params
 from dlc_core.ir.module import IRModule
 from dlc_core.job import Job, Progress, Teller, context_for, lower, pipelines
 from dlc_core.passes import PassContext
@@ -97,6 +98,7 @@ def compile(  # noqa: A001  (the public name)
     num_threads: int | None = None,
     precision: str = "float32",
     shapes: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
     frontend: str | None = None,
@@ -108,15 +110,18 @@ def compile(  # noqa: A001  (the public name)
     """Compile a model (a path, bytes, a frontend's form or an IRModule) for a target; None is this machine.
 
     `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
-    shape, or dim name to int.  `precision` is the narrowest dtype in which float32 arithmetic may be
-    done.  `verify` checks the module after each pass: "structure", or "each" for its results too.  `watchers`
-    observe the passes.  `progress` is called as each step begins.
+    shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
+    are stored as kernels read them best.  `precision` is the narrowest dtype in which float32 arithmetic may
+    be done.  `verify` checks the module after each pass: "structure", or "each" for its results too.
+    `watchers` observe the passes.  `progress` is called as each step begins.
 
     Results are kept on disk and taken from there (`cache`: None for files where `DLC_CACHE` allows it, True
     for in-memory models too); never where `verify` or `watchers` are to see the passes run.
     """
     where = find_target(target)
     _check_precision(precision)
+    if params:
+        model = bind_params(load(model, frontend=frontend, shapes=shapes), params)
     start = time.perf_counter()
     with settings.override(**({} if verify is None else {"verify": verify})):
         seeing = (*configured_watchers(), *watchers)

@@ -24,6 +24,7 @@ SCRIPTS = (
     "te_softmax_rfactor.py",
     "script_matmul.py",
     "export_add_one.py",
+    "nn_mlp.py",
     "custom_schedule.py",
     "c_program/build_and_run.py",
     "op_plugin/use_it.py",

@@ -30,6 +30,7 @@ FLOORS = {
     "script": 3,
     "op": 3,
     "rewrite": 3,
+    "nn": 4,
     "schedule": 4,
     "passes": 4,
     "target": 4,

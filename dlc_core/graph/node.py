@@ -309,7 +309,7 @@ def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Nod
         if old in memo:
             continue
         args = tuple(memo[arg] for arg in old.args)
-        with _only_spans(old.spans):
+        with only_spans(old.spans):
             new = visit(old, args)
             if new is None:
                 new = old if args == old.args else node(old.op, args, old.attrs, old.type)
@@ -320,7 +320,8 @@ def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Nod
 
 
 @contextmanager
-def _only_spans(spans: tuple[Span, ...]) -> Iterator[None]:
+def only_spans(spans: tuple[Span, ...]) -> Iterator[None]:
+    """Nodes built inside get these spans, and none of those around."""
     token = _current_spans.set(spans)
     try:
         yield
