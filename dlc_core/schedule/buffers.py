@@ -8,7 +8,7 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, const, free_vars
 from dlc_core.schedule.compact import exact_box
-from dlc_core.schedule.dependence import axis_kinds, check_free_axes
+from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_exposed
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull, point_region
@@ -54,6 +54,7 @@ def set_scope(program: Program, handle: BlockRV, index: int | str, scope: str) -
             why="it is a parameter: the caller chose its memory",
             hint="cache_write gives the block a buffer of its own",
         )
+    check_not_exposed(program, buffer, block, f"cannot move {buffer.name} to scope {scope!r}")
     moved = Buffer(
         buffer.name,
         buffer.shape,
@@ -72,6 +73,7 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
     what = f"cannot cache {source.name} for block {block.name!r}"
     if source in written_by(block):
         raise program.error(what, block, why="the block writes it too")
+    check_not_exposed(program, source, block, what)
     check_free_axes(program, block, what)
     top = _top(program, block)
     makers = [b for b in writers(program, [source]) if b is not block]
@@ -109,6 +111,7 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
         )
     if block.init is None and result in read_by(block):
         raise program.error(what, block, why=f"it updates {result.name} in place")
+    check_not_exposed(program, result, block, what)
     check_free_axes(program, block, what)
     top = _top(program, block)
     if any(b in set(stmts(top)) for b in readers(program, [result]) if b is not block):
@@ -124,7 +127,7 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
     name = program.fresh_block_name(cache.name)
     analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
     writes = [a for a in accesses(top, [result]) if a.writes]
-    box = exact_box(block, writes, analyzer)
+    box = exact_box(writes, analyzer)
     if box is None:
         raise program.error(
             what, block, why=f"it is not known to write all elements of a box of {result.name}"
@@ -141,7 +144,11 @@ def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> Bl
     what = f"cannot duplicate block {block.name!r}"
     found = [program.block(u) for u in users]
     buffers = written_by(block)
+    inner = [u for u in found if u not in program.tree.outermost]
+    if inner:
+        raise program.error(what, *inner, why="blocks inside other blocks stay with these")
     for buffer in buffers:
+        check_not_exposed(program, buffer, block, what)
         if buffer not in program.tree.allocs or writers(program, [buffer]) != [block]:
             raise program.error(
                 what, block, why=f"{buffer.name} is a parameter, or other blocks write it too"

@@ -10,22 +10,19 @@ from dataclasses import dataclass, replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import (
-    Call,
     Expr,
     Load,
     Var,
     const,
     const_value,
     load,
-    loads_in,
     maximum,
-    post_order,
     transform,
 )
 from dlc_core.schedule.dependence import axis_kinds
-from dlc_core.schedule.regions import Access, Span, accesses, extent_of, hull, iter_map
+from dlc_core.schedule.regions import Access, Span, accesses, escapes, extent_of, hull, iter_map
 from dlc_core.schedule.tree import Program, Tree, touched, touches, with_children
-from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.functor import child_stmts, stmts
 from dlc_core.tir.stmt import (
     Alloc,
     Block,
@@ -98,7 +95,7 @@ def sink(program: Program, buffer: Buffer) -> None:
 def _private(program: Program, loop: For, buffer: Buffer) -> bool:
     """Whether every element read in an iteration is written in the same iteration before."""
     found = accesses(loop.body, [buffer])
-    if any(a.block is None for a in found) or _escapes(loop.body, buffer):
+    if any(a.block is None for a in found) or escapes(loop.body, buffer):
         return False
     analyzer = program.analyzer(loop)
     order = list(dict.fromkeys(a.block for a in found if a.block is not None))
@@ -116,7 +113,7 @@ def _private(program: Program, loop: For, buffer: Buffer) -> bool:
             if not any(box is not None and _contains(box, needed, analyzer) for box in earlier):
                 return False
         if writes:
-            written[block] = exact_box(block, writes, analyzer)
+            written[block] = exact_box(writes, analyzer)
     return True
 
 
@@ -127,12 +124,27 @@ def _contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> 
     )
 
 
-def exact_box(block: Block, writes: Sequence[Access], analyzer: Analyzer) -> list[Span] | None:
-    """The box of which a block writes every element and nothing else; None where it is not known to be
-    one."""
-    if not writes or any(w.indices != writes[0].indices for w in writes):
+def exact_box(writes: Sequence[Access], analyzer: Analyzer) -> list[Span] | None:
+    """The box of which the writes of a block reach every element and nothing else; None where it is not known
+    to be one."""
+    if not writes:
         return None
-    found = iter_map(writes[0].indices, writes[0].loops, block.predicate, analyzer)
+    first = _box_of(writes[0], analyzer)
+    places = {(writes[0].indices, writes[0].loops)}
+    for write in writes[1:]:
+        if first is None:
+            return None
+        if (write.indices, write.loops) in places or write.indices == writes[0].indices:
+            continue
+        places.add((write.indices, write.loops))
+        box = _box_of(write, analyzer)
+        if box is None or not (_contains(first, box, analyzer) and _contains(box, first, analyzer)):
+            return None
+    return first
+
+
+def _box_of(write: Access, analyzer: Analyzer) -> list[Span] | None:
+    found = iter_map(write.indices, write.loops, write.predicate, analyzer)
     if found is None:
         return None
     box: list[Span] = []
@@ -141,19 +153,6 @@ def exact_box(block: Block, writes: Sequence[Access], analyzer: Analyzer) -> lis
             return None
         box.append(Span(low, analyzer.simplify(low + extent - 1)))
     return box
-
-
-def _escapes(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether the buffer's address is taken, or another buffer is a window on it."""
-    for part in stmts(stmt):
-        if isinstance(part, View) and part.base is buffer:
-            return True
-        exprs = exprs_of(part)
-        for expr in post_order(*exprs) if any(e.buffer is buffer for e in loads_in(*exprs)) else ():
-            taken = expr.args if isinstance(expr, Call) and expr.name == "address_of" else ()
-            if any(isinstance(a, Load) and a.buffer is buffer for a in taken):
-                return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def shrink(program: Program) -> None:
 
 def _box(program: Program, buffer: Buffer, found: Sequence[Access]) -> _Box | None:
     alloc = program.tree.allocs[buffer]
-    if buffer.strides is not None or const_value(buffer.offset) != 0 or _escapes(alloc.body, buffer):
+    if buffer.strides is not None or const_value(buffer.offset) != 0 or escapes(alloc.body, buffer):
         return None
     analyzer = program.analyzer(alloc)
     around = [s.var for s in program.tree.ancestors(alloc) if isinstance(s, For)]

@@ -124,7 +124,7 @@ def _made(
     boxes: list[list[Span]] = []
     for maker in dict.fromkeys(a.block for a in writes):
         own = [a for a in writes if a.block is maker]
-        made = None if maker is None else exact_box(maker, own, analyzer)
+        made = None if maker is None else exact_box(own, analyzer)
         if maker is None or made is None:
             raise program.error(
                 what,
@@ -135,7 +135,7 @@ def _made(
         boxes.append(made)
         everywhere = [a for a in accesses(program.func.body, [buffer]) if a.writes and a.block is maker]
         outside = program.analyzer()
-        total = exact_box(maker, everywhere, outside)
+        total = exact_box(everywhere, outside)
         if total is None or not all(
             outside.prove_equal(item.low, 0) and outside.prove_equal(item.high, size - 1)
             for item, size in zip(total, buffer.shape, strict=True)
@@ -173,7 +173,7 @@ def _check_movable(program: Program, block: Block, at: For, what: str) -> None:
 def _check_between(program: Program, block: Block, makers: Sequence[Block], what: str) -> None:
     """No block that runs after the producers and before the block touches what it touches."""
     first = min(_position(program, m) for m in makers)
-    for other in program.tree.blocks.values():
+    for other in program.tree.outermost:
         if other in makers or not first < _position(program, other) < _position(program, block):
             continue
         touched = set(read_by(other)) & set(written_by(block))

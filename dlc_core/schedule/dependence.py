@@ -9,7 +9,7 @@ from dlc_core.arith.iter_map import IterMap
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
-from dlc_core.schedule.regions import Access, accesses, hull, iter_map
+from dlc_core.schedule.regions import Access, accesses, escapes, hull, iter_map
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, stmts
 from dlc_core.tir.stmt import Block, Eval, For, IterVar, Stmt, Store
@@ -106,6 +106,17 @@ def check_accumulates_all(program: Program, block: Block, what: str) -> None:
             ):
                 why = f"block {block.name!r} here accumulates only a part of axis {axis.var.name}"
                 raise program.error(what, block, why=why, hint="partition after moving and factoring blocks")
+
+
+def check_not_exposed(program: Program, buffer: Buffer, block: Block, what: str) -> None:
+    """No address of the buffer is taken and no window on it is open: accesses are all that there is to it."""
+    if escapes(program.func.body, buffer):
+        raise program.error(
+            what,
+            block,
+            why=f"a call or a window has the address of {buffer.name}",
+            hint="do this before tensorize",
+        )
 
 
 def outer_blocks(root: Stmt) -> list[Block]:
@@ -247,6 +258,7 @@ __all__ = [
     "check_accumulates_all",
     "check_free_axes",
     "check_independent",
+    "check_not_exposed",
     "check_reorder",
     "outer_blocks",
     "shared_buffers",

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Load, Var, const_value, substitute, transform
+from dlc_core.schedule.dependence import check_not_exposed
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import read_regions
 from dlc_core.schedule.tree import EMPTY_STMT, Program
 from dlc_core.tir.functor import loads_in, transform_stmt
-from dlc_core.tir.stmt import Block, Store
+from dlc_core.tir.stmt import Block, Stmt, Store
 
 
 def compute_inline(program: Program, handle: BlockRV) -> None:
@@ -46,7 +47,12 @@ def _with_value(user: Block, buffer: Buffer, point: tuple[Var | None, ...], valu
         env = {v: i for v, i in zip(point, expr.indices, strict=True) if v is not None}
         return substitute(value, env)
 
-    changed = transform_stmt(user, expr_fn=visit)
+    def declare(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Block) and any(r.buffer is buffer for r in stmt.reads):
+            return replace(stmt, reads=read_regions(stmt))
+        return None
+
+    changed = transform_stmt(user, stmt_fn=declare, expr_fn=visit)
     assert isinstance(changed, Block)
     return replace(changed, reads=read_regions(changed))
 
@@ -76,6 +82,7 @@ def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
     if missing:
         raise program.error(what, block, why=f"axes {', '.join(missing)} do not index {source.name}")
     _covers(program, maker, source, what)
+    check_not_exposed(program, source, block, what)
     analyzer = program.analyzer()
     doms = {a.var: a.dom for a in block.axes}
     for var, size in zip(place, source.shape, strict=True):
@@ -141,8 +148,9 @@ def _intermediate(program: Program, buffer: Buffer, block: Block, what: str) -> 
             why=f"{buffer.name} is a parameter: callers see it",
             hint="reverse_compute_inline merges an output block into its producer",
         )
-    if len(writers(program, [buffer])) != 1:
+    if writers(program, [buffer]) != [block]:
         raise program.error(what, block, why=f"other blocks write {buffer.name} too")
+    check_not_exposed(program, buffer, block, what)
 
 
 def _distinct_axes(

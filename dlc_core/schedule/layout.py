@@ -10,6 +10,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load, logical_and, transform
 from dlc_core.schedule.buffers import buffer_of, named_buffer
+from dlc_core.schedule.dependence import check_not_exposed
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.query import writers, written_by
@@ -41,6 +42,7 @@ def transform_layout(
         raise program.error(what, block, why=f"{old.name} has {old.ndim} dims")
     if old.strides is not None:
         raise program.error(what, block, why=f"{old.name} has strides of its own")
+    check_not_exposed(program, old, block, what)
     makers = writers(program, [old])
     is_param = old in program.func.params
     if is_param and makers:

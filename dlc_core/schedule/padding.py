@@ -49,7 +49,7 @@ def decompose_padding(program: Program, handle: BlockRV, target: LoopRV) -> list
     check_free_axes(program, block, what)
     analyzer = program.analyzer(*list(program.tree.ancestors(at))[:1])
     writes = [a for a in accesses(at, [body.buffer]) if a.writes]
-    if const_value(block.predicate) != 1 or exact_box(block, writes, analyzer) is None:
+    if const_value(block.predicate) != 1 or exact_box(writes, analyzer) is None:
         raise program.error(what, at, block, why="its loops leave out elements of the box that it writes")
     whole: Limits = {}
     with analyzer.scope():

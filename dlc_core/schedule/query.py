@@ -8,40 +8,67 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import loads_in
 from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.regions import is_opaque
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import exprs_of, stmts
-from dlc_core.tir.stmt import Block, Stmt, Store
+from dlc_core.tir.functor import child_stmts, exprs_of
+from dlc_core.tir.stmt import Alloc, Block, Stmt, Store, View
 
 
 def written_by(stmt: Stmt) -> list[Buffer]:
-    return list(dict.fromkeys(s.buffer for s in stmts(stmt) if isinstance(s, Store)))
+    """Buffers from outside that are stored to, in first-use order; of opaque blocks, those they declare."""
+    found, own = _used(stmt, writes=True)
+    return [b for b in found if b not in own]
 
 
 def read_by(stmt: Stmt) -> list[Buffer]:
-    """Buffers loaded from, in first-use order."""
-    return list(dict.fromkeys(e.buffer for s in stmts(stmt) for e in loads_in(*exprs_of(s))))
+    """Buffers from outside that are loaded from, in first-use order; of opaque blocks, those they declare."""
+    found, own = _used(stmt, writes=False)
+    return [b for b in found if b not in own]
+
+
+def _used(root: Stmt, *, writes: bool) -> tuple[dict[Buffer, None], set[Buffer]]:
+    found: dict[Buffer, None] = {}
+    own: set[Buffer] = set()
+    work = [root]
+    while work:
+        stmt = work.pop()
+        if isinstance(stmt, Block) and is_opaque(stmt):
+            found.update((r.buffer, None) for r in (stmt.writes if writes else stmt.reads))
+            continue
+        if isinstance(stmt, (Alloc, View)):
+            own.add(stmt.buffer)
+        if not writes:
+            found.update((e.buffer, None) for e in loads_in(*exprs_of(stmt)))
+        elif isinstance(stmt, Store):
+            found[stmt.buffer] = None
+        work += child_stmts(stmt)[::-1]
+    return found, own
 
 
 def writers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:
+    """Outermost blocks that write one of the buffers."""
     wanted = set(buffers)
-    return [b for b in program.tree.blocks.values() if not wanted.isdisjoint(written_by(b))]
+    return [b for b in program.tree.outermost if not wanted.isdisjoint(written_by(b))]
 
 
 def readers(program: Program, buffers: Iterable[Buffer]) -> list[Block]:
+    """Outermost blocks that read one of the buffers."""
     wanted = set(buffers)
-    return [b for b in program.tree.blocks.values() if not wanted.isdisjoint(read_by(b))]
+    return [b for b in program.tree.outermost if not wanted.isdisjoint(read_by(b))]
 
 
 def producers(program: Program, handle: BlockRV) -> list[BlockRV]:
-    """Blocks that write what the block reads, itself left out."""
+    """Outermost blocks that write what the block reads, itself and what it is in left out."""
     block = program.block(handle)
-    return [BlockRV(b.name) for b in writers(program, read_by(block)) if b is not block]
+    around = program.tree.path(block)
+    return [BlockRV(b.name) for b in writers(program, read_by(block)) if b not in around]
 
 
 def consumers(program: Program, handle: BlockRV) -> list[BlockRV]:
-    """Blocks that read what the block writes, itself left out."""
+    """Outermost blocks that read what the block writes, itself and what it is in left out."""
     block = program.block(handle)
-    return [BlockRV(b.name) for b in readers(program, written_by(block)) if b is not block]
+    around = program.tree.path(block)
+    return [BlockRV(b.name) for b in readers(program, written_by(block)) if b not in around]
 
 
 def output_blocks(program: Program) -> list[BlockRV]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.iter_map import IterMap, detect_iter_map
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
+    Call,
     Expr,
     Load,
     Ramp,
@@ -24,13 +26,16 @@ from dlc_core.ir.expr import (
     const_value,
     free_vars,
     loads_in,
+    logical_and,
     maximum,
     minimum,
     post_order,
 )
 from dlc_core.ir.expr import substitute as substitute_expr
-from dlc_core.tir.functor import child_stmts, exprs_of
-from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Stmt, Store
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.stmt import Alloc, Block, For, Let, Range, Region, Seq, Stmt, Store, View
+
+TRUE = const(True, BOOL)
 
 
 class Span(NamedTuple):
@@ -42,29 +47,82 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One load or store.  `indices` are over loop variables; `loops` are those inside the walked
-    statement."""
+    """One load or store.  `indices` and `predicate`, the condition of the blocks around it, are over loop
+    variables.
+
+    `loops` are those inside the walked statement, `block` is the outermost block there.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     writes: bool
     loops: tuple[For, ...]
     block: Block | None
+    predicate: Expr = TRUE
+
+
+_opaque: WeakKeyDictionary[Block, bool] = WeakKeyDictionary()
+
+
+def is_opaque(block: Block) -> bool:
+    """Whether a block passes an address on, or sees a buffer through a window: its declared regions then say
+    what it touches."""
+    found = _opaque.get(block)
+    if found is None:
+        inside = [s for part in child_stmts(block) for s in stmts(part)]
+        found = _opaque[block] = any(isinstance(s, View) or _takes_address(s) for s in inside)
+    return found
+
+
+def _takes_address(stmt: Stmt) -> bool:
+    exprs = exprs_of(stmt)
+    if not loads_in(*exprs):
+        return False
+    return any(isinstance(e, Call) and e.name == "address_of" for e in post_order(*exprs))
+
+
+def escapes(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether the buffer's address is taken, or another buffer is a window on it."""
+    for part in stmts(stmt):
+        if isinstance(part, View) and part.base is buffer:
+            return True
+        exprs = exprs_of(part)
+        for expr in post_order(*exprs) if any(e.buffer is buffer for e in loads_in(*exprs)) else ():
+            taken = expr.args if isinstance(expr, Call) and expr.name == "address_of" else ()
+            if any(isinstance(a, Load) and a.buffer is buffer for a in taken):
+                return True
+    return False
 
 
 def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access]:
-    """Every load and store inside, of the given buffers or of all; not those in loops that never run."""
+    """Every load and store inside, of the given buffers or of all; not those in loops that never run.
+
+    Opaque blocks touch the whole of their regions.
+    """
     wanted = None if buffers is None else set(buffers)
     found: list[Access] = []
 
-    def visit(stmt: Stmt, env: Mapping[Var, Expr], loops: tuple[For, ...], block: Block | None) -> None:
+    def visit(
+        stmt: Stmt, env: Mapping[Var, Expr], loops: tuple[For, ...], block: Block | None, predicate: Expr
+    ) -> None:
         if isinstance(stmt, For):
             if const_value(stmt.extent) == 0:
                 return
             loops = (*loops, stmt)
         elif isinstance(stmt, Block):
             bound = {a.var: substitute_expr(v, env) for a, v in zip(stmt.axes, stmt.values, strict=True)}
-            env, block = {**env, **bound}, stmt
+            predicate = logical_and(predicate, substitute_expr(stmt.predicate, env))
+            env, block = {**env, **bound}, stmt if block is None else block
+            if is_opaque(stmt):
+                for regions, writes in ((stmt.reads, False), (stmt.writes, True)):
+                    for region in regions:
+                        if wanted is None or region.buffer in wanted:
+                            indices, around = _all_of(region, env)
+                            loops_there = (*loops, *around)
+                            found.append(
+                                Access(region.buffer, indices, writes, loops_there, block, predicate)
+                            )
+                return
         elif isinstance(stmt, Let):
             env = {**env, stmt.var: substitute_expr(stmt.value, env)}
         memo: dict[Expr, Expr] = {}
@@ -73,16 +131,29 @@ def accesses(root: Stmt, buffers: Iterable[Buffer] | None = None) -> list[Access
             return tuple(substitute_expr(i, env, memo=memo) for i in indices)
 
         if not isinstance(stmt, Alloc):
-            for expr in loads_in(*exprs_of(stmt)):
-                if wanted is None or expr.buffer in wanted:
-                    found.append(Access(expr.buffer, placed(expr.indices), False, loops, block))  # noqa: PERF401
+            for e in loads_in(*exprs_of(stmt)):
+                if wanted is None or e.buffer in wanted:
+                    found.append(Access(e.buffer, placed(e.indices), False, loops, block, predicate))  # noqa: PERF401
         if isinstance(stmt, Store) and (wanted is None or stmt.buffer in wanted):
-            found.append(Access(stmt.buffer, placed(stmt.indices), True, loops, block))
+            found.append(Access(stmt.buffer, placed(stmt.indices), True, loops, block, predicate))
         for child in child_stmts(stmt):
-            visit(child, env, loops, block)
+            visit(child, env, loops, block, predicate)
 
-    visit(root, {}, (), None)
+    visit(root, {}, (), None, TRUE)
     return found
+
+
+def _all_of(region: Region, env: Mapping[Var, Expr]) -> tuple[tuple[Expr, ...], list[For]]:
+    """The indices of every element of a region, over loops that stand for it."""
+    loops: list[For] = []
+    indices: list[Expr] = []
+    for r in region.ranges:
+        begin, extent = substitute_expr(r.begin, env), substitute_expr(r.extent, env)
+        if const_value(extent) != 1:
+            loops.append(For(Var("at"), const(0), extent, Seq(())))
+            begin = begin + loops[-1].var
+        indices.append(begin)
+    return tuple(indices), loops
 
 
 def span(expr: Expr, moving: Iterable[Var], analyzer: Analyzer) -> Span | None:
@@ -157,8 +228,11 @@ def extent_of(item: Span, analyzer: Analyzer) -> Expr:
 def read_regions(block: Block) -> tuple[Region, ...]:
     """What a block reads, as regions over its axes: points where one place is read, else whole buffers.
 
-    The buffer a reduction accumulates in is not listed, as long as it is read where it is written.
+    The buffer a reduction accumulates in is not listed, as long as it is read where it is written.  What
+    blocks inside read is listed as boxes.
     """
+    if any(isinstance(s, Block) for part in child_stmts(block) for s in stmts(part)):
+        return _boxes_read(block)
     places: dict[Buffer, list[tuple[Expr, ...]]] = {}
     written: set[tuple[Buffer, tuple[Expr, ...]]] = set()
     work: list[Stmt] = [block.body]
@@ -182,6 +256,28 @@ def read_regions(block: Block) -> tuple[Region, ...]:
             continue
         point = len(found) == 1 and not any(isinstance(e, Load) or e in inner for e in post_order(*found[0]))
         regions.append(point_region(buffer, found[0]) if point else whole_region(buffer))
+    return tuple(regions)
+
+
+def _boxes_read(block: Block) -> tuple[Region, ...]:
+    analyzer = Analyzer()
+    dims = free_vars(*(e for a in block.axes for e in (a.dom.begin, a.dom.extent)))
+    own = {s.buffer for part in child_stmts(block) for s in stmts(part) if isinstance(s, (Alloc, View))}
+    found: dict[Buffer, list[Access]] = {}
+    for access in (a for part in child_stmts(block) for a in accesses(part)):
+        if access.buffer not in own:
+            found.setdefault(access.buffer, []).append(access)
+    for dim in (*dims, *free_vars(*(size for b in found for size in b.shape))):
+        analyzer.declare_dim(dim, 0)
+    for axis in block.axes:
+        analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+    regions: list[Region] = []
+    for buffer, its in found.items():
+        reads = [a for a in its if not a.writes]
+        places = {a.indices for a in its if a.writes}
+        if any(a.indices not in places for a in reads):
+            box = hull(reads, analyzer)
+            regions.append(Region(buffer, tuple(Range(x.low, extent_of(x, analyzer)) for x in box)))
     return tuple(regions)
 
 

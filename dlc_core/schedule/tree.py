@@ -73,11 +73,12 @@ def touches(stmt: Stmt, buffer: Buffer) -> bool:
 class Tree:
     """An index of one function body.  Statements are found by identity."""
 
-    __slots__ = ("_users", "allocs", "blocks", "loops", "parent", "root")
+    __slots__ = ("_outermost", "_users", "allocs", "blocks", "loops", "parent", "root")
 
     def __init__(self, root: Stmt) -> None:
         self.root = root
         self._users: dict[Buffer, list[Stmt]] | None = None
+        self._outermost: list[Block] | None = None
         self.parent: dict[Stmt, Stmt | None] = {root: None}
         self.loops: dict[Var, For] = {}
         self.blocks: dict[str, Block] = {}
@@ -95,6 +96,14 @@ class Tree:
             for child in children:
                 self.parent[child] = stmt
             work += children[::-1]
+
+    @property
+    def outermost(self) -> list[Block]:
+        """Blocks that are in no other one, in order of execution: what values flow between."""
+        if self._outermost is None:
+            blocks = self.blocks.values()
+            self._outermost = [b for b in blocks if not any(isinstance(s, Block) for s in self.ancestors(b))]
+        return self._outermost
 
     def users(self, buffer: Buffer) -> list[Stmt]:
         """Statements that touch a buffer themselves: load from it, store to it, or view it."""
