@@ -2,7 +2,8 @@
 
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops, flat
 from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.schedule.trace import Trace
 
-__all__ = ["BlockRV", "Copy", "IndexMap", "LoopRV", "Loops", "Schedule", "Trace", "flat"]
+__all__ = ["BlockRV", "Copy", "IndexMap", "LoopRV", "Loops", "Schedule", "TensorIntrin", "Trace", "flat"]

@@ -22,6 +22,7 @@ from dlc_core.ir.expr import (
 from dlc_core.schedule.compact import exact_box
 from dlc_core.schedule.dependence import check_free_axes
 from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.reduction import conjuncts
 from dlc_core.schedule.regions import Span, accesses, bind_all, read_regions, span
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import rename_bound
@@ -86,19 +87,13 @@ def _own_loops(program: Program, block: Block, at: For, what: str) -> list[For]:
     return loops
 
 
-def _conjuncts(cond: Expr) -> list[Expr]:
-    if isinstance(cond, Binary) and cond.op == "and":
-        return [*_conjuncts(cond.a), *_conjuncts(cond.b)]
-    return [cond]
-
-
 def _interior(
     program: Program, block: Block, cond: Expr, whole: Limits, analyzer: Analyzer, what: str
 ) -> Limits:
     """The box where the condition holds, within the whole."""
     inner = dict(whole)
     axes = {a.var for a in block.axes}
-    for item in _conjuncts(cond):
+    for item in conjuncts(cond):
         bound = _bound(item, axes, analyzer)
         if bound is None:
             raise program.error(what, block, why=f"the condition {item} does not limit one axis")

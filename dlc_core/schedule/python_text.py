@@ -10,6 +10,7 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Const, Expr, Unary, Var
 from dlc_core.schedule.handles import BlockRV, Drawn, Handle, LoopRV
 from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.intrin import TensorIntrin
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%", "lt": "<", "le": "<=", "gt": ">",
@@ -59,6 +60,8 @@ def text_of(value: Any, names: Names) -> str:
         if isinstance(value, list):
             return f"[{items}]"
         return f"({items},)" if len(value) == 1 else f"({items})"
+    if isinstance(value, TensorIntrin):
+        return repr(value.name)
     if isinstance(value, IndexMap):
         return _index_map(value, names)
     return expr_text(value, names, {}) if isinstance(value, Expr) else repr(value)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Binary, Expr, Var, const, free_vars, load, logical_and, substitute
+from dlc_core.ir.expr import Binary, Expr, Var, const, const_value, free_vars, load, logical_and, substitute
 from dlc_core.schedule.dependence import axis_kinds, check_accumulates_all, outer_blocks
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.regions import bind_all, point_region, read_regions, span
@@ -52,13 +53,24 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
                     block,
                     why=f"axis {axis.var.name} does not start at {axis.dom.begin} in this loop",
                 )
+    name, init = init_nest(program, block, inside, what)
+    body: Stmt = replace(block, init=None)
+    for stmt in reversed(inside):
+        body = replace(stmt, body=body)
+    program.replace({at: seq(init, body)})
+    return BlockRV(name)
+
+
+def init_nest(program: Program, block: Block, inside: Sequence[For], what: str) -> tuple[str, Stmt]:
+    """The initialisation of a block as a block `<name>_init`, in copies of those of its loops that move
+    spatial axes."""
+    assert block.init is not None
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     used = set(free_vars(*(v for _, v in spatial)))
     both = [s for s in inside if s.var in used and "reduce" in axis_kinds(block, s.var)]
     if both:
         raise program.error(
             what,
-            at,
             *both,
             block,
             why=f"loop {both[0].var.name!r} moves spatial axes and accumulates at once",
@@ -77,13 +89,7 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
     for stmt in reversed(inside):
         if stmt.var in used:
             init = loop(stmt.var, stmt.extent, init, begin=stmt.begin, kind=_init_kind(stmt))
-    update = replace(block, init=None)
-    body: Stmt = update
-    for stmt in reversed(inside):
-        body = replace(stmt, body=body)
-    init = rename_bound(init)
-    program.replace({at: seq(init, body)})
-    return BlockRV(name)
+    return name, rename_bound(init)
 
 
 def _init_kind(stmt: For) -> str:
@@ -92,18 +98,22 @@ def _init_kind(stmt: For) -> str:
 
 def parts_of(predicate: Expr, reducing: set[Var]) -> tuple[Expr, Expr]:
     """The conjuncts of a predicate without and with the variables of loops that accumulate."""
-    without: Expr = const(True, BOOL)
-    rest: Expr = const(True, BOOL)
+    parts = conjuncts(predicate)
+    without = logical_and(*(p for p in parts if reducing.isdisjoint(free_vars(p))))
+    return without, logical_and(*(p for p in parts if not reducing.isdisjoint(free_vars(p))))
+
+
+def conjuncts(predicate: Expr) -> list[Expr]:
+    """The conditions that all must hold; none for True."""
+    found: list[Expr] = []
     work = [predicate]
     while work:
         item = work.pop()
         if isinstance(item, Binary) and item.op == "and":
             work += (item.b, item.a)
-        elif reducing.isdisjoint(free_vars(item)):
-            without = logical_and(without, item)
-        else:
-            rest = logical_and(rest, item)
-    return without, rest
+        elif const_value(item) != 1:
+            found.append(item)
+    return found
 
 
 def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:

@@ -13,17 +13,22 @@ program is then as it was.  Handles stay valid until a primitive removes or repl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike
 from dlc_core.ir.module import IRModule
+from dlc_core.schedule import blockize as blockizing
 from dlc_core.schedule import buffers, compact, inline, layout, padding, query, reduction, threads
 from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
+from dlc_core.schedule import tensorize as tensorizing
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.sampling import Sampling
 from dlc_core.schedule.traced import Traced, primitive
 from dlc_core.schedule.tree import Program, prepared
@@ -34,10 +39,16 @@ class Schedule(Sampling):
     """A PrimFunc, or all PrimFuncs of a module, under transformation.
 
     Blocks are known by name; names used twice in a function are numbered.  `seed` starts the generator of
-    the sampling primitives.
+    the sampling primitives; `intrins` are tensor intrinsics by name.
     """
 
-    def __init__(self, program: PrimFunc | IRModule, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        program: PrimFunc | IRModule,
+        *,
+        seed: int = 0,
+        intrins: Mapping[str, TensorIntrin] = MappingProxyType({}),
+    ) -> None:
         if isinstance(program, IRModule):
             functions = program.of_kind(PrimFunc)
             if not functions:
@@ -49,6 +60,8 @@ class Schedule(Sampling):
         programs = {name: Program(func) for name, func in prepared(functions).items()}
         super().__init__(programs, module, working)
         self._random.seed(seed)
+        self._intrins: ChainMap[str, TensorIntrin] = ChainMap({}, intrins)  # type: ignore[arg-type]
+        self._used: dict[str, TensorIntrin] = {}
 
     @property
     def func(self) -> PrimFunc:
@@ -79,6 +92,7 @@ class Schedule(Sampling):
         Traced.__init__(other, programs, self._module, self._working)
         other.trace.steps.extend(self.trace.steps)
         other._random.setstate(self._random.getstate())
+        other._intrins, other._used = self._intrins.copy(), dict(self._used)
         return other
 
     # Blocks and loops.
@@ -311,6 +325,51 @@ class Schedule(Sampling):
         layout.transform_layout(self._program, block, buffer, chosen, pad_value)
         options = {} if pad_value is None else {"pad_value": pad_value}
         self._record(block, buffer, chosen, **options)
+
+    # Blocks of blocks.
+
+    @primitive
+    def blockize(self, target: LoopRV | BlockRV) -> BlockRV:
+        """Make all that a loop runs, which must be one block, a unit: an outer block around an inner one.
+
+        Each axis is divided into tiles, which the outer block `<name>_o` moves, and the points of a tile,
+        which run inside it over the loop and those within; a tile may be cut by the block's predicate.  Loops
+        inside are moved by primitives as before, but not out of the outer block.  For a block: itself without
+        loops.
+        """
+        return blockizing.blockize(self._program, target)
+
+    @primitive
+    def tensorize(self, target: LoopRV | BlockRV, intrin: TensorIntrin | str) -> BlockRV:
+        """Let an intrinsic compute what a loop runs, or what a block made by `blockize` does.
+
+        The computation must be the one that the intrinsic describes, up to the order of loops, of operands
+        that commute, and of dims that do not move; an initialisation that is not described is done before.
+        A name means one of the schedule's `intrins`.  Compact buffers and change layouts before.
+        """
+        found = self._intrin(intrin)
+        result = tensorizing.tensorize(self._program, target, found)
+        self._intrins[found.name] = self._used[found.name] = found
+        self._record(target, found)
+        return result
+
+    def _intrin(self, intrin: TensorIntrin | str) -> TensorIntrin:
+        name = intrin if isinstance(intrin, str) else intrin.name
+        known = self._intrins.get(name)
+        if isinstance(intrin, TensorIntrin):
+            if known not in (None, intrin):
+                raise ScheduleError(f"the schedule knows another intrinsic {name!r}")
+            return intrin
+        if known is None:
+            names = ", ".join(self._intrins) or "none"
+            hint = f"known: {names}; Schedule(func, intrins=…) gives them"
+            raise ScheduleError(f"there is no intrinsic {name!r}", hint=hint)
+        return known
+
+    @property
+    def externs(self) -> dict[str, Callable[..., Any]]:
+        """What the external symbols of the intrinsics in use do, for the interpreter."""
+        return {s: f for intrin in self._used.values() for s, f in intrin.functions().items()}
 
     # Reductions.
 

@@ -15,6 +15,7 @@ from dlc_core.ir.expr import Expr, Var, free_vars, substitute
 from dlc_core.ir.json import EXPR_KINDS, Field, Kind, decode, encode
 from dlc_core.schedule.handles import BlockRV, Drawn, Handle, LoopRV, with_handles
 from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.python_text import Names, imports_of, text_of
 
 DECISION = "decision"
@@ -42,7 +43,7 @@ class Trace:
     """Calls in order.
 
     `replay` repeats them on another schedule, whose blocks must have the same names; symbolic dims are found
-    there by name.
+    there by name.  Tensor intrinsics are known by name in texts.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -132,7 +133,7 @@ class Trace:
             if isinstance(value, Drawn):
                 found = [i for i, known in enumerate(drawn) if known is value]
                 return _DrawnBefore(found[0]) if found else int(value)
-            return value
+            return value.name if isinstance(value, TensorIntrin) else value
 
         steps: list[Step] = []
         for step in self.steps:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, const_value, free_vars, loads_in
+from dlc_core.ir.expr import Expr, Var, const_value, free_vars, loads_in, substitute
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.tir.functor import (
     bound_vars,
@@ -346,21 +346,24 @@ def renamed(
 
 
 def prepared(functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
-    """Every block has a name of its own in its function, and every loop a variable of its own among all."""
+    """Every block has a name of its own in its function, every loop a variable of its own among all.
+
+    Predicates of blocks are over loops, not over the block's own axes.
+    """
     seen: set[Var] = set()
     return {name: _numbered(func, seen) for name, func in functions.items()}
 
 
 def _numbered(func: PrimFunc, seen: set[Var]) -> PrimFunc:
     names: set[str] = set()
-    twice = False
+    changes = False
     for stmt in stmts(func.body):
-        twice = twice or any(v in seen for v in bound_vars(stmt))
+        changes = changes or any(v in seen for v in bound_vars(stmt))
         seen.update(bound_vars(stmt))
         if isinstance(stmt, Block):
-            twice = twice or stmt.name in names
+            changes = changes or stmt.name in names or _limits_axes(stmt)
             names.add(stmt.name)
-    if not twice:
+    if not changes:
         return func
     taken: set[str] = set()
 
@@ -372,11 +375,18 @@ def _numbered(func: PrimFunc, seen: set[Var]) -> PrimFunc:
             count += 1
             name = f"{stmt.name}_{count}"
         taken.add(name)
-        return replace(stmt, name=name)
+        bound: dict[Var, Expr] = {a.var: v for a, v in zip(stmt.axes, stmt.values, strict=True)}
+        return replace(stmt, name=name, predicate=substitute(stmt.predicate, bound))
 
     body = transform_stmt(rename_bound(func.body), stmt_fn=number)
     seen.update(v for stmt in stmts(body) for v in bound_vars(stmt))
     return replace(func, body=body)
+
+
+def _limits_axes(block: Block) -> bool:
+    return const_value(block.predicate) is None and not {a.var for a in block.axes}.isdisjoint(
+        free_vars(block.predicate)
+    )
 
 
 def uses(stmt: Stmt, var: Var) -> bool:

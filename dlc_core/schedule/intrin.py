@@ -1,0 +1,145 @@
+"""Tensor intrinsics: a computation, what runs in its place, and what both mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post_order
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.intrinsics import EXTERN
+from dlc_core.tir.stmt import PrimFunc
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TensorIntrin:
+    """A part of a program that a machine does at once.
+
+    `desc` says what it computes: one block in its loops, over buffers of constant shapes without strides.
+    `impl` is what replaces it: a program over the same buffers.  An element of an impl's buffer becomes the
+    element of the window that was matched.  Where it takes addresses, a buffer's strides say what it relies
+    on: constants, or by-value parameters, which get the window's strides; without strides the window must be
+    row-major.  An `offset` that is a parameter gets the elements from the pointer to the window.
+
+    `reference` takes an array for each buffer, in order, and changes those that are written.  Calls of an
+    external symbol in `impl` are run by it where the interpreter meets them; `externs` gives other functions
+    by symbol, called with what the call passes (memory from a handle on as a flat array).
+
+    UsageError for a desc and an impl that do not fit each other.
+    """
+
+    name: str
+    desc: PrimFunc
+    impl: PrimFunc
+    reference: Callable[..., object]
+    externs: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: MappingProxyType({}))
+    doc: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise UsageError("a tensor intrinsic without a name")
+        if not callable(self.reference):
+            raise UsageError(f"intrinsic {self.name}: the reference is not a function")
+        if len(self.desc.buffers) != len(self.impl.buffers):
+            raise UsageError(
+                f"intrinsic {self.name}: desc has {len(self.desc.buffers)} buffers, "
+                f"impl {len(self.impl.buffers)}"
+            )
+        for described, own in zip(self.desc.buffers, self.impl.buffers, strict=True):
+            shape = described.static_shape()
+            if shape is None or described.strides is not None:
+                raise UsageError(
+                    f"intrinsic {self.name}: buffer {described.name} of desc must be plain, of constant shape"
+                )
+            if (shape, described.dtype, described.scope) != (own.static_shape(), own.dtype, own.scope):
+                raise UsageError(
+                    f"intrinsic {self.name}: buffer {described.name} is {described!r} in {described.scope} "
+                    f"in desc, and {own!r} in {own.scope} in impl"
+                )
+        known = {*self.places, *(v for v in self.impl.scalars if v.name in self._scalars)}
+        unknown = [v.name for v in self.impl.scalars if v not in known]
+        if unknown:
+            raise UsageError(
+                f"intrinsic {self.name}: parameter {unknown[0]} of impl is no stride or offset of a buffer "
+                "and no parameter of desc"
+            )
+
+    @property
+    def _scalars(self) -> set[str]:
+        return {v.name for v in self.desc.scalars}
+
+    @property
+    def places(self) -> dict[Var, tuple[Buffer, int | None]]:
+        """By-value parameters of impl that are the stride of a dim of a buffer, or (None) its offset."""
+        found: dict[Var, tuple[Buffer, int | None]] = {}
+        for buffer in self.impl.buffers:
+            for dim, stride in enumerate(buffer.strides or ()):
+                if isinstance(stride, Var):
+                    found.setdefault(stride, (buffer, dim))
+            if isinstance(buffer.offset, Var):
+                found.setdefault(buffer.offset, (buffer, None))
+        return found
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What the external symbols of impl do, for the interpreter."""
+        found = dict(self.externs)
+        for call in _extern_calls(self.impl):
+            symbol = call.name.removeprefix(EXTERN)
+            found.setdefault(symbol, self._by_reference(call))
+        return found
+
+    def _by_reference(self, call: Call) -> Callable[..., Any]:
+        """The reference on the arrays that a call's handles and strides describe."""
+        handles: dict[Buffer, int] = {}
+        for position, arg in enumerate(call.args):
+            taken = arg.args[0] if isinstance(arg, Call) and arg.name == "address_of" else None
+            if isinstance(taken, Load) and all(const_value(i) == 0 for i in taken.indices):
+                handles[taken.buffer] = position
+        scalars = {arg: position for position, arg in enumerate(call.args) if isinstance(arg, Var)}
+        what = f"intrinsic {self.name}: the reference cannot stand for a call of {call.name}"
+        for buffer in self.impl.buffers:
+            if buffer not in handles:
+                raise UsageError(f"{what}: it gets no address of {buffer.name}", hint="give it in externs")
+            unknown = [v for s in buffer.strides or () for v in free_vars(s) if v not in scalars]
+            if unknown:
+                raise UsageError(
+                    f"{what}: it does not get the stride {unknown[0].name}", hint="give it in externs"
+                )
+
+        def run(*args: Any) -> Any:
+            env = {var: args[position] for var, position in scalars.items()}
+
+            def number(expr: Expr) -> int:
+                value = const_value(expr)
+                return int(env[expr]) if isinstance(expr, Var) else int(value or 0)
+
+            arrays = []
+            for buffer in self.impl.buffers:
+                flat = args[handles[buffer]]
+                steps = [number(s) * flat.itemsize for s in buffer.element_strides()]
+                arrays.append(np.lib.stride_tricks.as_strided(flat, buffer.static_shape(), steps))
+            self.reference(*arrays)
+            return 0
+
+        return run
+
+    def __repr__(self) -> str:
+        return f"<tensor intrinsic {self.name}>"
+
+
+def _extern_calls(func: PrimFunc) -> Iterator[Call]:
+    for stmt in stmts(func.body):
+        for e in post_order(*exprs_of(stmt)):
+            if isinstance(e, Call) and e.name.startswith(EXTERN):
+                yield e
+
+
+__all__ = ["TensorIntrin"]

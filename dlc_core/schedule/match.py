@@ -1,0 +1,355 @@
+"""Whether a block computes what another one describes, and where the buffers of the description then are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+    const,
+    const_value,
+    free_vars,
+    loads_in,
+    substitute,
+)
+from dlc_core.tir.functor import stores_in, substitute_stmt
+from dlc_core.tir.stmt import Block, If, IterVar, Let, Seq, Stmt, Store
+
+COMMUTES = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bitor", "bitxor", "eq", "ne"})
+
+
+class MismatchError(Exception):
+    """The first difference: where, what is described and what is there."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where a buffer of the description is: element [i…] is `buffer[starts + i…]`, dim d of it dim `dims[d]`.
+
+    A dim of one element may be no dim of the buffer.
+    """
+
+    buffer: Buffer
+    starts: tuple[Expr, ...]
+    dims: tuple[int | None, ...]
+
+    def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The element of the buffer that an element of the window is."""
+        moved = dict(enumerate(self.starts))
+        for dim, index in zip(self.dims, indices, strict=True):
+            if dim is not None:
+                moved[dim] = moved[dim] + index
+        return tuple(moved[d] for d in range(len(self.starts)))
+
+    def strides(self) -> tuple[Expr, ...]:
+        """Strides of the window in elements; that of a dim which is none of the buffer never matters."""
+        steps = self.buffer.element_strides()
+        return tuple(const(1) if dim is None else steps[dim] for dim in self.dims)
+
+
+@dataclass(frozen=True)
+class Match:
+    """Windows of the described buffers, and values of the described scalars."""
+
+    windows: Mapping[Buffer, Window]
+    scalars: Mapping[Var, Expr]
+
+
+@dataclass
+class _State:
+    axes: dict[Var, Var]
+    """Described axes to those that are there."""
+    lets: dict[Var, Var]
+    buffers: dict[Buffer, Buffer]
+    dims: dict[Buffer, tuple[int, ...]]
+    """For a described buffer the moving dims of what is there."""
+    scalars: dict[Var, Expr]
+    accesses: list[tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], str]]
+
+    def copy(self) -> _State:
+        return _State(
+            dict(self.axes),
+            dict(self.lets),
+            dict(self.buffers),
+            dict(self.dims),
+            dict(self.scalars),
+            list(self.accesses),
+        )
+
+
+class Matcher:
+    """Compares the block of a description with a block of a program.
+
+    `loose` are the axes inside of the block that is there; other variables are fixed while it runs.
+    `analyzer` knows the ranges of everything around.
+    """
+
+    def __init__(self, described: Block, block: Block, scalars: Sequence[Var], analyzer: Analyzer) -> None:
+        self.described, self.block = _settled(described), _settled(block)
+        self.scalars = set(scalars)
+        self.analyzer = analyzer
+        self.want = {a.var: a for a in self.described.axes}
+        self.have = {a.var: a for a in self.block.axes}
+        self.state = _State({}, {}, {}, {}, {}, [])
+
+    def match(self) -> Match:
+        """Raises MismatchError with the first difference."""
+        self._count_axes()
+        if (self.described.init is None) != (self.block.init is None) and self.described.init is not None:
+            raise MismatchError("the description initialises its result, the block does not")
+        if self.described.init is not None and self.block.init is not None:
+            self._stmt(self.described.init, self.block.init, "init")
+        self._stmt(self.described.body, self.block.body, "body")
+        self._rest_of_axes()
+        self._check_aliases()
+        return Match(self._windows(), dict(self.state.scalars))
+
+    def _check_aliases(self) -> None:
+        for store in stores_in(self.described.body):
+            written = self.state.buffers[store.buffer]
+            for want, have in self.state.buffers.items():
+                if have is written and want is not store.buffer:
+                    raise MismatchError(
+                        f"{store.buffer.name} and {want.name} are described as different buffers, "
+                        f"both are {have.name}"
+                    )
+
+    def _count_axes(self) -> None:
+        want, have = self._axes_text(self.want), self._axes_text(self.have)
+        if sorted(want) != sorted(have):
+            raise MismatchError(f"axes: described ({', '.join(want)}), there ({', '.join(have)})")
+
+    @staticmethod
+    def _axes_text(axes: Mapping[Var, IterVar]) -> list[str]:
+        return [f"{axis.kind} {axis.dom.extent}" for axis in axes.values()]
+
+    # Statements.
+
+    def _stmt(self, want: Stmt, have: Stmt, path: str) -> None:
+        if type(want) is not type(have):
+            raise MismatchError(
+                f"{path}: described a {type(want).__name__}, there is a {type(have).__name__}"
+            )
+        if isinstance(want, Store) and isinstance(have, Store):
+            self._access(want.buffer, want.indices, have.buffer, have.indices, f"{path}: the store")
+            self._expr(want.value, have.value, path)
+        elif isinstance(want, Seq) and isinstance(have, Seq):
+            if len(want.stmts) != len(have.stmts):
+                raise MismatchError(
+                    f"{path}: described {len(want.stmts)} statements, there are {len(have.stmts)}"
+                )
+            for number, (a, b) in enumerate(zip(want.stmts, have.stmts, strict=True)):
+                self._stmt(a, b, f"{path}[{number}]")
+        elif isinstance(want, Let) and isinstance(have, Let):
+            self._expr(want.value, have.value, f"{path}: {want.var.name}")
+            self.state.lets[want.var] = have.var
+            self._stmt(want.body, have.body, path)
+        elif isinstance(want, If) and isinstance(have, If):
+            if (want.orelse is None) != (have.orelse is None):
+                raise MismatchError(f"{path}: one has an else, the other none")
+            self._expr(want.cond, have.cond, f"{path}: the condition")
+            self._stmt(want.then, have.then, f"{path}.then")
+            if want.orelse is not None and have.orelse is not None:
+                self._stmt(want.orelse, have.orelse, f"{path}.orelse")
+        else:
+            raise MismatchError(f"{path}: a {type(want).__name__} is not compared")
+
+    # Expressions.
+
+    def _expr(self, want: Expr, have: Expr, path: str) -> None:
+        def differ() -> MismatchError:
+            return MismatchError(f"{path}: described {want}, there is {have}")
+
+        if want.dtype is not have.dtype:
+            raise MismatchError(f"{path}: described {want} of {want.dtype}, there is {have} of {have.dtype}")
+        if isinstance(want, Load):
+            if not isinstance(have, Load):
+                raise differ()
+            self._access(want.buffer, want.indices, have.buffer, have.indices, f"{path}: {have}")
+            return
+        if isinstance(want, Var) and want in self.scalars:
+            moving = {*self.have}
+            if loads_in(have) or not moving.isdisjoint(free_vars(have)):
+                raise differ()
+            if not self.analyzer.prove_equal(self.state.scalars.setdefault(want, have), have):
+                raise differ()
+            return
+        if want.dtype is INDEX and not loads_in(want):
+            self._index(want, have, path)
+            return
+        if type(want) is not type(have):
+            raise differ()
+        if isinstance(want, Var):
+            if self.state.lets.get(want) is not have:
+                raise differ()
+        elif isinstance(want, Const):
+            if want is not have:
+                raise differ()
+        elif isinstance(want, (Unary, Binary)) and isinstance(have, (Unary, Binary)):
+            if want.op != have.op:
+                raise differ()
+            self._operands(want, have, path)
+        elif isinstance(want, Call) and isinstance(have, Call):
+            if want.name != have.name or len(want.args) != len(have.args):
+                raise differ()
+            self._operands(want, have, path)
+        elif isinstance(want, (Cast, Select, Ramp, Broadcast)):
+            self._operands(want, have, path)
+        else:
+            raise differ()
+
+    def _operands(self, want: Expr, have: Expr, path: str) -> None:
+        pairs = list(zip(want.children, have.children, strict=True))
+        swapped = list(zip(want.children, reversed(have.children), strict=True))
+        swaps = isinstance(want, Binary) and want.op in COMMUTES
+        before = self.state.copy()
+        try:
+            for a, b in pairs:
+                self._expr(a, b, path)
+        except MismatchError:
+            if not swaps:
+                raise
+            straight, self.state = self.state, before
+            try:
+                for a, b in swapped:
+                    self._expr(a, b, path)
+            except MismatchError:
+                self.state = straight
+            else:
+                return
+            raise
+
+    def _index(self, want: Expr, have: Expr, path: str) -> None:
+        """Index arithmetic in values: the same number, with the axes that are known so far."""
+        if isinstance(want, Var) and isinstance(have, Var) and want in self.want and have in self.have:
+            self._bind(want, have, path)
+            return
+        known = substitute(want, dict(self.state.axes))
+        if not self.analyzer.prove_equal(known, have):
+            raise MismatchError(f"{path}: described {want}, there is {have}")
+
+    # Accesses.
+
+    def _access(
+        self, want: Buffer, asked: Sequence[Expr], have: Buffer, given: Sequence[Expr], path: str
+    ) -> None:
+        if want.dtype is not have.dtype or want.scope != have.scope:
+            raise MismatchError(
+                f"{path}: described {want.name} of {want.dtype} in {want.scope}, "
+                f"there is {have.name} of {have.dtype} in {have.scope}"
+            )
+        if self.state.buffers.setdefault(want, have) is not have:
+            raise MismatchError(
+                f"{path}: described {want.name}, which is {self.state.buffers[want].name}; "
+                f"there is {have.name}"
+            )
+        wanted = [(i, index) for i, index in enumerate(asked) if self._moves(index, self.want)]
+        there = [(i, index) for i, index in enumerate(given) if self._moves(index, self.have)]
+        if len(wanted) != len(there):
+            raise MismatchError(
+                f"{path}: described {want.name}[{', '.join(map(str, asked))}], "
+                f"there is {have.name}[{', '.join(map(str, given))}]"
+            )
+        dims = tuple(i for i, _ in there)
+        if self.state.dims.setdefault(want, dims) != dims:
+            raise MismatchError(f"{path}: other dims of {have.name} move than before")
+        for (_, a), (_, b) in zip(wanted, there, strict=True):
+            part = self.analyzer.simplify(b - self._first(b, self.have))
+            if isinstance(a, Var) and isinstance(part, Var) and a in self.want and part in self.have:
+                self._bind(a, part, path)
+        self.state.accesses.append((want, tuple(asked), tuple(given), path))
+
+    def _moves(self, index: Expr, axes: Mapping[Var, IterVar]) -> bool:
+        return any(v in axes for v in free_vars(index))
+
+    def _first(self, index: Expr, axes: Mapping[Var, IterVar]) -> Expr:
+        return substitute(index, {v: axis.dom.begin for v, axis in axes.items()})
+
+    def _bind(self, want: Var, have: Var, path: str) -> None:
+        known = self.state.axes.get(want)
+        if known is None and have in self.state.axes.values():
+            other = next(a for a, b in self.state.axes.items() if b is have)
+            raise MismatchError(f"{path}: described {want.name}, there is {have.name}, which is {other.name}")
+        if known is not None and known is not have:
+            raise MismatchError(f"{path}: described {want.name}, which is {known.name}; there is {have.name}")
+        a, b = self.want[want], self.have[have]
+        if a.kind != b.kind or const_value(a.dom.extent) != const_value(b.dom.extent):
+            raise MismatchError(
+                f"{path}: axis {want.name} is described as {a.kind} of {a.dom.extent}, "
+                f"{have.name} is {b.kind} of {b.dom.extent}"
+            )
+        self.state.axes[want] = have
+
+    def _rest_of_axes(self) -> None:
+        """Axes that index nothing alone follow each other in order."""
+        bound = set(self.state.axes.values())
+        left = [have for have in self.have if have not in bound]
+        for want in self.want:
+            if want not in self.state.axes:
+                self._bind(want, left.pop(0), "axes")
+
+    def _windows(self) -> dict[Buffer, Window]:
+        starts: dict[Buffer, tuple[Expr, ...]] = {}
+        windows: dict[Buffer, Window] = {}
+        begins = {self.state.axes[w]: self.want[w].dom.begin for w in self.want}
+        shifts: dict[Var, Expr] = {
+            w: self.state.axes[w] - self.have[self.state.axes[w]].dom.begin + begins[self.state.axes[w]]
+            for w in self.want
+        }
+        for want, asked, given, path in self.state.accesses:
+            dims = iter(self.state.dims[want])
+            at: list[int | None] = []
+            rest = list(given)
+            for index in asked:
+                if self._moves(index, self.want):
+                    dim = next(dims)
+                    at.append(dim)
+                    rest[dim] = self.analyzer.simplify(given[dim] - substitute(index, shifts))
+                elif const_value(index) == 0:
+                    at.append(None)
+                else:
+                    raise MismatchError(
+                        f"{path}: the index {index} of {want.name} stays in place, and is not 0"
+                    )
+            moving = [v.name for e in rest for v in free_vars(e) if v in self.have]
+            if moving:
+                raise MismatchError(
+                    f"{path}: described {want.name}[{', '.join(map(str, asked))}], "
+                    f"there is {self.state.buffers[want].name}[{', '.join(map(str, given))}]"
+                )
+            before = starts.setdefault(want, tuple(rest))
+            if not all(map(self.analyzer.prove_equal, before, rest)):
+                raise MismatchError(f"{path}: another window of {self.state.buffers[want].name} than before")
+            window = Window(self.state.buffers[want], before, tuple(at))
+            if windows.setdefault(want, window).dims != window.dims:
+                raise MismatchError(f"{path}: other dims of {self.state.buffers[want].name} move than before")
+        return windows
+
+
+def _settled(block: Block) -> Block:
+    """The block without its axes of one point."""
+    single: dict[Var, Expr] = {a.var: a.dom.begin for a in block.axes if const_value(a.dom.extent) == 1}
+    return replace(
+        block,
+        axes=tuple(a for a in block.axes if a.var not in single),
+        values=tuple(v for a, v in zip(block.axes, block.values, strict=True) if a.var not in single),
+        body=substitute_stmt(block.body, single),
+        init=None if block.init is None else substitute_stmt(block.init, single),
+    )
+
+
+__all__ = ["Match", "Matcher", "MismatchError", "Window"]
