@@ -165,6 +165,15 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
 
 
 @hookspec
+def dlc_tensor_intrins() -> Iterable[Declaration]:
+    """Tensor intrinsics, which schedules name in `tensorize`: description, implementation, reference.
+
+    Example: `return [TensorIntrin("acme.mma16", desc, impl, reference)]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_partitioners() -> Iterable[Declaration]:
     """External code generation: the patterns and predicates of the regions it takes, and their compiler.
 

@@ -46,6 +46,7 @@ def context_for(
         ops=dict(known.ops),
         rules=(*current.rules, *known.rules.values()),
         schedule_rules=tuple(known.schedule_rules.values()),
+        tensor_intrins=dict(known.tensor_intrins),
         watchers=(*current.watchers, *watchers),
         config={"reproducer_dir": settings.reproducer_dir, **(config or {}), "precision": precision},
     )

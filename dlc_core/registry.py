@@ -39,6 +39,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "codegens": "codegen",
         "devices": "device",
         "schedule_rules": "schedule rule",
+        "tensor_intrins": "tensor intrinsic",
         "partitioners": "partitioner",
         "watchers": "watcher",
         "commands": "command",
@@ -179,6 +180,7 @@ class Registry:
     codegens = _CategoryOf()
     devices = _CategoryOf()
     schedule_rules = _CategoryOf()
+    tensor_intrins = _CategoryOf()
     partitioners = _CategoryOf()
     watchers = _CategoryOf()
     commands = _CategoryOf()

@@ -67,12 +67,14 @@ class PassContext:
     """Rewrite rules of plugins, which `simplify` applies besides its own."""
     schedule_rules: tuple[Any, ...] = ()
     """Rules that choose schedules, the preferred ones first."""
+    tensor_intrins: Mapping[str, Any] = field(default_factory=dict)
+    """The tensor intrinsics that rules may name."""
     passes: tuple[Any, ...] = ()
     """Passes that compiles run besides the default ones: a pass stands where its class says, a pair `(where,
     pass)` where the text says; see `passes.places`."""
 
     def __post_init__(self) -> None:
-        for name in ("config", "ops"):
+        for name in ("config", "ops", "tensor_intrins"):
             object.__setattr__(self, name, _read_only(getattr(self, name)))
         for name in ("disabled", "watchers", "rules", "schedule_rules"):
             value = getattr(self, name)

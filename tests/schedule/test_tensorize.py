@@ -1,4 +1,4 @@
-# ruff: noqa: N803, F821
+# ruff: noqa: N803
 """Blocks computed by tensor intrinsics: what fits, what is put in its place, and that it stays right."""
 
 from __future__ import annotations
@@ -16,58 +16,8 @@ from dlc_core.script import T, parse, to_script
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import verify_func
+from tests.schedule.products import EXTERN, SCRIPTED, desc, loops, product
 
-
-@T.prim_func
-def desc(
-    A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")
-):
-    for i, j, k in T.grid(16, 16, 16):
-        with T.block("update"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            T.reads(A[vi, vk], B[vk, vj])
-            T.writes(C[vi, vj])
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
-
-@T.prim_func
-def loops(
-    A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")
-):
-    for k, i in T.grid(16, 16):
-        for j in T.vectorized(16):
-            C[i, j] = C[i, j] + A[i, k] * B[k, j]
-
-
-@T.prim_func
-def call(
-    A: T.Buffer((16, 16), "float32", strides=(sa, 1)),
-    B: T.Buffer((16, 16), "float32", strides=(sb, 1)),
-    C: T.Buffer((16, 16), "float32", strides=(sc, 1)),
-    sa: T.int64,
-    sb: T.int64,
-    sc: T.int64,
-):
-    T.evaluate(
-        T.call_extern(
-            "mma16",
-            T.address_of(C[0, 0]),
-            T.address_of(A[0, 0]),
-            T.address_of(B[0, 0]),
-            sc,
-            sa,
-            sb,
-            dtype="int32",
-        )
-    )
-
-
-def product(a, b, c):
-    c += a @ b
-
-
-SCRIPTED = TensorIntrin("mma_loops", desc, loops, product)
-EXTERN = TensorIntrin("mma_extern", desc, call, product)
 both = pytest.mark.parametrize("intrin", [SCRIPTED, EXTERN], ids=["script", "extern"])
 
 

@@ -47,7 +47,7 @@ class ScheduleKernels(PrimFuncPass):
         for rule in self._candidates(context):
             if not rule.matches(func, machine):
                 continue
-            schedule = Schedule(func)
+            schedule = Schedule(func, intrins=context.tensor_intrins)
             try:
                 rule.apply(schedule, machine)
                 schedule.compact_buffers()

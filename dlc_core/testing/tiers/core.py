@@ -25,8 +25,10 @@ from dlc_core.passes.graph import RULES
 from dlc_core.registry import registry
 from dlc_core.rewrite.check import check_rule
 from dlc_core.rewrite.rule import Rule
+from dlc_core.schedule import TensorIntrin
 from dlc_core.script import from_json, parse, script, to_json
 from dlc_core.testing.cases import module_of, outputs_of, symbolic_node
+from dlc_core.testing.intrins import check_intrin
 from dlc_core.testing.tiers.base import Parameters, Settings, Tier
 from dlc_core.testing.tiers.ops import all_ops
 
@@ -40,11 +42,15 @@ def _rules(settings: Settings) -> Sequence[Any]:
     return [pytest.param(rule, id=rule.name) for rule in found]
 
 
+def _intrins(settings: Settings) -> Sequence[Any]:
+    return [pytest.param(intrin, id=name) for name, intrin in registry().tensor_intrins.items()]
+
+
 class CoreTier(Tier):
     """Everything here is about declarations, the core's and the plugins' alike."""
 
     tier: ClassVar[str] = "core"
-    parameters: ClassVar[dict[str, Parameters]] = {"decl": _ops, "rule": _rules}
+    parameters: ClassVar[dict[str, Parameters]] = {"decl": _ops, "rule": _rules, "intrin": _intrins}
 
     def test_declaration_is_complete(self, decl: OpDecl) -> None:
         assert decl.doc
@@ -78,6 +84,9 @@ class CoreTier(Tier):
     def test_rule_keeps_results(self, rule: Rule) -> None:
         assert rule.doc
         assert check_rule(rule) > 0
+
+    def test_intrinsic_is_what_it_describes(self, intrin: TensorIntrin) -> None:
+        check_intrin(intrin)
 
 
 def _modules(decl: OpDecl) -> Iterator[IRModule]:
