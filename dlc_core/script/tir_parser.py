@@ -9,7 +9,7 @@ from typing import Any
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import HANDLE, DType
-from dlc_core.ir.expr import Call, Expr, Var, broadcast, const
+from dlc_core.ir.expr import Call, Const, Expr, Var, broadcast, const
 from dlc_core.script.block_parser import BlockParser
 from dlc_core.script.source import short, suggestion
 from dlc_core.script.static import is_static
@@ -160,19 +160,39 @@ class TirParser(BlockParser):
             return self._typed_let(node)
         if not isinstance(node, ast.Assign):
             return None
-        target = node.targets[0]
-        if self.called(node) in BINDERS:
+        target, called = node.targets[0], self.called(node)
+        if called in BINDERS:
             if len(node.targets) != 1 or not isinstance(target, ast.Name):
                 self.source.fail(node, "a binding has one name")
             with self.source.at(node.value):
                 return self.bind(target, self.call_of(node))
-        if (
-            len(node.targets) == 1
-            and isinstance(target, ast.Name)
-            and self.called(node) not in ("expr", "meta_var")
-        ):
+        if len(node.targets) != 1 or called.startswith("axis.") or called in ("expr", "meta_var"):
+            return None
+        if isinstance(target, ast.Name):
             return self._plain_let(target, node.value)
-        return None
+        return self._several(target, node.value) if isinstance(target, ast.Tuple) else None
+
+    def _several(self, target: ast.Tuple, given: ast.expr) -> Wrap | None:
+        """`x, y = 1, 2`: all values are those before the line."""
+        names = [e for e in target.elts if isinstance(e, ast.Name)]
+        if len(names) != len(target.elts):
+            self.source.fail(target, f"{short(target)} cannot be assigned to", "give each value a name")
+        if isinstance(given, ast.Tuple) and len(given.elts) == len(names):
+            pairs = [(n, v) for n, v in zip(names, given.elts, strict=True) if not self._symbol(n, v)]
+            values = [(name, node, self.exprs.any(node)) for name, node in pairs]
+        else:
+            found = self.exprs.any(given)
+            if not isinstance(found, (tuple, list)) or len(found) != len(names):
+                self.source.fail(given, f"{short(given)} is no {len(names)} values")
+            values = [(name, given, value) for name, value in zip(names, found, strict=True)]
+        wraps = [w for w in (self._named(*part) for part in values) if w is not None]
+
+        def wrapped(body: Stmt) -> Stmt:
+            for wrap in reversed(wraps):
+                body = wrap(body)
+            return body
+
+        return wrapped if wraps else None
 
     def _typed_let(self, node: ast.AnnAssign) -> Wrap:
         """`x: T.int32 = value`"""
@@ -188,10 +208,12 @@ class TirParser(BlockParser):
         """`x = value`: a variable that is bound once; a static value is a name for itself."""
         if self._symbol(target, node):
             return None
-        value = self.exprs.any(node)
-        if isinstance(value, Expr):
+        return self._named(target, node, self.exprs.any(node))
+
+    def _named(self, target: ast.Name, node: ast.expr, value: Any) -> Wrap | None:
+        if isinstance(value, Expr) and not isinstance(value, Const):
             return self.let(target, value)
-        if isinstance(value, Buffer) or is_static(value):
+        if isinstance(value, (Buffer, Const)) or is_static(value):
             self.define(target, target.id, value, replaces=True)
             return None
         return self.source.fail(node, f"{short(node)} has no value to be named")
@@ -326,14 +348,14 @@ class TirParser(BlockParser):
             self.source.fail(node, "one thing is assigned at a time")
         if isinstance(target, ast.Subscript):
             return self._store(target, node.value)
-        if isinstance(target, ast.Name):
-            if self.called(node) in ("expr", "meta_var"):
+        called = self.called(node)
+        if called.startswith("axis."):
+            self.source.fail(node, f"T.{called} stands in the head of a block, before its statements")
+        if isinstance(target, (ast.Name, ast.Tuple)):
+            # What binds a variable is read by `_binding`; this gives names to what is known already.
+            if isinstance(target, ast.Name) and called in ("expr", "meta_var"):
                 self.alias(target, self.exprs.expr(self.exprs.exactly(self.call_of(node), 1)[0]))
             return None
-        if self.called(node).startswith("axis."):
-            self.source.fail(
-                node, f"T.{self.called(node)} stands in the head of a block, before its statements"
-            )
         return self.source.fail(
             target, f"{short(target)} cannot be assigned to", "name one value at a time, or store to A[i, …]"
         )
