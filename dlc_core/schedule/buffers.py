@@ -8,7 +8,7 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, const, free_vars
 from dlc_core.schedule.compact import exact_box
-from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_exposed
+from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_exposed, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull, point_region
@@ -113,6 +113,7 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
         raise program.error(what, block, why=f"it updates {result.name} in place")
     check_not_exposed(program, result, block, what)
     check_free_axes(program, block, what)
+    check_not_recurrent(program, block, what)
     top = _top(program, block)
     if any(b in set(stmts(top)) for b in readers(program, [result]) if b is not block):
         raise program.error(

@@ -20,6 +20,7 @@ from dlc_core.ir.expr import (
     transform,
 )
 from dlc_core.schedule.dependence import axis_kinds
+from dlc_core.schedule.recurrence import recurrent_buffers
 from dlc_core.schedule.regions import Access, Span, accesses, escapes, extent_of, hull, iter_map
 from dlc_core.schedule.tree import Program, Tree, touched, touches, with_children
 from dlc_core.tir.functor import child_stmts, stmts
@@ -106,7 +107,7 @@ def _private(program: Program, loop: For, buffer: Buffer) -> bool:
         own = [a for a in found if a.block is block]
         reads = [a for a in own if not a.writes]
         writes = [a for a in own if a.writes]
-        starts_itself = bool(writes) and block.init is not None
+        starts_itself = bool(writes) and block.init is not None and buffer not in recurrent_buffers(block)
         if reads and not starts_itself:
             needed = hull(reads, analyzer)
             earlier = [written[b] for b in order[:position] if b in written]

@@ -10,7 +10,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, logical_and, maximum, minimum
 from dlc_core.schedule.compact import exact_box
-from dlc_core.schedule.dependence import check_free_axes, check_independent
+from dlc_core.schedule.dependence import check_free_axes, check_independent, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull
@@ -165,6 +165,7 @@ def _check_movable(program: Program, block: Block, at: For, what: str) -> None:
     if any(isinstance(s, Block) for s in (*path[:-1], *program.tree.ancestors(at))):
         raise program.error(what, block, at, why="blocks inside other blocks stay where they are")
     check_free_axes(program, block, what)
+    check_not_recurrent(program, block, what)
     for outer in (*program.tree.loops_above(at), at):
         if outer.kind == "vectorized":
             raise program.error(what, at, why=f"loop {outer.var.name!r} is vectorized", hint="vectorize last")

@@ -9,6 +9,7 @@ from dlc_core.arith.iter_map import IterMap
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
+from dlc_core.schedule.recurrence import order_kept, passes_on, recurrent_buffers
 from dlc_core.schedule.regions import Access, accesses, escapes, hull, iter_map
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, stmts
@@ -119,6 +120,14 @@ def check_not_exposed(program: Program, buffer: Buffer, block: Block, what: str)
         )
 
 
+def check_not_recurrent(program: Program, block: Block, what: str) -> None:
+    """The block reads no elements that it wrote at other points: where and when they run does not matter."""
+    found = recurrent_buffers(block)
+    if found:
+        why = f"it reads elements of {found[0].name} that it computed before"
+        raise program.error(what, block, why=why)
+
+
 def outer_blocks(root: Stmt) -> list[Block]:
     """Blocks inside that are not inside another one, in order of execution."""
     found: list[Block] = []
@@ -172,6 +181,15 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
             raise program.error(
                 what, loop, block, why=f"several iterations write one element in block {block.name!r}"
             )
+    for block in blocks:
+        passed = passes_on(program, block, loop)
+        if passed is not None and passed not in own:
+            raise program.error(
+                what,
+                loop,
+                block,
+                why=f"block {block.name!r} reads elements of {passed.name} that other iterations write",
+            )
     if len(blocks) == 1 and _holds_only(loop, blocks[0]):
         return
     _check_loose_stores(program, loop, own, what)
@@ -224,18 +242,29 @@ def _at(expr: Expr, values: dict[Var, Expr]) -> Expr:
     return substitute(expr, dict(values))
 
 
-def check_reorder(program: Program, chain: Sequence[For], moved: Sequence[For]) -> None:
-    """Other orders of these loops compute the same.
+def check_reorder(program: Program, chain: Sequence[For], order: Sequence[For]) -> None:
+    """These nested loops compute the same in another order.
 
-    Within one block the kinds of its axes allow it: spatial points are independent, reductions commute.
-    Between blocks a value must stay within one iteration of all moved loops.
+    Within one block the kinds of its axes allow it: spatial points write elements of their own, reductions
+    commute; a block that reads what other points of it write keeps the order of the loops that pass elements
+    on.  Between blocks a value must stay within one iteration of all moved loops.
     """
+    moved = [new for new, old in zip(order, chain, strict=True) if new is not old]
     body = chain[-1].body
     in_blocks = {s for block in outer_blocks(body) for s in stmts(block)}
     for stmt in stmts(body):
         if isinstance(stmt, (Store, Eval)) and stmt not in in_blocks:
             raise program.error(
                 "cannot reorder", *moved, stmt, why="statements outside of blocks have no axes that allow it"
+            )
+    for block in outer_blocks(body):
+        passed = order_kept(program, block, chain, order)
+        if passed is not None:
+            raise program.error(
+                "cannot reorder " + ", ".join(stmt.var.name for stmt in moved),
+                *moved,
+                block,
+                why=f"block {block.name!r} reads elements of {passed.name} that earlier iterations write",
             )
     for buffer, found in shared_buffers(body).items():
         analyzer = program.analyzer(chain[-1])
@@ -259,6 +288,7 @@ __all__ = [
     "check_free_axes",
     "check_independent",
     "check_not_exposed",
+    "check_not_recurrent",
     "check_reorder",
     "outer_blocks",
     "shared_buffers",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Load, Var, const_value, substitute, transform
-from dlc_core.schedule.dependence import check_not_exposed
+from dlc_core.schedule.dependence import check_not_exposed, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import read_regions
@@ -60,6 +60,7 @@ def _with_value(user: Block, buffer: Buffer, point: tuple[Var | None, ...], valu
 def reverse_compute_inline(program: Program, handle: BlockRV) -> None:
     block = program.block(handle)
     what = f"cannot inline block {block.name!r} into its producer"
+    check_not_recurrent(program, block, what)
     body = _single_store(program, block, what)
     found = [load.buffer for load in loads_in(body.value) if load.buffer in program.tree.allocs]
     sources = [b for b in dict.fromkeys(found) if any(w is not block for w in writers(program, [b]))]

@@ -328,10 +328,9 @@ def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
                 inner,
                 why=f"its range [{inner.begin}, +{inner.extent}) depends on that loop",
             )
-    moved = [new for new, old in zip(new_order, chain) if new is not old]
-    if not moved:
+    if all(new is old for new, old in zip(new_order, chain, strict=True)):
         return
-    check_reorder(program, chain, moved)
+    check_reorder(program, chain, new_order)
     body = chain[-1].body
     for new in reversed(new_order):
         body = replace(new, body=body)

@@ -8,13 +8,19 @@ from dataclasses import replace
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Binary, Expr, Var, const, const_value, free_vars, load, logical_and, substitute
-from dlc_core.schedule.dependence import axis_kinds, check_accumulates_all, outer_blocks
+from dlc_core.schedule.dependence import (
+    axis_kinds,
+    check_accumulates_all,
+    check_not_recurrent,
+    outer_blocks,
+)
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.regions import bind_all, point_region, read_regions, span
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import loads_in, rename_bound, substitute_stmt
+from dlc_core.tir.combine import OPERATIONS, Combination, broken_law, combination_of, update
+from dlc_core.tir.functor import rename_bound, substitute_stmt
 from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Seq, Stmt, Store, loop, seq
 
 TRUE = const(True, BOOL)
 
@@ -125,15 +131,12 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     block = found[0]
     if axis_kinds(block, at.var) != {"reduce"}:
         raise program.error(what, at, block, why=f"block {block.name!r} does not accumulate over it alone")
-    if not isinstance(block.init, Store):
-        raise program.error(what, block, why="its initialisation was decomposed, or is of several values")
     check_accumulates_all(program, block, what)
-    store, source = _combination(program, block, what)
-    result = store.buffer
-    if not 0 <= axis <= result.ndim:
-        raise program.error(
-            what, block, why=f"{result.name} has {result.ndim} dims: axis is 0 … {result.ndim}"
-        )
+    check_not_recurrent(program, block, what)
+    old, identity = _combination(program, block, what)
+    rank = len(old.point)
+    if not 0 <= axis <= rank:
+        raise program.error(what, block, why=f"{old.buffers[0].name} has {rank} dims: axis is 0 … {rank}")
     chain = _own_loops(program, block)
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
     reducing = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "reduce"]
@@ -152,12 +155,14 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
             why="a loop that accumulates also moves spatial axes, or holds other blocks too",
         )
     lane = IterVar(Var(f"v_{at.var.name}"), Range(at.begin, at.extent))
-    shape = list(result.shape)
-    shape.insert(axis, at.extent)
-    partial = Buffer(f"{result.name}_rf", shape, result.dtype)
+    partial = []
+    for result in old.buffers:
+        shape = list(result.shape)
+        shape.insert(axis, at.extent)
+        partial.append(Buffer(f"{result.name}_rf", shape, result.dtype))
 
-    def place(indices: tuple[Expr, ...], at_lane: Expr) -> tuple[Expr, ...]:
-        return (*indices[:axis], at_lane - at.begin, *indices[axis:])
+    def place(at_lane: Expr) -> tuple[Expr, ...]:
+        return (*old.point[:axis], at_lane - at.begin, *old.point[axis:])
 
     kept = [
         IterVar(Var(f"v_{s.var.name}"), Range(s.begin, s.extent), "reduce")
@@ -169,39 +174,33 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     env = {a.var: substitute(v, to_axis) for a, v in reducing}
     always, sometimes = parts_of(block.predicate, reduce_vars)
     # Every partial result must be initialised: steps that a predicate leaves out add the neutral value.
-    value = (
-        if_then_else(substitute(sometimes, to_axis), source, block.init.value)
-        if sometimes is not TRUE
-        else source
-    )
-    point = place(store.indices, lane.var)
-    body = Store(partial, point, combined(store.value, source, load(partial, point), value))
+    terms = old.terms
+    if sometimes is not TRUE:
+        inside = substitute(sometimes, to_axis)
+        terms = tuple(if_then_else(inside, t, i) for t, i in zip(terms, identity, strict=True))
+    point = place(lane.var)
     name = program.fresh_block_name(f"{block.name}_rf")
     first = Block(
         name,
         (*(a for a, _ in spatial), lane, *kept),
         (*(v for _, v in spatial), at.var, *moved),
         (),
-        (point_region(partial, point),),
-        substitute_stmt(body, env),
-        Store(partial, point, block.init.value),
+        tuple(point_region(b, point) for b in partial),
+        substitute_stmt(update(partial, point, terms, old.combine), env),
+        seq(*(Store(b, point, i) for b, i in zip(partial, identity, strict=True))),
         always,
         block.annotations,
     )
     first = replace(first, reads=read_regions(first))
     step = IterVar(Var(f"v_{at.var.name}"), Range(at.begin, at.extent), "reduce")
-    term = place(store.indices, step.var)
+    source = place(step.var)
     total: Stmt = Block(
         block.name,
         (*(a for a, _ in spatial), step),
         (*(v for _, v in spatial), at.var),
-        (point_region(partial, term),),
+        tuple(point_region(b, source) for b in partial),
         block.writes,
-        Store(
-            result,
-            store.indices,
-            combined(store.value, source, load(result, store.indices), load(partial, term)),
-        ),
+        update(old.buffers, old.point, tuple(load(b, source) for b in partial), old.combine),
         block.init,
         always,
         block.annotations,
@@ -212,7 +211,10 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     nest: Stmt = first
     for stmt in reversed(chain):
         nest = replace(stmt, body=nest)
-    program.replace({chain[0]: Alloc(partial, seq(nest, rename_bound(total)))})
+    both = seq(nest, rename_bound(total))
+    for buffer in reversed(partial):
+        both = Alloc(buffer, both)
+    program.replace({chain[0]: both})
     return BlockRV(name)
 
 
@@ -226,33 +228,30 @@ def _own_loops(program: Program, block: Block) -> list[For]:
     return chain[::-1]
 
 
-def combination(block: Block) -> tuple[Store, Expr] | None:
-    """The body `B[p] = B[p] op source`, with op add, mul, min or max, and its source; None for any other."""
-    store = block.body
-    if (
-        isinstance(store, Store)
-        and isinstance(store.value, Binary)
-        and store.value.op in ("add", "mul", "min", "max")
-    ):
-        own = load(store.buffer, store.indices)
-        a, b = store.value.a, store.value.b
-        if (a is own) != (b is own):
-            source = b if a is own else a
-            if all(x.buffer is not store.buffer for x in loads_in(source)):
-                return store, source
-    return None
-
-
-def _combination(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
-    found = combination(block)
+def _combination(program: Program, block: Block, what: str) -> tuple[Combination, tuple[Expr, ...]]:
+    """What a block combines, and the neutral values that it starts from."""
+    if block.init is None:
+        raise program.error(what, block, why="its initialisation was decomposed")
+    found = combination_of(block.body)
     if found is None:
         raise program.error(
-            what, block, why="its body is not `B[…] = B[…] op value` with op add, mul, min or max"
+            what,
+            block,
+            why="its body is not of the form `B[…] = B[…] op value`, op one of "
+            + ", ".join(sorted(OPERATIONS)),
+            hint="other functions, and several values, name their terms: see dlc_core.tir.combine",
         )
-    return found
-
-
-def combined(value: Expr, source: Expr, current: Expr, term: Expr) -> Expr:
-    """The combination with another accumulator and another term."""
-    assert isinstance(value, Binary)
-    return value.rebuild([term if child is source else current for child in value.children])
+    stores = block.init.stmts if isinstance(block.init, Seq) else (block.init,)
+    starts = {s.buffer: s.value for s in stores if isinstance(s, Store) and s.indices == found.point}
+    if len(stores) != len(found.buffers) or set(starts) != set(found.buffers):
+        raise program.error(what, block, why="its initialisation does not store one value to each result")
+    identity = tuple(starts[b] for b in found.buffers)
+    if not found.plain:
+        broken = broken_law(found.combine, identity)
+        if broken:
+            raise program.error(
+                what,
+                block,
+                why=f"its function of two values is not {broken}: partial results cannot be combined",
+            )
+    return found, identity

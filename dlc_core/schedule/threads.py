@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars, minimum
 from dlc_core.schedule.dependence import axis_kinds, check_independent, outer_blocks
 from dlc_core.schedule.handles import LoopRV
-from dlc_core.schedule.reduction import combination
 from dlc_core.schedule.tree import Program, uses
+from dlc_core.tir.combine import Combination, combination_of
 from dlc_core.tir.functor import stmts, substitute_stmt
 from dlc_core.tir.stmt import Alloc, Block, For, Store, loop
 from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_shared, level, level_of
@@ -20,9 +20,8 @@ class CrossThread:
 
     loop: For
     block: Block
-    store: Store
-    """`B[p] = B[p] op source`"""
-    source: Expr
+    combination: Combination
+    """`B[p] = B[p] op term`"""
     inner: tuple[For, ...]
     """Loops inside, all of which accumulate."""
 
@@ -105,8 +104,10 @@ def cross_thread(program: Program, at: For) -> CrossThread | None:
     above = program.tree.loops_above(at)
     if any("reduce" in axis_kinds(block, s.var) for s in above):
         return None
-    combined = combination(block)
-    return None if combined is None else CrossThread(at, block, *combined, tuple(loops))
+    combination = combination_of(block.body)
+    if combination is None or not combination.plain:
+        return None
+    return CrossThread(at, block, combination, tuple(loops))
 
 
 def swizzle(program: Program, outer: LoopRV, inner: LoopRV, group: int, thread: str) -> LoopRV:

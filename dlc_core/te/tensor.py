@@ -303,6 +303,8 @@ def _parameter_names(body: Callable[..., Any], rank: int) -> list[str]:
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return [_AXIS_NAMES[i] if i < len(_AXIS_NAMES) else f"i{i}" for i in range(rank)]
     if len(positional) != rank:
+        positional = [p for p in positional if p.default is p.empty]
+    if len(positional) != rank:
         raise UsageError(
             f"a compute over {rank} dims needs a function of {rank} indices, not {len(positional)}"
         )

@@ -19,7 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Binary, Expr, Load, Var, load, loads_in, transform
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Binary, Expr, Load, Var, const, load, loads_in, transform
+from dlc_core.tir.interpreter import evaluate
 from dlc_core.tir.stmt import Let, Seq, Stmt, Store, seq
 
 OPERATIONS = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bitor", "bitxor"})
@@ -126,4 +128,45 @@ def _operation(store: Store) -> Combination | None:
     return Combination((store.buffer,), store.indices, (term,), combine, True)
 
 
-__all__ = ["OPERATIONS", "Combination", "Combine", "combination_of", "update"]
+def broken_law(combine: Combine, identity: Sequence[Expr]) -> str:
+    """A law that a combination visibly breaks on examples, by its name; nothing where it keeps all.
+
+    The laws are those by which partial results may be combined: of values that it gives from the neutral one,
+    for these are the partial results.
+    """
+    start = tuple(identity)
+    dtypes = tuple(i.dtype for i in start)
+    for seed in range(2):
+        x, y, z = (_example(dtypes, 3 * seed + i) for i in range(3))
+        u, v = combine(start, x), combine(start, y)
+        laws = (
+            ("neutral at its initial value", combine(u, start), u),
+            ("neutral at its initial value", combine(start, u), u),
+            ("commutative", combine(u, v), combine(v, u)),
+            ("associative", combine(u, combine(v, z)), combine(combine(u, v), z)),
+        )
+        for name, left, right in laws:
+            if not all(_close(a, b) for a, b in zip(left, right, strict=True)):
+                return name
+    return ""
+
+
+def _example(dtypes: Sequence[DType], number: int) -> tuple[Expr, ...]:
+    """Values of the dtypes, different ones for each number."""
+    values = (0.75, -1.5, 2.25, 1.25, 0.5, -0.25)
+    return tuple(
+        const(values[number] + i / 8 if t.is_float else number % 2 if t.is_bool else 3 * number + i + 1, t)
+        for i, t in enumerate(dtypes)
+    )
+
+
+def _close(a: Expr, b: Expr) -> bool:
+    if a is b:
+        return True
+    left, right = evaluate(a), evaluate(b)
+    if not a.dtype.is_float or left == right:
+        return bool(left == right)
+    return bool(abs(left - right) <= 0.02 * max(abs(left), abs(right), 1e-3))
+
+
+__all__ = ["OPERATIONS", "Combination", "Combine", "broken_law", "combination_of", "update"]

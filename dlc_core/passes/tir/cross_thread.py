@@ -22,7 +22,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const, const_value, load, substitute
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.schedule.dependence import TRUE, axis_kinds
-from dlc_core.schedule.reduction import combined, parts_of
+from dlc_core.schedule.reduction import parts_of
 from dlc_core.schedule.regions import point_region, read_regions
 from dlc_core.schedule.threads import CrossThread, cross_thread
 from dlc_core.schedule.tree import Program, Tree
@@ -68,7 +68,7 @@ def _next(program: Program) -> CrossThread | None:
 
 
 def _lower(program: Program, found: CrossThread) -> None:
-    block, at, result = found.block, found.loop, found.store.buffer
+    block, at, result = found.block, found.loop, found.combination.buffers[0]
     size = const_value(at.extent)
     assert size is not None
     around = [s for s in program.tree.path(at)[:-1] if level(s) == THREAD]
@@ -94,7 +94,7 @@ def _lower(program: Program, found: CrossThread) -> None:
                 (*(v for _, v in spatial), *(s.var for s in outer)),
                 (point_region(parts, place),),
                 block.writes,
-                Store(result, found.store.indices, load(parts, place)),
+                Store(result, found.combination.point, load(parts, place)),
                 predicate=parts_of(block.predicate, _reducing(found))[0],
                 annotations=block.annotations,
             )
@@ -126,12 +126,12 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
     }
     env = {a.var: substitute(v, names) for a, v in reducing}
     always, sometimes = parts_of(block.predicate, _reducing(found))
-    source = substitute(found.source, env)
+    source = substitute(found.combination.terms[0], env)
     if sometimes is not TRUE:
         # Steps that the predicate leaves out add the neutral value: every part must be there.
         source = if_then_else(substitute(sometimes, names), source, block.init.value)
     own = Buffer(f"{parts.name}_own", (1,), parts.dtype, scope="local")
-    value = substitute(combined(found.store.value, found.source, own[0], source), env)
+    (value,) = found.combination.combine((own[0],), (source,))
     add = Block(
         program.fresh_block_name(f"{block.name}_part"),
         (*(a for a, _ in spatial), lane, *kept),
@@ -167,7 +167,7 @@ def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], ha
     lane = IterVar(Var(f"v_{at.var.name}"), Range(const(0), const(count)))
     row = [a.var - a.dom.begin for a in lanes]
     here, there = (*row, lane.var), (*row, lane.var + half)
-    value = combined(found.store.value, found.source, load(parts, here), load(parts, there))
+    (value,) = found.combination.combine((load(parts, here),), (load(parts, there),))
     block = Block(
         name,
         (*lanes, lane),
