@@ -195,6 +195,9 @@ class Config:
         "Check the module after every pass: its grammar (structure), and also its results (each).",
         choices=("off", "structure", "each"),
     )
+    check_bounds = Knob(
+        "check_bounds", bool, False, "Check every access of compiled code that may lie outside of its buffer."
+    )
     reproducer_dir = Knob[Path](
         "reproducer_dir", Path, _reproducer_home, "Folder of the files that repeat a failure of the compiler."
     )

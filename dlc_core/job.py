@@ -48,7 +48,12 @@ def context_for(
         schedule_rules=tuple(known.schedule_rules.values()),
         tensor_intrins=dict(known.tensor_intrins),
         watchers=(*current.watchers, *watchers),
-        config={"reproducer_dir": settings.reproducer_dir, **(config or {}), "precision": precision},
+        config={
+            "reproducer_dir": settings.reproducer_dir,
+            **({"check_bounds": True} if settings.check_bounds else {}),
+            **(config or {}),
+            "precision": precision,
+        },
     )
 
 
@@ -66,6 +71,7 @@ def pipelines(target: Target, context: PassContext | None = None) -> dict[str, P
                 f"pass {one.name!r} does not say where it stands",
                 hint='write PassContext(passes=[("after NAME", ...)]), or give its class a place',
             )
+    known = [cls for cls in known if not cls.setting or context.config.get(cls.setting)]
     stages = {stage: default_pipeline(stage, known, more=own).passes for stage in target.stages}
     return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
 

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from dlc_core.cli.options import (
     ARTEFACT,
+    CheckBounds,
     Json,
     Model,
     NoCache,
@@ -43,6 +44,7 @@ def compile_model(
         str, typer.Option("--precision", help="Narrowest dtype of arithmetic: " + ", ".join(PRECISIONS))
     ] = "float32",
     no_cache: NoCache = False,
+    check_bounds: CheckBounds = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
@@ -63,7 +65,9 @@ def compile_model(
         raise UsageError(f"{model} is compiled already", hint="give the model it was made from")
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
     shapes = parse_shapes(shape)
-    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress, precision)
+    exe = executable(
+        model, target, threads, shapes, opt_level, no_cache, show_progress, precision, check_bounds
+    )
     if output.suffix == ARTEFACT:
         exe.save(output)
         files = [output]

@@ -42,6 +42,10 @@ Shapes = Annotated[
 ]
 OptLevel = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=3, help="0 plain to 3 everything.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even where a kept result fits.")]
+CheckBounds = Annotated[
+    bool,
+    typer.Option("--check-bounds", help="Check every access that may lie outside of its buffer; slow."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ShowProgress = Annotated[
     bool | None,
@@ -98,15 +102,17 @@ def executable(
     no_cache: bool = False,
     show: bool | None = None,
     precision: str = "float32",
+    check_bounds: bool = False,
 ) -> Executable:
     """The model or script compiled, or the artefact opened."""
+    config = {"check_bounds": True} if check_bounds else {}
     if model.suffix == ARTEFACT:
         if target is not None:
             raise UsageError(f"{model} is compiled already", hint="--target is for models")
         return driver.open(model, num_threads=threads)
     source = read_module(model) if model.suffix == SCRIPT else model
     if isinstance(source, IRModule) and not source.of_kind(Function):
-        return driver.build(source, target, num_threads=threads, opt_level=opt_level)
+        return driver.build(source, target, num_threads=threads, opt_level=opt_level, config=config)
     with progress(model.name, show) as tell:
         return driver.compile(
             source,
@@ -115,6 +121,7 @@ def executable(
             shapes=shapes,
             opt_level=opt_level,
             precision=precision,
+            config=config,
             cache=False if no_cache else None,
             progress=tell,
         )

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from dlc_core.cli.arrays import Array, compare_all, gather_inputs, read_arrays
 from dlc_core.cli.options import (
+    CheckBounds,
     Json,
     ModelOrArtefact,
     NoCache,
@@ -52,6 +53,7 @@ def run(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     no_cache: NoCache = False,
+    check_bounds: CheckBounds = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
@@ -67,7 +69,9 @@ def run(
     - `dlc run model.onnx -t reference --random --seed 7 -o expected.npz`
     """
     shapes = parse_shapes(shape)
-    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress)
+    exe = executable(
+        model, target, threads, shapes, opt_level, no_cache, show_progress, check_bounds=check_bounds
+    )
     outputs = exe.run(gather_inputs(exe, single, together, seed if random else None, shapes))
     if output is not None:
         np.savez(output, **outputs)

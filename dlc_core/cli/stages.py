@@ -66,7 +66,7 @@ def stage_names(target: Target) -> list[str]:
 
 def steps(target: Target, context: PassContext) -> Iterator[tuple[str, Pass]]:
     """Every pass that runs, with its stage, in order."""
-    for stage, pipeline in driver.pipelines(target).items():
+    for stage, pipeline in driver.pipelines(target, context).items():
         for one in pipeline.active(context):
             yield stage, one
 

@@ -68,6 +68,8 @@ class Buffer:
         """Element offset of `buffer[indices]` from the pointer."""
         total = self.offset
         for index, stride in zip(indices, self.element_strides(), strict=True):
+            if index.dtype.scalar is not INDEX:
+                index = index.astype(INDEX.with_lanes(index.dtype.lanes))
             term = index if stride is _ONE and index.dtype is INDEX else index * stride
             total = term if total is _ZERO and term.dtype is INDEX else term + total
         return total

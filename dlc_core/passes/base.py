@@ -124,6 +124,8 @@ class Pass:
     after: ClassVar[tuple[str, ...]] = ()
     before: ClassVar[tuple[str, ...]] = ()
     """Where it has no `place`: passes that it follows, and that it precedes."""
+    setting: ClassVar[str] = ""
+    """The setting of the context without which default pipelines leave it out."""
     min_level: ClassVar[int] = 0
     """The lowest `opt_level` at which it runs."""
     exact: ClassVar[bool] = True

@@ -216,6 +216,14 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory behind a handle is used soon"),
     Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the entry fails with `code` unless cond"),
     Intrinsic(
+        "check_index",
+        3,
+        _INT,
+        "status",
+        None,
+        "check_index(index, extent, code): the entry fails with `code` unless 0 <= index < extent",
+    ),
+    Intrinsic(
         "clock",
         2,
         _ANY,
@@ -227,7 +235,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 
 CONVERGENT = frozenset({"barrier", "subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor"})
 """Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
-EFFECTS = CONVERGENT | {"prefetch", "check", "clock"}
+EFFECTS = CONVERGENT | {"prefetch", "check", "check_index", "clock"}
 """Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
 `has_effect`)."""
 

@@ -52,14 +52,14 @@ def case() -> dict[str, Any]:
 
 @pytest.fixture
 def dlc(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run a command line; gives what it prints, on stderr where it is wrong use."""
+    """Run a command line; gives what it prints, on stderr where it fails with nothing on stdout."""
 
     def run(*arguments: object, code: int = 0) -> str:
         capsys.readouterr()
         got = main([str(each) for each in arguments])
         printed = capsys.readouterr()
         assert got == code, printed.out + printed.err
-        return printed.err if code == 2 else printed.out
+        return printed.err if code == 2 or (code and not printed.out) else printed.out
 
     return run
 

@@ -156,3 +156,17 @@ def test_comparison_of_special_values():
         assert not found.fits
     assert "shape" in compare("y", a, a[:2], 0, 0).problem
     assert compare("y", np.zeros((0, 3)), np.zeros((0, 3)), 0, 0).fits
+
+
+def test_bounds_are_checked_where_that_is_asked_for(dlc, folder):
+    dlc("run", "model.onnx", "--random", "--check-bounds", "--no-cache")
+    (folder / "outside.py").write_text(
+        """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), I: T.Buffer((8,), "int64"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = A[I[i] + 8]
+"""
+    )
+    said = dlc("run", "outside.py", "--random", "--check-bounds", code=1)
+    assert "f loads A[I[i] + 8], index 0 of A: float32[8]" in said

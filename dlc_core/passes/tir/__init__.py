@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dlc_core.passes.base import Pass
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
+from dlc_core.passes.tir.check_bounds import CheckBounds
 from dlc_core.passes.tir.common import CommonSubexpressions
 from dlc_core.passes.tir.compact import CompactBuffers
 from dlc_core.passes.tir.cross_thread import LowerCrossThreadReduction
@@ -32,6 +33,7 @@ PASSES: tuple[type[Pass], ...] = (
     LowerBlocks,
     InjectVirtualThread,
     ThreadSync,
+    CheckBounds,
     FlattenBuffers,
     VectorizeLoops,
     UnrollLoops,

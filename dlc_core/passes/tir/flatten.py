@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Const, Expr, Load, const, load, loads_in, transform
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
@@ -40,6 +41,7 @@ class _Flatten(Simplify):
                 align=buffer.align,
             )
             self.buffers[buffer] = found
+            self.memory.renamed(found, buffer)
         return found
 
     def buffer(self, buffer: Buffer) -> Buffer:
@@ -55,7 +57,7 @@ class _Flatten(Simplify):
         """The element offset of an access; the buffer's own offset stays with the flat buffer."""
         total: Expr = const(0)
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
-            total = total + index * self.settled(stride)
+            total = total + index.astype(INDEX.with_lanes(index.dtype.lanes)) * self.settled(stride)
         return self.analyzer.simplify(total)
 
     def expr(self, e: Expr) -> Expr:

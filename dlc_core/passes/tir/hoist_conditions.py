@@ -47,8 +47,9 @@ class _Hoister(Walker):
         parts = body.stmts if isinstance(body, Seq) else (body,)
         for branch in parts:
             if isinstance(branch, If) and self.is_fixed(branch.cond, loop, around):
-                copied = sum(_steps(part) for part in parts if part is not branch)
-                if copied <= self.max_copied:
+                beside = [part for part in parts if part is not branch]
+                fits = sum(map(_steps, beside)) <= self.max_copied
+                if fits and all(self.memory.written(part) is not None for part in beside):
                     return branch
         return None
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, loads_in, post_order
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
-from dlc_core.tir.intrinsics import has_effect
+from dlc_core.tir.intrinsics import CONVERGENT, has_effect
 from dlc_core.tir.stmt import Stmt, Store, View
 
 NOTHING: frozenset[Buffer] = frozenset()
@@ -20,9 +18,13 @@ class Memory:
     """
 
     def __init__(self, root: Stmt) -> None:
-        self.base: Mapping[Buffer, Buffer] = {s.buffer: s.base for s in stmts(root) if isinstance(s, View)}
+        self.base: dict[Buffer, Buffer] = {s.buffer: s.base for s in stmts(root) if isinstance(s, View)}
         self._written: dict[Stmt, frozenset[Buffer] | None] = {}
         self._effects: dict[Expr, tuple[frozenset[Buffer], bool]] = {}
+
+    def renamed(self, new: Buffer, old: Buffer) -> None:
+        """Let a buffer that takes another one's place count as that one."""
+        self.base[new] = old
 
     def root(self, buffer: Buffer) -> Buffer:
         """The buffer that another one is a window on, or itself."""
@@ -58,7 +60,7 @@ class Memory:
             for e in post_order(expr) if isinstance(expr, Call) or loads_in(expr) else ():
                 if isinstance(e, Call) and e.name == "address_of":
                     buffers |= {self.root(a.buffer) for a in e.args if isinstance(a, Load)}
-                waits = waits or (isinstance(e, Call) and e.name == "barrier")
+                waits = waits or (isinstance(e, Call) and e.name in CONVERGENT)
             found = self._effects[expr] = buffers, waits
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -42,6 +42,7 @@ class Simplify(Walker):
         settled = substitute_buffer(buffer, self.values)
         if settled is not buffer:
             self.buffers[buffer] = settled
+            self.memory.renamed(settled, buffer)
 
     def alloc(self, s: Alloc) -> Stmt:
         self.settle_buffer(s.buffer)
@@ -72,8 +73,7 @@ class Simplify(Walker):
             return self.stmt(s.then)
         if cond.dtype.lanes == 1 and self.analyzer.prove(~cond):
             return EMPTY_STMT if s.orelse is None else self.stmt(s.orelse)
-        result = super().branch(s if cond is s.cond else replace(s, cond=cond))
-        assert isinstance(result, If)
+        result = self.sides(s, cond)
         orelse = None if result.orelse is None or is_empty(result.orelse) else result.orelse
         if orelse is None and is_empty(result.then) and is_pure(result.cond):
             return EMPTY_STMT

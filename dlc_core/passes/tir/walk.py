@@ -105,7 +105,10 @@ class Walker:
         return s if same else replace(s, begin=begin, extent=extent, body=body)
 
     def branch(self, s: If) -> Stmt:
-        cond = self.expr(s.cond)
+        return self.sides(s, self.expr(s.cond))
+
+    def sides(self, s: If, cond: Expr) -> If:
+        """A branch with both sides rebuilt where its new condition holds, and where not."""
         with self.where(cond, s.then):
             then = self.stmt(s.then)
         orelse = s.orelse

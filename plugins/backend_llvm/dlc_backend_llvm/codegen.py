@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dlc_backend_llvm.emit.failure import FAIL, STATUS_IR
 from dlc_backend_llvm.emit.function import emit_function
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.engine import assemble, compile_ir
@@ -12,6 +13,8 @@ from dlc_backend_llvm.host import HostCpu
 from dlc_backend_llvm.kind import cpu_of
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.module import IRModule
+from dlc_core.passes.tir.check_bounds import described_checks
+from dlc_core.runtime.failure import CHECKS
 from dlc_core.target import Artifact, Target
 from dlc_core.tir.stmt import PrimFunc
 
@@ -23,9 +26,9 @@ signature below.
 ENTRY_SUFFIX = "__entry"
 
 
-def packed_entry(func: PrimFunc) -> str:
+def packed_entry(func: PrimFunc, *, checked: bool = False) -> str:
     """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit
-    integers.
+    integers.  The result is 0, or the code of a check that failed where the module is `checked`.
     """
     lines, args = [], []
     buffers = scalars = 0
@@ -43,19 +46,28 @@ def packed_entry(func: PrimFunc) -> str:
     name = f"{func.name}{ENTRY_SUFFIX}"
     head = f"define i32 @{name}(ptr %buffers, ptr %scalars, i32 %threads) nounwind {{"
     call = f"  call void @{func.name}({', '.join([*args, 'i32 %threads'])})"
-    return "\n".join([head, *lines, call, "  ret i32 0", "}", ""])
+    end = STATUS_IR if checked else ["  ret i32 0"]
+    return "\n".join([head, *lines, call, *end, "}", ""])
 
 
 def module_text(module: IRModule, cpu: HostCpu) -> tuple[str, tuple[str, ...]]:
     """LLVM IR of a module and the names of its entry points."""
     unit = Unit(cpu)
-    entries = []
+    entries: dict[int, PrimFunc] = {}
     for func in module.of_kind(PrimFunc).values():
         emit_function(unit, func)
         if func.attrs.get("entry"):
-            unit.functions.append(packed_entry(func))
-            entries.append(func.name)
-    return unit.text(), tuple(entries)
+            entries[len(unit.functions)] = func
+            unit.functions.append("")
+    for place, func in entries.items():
+        unit.functions[place] = packed_entry(func, checked=FAIL in unit.helpers)
+    return unit.text(), tuple(func.name for func in entries.values())
+
+
+def _metadata(module: IRModule, cpu: HostCpu, level: int) -> dict[str, Any]:
+    metadata = {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level}
+    checks = described_checks(module)
+    return {**metadata, CHECKS: checks} if checks else metadata
 
 
 class LlvmCodegen:
@@ -80,7 +92,7 @@ class LlvmCodegen:
             str(target),
             entries,
             {"llvm": text, "asm": lambda: assemble(text, cpu.triple, cpu.cpu, cpu.features, opt=level)},
-            {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level},
+            _metadata(module, cpu, level),
         )
 
     def source(self, artifact: Artifact, form: str) -> str | None:

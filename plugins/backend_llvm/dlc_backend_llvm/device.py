@@ -6,9 +6,11 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
+from types import MappingProxyType
 from typing import Any
 
 from dlc_backend_llvm.codegen import ENTRY_SUFFIX, FORMAT
+from dlc_backend_llvm.emit.failure import FAILURE
 from dlc_backend_llvm.engine import Loaded as LoadedObject
 from dlc_backend_llvm.engine import engine
 from dlc_backend_llvm.host import host_cpu
@@ -16,6 +18,7 @@ from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.runtime.device import HostMemory
+from dlc_core.runtime.failure import failure_of
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
@@ -35,11 +38,21 @@ def _pack(code: str, count: int) -> Callable[..., bytes]:
     return Struct(f"{count}{code}").pack
 
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
 class Entry:
     """A callable entry point."""
 
-    def __init__(self, symbol: str, address: int, owner: LoadedObject) -> None:
+    def __init__(
+        self,
+        symbol: str,
+        address: int,
+        owner: LoadedObject,
+        metadata: Mapping[str, Any] = _NONE,
+    ) -> None:
         self.symbol = symbol
+        self.metadata = metadata
         self.address = address
         self.call = _ENTRY(address)
         self._owner = owner
@@ -65,17 +78,22 @@ class Entry:
         return run
 
     def _failed(self, status: int) -> RuntimeFailure:
-        return RuntimeFailure(f"{self.symbol} failed while running", why=f"its status is {status}")
+        numbers = None
+        if FAILURE in self._owner.symbols:
+            seen = (ctypes.c_int64 * 3).from_address(self._owner.address(FAILURE))
+            numbers = seen[1], seen[2]
+        return failure_of(self.symbol, status, self.metadata, numbers)
 
 
 class LoadedArtifact:
     """An artefact in memory."""
 
-    def __init__(self, loaded: LoadedObject) -> None:
+    def __init__(self, loaded: LoadedObject, metadata: Mapping[str, Any] = _NONE) -> None:
         self._loaded = loaded
+        self._metadata = metadata
 
     def entry(self, symbol: str) -> Entry:
-        return Entry(symbol, self._loaded.address(symbol + ENTRY_SUFFIX), self._loaded)
+        return Entry(symbol, self._loaded.address(symbol + ENTRY_SUFFIX), self._loaded, self._metadata)
 
     def close(self) -> None:
         self._loaded.close()
@@ -120,7 +138,7 @@ class CpuDevice(HostMemory):
         """
         self.check(artifact)
         pool()
-        return LoadedArtifact(engine().load(artifact.code))
+        return LoadedArtifact(engine().load(artifact.code), artifact.metadata)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Returns when the work is done."""

@@ -104,3 +104,18 @@ def test_threads_keep_their_loops():
                     A[i] = 1
         """,
     )
+
+
+def test_what_waits_for_other_threads_stays_outside_of_conditions():
+    stays(
+        HoistConditions(max_copied=9),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((8,), "int32")):
+            for t in T.thread_binding(8, thread="x"):
+                for i in range(8):
+                    T.evaluate(T.barrier())
+                    if t < 4:
+                        A[t] = 1
+        """,
+    )

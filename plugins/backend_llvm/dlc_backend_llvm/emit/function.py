@@ -12,12 +12,14 @@ from contextlib import contextmanager
 
 from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.expression import ExpressionEmitter, lane_of
+from dlc_backend_llvm.emit.failure import FAIL, FAILURE_IR
 from dlc_backend_llvm.emit.promote import promotable
 from dlc_backend_llvm.emit.scope import Lines, Scope, flatten
 from dlc_backend_llvm.emit.types import memory_type, register_type
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
 from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
@@ -308,7 +310,29 @@ class FunctionEmitter(ExpressionEmitter):
             self.unit.use_clock()
             self.lines.append(f"  call void @{CLOCK}({', '.join(self.typed(a) for a in value.args)})")
             return
+        if value.name in ("check", "check_index"):
+            self._check(value)
+            return
         raise CodegenError(f"intrinsic {value.name} has no effect that this backend knows")
+
+    def _check(self, value: Call) -> None:
+        """Go on in any case; where the check fails, leave its code for the entry to return."""
+        self.unit.helpers.setdefault(FAIL, FAILURE_IR)
+        *checked, code = value.args
+        if value.name == "check":
+            numbers, ok = ["i64 0", "i64 0"], self.value(checked[0])
+        else:
+            index, extent = numbers = [self.typed(e.astype(INDEX)) for e in checked]
+            # An index below zero is a large one without its sign.
+            ok = self.emit(f"icmp ult {index}, {extent.split()[1]}")
+        fail, done = self.label("fail"), self.label("checked")
+        self.lines.append(f"  br i1 {ok}, label %{done}, label %{fail}")
+        self.start(fail)
+        with self.scope():
+            args = ", ".join([self.typed(code.astype(INDEX)), *numbers])
+            self.lines.append(f"  call void @{FAIL}({args})")
+        self.lines.append(f"  br label %{done}")
+        self.start(done)
 
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
         test = self.value(cond)
