@@ -62,7 +62,7 @@ def sink(program: Program, buffer: Buffer) -> None:
     inside: list[Stmt] = []
     while True:
         if isinstance(spot, For):
-            if spot.kind in ("vectorized", "unrolled") or not _private(program, spot, buffer):
+            if spot.kind in ("vectorized", "unrolled") or not is_private_to(program, spot, buffer):
                 break
             if is_shared(buffer) and level(spot) in (THREAD, VIRTUAL):
                 break
@@ -93,7 +93,7 @@ def sink(program: Program, buffer: Buffer) -> None:
     program.replace({alloc: Tree(alloc.body).replace({spot: wrapped})})
 
 
-def _private(program: Program, loop: For, buffer: Buffer) -> bool:
+def is_private_to(program: Program, loop: For, buffer: Buffer) -> bool:
     """Whether every element read in an iteration is written in the same iteration before."""
     found = accesses(loop.body, [buffer])
     if any(a.block is None for a in found) or escapes(loop.body, buffer):

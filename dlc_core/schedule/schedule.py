@@ -22,7 +22,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike
 from dlc_core.ir.module import IRModule
 from dlc_core.schedule import blockize as blockizing
-from dlc_core.schedule import buffers, compact, inline, layout, padding, query, reduction, threads
+from dlc_core.schedule import buffers, compact, inline, layout, padding, pipeline, query, reduction, threads
 from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
 from dlc_core.schedule import tensorize as tensorizing
@@ -222,6 +222,28 @@ class Schedule(Sampling):
         Any extents will do.  The loop is bound to `thread`, an axis of groups, or else like the outer one.
         """
         return threads.swizzle(self._program, outer, inner, group, thread)
+
+    @primitive
+    def software_pipeline(
+        self, loop: LoopRV, stages: Sequence[int], order: Sequence[int] | None = None
+    ) -> None:
+        """Let the parts of a serial loop's body be in different iterations at once, when lowered.
+
+        Parts are the statements in sequence in the body, in order of execution.  One of stage s runs s
+        iterations behind those of stage 0; `order` is each part's place in the new body (as it is, by
+        default).  Memory between stages is kept as often as there are iterations that need it.  The results
+        stay, and ScheduleError says where a part would run too early.
+        """
+        pipeline.software_pipeline(self._program, loop, stages, order)
+
+    @primitive
+    def double_buffer(self, block: BlockRV) -> LoopRV:
+        """Let a block fill its buffer for the next iteration while its readers use the present one.
+
+        It is a software pipeline of two stages over the serial loop that holds the block and its readers,
+        which is returned.  What the block depends on there runs ahead with it.
+        """
+        return pipeline.double_buffer(self._program, block)
 
     @primitive
     def annotate(self, target: LoopRV | BlockRV, key: str, value: Any) -> None:

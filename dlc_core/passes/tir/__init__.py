@@ -18,6 +18,8 @@ from dlc_core.passes.tir.no_ops import RemoveNoOps
 from dlc_core.passes.tir.partition import PartitionLoops
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
+from dlc_core.passes.tir.software_pipeline import InjectSoftwarePipeline
+from dlc_core.passes.tir.split_host_device import SplitHostDevice
 from dlc_core.passes.tir.thread_sync import ThreadSync
 from dlc_core.passes.tir.unify_threads import UnifyThreadBinding
 from dlc_core.passes.tir.unroll import UnrollLoops, unroll_loops
@@ -29,6 +31,7 @@ from dlc_core.passes.tir.workspace import HoistWorkspace, hoist_workspace
 PASSES: tuple[type[Pass], ...] = (
     ScheduleKernels,
     LowerCrossThreadReduction,
+    InjectSoftwarePipeline,
     UnifyThreadBinding,
     LowerBlocks,
     InjectVirtualThread,
@@ -38,6 +41,7 @@ PASSES: tuple[type[Pass], ...] = (
     VectorizeLoops,
     UnrollLoops,
     HoistWorkspace,
+    SplitHostDevice,
     CompactBuffers,
     SimplifyTir,
     RemoveNoOps,

@@ -224,26 +224,27 @@ class _Pair:
         return self.analyzer.prove(left > right) or self.analyzer.prove(left < right)
 
     def _determine(self, left: Expr, right: Expr, known: dict[Var, Expr]) -> None:
-        """Learn axes that must be equal where the indices are: their factors exceed what all else can add."""
+        """Learn axes that must be equal where the indices are.
+
+        Of the difference of the two, the terms with the greatest factor must cancel where all others together
+        stay below that factor; then those with the next one, and so on.
+        """
         right = self._settled(right, known)
         if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):
             return
         rest = self.analyzer.simplify(left - right)
         factors, _ = self.analyzer.linear(rest)
-        open_axes = []
-        for axis in self.axes:
-            var, other = axis.var, self.other[axis.var]
-            if var in known or not isinstance(other, Var):
-                continue
-            factor = factors.get(var, 0)
-            if factor and factors.get(other) == -factor:
-                open_axes.append((abs(factor), factor, var, other))
-        for size, factor, var, other in sorted(open_axes, key=lambda item: -item[0]):
-            rest = self.analyzer.simplify(rest - (var - other) * factor)
+        pairs = {self.other[s.var]: s.var for s in self.axes if s.var not in known}
+        for size in sorted({abs(f) for f in factors.values()}, reverse=True):
+            group = {term: factor for term, factor in factors.items() if abs(factor) == size}
+            for term, factor in group.items():
+                rest = rest - term * factor
+            rest = self.analyzer.simplify(rest)
             low, high = self.analyzer.const_bounds(rest)
             if not -size < low <= high < size:
                 return
-            known[var] = var
+            found = [axis for other, axis in pairs.items() if group.keys() == {axis, other}]
+            known.update((axis, axis) for axis in found if sum(group.values()) == 0)
 
     def _injective(self, wanted: Sequence[Var]) -> bool:
         """Whether the same access in another thread, with any iterations of its loops, is another element."""

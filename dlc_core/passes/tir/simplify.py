@@ -57,7 +57,7 @@ class Simplify(Walker):
         if self.analyzer.prove(extent <= 0):
             return EMPTY_STMT
         with self.inside(s.var, begin, extent, s.body):
-            once = self.analyzer.prove_equal(extent, 1)
+            once = s.kind != "thread" and self.analyzer.prove_equal(extent, 1)
             if once:
                 self.values[s.var] = begin
             body = self.stmt(s.body)

@@ -1,0 +1,131 @@
+"""Loops whose parts are in different iterations at once: prologue, steady state and epilogue.
+
+`schedule/pipeline.py` says what the annotations mean and which loops may be rewritten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Load, Var, as_expr, const, const_value, load, maximum
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.lower_blocks import lower_blocks
+from dlc_core.schedule.pipeline import ORDER, STAGE, Pipelined, check_pipeline
+from dlc_core.schedule.tree import Program
+from dlc_core.tir.functor import rename_bound, stmts, substitute_stmt, transform_stmt
+from dlc_core.tir.stmt import Alloc, For, If, PrimFunc, Stmt, Store, seq
+
+
+def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
+    """The function with every annotated loop pipelined, inner ones first; blocks inside are lowered.
+
+    Raises ScheduleError where the annotations ask for what would change the result.
+    """
+    program = Program(func)
+    while True:
+        wanted = [s for s in stmts(program.func.body) if isinstance(s, For) and STAGE in s.annotations]
+        if not wanted:
+            return program.func
+        _rewrite(program, wanted[-1])
+
+
+def _rewrite(program: Program, loop: For) -> None:
+    """The last of the annotated loops in order of execution holds no other one."""
+    notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER)}
+    plan = check_pipeline(program, loop, tuple(loop.annotations[STAGE]), tuple(loop.annotations[ORDER]))
+    wide = {
+        old: Buffer(old.name, (count, *old.shape), old.dtype, scope=old.scope, align=old.align)
+        for old, count in plan.versions.items()
+        if count > 1
+    }
+    number = Var(loop.var.name, loop.var.dtype)
+    parts = [_part(program.func, stmt, loop, number, wide) for stmt in plan.parts]
+    new: Stmt = _Writer(program.analyzer(loop), loop, plan, number, parts).written(MappingProxyType(notes))
+    for buffer in reversed(plan.allocs):
+        new = Alloc(wide.get(buffer, buffer), new)
+    program.replace({loop: new})
+    for buffer in wide.keys() - set(plan.allocs):
+        alloc = program.tree.allocs[buffer]
+        program.replace({alloc: Alloc(wide[buffer], alloc.body)})
+
+
+def _part(func: PrimFunc, stmt: Stmt, loop: For, number: Var, wide: dict[Buffer, Buffer]) -> Stmt:
+    """A part without blocks, over the number of its iteration, its memory that of the iteration."""
+    lowered = lower_blocks(PrimFunc(func.name, func.params, stmt)).body
+
+    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return (number % wide[buffer].shape[0], *indices)
+
+    def expr(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer in wide:
+            return load(wide[e.buffer], place(e.buffer, e.indices))
+        return None
+
+    def store(s: Stmt) -> Stmt | None:
+        if isinstance(s, Store) and s.buffer in wide:
+            return Store(wide[s.buffer], place(s.buffer, s.indices), s.value)
+        return None
+
+    widened = transform_stmt(lowered, stmt_fn=store, expr_fn=expr)
+    return substitute_stmt(widened, {loop.var: number + loop.begin})
+
+
+class _Writer:
+    def __init__(
+        self, analyzer: Analyzer, loop: For, plan: Pipelined, number: Var, parts: list[Stmt]
+    ) -> None:
+        self.analyzer = analyzer
+        self.loop = loop
+        self.plan = plan
+        self.number = number
+        self.parts = parts
+        self.depth = max(plan.stages)
+
+    def written(self, notes: MappingProxyType[str, object]) -> Stmt:
+        count, depth = self.loop.extent, self.depth
+        whole = self.analyzer.prove(count >= depth)
+        first = [self.step(const(t)) for t in range(depth)]
+        var = Var(self.loop.var.name, self.loop.var.dtype)
+        rest = self.analyzer.simplify(count - depth if whole else maximum(count - depth, 0))
+        out: list[Stmt | None] = list(first)
+        if const_value(rest) != 0:
+            with self.analyzer.scope():
+                self.analyzer.bind(var, depth, rest)
+                body = self.step(var)
+            out.append(For(var, as_expr(depth), rest, body, annotations=notes))
+        end = count if whole else maximum(count, depth)
+        out += [self.step(self.analyzer.simplify(end + t)) for t in range(depth)]
+        return seq(*out)
+
+    def step(self, time: Expr) -> Stmt:
+        """What runs at one time: each part in the iteration that its stage has reached."""
+        out: list[Stmt] = []
+        for i in sorted(range(len(self.parts)), key=lambda i: self.plan.order[i]):
+            at = self.analyzer.simplify(time - self.plan.stages[i])
+            begun, going = at >= 0, at < self.loop.extent
+            if self.analyzer.prove(at < 0) or self.analyzer.prove(at >= self.loop.extent):
+                continue
+            part = rename_bound(substitute_stmt(self.parts[i], {self.number: at}))
+            for cond in (going, begun):
+                part = part if self.analyzer.prove(cond) else If(cond, part)
+            out.append(part)
+        return seq(*out)
+
+
+@dataclass(frozen=True)
+class InjectSoftwarePipeline(PrimFuncPass):
+    """Annotated loops to prologue, steady state and epilogue, the memory between stages kept in turns."""
+
+    name: ClassVar[str] = "inject_software_pipeline"
+    place: ClassVar[tuple[float, ...]] = (70,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return inject_software_pipelines(func)
+
+
+__all__ = ["InjectSoftwarePipeline", "inject_software_pipelines"]

@@ -1,0 +1,140 @@
+"""Launches as functions of their own: what runs on the device, and what starts it.
+
+    def main(A, B, n):                                 def main(A, B, n):
+        for g in thread_binding(n // 64, …):               launch_kernel("main_kernel", A, B, n, n // 64, 64)
+            for t in thread_binding(64, …):
+                B[…] = A[…]                            def main_kernel(A, B, n):
+                                                           for g in thread_binding(n // 64, …): …
+
+A kernel has the attributes "launch", the names of its axes in the order of the extents that a launch gives
+after the arguments, and "shared_bytes", what a group of its threads allocates (None where that depends on its
+arguments).  Functions without thread axes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from dlc_core.diag import PassError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, const_value, free_vars
+from dlc_core.ir.module import IRModule
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.tir.thread_base import has_threads
+from dlc_core.passes.tir.unify_threads import is_unified
+from dlc_core.schedule.tree import Program
+from dlc_core.tir.functor import (
+    allocations,
+    buffer_exprs,
+    copy_func,
+    free_buffers,
+    free_vars_stmt,
+    substitute_stmt,
+)
+from dlc_core.tir.intrinsics import launch_kernel
+from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
+from dlc_core.tir.threads import is_shared, launch_axes, launches
+
+
+def split_host_device(func: PrimFunc, taken: Iterable[str] = ()) -> tuple[PrimFunc, dict[str, PrimFunc]]:
+    """The function that launches, and its kernels by name; names in `taken` are avoided.
+
+    Raises PassError for a launch that is not in its final form: `unify_thread_binding` gives it that.
+    """
+    roots = list(launches(func.body))
+    if not roots:
+        return func, {}
+    used = set(taken)
+    kernels: dict[str, PrimFunc] = {}
+    new: dict[Stmt, Stmt] = {}
+    for root in roots:
+        if not is_unified(root):
+            raise PassError(
+                f"{func.name}: the launch over {root.var.name} has loops of one axis in several places",
+                hint="run unify_thread_binding first",
+                spans=func.spans,
+            )
+        name = _fresh(f"{func.name}_kernel", used)
+        used.add(name)
+        kernels[name], new[root] = _kernel(func, root, name)
+    program = Program(func)
+    program.replace(new)
+    return program.func, kernels
+
+
+def _fresh(base: str, used: set[str]) -> str:
+    name, count = base, 0
+    while name in used:
+        count += 1
+        name = f"{base}_{count}"
+    return name
+
+
+def _kernel(func: PrimFunc, root: For, name: str) -> tuple[PrimFunc, Stmt]:
+    """A kernel and the call that launches it."""
+    order: dict[Buffer | Var, int] = {p: i for i, p in enumerate(func.params)}
+    buffers = sorted(free_buffers(root), key=lambda b: order.get(b, len(order)))
+    bound = {*buffers}
+    described = free_vars(*(e for b in buffers for e in buffer_exprs(b)))
+    scalars = sorted(
+        dict.fromkeys((*free_vars_stmt(root), *described)), key=lambda v: order.get(v, len(order))
+    )
+    # A handle is the address of element zero, so that the kernel's buffer begins there.
+    moved = {b: _from_zero(b) for b in bound if const_value(b.offset) != 0}
+    params: tuple[Buffer | Var, ...] = (*(moved.get(b, b) for b in buffers), *scalars)
+    body = substitute_stmt(root, {}, moved) if moved else root
+    kernel = PrimFunc(name, params, body, spans=func.spans)
+    axes = launch_axes(kernel)
+    attrs: dict[str, Any] = {"launch": tuple(axes), "shared_bytes": _shared_bytes(root)}
+    call = launch_kernel(name, (*buffers, *scalars), list(axes.values()))
+    return copy_func(replace(kernel, attrs=MappingProxyType(attrs))), Eval(call)
+
+
+def _from_zero(buffer: Buffer) -> Buffer:
+    return Buffer(
+        buffer.name,
+        buffer.shape,
+        buffer.dtype,
+        strides=buffer.strides,
+        scope=buffer.scope,
+        align=buffer.align,
+    )
+
+
+def _shared_bytes(root: For) -> int | None:
+    total = 0
+    for buffer in allocations(root):
+        if is_shared(buffer):
+            size: Expr = buffer.num_elements()
+            known = const_value(size)
+            if known is None:
+                return None
+            total += known * buffer.dtype.itemsize
+    return total
+
+
+@dataclass(frozen=True)
+class SplitHostDevice(Pass):
+    """Launches to kernels of their own, which the function launches."""
+
+    name: ClassVar[str] = "split_host_device"
+    stage: ClassVar[str] = "tir"
+    place: ClassVar[tuple[float, ...]] = (600,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        if not has_threads(context):
+            return module
+        new: dict[str, PrimFunc] = {}
+        for name, func in module.of_kind(PrimFunc).items():
+            if "launch" in func.attrs:
+                continue
+            host, kernels = split_host_device(func, (*module.functions, *new))
+            if kernels:
+                new.update({name: host, **kernels})
+        return module.with_functions(new) if new else module
+
+
+__all__ = ["SplitHostDevice", "split_host_device"]

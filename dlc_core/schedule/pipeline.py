@@ -1,0 +1,181 @@
+"""Software pipelines: the parts of a loop's body in different iterations at once.
+
+`software_pipeline` only checks and notes what is wanted; `inject_software_pipeline` rewrites the loop.  With
+stages (0, 1) the first part runs one iteration ahead of the second:
+
+    for k in range(8):                                 load(0)
+        load(k)                                        for k in range(1, 8):
+        compute(k)                                         load(k)
+                                                           compute(k - 1)
+                                                       compute(7)
+
+Memory that carries values from one part to a later stage is kept once for each stage between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.schedule.compact import is_private_to
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.loops import annotate
+from dlc_core.schedule.query import readers, written_by
+from dlc_core.schedule.tree import Program
+from dlc_core.tir.functor import buffers_read, buffers_written, stmts
+from dlc_core.tir.stmt import Alloc, For, Seq, Stmt
+
+STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
+"""Annotations of a loop: for each part of its body the stage, and the place among the parts."""
+
+
+@dataclass(frozen=True)
+class Pipelined:
+    """A loop that may be pipelined."""
+
+    allocs: tuple[Buffer, ...]
+    """Memory allocated in the body."""
+    parts: tuple[Stmt, ...]
+    stages: tuple[int, ...]
+    order: tuple[int, ...]
+    versions: dict[Buffer, int]
+    """How many iterations' values of each buffer that every iteration fills anew are alive at once."""
+
+
+def parts_of_body(body: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
+    """Memory allocated in a body and the statements in sequence under it, in order of execution."""
+    allocs: list[Buffer] = []
+    parts: list[Stmt] = []
+    work = [body]
+    while work:
+        stmt = work.pop()
+        if isinstance(stmt, Alloc):
+            allocs.append(stmt.buffer)
+            work.append(stmt.body)
+        elif isinstance(stmt, Seq):
+            work.extend(reversed(stmt.stmts))
+        else:
+            parts.append(stmt)
+    return tuple(allocs), tuple(parts)
+
+
+def software_pipeline(
+    program: Program, handle: LoopRV, stages: Sequence[int], order: Sequence[int] | None
+) -> None:
+    loop = program.loop(handle)
+    chosen = tuple(range(len(stages))) if order is None else tuple(order)
+    check_pipeline(program, loop, tuple(stages), chosen)
+    annotate(program, handle, STAGE, tuple(stages))
+    annotate(program, handle, ORDER, chosen)
+
+
+def check_pipeline(program: Program, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipelined:
+    """How a loop is pipelined; ScheduleError where that would change what it computes."""
+    what = f"cannot pipeline loop {loop.var.name!r} in stages {stages}"
+    allocs, parts = parts_of_body(loop.body)
+    if loop.kind != "serial":
+        raise program.error(what, loop, why=f"it is {loop.kind}: its iterations are in no order")
+    if len(stages) != len(parts) or sorted(order) != list(range(len(parts))):
+        raise program.error(
+            what,
+            loop,
+            why=f"its body has {len(parts)} part(s), the order is {order}",
+            hint="give each part, in order of execution, a stage and a place of its own",
+        )
+    if any(stage < 0 for stage in stages) or min(stages, default=0) > 0:
+        raise program.error(what, loop, why="stages count from 0")
+    touched = [(set(buffers_read(p)), set(buffers_written(p))) for p in parts]
+    kept: dict[Buffer, bool] = {}
+    for j in range(len(parts)):
+        for i in range(j):
+            (read_i, written_i), (read_j, written_j) = touched[i], touched[j]
+            for buffer in (written_i & (read_j | written_j)) | (read_i & written_j):
+                if buffer not in kept:
+                    kept[buffer] = buffer in allocs or _made_anew(program, loop, buffer)
+                _check_pair(program, loop, (parts[i], parts[j]), (stages[i], stages[j]), (order[i], order[j]),
+                            buffer, kept[buffer], what)  # fmt: skip
+    versions: dict[Buffer, int] = {}
+    for buffer, anew in kept.items():
+        if anew:
+            own = [s for s, (read, written) in zip(stages, touched, strict=True) if buffer in read | written]
+            versions[buffer] = max(own) - min(own) + 1
+    return Pipelined(allocs, parts, stages, order, versions)
+
+
+def _check_pair(
+    program: Program,
+    loop: For,
+    parts: tuple[Stmt, Stmt],
+    stages: tuple[int, int],
+    order: tuple[int, int],
+    buffer: Buffer,
+    anew: bool,
+    what: str,
+) -> None:
+    """The first part of an iteration stays before the second one, as far as they touch one buffer."""
+    if stages[0] > stages[1] or (stages[0] == stages[1] and order[0] > order[1]):
+        raise program.error(
+            what, loop, *parts, why=f"a part would run before the one that it shares {buffer.name} with"
+        )
+    if stages[0] != stages[1] and not anew:
+        raise program.error(
+            what,
+            loop,
+            *parts,
+            why=f"elements of {buffer.name} may pass from one iteration to another",
+            hint="give parts that share it one stage, or let each iteration fill it before it reads it",
+        )
+
+
+def _made_anew(program: Program, loop: For, buffer: Buffer) -> bool:
+    """Whether a buffer is used in the loop alone, and in each iteration written before it is read."""
+    if buffer not in program.tree.allocs:
+        return False
+    inside = set(stmts(loop))
+    if any(user not in inside for user in program.tree.users(buffer)):
+        return False
+    return is_private_to(program, loop, buffer)
+
+
+def double_buffer(program: Program, handle: BlockRV) -> LoopRV:
+    block = program.block(handle)
+    what = f"cannot double buffer block {block.name!r}"
+    users = [b for b in readers(program, written_by(block)) if b is not block]
+    if not users:
+        raise program.error(what, block, why="nothing reads its result")
+    common = program.tree.common([block, *users])
+    around = [common, *program.tree.ancestors(common)]
+    loop = next((s for s in around if isinstance(s, For)), None)
+    if loop is None or loop.kind != "serial":
+        raise program.error(
+            what,
+            block,
+            *users,
+            why="no serial loop holds it and all its readers",
+            hint="compute it at that loop, outside of the loops of threads",
+        )
+    _, parts = parts_of_body(loop.body)
+    own = [i for i, p in enumerate(parts) if block in set(stmts(p))]
+    known = loop.annotations.get(STAGE)
+    stages = list(known) if known is not None and len(known) == len(parts) else [1] * len(parts)
+    for i in own:
+        stages[i] = 0
+    for j in range(len(parts) - 1, -1, -1):
+        for i in range(j):
+            shared = set(buffers_written(parts[i])) & {*buffers_read(parts[j]), *buffers_written(parts[j])}
+            if stages[j] == 0 and shared:
+                stages[i] = 0
+    software_pipeline(program, LoopRV(loop.var), stages, None)
+    return LoopRV(loop.var)
+
+
+__all__ = [
+    "ORDER",
+    "STAGE",
+    "Pipelined",
+    "check_pipeline",
+    "double_buffer",
+    "parts_of_body",
+    "software_pipeline",
+]
