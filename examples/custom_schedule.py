@@ -15,7 +15,7 @@ a = te.placeholder((M, K), name="a")
 b = te.placeholder((K, N), name="b")
 k = te.reduce_axis(K, "k")
 product = te.compute((M, N), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
-func = te.create_prim_func([a, b], [product], name="product", producers=[product])
+func = te.create_prim_func([a, b], [product], name="product")
 
 schedule = Schedule(func)
 block = schedule.get_block("product")

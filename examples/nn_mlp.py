@@ -27,7 +27,7 @@ class Perceptron(nn.Module):
 model = Perceptron().init(seed=0)
 print(model, "\n")
 module = model.to_module({"x": ("batch", 784)})
-dlc.script.show(module)
+module.show()
 
 state = model.state_dict()
 bound = dlc.compile(module, params=state)

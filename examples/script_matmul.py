@@ -28,8 +28,6 @@ def matmul(a: T.Buffer((N, N), "float32"), b: T.Buffer((N, N), "float32"), c: T.
     for i, j, k in T.grid(N, N, N):
         with T.block("product"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            T.reads(a[vi, vk], b[vk, vj])
-            T.writes(c[vi, vj])
             with T.init():
                 c[vi, vj] = T.float32(0.0)
             c[vi, vj] = c[vi, vj] + a[vi, vk] * b[vk, vj]

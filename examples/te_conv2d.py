@@ -9,7 +9,6 @@ import numpy as np
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.schedule import Schedule
-from dlc_core.tir.intrinsics import if_then_else
 
 CHANNELS, HEIGHT, WIDTH, FILTERS, WINDOW, PAD = 16, 28, 28, 32, 3, 1
 
@@ -22,20 +21,19 @@ def inside(i: Any, j: Any) -> Any:
     return (i >= PAD) & (i < HEIGHT + PAD) & (j >= PAD) & (j < WIDTH + PAD)
 
 
-with te.collect() as made:
-    padded = te.compute(
-        (HEIGHT + 2 * PAD, WIDTH + 2 * PAD, CHANNELS),
-        lambda i, j, c: if_then_else(inside(i, j), x[i - PAD, j - PAD, c], 0.0),
-        name="padded",
-    )
-    di, dj = te.reduce_axis(WINDOW, "di"), te.reduce_axis(WINDOW, "dj")
-    c = te.reduce_axis(CHANNELS, "c")
-    conv = te.compute(
-        (HEIGHT, WIDTH, FILTERS),
-        lambda i, j, f: te.sum(padded[i + di.var, j + dj.var, c] * w[di, dj, c, f], axis=(di, dj, c)),
-        name="conv",
-    )
-func = te.create_prim_func([x, w], [conv], name="conv2d", producers=made)
+padded = te.compute(
+    (HEIGHT + 2 * PAD, WIDTH + 2 * PAD, CHANNELS),
+    lambda i, j, c: te.if_then_else(inside(i, j), x[i - PAD, j - PAD, c], 0.0),
+    name="padded",
+)
+di, dj = te.reduce_axis(WINDOW, "di"), te.reduce_axis(WINDOW, "dj")
+c = te.reduce_axis(CHANNELS, "c")
+conv = te.compute(
+    (HEIGHT, WIDTH, FILTERS),
+    lambda i, j, f: te.sum(padded[i + di, j + dj, c] * w[di, dj, c, f], axis=(di, dj, c)),
+    name="conv",
+)
+func = te.create_prim_func([x, w], [conv], name="conv2d")
 
 # The border is filled apart from the copy of the image; four points × all filters are summed in registers.
 s = Schedule(func)

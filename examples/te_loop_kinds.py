@@ -5,7 +5,6 @@ import numpy as np
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.schedule import Schedule
-from dlc_core.script import script
 
 a = te.placeholder((4, 4), "int64", name="a")
 b = te.placeholder((4, 4), "int64", name="b")
@@ -19,7 +18,7 @@ schedule.parallel(i0)
 schedule.unroll(i1)
 schedule.unroll(j0)
 schedule.vectorize(j1)
-print(script(schedule.func))
+print(schedule.func.script())
 print("the same schedule again, as its trace:\n")
 print(schedule.trace)
 

@@ -19,7 +19,7 @@ k = te.reduce_axis(K, "k")
 product = te.compute((M, N), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
 out = te.compute((M, N), lambda i, j: maximum(product[i, j] + bias[j], 0.0), name="out")
 
-func = te.create_prim_func([a, b, bias], [out], name="dense_relu", producers=[product])
+func = te.create_prim_func([a, b, bias], [out], name="dense_relu")
 exe = dlc.build(func, num_threads=1)
 
 rng = np.random.default_rng(0)

@@ -9,19 +9,17 @@ import numpy as np
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.schedule import Schedule
-from dlc_core.tir.intrinsics import exp
 
 ROWS, COLUMNS, LANES = 64, 512, 16
 
 x = te.placeholder((ROWS, COLUMNS), name="x")
-with te.collect() as made:
-    k = te.reduce_axis(COLUMNS, "k")
-    top = te.compute((ROWS,), lambda i: te.max(x[i, k], axis=k), name="top")
-    power = te.compute((ROWS, COLUMNS), lambda i, j: exp(x[i, j] - top[i]), name="power")
-    n = te.reduce_axis(COLUMNS, "n")
-    total = te.compute((ROWS,), lambda i: te.sum(power[i, n], axis=n), name="total")
-    y = te.compute((ROWS, COLUMNS), lambda i, j: power[i, j] / total[i], name="y")
-func = te.create_prim_func([x], [y], name="softmax", producers=made)
+k = te.reduce_axis(COLUMNS, "k")
+top = te.compute((ROWS,), lambda i: te.max(x[i, k], axis=k), name="top")
+power = te.compute((ROWS, COLUMNS), lambda i, j: te.exp(x[i, j] - top[i]), name="power")
+n = te.reduce_axis(COLUMNS, "n")
+total = te.compute((ROWS,), lambda i: te.sum(power[i, n], axis=n), name="total")
+y = te.compute((ROWS, COLUMNS), lambda i, j: power[i, j] / total[i], name="y")
+func = te.create_prim_func([x], [y], name="softmax")
 plain = Schedule(func)
 print(plain.show())
 

@@ -5,7 +5,6 @@ import numpy as np
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.schedule import Schedule
-from dlc_core.script import script
 
 N = 1000
 
@@ -13,7 +12,7 @@ a = te.placeholder((N,), name="a")
 b = te.placeholder((N,), name="b")
 c = te.compute((N,), lambda i: a[i] + b[i], name="c")
 func = te.create_prim_func([a, b], [c], name="vector_add")
-print(script(func))
+print(func.script())
 
 schedule = Schedule(func)
 (i,) = schedule.get_loops(schedule.get_block("c"))

@@ -2,7 +2,8 @@
 
 Blocks of one document run in order, in one process and one folder with small generated models: Python blocks
 as they are, lines of bash blocks that call `dlc` through the command line.  Nothing else of a bash block is
-run; a block that has such lines stands right after a comment `<!-- not run: reason -->`.
+run; a block that has such lines stands right after a comment `<!-- not run: reason -->`.  A block of text
+right after `<!-- prints -->` is compared with what the Python block before it prints.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ RUN = ("python", "bash")
 SHOWN = ("text", "toml", "c", "json", "ini")
 """Languages of blocks that are only shown."""
 MARK = re.compile(r"<!-- not run: (\S.*) -->")
+PRINTS = "<!-- prints -->"
+"""Stands before a block of text that is what the Python block before it prints."""
 
 IMAGE = """
 <ir_version: 10, opset_import: ["" : 20]>
@@ -58,31 +61,35 @@ tagger (float[batch, tokens, 32] x) => (float[batch, tokens, 5] tags)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, where its first line stands, its lines, and why it is not run."""
+    """A fenced block: its language, where its first line stands, its lines, why it is not run, and whether it
+    is what the block before it prints."""
 
     language: str
     line: int
     lines: tuple[str, ...]
     reason: str
+    printed: bool = False
 
 
 def blocks(text: str) -> Iterator[Block]:
     lines = text.split("\n")
-    index, reason = 0, ""
+    index, reason, printed = 0, "", False
     while index < len(lines):
         line = lines[index]
         mark = MARK.fullmatch(line.strip())
         if line.startswith("```"):
             end = next(i for i in range(index + 1, len(lines)) if lines[i].rstrip() == "```")
-            yield Block(line[3:].strip(), index + 1, tuple(lines[index + 1 : end]), reason)
+            yield Block(line[3:].strip(), index + 1, tuple(lines[index + 1 : end]), reason, printed)
             index = end
         reason = mark.group(1) if mark else "" if line.strip() else reason
+        printed = line.strip() == PRINTS or (printed and not line.strip())
         index += 1
 
 
 def complaints(name: str, text: str) -> list[str]:
     """What is wrong with the blocks of a document, without running them."""
     found = []
+    before = ""
     for block in blocks(text):
         where = f"{name}:{block.line}"
         if block.language not in (*RUN, *SHOWN):
@@ -92,6 +99,9 @@ def complaints(name: str, text: str) -> list[str]:
             found += [f"{where}: {line!r} is not run, and no comment says why" for line in other]
         if block.reason and block.language not in RUN:
             found.append(f"{where}: blocks of language {block.language!r} are never run")
+        if block.printed and (block.language != "text" or before != "python"):
+            found.append(f"{where}: only text after a Python block can be what that prints")
+        before = block.language
     return found
 
 
@@ -106,11 +116,14 @@ def commands(block: Block) -> list[str]:
 def program(text: str) -> str:
     """One Python program of all blocks, each line of Python where it stands in the document."""
     out = [""] * (len(text.split("\n")) + 1)
-    out[0] = "from run_dlc import run_dlc"
+    out[0] = "from run_dlc import begin_output, check_output, run_dlc"
     for block in blocks(text):
+        if block.printed:
+            out[block.line - 1] = f"check_output({list(block.lines)})"
         if block.reason or block.language not in RUN:
             continue
         if block.language == "python":
+            out[block.line - 1] = "begin_output()"
             out[block.line : block.line + len(block.lines)] = block.lines
         else:
             out[block.line] = "; ".join(f"run_dlc({command!r})" for command in commands(block))
@@ -118,8 +131,26 @@ def program(text: str) -> str:
 
 
 RUN_DLC = """
+import io
 import shlex
+import sys
+
 from dlc_core.cli.main import main
+
+
+class Kept(io.StringIO):
+    def write(self, text):
+        sys.__stdout__.write(text)
+        return super().write(text)
+
+
+def begin_output():
+    sys.stdout = Kept()
+
+
+def check_output(expected):
+    found = [line.rstrip() for line in sys.stdout.getvalue().rstrip().split("\\n")]
+    assert found == expected, "\\n".join(["printed:", *found, "the document says:", *expected])
 
 
 def run_dlc(command):
@@ -149,7 +180,7 @@ def test_blocks_of_a_document_run(
     name: str, models: dict[str, bytes], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     text = program((ROOT / name).read_text(encoding="utf-8"))
-    if text.count("\n") == len([line for line in text.split("\n") if not line]):
+    if not any(line for line in text.split("\n")[1:]):
         return
     for file, data in models.items():
         (tmp_path / file).write_bytes(data)
@@ -225,7 +256,8 @@ shown
 
 def test_programs_keep_the_lines_of_the_document() -> None:
     lines = program(SAMPLE).split("\n")
-    assert lines[3] == SAMPLE.split("\n")[3] == "x = 1"
+    assert lines[2:4] == ["begin_output()", "x = 1"]
+    assert SAMPLE.split("\n")[3] == "x = 1"
     assert lines[7] == "run_dlc('dlc targets'); run_dlc('dlc ops      conv')"
     assert "pip" not in program(SAMPLE)
     assert complaints("sample", SAMPLE) == []
@@ -238,3 +270,10 @@ def test_blocks_that_are_not_run_are_complained_of() -> None:
     ]
     assert "language 'cpp'" in complaints("sample", "```cpp\n```")[0]
     assert "never run" in complaints("sample", "<!-- not run: why -->\n\n```text\n```")[0]
+
+
+def test_what_is_printed_is_compared() -> None:
+    shown = "```python\nprint(1)\n```\n\n<!-- prints -->\n\n```text\n1\n```\n"
+    assert complaints("sample", shown) == []
+    assert program(shown).split("\n")[6] == "check_output(['1'])"
+    assert "only text after" in complaints("sample", f"{PRINTS}\n\n```text\n1\n```")[0]
