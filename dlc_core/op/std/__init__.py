@@ -23,6 +23,7 @@ from dlc_core.op.std import (
     slicing,
     softmaxes,
     unary,
+    winograd,
 )
 
 OPS: tuple[OpDecl, ...] = (
@@ -37,6 +38,7 @@ OPS: tuple[OpDecl, ...] = (
     *softmaxes.OPS,
     *product.OPS,
     *convolution.OPS,
+    *winograd.OPS,
     *pool.OPS,
     *norm.OPS,
     *resizing.OPS,

@@ -140,7 +140,7 @@ def _add_bias(result: NDArray, bias: NDArray, layout: str) -> NDArray:
     return np.asarray(result + bias.reshape(shape).astype(result.dtype))
 
 
-def _finish(
+def finish(
     total: te.Tensor | Element, type_: TensorType, bias: Sequence[te.Tensor], layout: str, name: str
 ) -> te.Tensor:
     """The bias added and the result rounded, where there is need."""
@@ -205,13 +205,13 @@ def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, w: te.Tensor, *bi
     layout = attrs["layout"]
     last = layout == "NXC" and attrs["kernel_layout"] == "XIO"
     if last and conv.groups == 1 and conv.window.is_point:
-        return _finish(_rows(type_, x, w), type_, bias, layout, "conv")
+        return finish(_rows(type_, x, w), type_, bias, layout, "conv")
     before = in_layout((0, 0, *conv.window.before), layout)
     after = in_layout((0, 0, *conv.window.after), layout)
     source = padded(x, before, after, 0)
     if last and conv.groups > 1 and conv.group_outputs > 1 and conv.group_inputs > 1:
-        return _finish(_grouped(type_, attrs, conv, source, w), type_, bias, layout, "conv")
-    return _finish(_contract(type_, attrs, conv, source, w, "conv"), type_, bias, layout, "conv")
+        return finish(_grouped(type_, attrs, conv, source, w), type_, bias, layout, "conv")
+    return finish(_contract(type_, attrs, conv, source, w, "conv"), type_, bias, layout, "conv")
 
 
 Element = Callable[[Sequence[Expr]], Expr]
@@ -414,7 +414,7 @@ def _transpose_lower(
 ) -> te.Tensor:
     conv = conv_sizes([dim(d) for d in x.shape], [dim(d) for d in w.shape], attrs, transposed=True)
     total = _contract(type_, attrs, conv, _spread(x, conv, attrs), w, "conv_transpose", transposed=True)
-    return _finish(total, type_, bias, attrs["layout"], "conv_transpose")
+    return finish(total, type_, bias, attrs["layout"], "conv_transpose")
 
 
 CONV_TRANSPOSE = op(
