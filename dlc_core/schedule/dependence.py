@@ -24,25 +24,38 @@ def axis_kinds(block: Block, var: Var) -> set[str]:
     return {axis.kind for axis, value in pairs if var in free_vars(value)}
 
 
-def binding_map(program: Program, block: Block, axes: Sequence[IterVar]) -> IterMap | None:
-    """How the given axes split and fuse the loops around a block; None where that is not understood."""
+def binding_map(
+    program: Program, block: Block, axes: Sequence[IterVar], within: For | None = None
+) -> IterMap | None:
+    """How the given axes split and fuse the loops around a block; None where that is not understood.
+
+    With `within`, loops outside of that one stand still: they are symbols.
+    """
     chosen = set(axes)
     values = [v for a, v in zip(block.axes, block.values, strict=True) if a in chosen]
     used = set(free_vars(*values))
-    loops = [s for s in program.tree.loops_above(block) if s.var in used]
-    found = iter_map(values, loops, TRUE, program.analyzer())
+    loops = [s for s in _loops_within(program, block, within) if s.var in used]
+    still = () if within is None else list(program.tree.ancestors(within))[:1]
+    found = iter_map(values, loops, TRUE, program.analyzer(*still))
     return None if found is None else found[0]
 
 
-def _distinct(program: Program, block: Block) -> bool:
-    """Whether different iterations have different spatial points; also where bindings are not understood."""
+def _loops_within(program: Program, block: Block, outermost: For | None) -> list[For]:
+    loops = program.tree.loops_above(block)
+    return loops if outermost is None else loops[loops.index(outermost) :]
+
+
+def _distinct(program: Program, block: Block, loop: For) -> bool:
+    """Whether different iterations of a loop, and of those inside it, have different spatial points; also
+    where bindings are not understood.
+    """
     spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
-    loops = {s.var: s for s in program.tree.loops_above(block)}
+    loops = {s.var: s for s in _loops_within(program, block, loop)}
     seen: set[Var] = set()
     for _, value in spatial:
-        used = free_vars(value)
+        used = [v for v in free_vars(value) if v in loops]
         if not seen.isdisjoint(used) or not _is_mixed_radix(value, loops, program):
-            found = binding_map(program, block, [a for a, _ in spatial])
+            found = binding_map(program, block, [a for a, _ in spatial], loop)
             return found is None or found.injective
         seen.update(used)
     return True
@@ -177,7 +190,7 @@ def check_independent(program: Program, loop: For, kind: str) -> None:
                 why=f"every iteration writes the same elements of {', '.join(repeated)} in {block.name!r}",
                 hint="compute the block, with its buffer, inside the loop",
             )
-        if repeated and not _distinct(program, block):
+        if repeated and not _distinct(program, block, loop):
             raise program.error(
                 what, loop, block, why=f"several iterations write one element in block {block.name!r}"
             )

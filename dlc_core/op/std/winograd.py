@@ -5,8 +5,8 @@ for m = 2, 4 times fewer for m = 4.  With the matrices of `transforms`, for an i
 
     result = Aᵀ ((G g Gᵀ) ∘ (Bᵀ d B)) A
 
-`winograd_weights` computes G g Gᵀ, once, when the model is compiled; `winograd_conv` the rest.  Rounding
-errors are those of a convolution times about 2 (m = 2) and 10 (m = 4).
+`winograd_weights` computes G g Gᵀ, once, when the model is compiled; `winograd_conv` the rest.  In float32
+the root mean square error is at most that of a sum in order for m = 2, and about four times it for m = 4.
 
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 """
@@ -115,7 +115,8 @@ def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 def _weights_reference(w: NDArray, tile: int) -> NDArray:
     g = np.array(transforms(tile).weights)
-    return np.asarray(np.einsum("ar,rsio,bs->abio", g, w.astype(np.float64), g), w.dtype)
+    columns = np.tensordot(g, w.astype(np.float64), 1)
+    return np.asarray(np.tensordot(g, columns, (1, 1)).swapaxes(0, 1), w.dtype)
 
 
 def _weights_lower(type_: TensorType, attrs: Attrs, w: te.Tensor) -> te.Tensor:
@@ -278,7 +279,7 @@ def _exact(tile: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, Tenso
     """
     rng = np.random.default_rng(0)
     windows = 576.0 * rng.integers(-1, 2, (3, 3, shape[-1], outputs))
-    weights = _weights_reference(windows, tile)
+    weights = np.rint(_weights_reference(windows, tile))
     return Tensor(tuple(shape), rng.integers(-2, 3, shape)), Tensor(weights.shape, weights)
 
 

@@ -13,6 +13,7 @@ from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
+from dlc_core.passes.graph.winograd import Winograd
 
 RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES)
 """All rewrite rules of the core; those of `simplify` come first."""
@@ -26,6 +27,7 @@ PASSES = (
     FoldBatchNorm,
     FoldScaleAxis,
     ConvertLayout,
+    Winograd,
     CanonicalCasts,
     CommonSubexpressions,
     DeadCode,
@@ -47,4 +49,5 @@ __all__ = [
     "Infer",
     "Recompose",
     "Simplify",
+    "Winograd",
 ]

@@ -39,6 +39,8 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.inline import inlined
 
 IF = BY_NAME["if_"]
+GROWTH = 4
+"""How much larger than its operands a result of any size may be: transformed weights are."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class FoldConstants(GraphPass):
         if decl is BY_NAME["full"]:
             return _filled(old)
         given = sum(array.nbytes for a in args if (array := const_array(a)) is not None)
-        if size > max(self.max_bytes, given):
+        if size > max(self.max_bytes, GROWTH * given):
             return None
         try:
             value = apply(decl, [a.attrs["value"].data for a in args], old.attrs, old.type)

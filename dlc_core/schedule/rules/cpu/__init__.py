@@ -6,6 +6,14 @@ from dlc_core.schedule.rules.cpu.lanes import LanesRule
 from dlc_core.schedule.rules.cpu.loops import LoopsRule
 from dlc_core.schedule.rules.cpu.maps import MapRule
 from dlc_core.schedule.rules.cpu.rows import RowsRule
+from dlc_core.schedule.rules.cpu.winograd import WinogradRule
 
-CPU_RULES: tuple[ScheduleRule, ...] = (ContractionRule(), LanesRule(), RowsRule(), MapRule(), LoopsRule())
+CPU_RULES: tuple[ScheduleRule, ...] = (
+    WinogradRule(),
+    ContractionRule(),
+    LanesRule(),
+    RowsRule(),
+    MapRule(),
+    LoopsRule(),
+)
 """Highest priority first."""

@@ -54,7 +54,7 @@ class ContractionRule(ScheduleRule):
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         found = anchor(schedule.func)
         assert found is not None
-        _Contract(schedule, machine, found).run()
+        Contract(schedule, machine, found).run()
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,9 @@ class _Part:
     out: BlockRV
 
 
-class _Contract:
+class Contract:
+    """The steps of the rule; other rules that have a contraction among their stages use them too."""
+
     def __init__(self, schedule: Schedule, machine: Machine, found: Contraction) -> None:
         self.s = schedule
         self.machine = machine
@@ -112,8 +114,8 @@ class _Contract:
         row = self._rows(out)
         row_extent = 1 if row is None else const_value(s.extent(row))
         tile = choose(row_extent, extent_of(self.found.n), self.lanes, self.machine.registers)
-        self._pack(tile)
-        self._nest(out, row, columns[-1], tile)
+        self.pack(tile)
+        self.nest(out, row, columns[-1], tile)
 
     # Which loops of the output are rows and columns
 
@@ -166,7 +168,7 @@ class _Contract:
 
     # Packing
 
-    def _pack(self, tile: Tile) -> None:
+    def pack(self, tile: Tile) -> None:
         """Repack a constant right-hand side into panels of the tile's width."""
         s, found = self.s, self.found
         buffer = found.rhs.load.buffer
@@ -194,7 +196,7 @@ class _Contract:
 
     # Loops
 
-    def _nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
+    def nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
         """Tile the loops of the output block and compute the contraction in each tile."""
         s = self.s
         parts = self._parts(out, rows, column, tile)

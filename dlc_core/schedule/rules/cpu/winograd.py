@@ -1,0 +1,178 @@
+"""Convolutions by tiles (see `op/std/winograd.py`): transforms around a batch of matrix products.
+
+    for group of rows of tiles (parallel):
+      for row of tiles: rows, then inputs            vectors over input channels
+      for point of the tile: products                as any matrix product: register tiles, packed weights
+      for tile: columns, then results with the epilogue
+
+Where an image has too few rows of tiles for the threads, each stage is dealt out to them by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.ir.expr import const_value
+from dlc_core.op.std.winograd import STAGE
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import anchor, is_pointwise
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.tile import choose
+from dlc_core.schedule.rules.cpu.vector import vectorize_long
+from dlc_core.schedule.rules.cpu.winograd_plan import Core, Layer, plan
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import PrimFunc
+
+STAGES = ("rows", "inputs", "products", "columns", "results")
+
+
+@dataclass(frozen=True)
+class WinogradRule(ScheduleRule):
+    """Kernels whose blocks are marked as the stages of a transformed convolution, of known sizes."""
+
+    name: ClassVar[str] = "cpu.winograd"
+    priority: ClassVar[int] = 110
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        blocks = block_list(func.body)
+        marked = [b.annotations[STAGE] for b in blocks if STAGE in b.annotations]
+        known = all(const_value(a.dom.extent) is not None for b in blocks for a in b.axes)
+        return sorted(marked) == sorted(STAGES) and known and anchor(func) is not None
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        _Winograd(schedule, machine).run()
+
+
+class _Winograd:
+    def __init__(self, schedule: Schedule, machine: Machine) -> None:
+        self.s = s = schedule
+        self.machine = machine
+        self.stage = {
+            s.get(handle).annotations[STAGE]: handle
+            for handle in s.get_blocks()
+            if STAGE in s.get(handle).annotations
+        }
+        found = anchor(s.func)
+        assert found is not None
+        self.contract = Contract(s, machine, found)
+        self.lanes = self.contract.lanes
+        points, _, batch, tiles, self.outputs = (self._extent("products", i) for i in range(5))
+        inputs = self._extent("products", 5)
+        height, width = self._extent("results", 1), self._extent("results", 2)
+        self.tile = points - 2
+        self.across = -(-width // self.tile)
+        core = Core(self.lanes, machine.registers, machine.description.caches, self.threads)
+        self.plan = plan(Layer(batch, height, width, inputs, self.outputs), self.tile, core)
+        assert tiles == self.across * -(-height // self.tile)
+
+    @property
+    def threads(self) -> int:
+        return self.machine.threads if self.machine.description.parallel else 1
+
+    def _extent(self, stage: str, axis: int) -> int:
+        size = const_value(self.s.get(self.stage[stage]).axes[axis].dom.extent)
+        assert isinstance(size, int)
+        return size
+
+    def run(self) -> None:
+        s, stage = self.s, self.stage
+        borders = s.get_producers(stage["rows"])
+        out = self._epilogue(borders)
+        products = s.cache_write(stage["products"], 0, "local")
+        batch, group, row, column = self._results(out)
+        s.compute_at(stage["columns"], column)
+        self._columns()
+        if not self.plan.phases:
+            if const_value(s.extent(batch)) != 1:
+                group = s.fuse(batch, group)
+            s.compute_at(products, group)
+            self._parallel(group)
+        else:
+            self._parallel(s.fuse(batch, group, row))
+        self._products(products)
+        if not self.plan.phases:
+            s.compute_at(stage["inputs"], group)
+        self._inputs()
+        for border in borders:
+            if self.plan.phases:
+                schedule_map(s, border, self.machine)
+                continue
+            s.compute_at(border, group)
+            vectorize_long(s, s.get_loops(border)[-1], self.lanes)
+
+    def _parallel(self, loop: LoopRV) -> None:
+        if self.threads > 1 and const_value(self.s.extent(loop)) != 1:
+            self.s.parallel(loop)
+
+    def _epilogue(self, borders: list[BlockRV]) -> BlockRV:
+        """Everything behind the results, and its operands, in one block."""
+        s = self.s
+        (out,) = s.get_output_blocks()
+        kept = {*borders, *self.stage.values(), out} - {self.stage["results"]}
+        for handle in s.get_blocks():
+            if is_pointwise(s.get(handle)) and (handle not in kept and handle != out):
+                s.compute_inline(handle)
+        return out
+
+    def _results(self, out: BlockRV) -> tuple[LoopRV, LoopRV, LoopRV, LoopRV]:
+        """Tile the loops of the results; those over images, groups, rows of a group and tiles of a row."""
+        s = self.s
+        batch, height, width, channel = s.get_loops(out)
+        rows, i = s.split(height, [None, self.tile])
+        column, j = s.split(width, [None, self.tile])
+        group, row = s.split(rows, [None, self.plan.group], tail="exact")
+        vectors, lane = self._lanes(channel)
+        s.reorder(row, column, i, vectors, j, lane)
+        s.unroll(j)
+        return batch, group, row, column
+
+    def _lanes(self, loop: LoopRV) -> tuple[LoopRV, LoopRV]:
+        """Vectors, and the lanes of one."""
+        s = self.s
+        size = const_value(s.extent(loop))
+        assert isinstance(size, int)
+        lanes = self.lanes
+        while size % lanes:
+            lanes //= 2
+        vectors, lane = s.split(loop, [None, lanes], tail="exact")
+        if lanes > 1:
+            s.vectorize(lane)
+        return vectors, lane
+
+    def _columns(self) -> None:
+        s = self.s
+        i, b, channel = s.get_loops(self.stage["columns"])[-3:]
+        vectors, lane = self._lanes(channel)
+        s.reorder(b, vectors, i, lane)
+        s.unroll(i)
+
+    def _products(self, products: BlockRV) -> None:
+        s = self.s
+        a, b, _, tiles, channel = s.get_loops(products)[-5:]
+        s.fuse(a, b)
+        rows = const_value(s.extent(tiles))
+        tile = choose(rows, self.outputs, self.lanes, self.machine.registers)
+        self.contract.pack(tile)
+        self.contract.nest(products, tiles, channel, tile)
+
+    def _inputs(self) -> None:
+        s = self.s
+        a, b, image, tiles, channel = s.get_loops(self.stage["inputs"])[-5:]
+        row, column = s.split(tiles, [None, self.across], tail="exact")
+        vectors, lane = self._lanes(channel)
+        s.reorder(image, row, column, a, vectors, b, lane)
+        s.unroll(b)
+        s.compute_at(self.stage["rows"], row)
+        if self.plan.phases:
+            self._parallel(s.fuse(image, row))
+        a, width, channel = s.get_loops(self.stage["rows"])[-3:]
+        vectors, lane = self._lanes(channel)
+        s.reorder(width, vectors, a, lane)
+        s.unroll(a)
+
+
+__all__ = ["WinogradRule"]

@@ -1,0 +1,120 @@
+"""What a convolution of 3 × 3 windows costs, directly and by tiles, and how tiles are grouped.
+
+All figures are cycles of one core; reads from memory are taken to run beside arithmetic.  Tiles of a
+convolution are computed in groups of whole rows of tiles: larger groups read the transformed weights fewer
+times, smaller ones keep what lies between the stages in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
+
+FLOAT = 4
+"""Bytes of an element."""
+CACHE_BYTES_PER_CYCLE = 8.0
+"""What a core reads from the last cache."""
+MEMORY_BYTES_PER_CYCLE = 4.0
+CACHE_SHARE = 0.75
+"""Part of the second cache that is counted on."""
+INPUT_STEPS = {2: 28.0, 4: 240.0}
+RESULT_STEPS = {2: 40.0, 4: 200.0}
+"""Cycles of the transforms of one tile for each vector of channels: about one instruction a cycle."""
+SECOND_CACHE = 1
+PHASES = 3 * 2000.0
+"""Cycles that each thread waits for the others at the ends of the three stages."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution of 3 × 3 windows with stride 1."""
+
+    batch: int
+    height: int
+    width: int
+    inputs: int
+    outputs: int
+    """Results in each direction, and channels."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """What the costs depend on."""
+
+    lanes: int
+    registers: int
+    caches: tuple[int, ...]
+    threads: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tiles of `tile` × `tile` results, `group` rows of tiles at a time; `cycles` on all threads together.
+
+    Where `phases` holds, each stage is done for the whole image, dealt out to threads, before the next.
+    """
+
+    tile: int
+    group: int
+    phases: bool
+    cycles: float
+
+
+def _bytes_per_cycle(size: float, core: Core) -> float | None:
+    """What repeated reads of so many bytes run at; None where the second cache holds them."""
+    if size <= core.caches[min(SECOND_CACHE, len(core.caches) - 1)] * CACHE_SHARE:
+        return None
+    if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * CACHE_SHARE:
+        return MEMORY_BYTES_PER_CYCLE
+    return CACHE_BYTES_PER_CYCLE
+
+
+def _traffic(size: float, times: float, core: Core) -> float:
+    rate = _bytes_per_cycle(size, core)
+    return 0.0 if rate is None else times * size / rate
+
+
+def direct_cycles(layer: Layer, core: Core) -> float:
+    """Cycles of the convolution as it is, on all threads together."""
+    vectors = -(-layer.outputs // core.lanes)
+    tile = choose(layer.width, layer.outputs, core.lanes, core.registers)
+    rows = layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors)
+    return max(rows * 9 * layer.inputs, _traffic(9 * FLOAT * layer.inputs * layer.outputs, 1, core))
+
+
+@lru_cache(maxsize=1024)
+def plan(layer: Layer, tile: int, core: Core) -> Plan:
+    """The cheapest way to group the tiles of a size."""
+    return min(_plans(layer, tile, core), key=lambda found: found.cycles)
+
+
+def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
+    down, across = -(-layer.height // tile), -(-layer.width // tile)
+    points = (tile + 2) ** 2
+    tiles = layer.batch * down * across
+    ins, outs = -(-layer.inputs // core.lanes), -(-layer.outputs // core.lanes)
+    transforms = tiles * (ins * INPUT_STEPS[tile] + outs * RESULT_STEPS[tile])
+    weights = float(points * FLOAT * layer.inputs * layer.outputs)
+    between = float(points * FLOAT * (layer.inputs + layer.outputs) * across)
+    for group in range(1, down + 1):
+        if down % group:
+            continue
+        groups = layer.batch * (down // group)
+        shape = choose(group * across, layer.outputs, core.lanes, core.registers)
+        products = domain_cycles(group * across, outs, shape.rows, shape.vectors)
+        cycles = transforms + groups * points * layer.inputs * products
+        kept = between * group
+        moved = _traffic(weights + kept, groups, core) + 2 * _traffic(kept, groups, core)
+        uneven = -(-groups // core.threads) * core.threads / groups
+        yield Plan(tile, group, False, max(cycles, moved) * uneven)
+        if group == down:
+            shared = core.threads
+            moved = _traffic(weights / shared, shared * layer.batch, core)
+            moved += 2 * _traffic(between * down * layer.batch / shared, shared, core)
+            yield Plan(tile, group, True, max(cycles, moved) + PHASES * shared)
+
+
+__all__ = ["Core", "Layer", "Plan", "direct_cycles", "plan"]

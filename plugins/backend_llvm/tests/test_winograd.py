@@ -1,0 +1,42 @@
+"""Convolutions by tiles: how far off their results are, in comparison with the sum in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.graph.node import Function, constant, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+
+SIZE, INPUTS, OUTPUTS = 28, 64, 64
+PADDING = (1, 1, 1, 1)
+
+
+def rms(error):
+    return float(np.sqrt(np.mean(error**2)))
+
+
+@pytest.mark.parametrize(("tile", "growth"), [(2, 1.0), (4, 6.0)])
+def test_errors_are_as_documented(tile, growth):
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((1, SIZE, SIZE, INPUTS)).astype(np.float32)
+    window = (rng.standard_normal((3, 3, INPUTS, OUTPUTS)) / np.sqrt(9 * INPUTS)).astype(np.float32)
+    bordered = np.pad(image.astype(np.float64), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    wanted = sum(
+        bordered[:, r : r + SIZE, s : s + SIZE] @ window[r, s].astype(np.float64)
+        for r in range(3)
+        for s in range(3)
+    )
+    x = param("x", tensor_type(image.shape))
+    transformed = std.winograd_weights.decl.reference(window, tile=tile)
+    direct = std.conv(x, constant(window), padding=PADDING, layout="NXC", kernel_layout="XIO")
+    tiled = std.winograd_conv(x, constant(transformed), tile=tile, padding=PADDING)
+    errors = []
+    for y in (direct, tiled):
+        module = IRModule({"main": Function("main", (x,), y)})
+        exe = dlc.compile(module, "llvm", cache=False, opt_level=2)
+        errors.append(rms(exe(image) - wanted))
+    assert 0 < errors[1] <= growth * errors[0]

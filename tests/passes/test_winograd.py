@@ -1,0 +1,84 @@
+"""winograd: which convolutions are computed by tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import constant, param, post_order
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes import PassContext
+from dlc_core.passes.graph import FoldConstants, Winograd
+from dlc_core.target import Description, Target, TargetKind
+
+RNG = np.random.default_rng(5)
+
+
+def target(**facts):
+    record = Description(**{"vector_bits": 512, "vector_registers": 32, "cores": 2, **facts})
+    return Target(TargetKind("machine", "a test", "none", "none", describe=lambda options: record))
+
+
+def conv(size=28, inputs=32, outputs=32, kernel=3, layout="NXC", **attrs):
+    shape = (1, size, size, inputs) if layout == "NXC" else (1, inputs, size, size)
+    w = (kernel, kernel, inputs, outputs) if layout == "NXC" else (outputs, inputs, kernel, kernel)
+    kernel_layout = "XIO" if layout == "NXC" else "OIX"
+    weights = constant(RNG.standard_normal(w) / np.sqrt(9 * inputs), "float32")
+    attrs = {"padding": (kernel // 2,) * 4, "layout": layout, "kernel_layout": kernel_layout, **attrs}
+    return std.conv(param("x", tensor_type(shape)), weights, **attrs)
+
+
+def ops(function):
+    return [n.op.name for n in post_order(function.body) if n.args]
+
+
+def context(**facts):
+    return PassContext(target=target(**facts))
+
+
+def test_a_convolution_by_tiles(checked):
+    found = checked([Winograd(), FoldConstants()], conv(), context=context())
+    assert ops(found) == ["winograd_conv"]
+    assert found.body.args[1].shape[2:] == (32, 32)
+
+
+def test_bias_and_what_follows_stay(checked):
+    bias = constant(RNG.standard_normal(32), "float32")
+    plain = conv()
+    y = std.relu(std.conv(*plain.args, bias, **plain.attrs))
+    found = checked([Winograd(), FoldConstants()], y, context=context())
+    assert ops(found) == ["winograd_conv", "relu"]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        conv(strides=(2, 2)),
+        conv(dilation=(2, 2), padding=(2, 2, 2, 2)),
+        conv(kernel=5),
+        conv(kernel=1),
+        conv(layout="NCX"),
+        conv(inputs=3),
+        conv(outputs=20),
+        conv(size=7, inputs=512, outputs=512, padding=(1, 1, 1, 1)),
+    ],
+    ids=["strides", "dilation", "5x5", "1x1", "channels first", "inputs", "outputs", "weights too large"],
+)
+def test_what_is_left(checked, left):
+    assert "winograd_conv" not in ops(checked([Winograd(tiles=(4,))], left, context=context()))
+
+
+def test_no_machine_no_tiles(checked):
+    assert ops(checked([Winograd()], conv())) == ["conv"]
+    assert ops(checked([Winograd()], conv(), context=context(vector_bits=0))) == ["conv"]
+    assert ops(checked([Winograd(tiles=())], conv(), context=context())) == ["conv"]
+    weights = param("w", tensor_type((3, 3, 32, 32)))
+    y = std.conv(conv().args[0], weights, padding=(1, 1, 1, 1), layout="NXC", kernel_layout="XIO")
+    assert ops(checked([Winograd()], y, context=context())) == ["conv"]
+
+
+def test_tiles_that_do_not_exist():
+    with pytest.raises(UsageError, match="tiles are 2 or 4"):
+        Winograd(tiles=(3,))

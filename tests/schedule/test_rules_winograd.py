@@ -1,0 +1,78 @@
+"""The rule for convolutions by tiles, and the plan that it follows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.std.winograd import _exact
+from dlc_core.schedule.rules.cpu import winograd
+from dlc_core.schedule.rules.cpu.winograd_plan import Core, Layer, Plan, direct_cycles, plan
+from dlc_core.target import Description
+from dlc_core.testing.schedules import check_schedule, kernel_of
+
+WIDE = Description(vector_bits=128, vector_registers=16, cores=2)
+ALONE = Description(vector_bits=256, vector_registers=16, cores=1, parallel=False)
+CORE = Core(16, 32, (32 << 10, 1 << 20, 32 << 20), 2)
+
+
+def kernel(shape, outputs, tile, padding, *, residual=False):
+    """A convolution with bias and relu, and a residual where it is asked for."""
+    x = param("x", tensor_type(shape))
+    u = param("u", tensor_type((tile + 2, tile + 2, shape[-1], outputs)))
+    params = [x, u, param("bias", tensor_type((outputs,)))]
+    y = std.winograd_conv(*params, tile=tile, padding=padding)
+    if residual:
+        params.append(param("r", tensor_type(y.shape)))
+        y = std.add(y, params[-1])
+    return kernel_of(std.relu(y), params, constants=(1,))
+
+
+CASES = {
+    "whole tiles": ((1, 8, 8, 8), 8, 2, (1, 1, 1, 1)),
+    "cut tiles": ((1, 7, 5, 4), 8, 4, (1, 1, 1, 1)),
+    "no border": ((1, 10, 8, 4), 12, 4, (0, 0, 0, 0)),
+    "other border": ((1, 4, 6, 8), 4, 2, (2, 0, 1, 3)),
+    "images": ((3, 6, 6, 4), 8, 2, (1, 1, 1, 1)),
+    "odd channels": ((1, 6, 6, 3), 5, 4, (1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_programs_compute_the_same(case, machine):
+    scheduled = check_schedule(kernel(*case, residual=case[0][0] == 1), machine)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.winograd"
+
+
+@pytest.mark.parametrize("phases", [False, True])
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_every_grouping_computes_the_same(group, phases, monkeypatch):
+    monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, group, phases, 0.0))
+    scheduled = check_schedule(kernel((2, 7, 6, 4), 8, 2, (1, 1, 1, 1)), WIDE)
+    assert scheduled.attrs["rule"] == "cpu.winograd"
+
+
+def test_plans():
+    """Early layers in small groups or at once, later ones at once; weights beyond the caches do not pay."""
+    early, late = Layer(1, 56, 56, 64, 64), Layer(1, 7, 7, 512, 512)
+    best = plan(early, 4, CORE)
+    assert best.cycles < plan(early, 2, CORE).cycles < direct_cycles(early, CORE)
+    assert 14 % best.group == 0
+    assert plan(late, 4, CORE).cycles > direct_cycles(late, CORE)
+    small = Core(8, 16, (32 << 10, 256 << 10), 1)
+    assert plan(late, 4, small).cycles > plan(late, 4, CORE).cycles
+
+
+def test_exact_samples_are_exact():
+    """Whole numbers that are small enough for every intermediate sum."""
+    x, u = _exact(4, (1, 7, 8, 16), 32)
+    values = std.winograd_conv.decl.reference(
+        np.asarray(x.values, np.float32), np.asarray(u.values, np.float32), tile=4, padding=(1, 1, 1, 1)
+    )
+    assert np.array_equal(values, np.rint(values))
+    assert np.ptp(values) > 0
