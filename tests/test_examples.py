@@ -23,6 +23,7 @@ SCRIPTS = (
     "te_conv2d.py",
     "te_softmax_rfactor.py",
     "script_matmul.py",
+    "tensorize_mma.py",
     "export_add_one.py",
     "nn_mlp.py",
     "custom_schedule.py",

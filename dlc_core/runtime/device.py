@@ -3,16 +3,15 @@
 A device is small: `alloc free write read load launch sync`.  Memory is named by opaque handles, integers that
 are addresses where the device has such.  What it may have besides:
 
-    host_memory = True            handles are addresses of this process: nothing is copied for a call
-    dlpack_device = (type, id)    its memory as DLPack names it, so that arrays can be exchanged without a
-    copy check(artifact)               raises ArtifactError where this machine cannot run an artefact; runs
-    nothing
+    host_memory = True              handles are addresses of this process: nothing is copied for a call
+    dlpack_device = (type, id)      its memory as DLPack names it: arrays are exchanged without a copy
+    check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
+    check_machine(metadata)         the same for an exported library, of its artefact's metadata
 
 and an entry point (what `Loaded.entry` gives) may have
 
-    prepare(buffers, scalars, threads) -> Callable[[], None]      a call with everything ready, for bound
-    calls evaluate(arrays, weights, threads) -> Sequence[array]         takes and gives arrays: no buffers are
-    allocated
+    prepare(buffers, scalars, threads) -> Callable[[], None]     a call with everything ready, for bound ones
+    evaluate(arrays, weights, threads) -> Sequence[array]        takes and gives arrays: none are allocated
 
 where without `prepare` every bound call is a `launch`.
 """

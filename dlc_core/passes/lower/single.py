@@ -27,15 +27,16 @@ ENTRY, KERNEL = "main", "kernel"
 def single_module(subject: Any) -> IRModule:
     """A module whose entry calls a PrimFunc: that given, that of a Schedule, of a module, or made of tensors.
 
-    Tensors (te) are given from the inputs to the outputs.  Of several PrimFuncs each that no other one calls
-    gets an entry of its own, and the module's attribute `entries` has their names.  Raises UsageError where
-    the buffers that a program writes do not come last.
+    What comes in a Schedule runs as it stands there.  Tensors (te) are given from the inputs to the outputs.
+    Of several PrimFuncs each that no other one calls gets an entry of its own, and the module's attribute
+    `entries` has their names.  Raises UsageError where the buffers that a program writes do not come last.
     """
     if isinstance(subject, IRModule):
         return _of_module(subject)
     if isinstance(subject, Schedule):
-        func = _scheduled(subject.func)
-    elif isinstance(subject, PrimFunc):
+        kernels = subject.mod.of_kind(PrimFunc)
+        return _of_module(subject.mod.with_functions({n: _scheduled(f) for n, f in kernels.items()}))
+    if isinstance(subject, PrimFunc):
         func = subject
     elif isinstance(subject, Sequence) and subject and all(isinstance(t, Tensor) for t in subject):
         func = _of_tensors(subject)

@@ -9,6 +9,7 @@ import dlc_core as dlc
 from dlc_core import te
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.ir.module import IRModule
+from dlc_core.schedule import Schedule
 
 X = np.arange(6, dtype=np.float32)
 
@@ -48,6 +49,15 @@ def test_the_module_names_the_first(module):
     assert exe.entries == ("double", "add")
     np.testing.assert_array_equal(exe(X), X * 2)
     np.testing.assert_array_equal(exe["add"](X), X + 1)
+
+
+def test_a_schedule_of_a_module(module):
+    schedule = Schedule(module)
+    (loop,) = schedule.get_loops(schedule.get_block("y", func="double"))
+    schedule.unroll(loop)
+    exe = dlc.build(schedule, "llvm")
+    np.testing.assert_array_equal(exe["add"](X), X + 1)
+    np.testing.assert_array_equal(exe["double"](X), X * 2)
 
 
 def test_a_single_program_has_no_names(module):
