@@ -10,37 +10,12 @@ from dlc_core.ir.expr import Var, const, free_vars
 from dlc_core.schedule.compact import exact_box
 from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_exposed, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.lookup import buffer_of
 from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, extent_of, hull, point_region
 from dlc_core.schedule.tree import Program, renamed
-from dlc_core.tir.functor import stmts, substitute_stmt
+from dlc_core.tir.functor import copy_buffer, stmts, substitute_stmt
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
-
-
-def buffer_of(program: Program, block: Block, kind: str, index: int | str) -> Buffer:
-    """A buffer that a block declares to read or to write, by its number among them or by name."""
-    if kind not in ("read", "write"):
-        raise program.error(f"{kind!r} is no kind of access", block, hint='"read" or "write"')
-    regions = block.reads if kind == "read" else block.writes
-    found = list(dict.fromkeys(r.buffer for r in regions))
-    if isinstance(index, str):
-        matching = [i for i, b in enumerate(found) if b.name == index]
-        index = matching[0] if len(matching) == 1 else -1
-    if not 0 <= index < len(found):
-        names = ", ".join(f"{i}: {b.name}" for i, b in enumerate(found)) or "none"
-        raise program.error(f"block {block.name!r} has no such {kind}", block, hint=f"it has {names}")
-    return found[index]
-
-
-def named_buffer(program: Program, block: Block, name: str) -> Buffer:
-    """The buffer of that name that a block reads or writes."""
-    found = {r.buffer for r in (*block.reads, *block.writes) if r.buffer.name == name}
-    if len(found) != 1:
-        names = ", ".join(sorted({r.buffer.name for r in (*block.reads, *block.writes)})) or "nothing"
-        raise program.error(
-            f"block {block.name!r} has no one buffer {name!r}", block, hint=f"it touches {names}"
-        )
-    return found.pop()
 
 
 def set_scope(program: Program, handle: BlockRV, index: int | str, scope: str) -> None:
@@ -75,7 +50,7 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
         raise program.error(what, block, why="the block writes it too")
     check_not_exposed(program, source, block, what)
     check_free_axes(program, block, what)
-    top = _top(program, block)
+    top = top_of(program, block)
     makers = [b for b in writers(program, [source]) if b is not block]
     inside = set(stmts(top))
     if any(m in inside for m in makers):
@@ -96,7 +71,7 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
     user = substitute_stmt(block, {}, {source: cache})
     body = program.tree.replace({block: user})
     program.set_body(body)
-    top = _top(program, program.block(handle))
+    top = top_of(program, program.block(handle))
     program.replace({top: Alloc(cache, seq(copy, top))})
     return BlockRV(name)
 
@@ -114,7 +89,7 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
     check_not_exposed(program, result, block, what)
     check_free_axes(program, block, what)
     check_not_recurrent(program, block, what)
-    top = _top(program, block)
+    top = top_of(program, block)
     if any(b in set(stmts(top)) for b in readers(program, [result]) if b is not block):
         raise program.error(
             what, block, why=f"{result.name} is read inside the same loops", hint="cache before compute_at"
@@ -135,7 +110,7 @@ def cache_write(program: Program, handle: BlockRV, index: int | str, scope: str)
         )
     copy = copy_nest(name, cache, result, box, program.tree.loops_above(top), analyzer)
     program.replace({block: substitute_stmt(block, {}, {result: cache})})
-    top = _top(program, program.block(handle))
+    top = top_of(program, program.block(handle))
     program.replace({top: Alloc(cache, seq(top, copy))})
     return BlockRV(name)
 
@@ -161,13 +136,13 @@ def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> Bl
         raise program.error(
             what, block, *found, why=f"{', '.join(strangers) or 'no given block'} does not read it"
         )
-    nest = _top(program, block)
+    nest = top_of(program, block)
     if any(isinstance(s, Block) and s is not block for s in stmts(nest)):
         raise program.error(
             what, block, why="its loops hold other blocks too", hint="duplicate before compute_at"
         )
     copied, _, names = renamed(nest, program)
-    fresh = {b: Buffer(b.name, b.shape, b.dtype, scope=b.scope, align=b.align) for b in buffers}
+    fresh = {b: copy_buffer(b) for b in buffers}
     changed: dict[Stmt, Stmt] = {u: substitute_stmt(u, {}, fresh) for u in found}
     program.replace({**changed, nest: seq(nest, substitute_stmt(copied, {}, fresh))})
     for buffer in buffers:
@@ -176,7 +151,7 @@ def duplicate(program: Program, handle: BlockRV, users: Sequence[BlockRV]) -> Bl
     return names[handle]
 
 
-def _top(program: Program, block: Block) -> Stmt:
+def top_of(program: Program, block: Block) -> Stmt:
     """The outermost loop around a block (itself where it has none) below which nothing else is allocated."""
     top: Stmt = block
     for above in program.tree.ancestors(block):
@@ -213,4 +188,4 @@ def copy_nest(
     return block
 
 
-__all__ = ["cache_read", "cache_write", "copy_nest", "duplicate", "set_scope"]
+__all__ = ["cache_read", "cache_write", "copy_nest", "duplicate", "set_scope", "top_of"]

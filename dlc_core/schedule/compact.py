@@ -19,6 +19,7 @@ from dlc_core.ir.expr import (
     maximum,
     transform,
 )
+from dlc_core.schedule.alignment import Alignment, alignments, strides_for, with_strides
 from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.recurrence import recurrent_buffers
 from dlc_core.schedule.regions import Access, Span, accesses, escapes, extent_of, hull, iter_map
@@ -170,7 +171,10 @@ def shrink(program: Program) -> None:
     found: dict[Buffer, list[Access]] = {}
     for access in accesses(program.func.body, program.tree.allocs):
         found.setdefault(access.buffer, []).append(access)
-    boxes = {b: box for b, own in found.items() if (box := _box(program, b, own)) is not None}
+    aligned = alignments(program.tree.blocks.values())
+    boxes = {
+        b: box for b, own in found.items() if (box := _box(program, b, own, aligned.get(b, []))) is not None
+    }
     if boxes:
         tree = program.tree
         touching = {stmt for buffer in boxes for stmt in tree.touching(buffer)}
@@ -178,9 +182,15 @@ def shrink(program: Program) -> None:
         program.set_body(_Rebase(boxes, touching).stmt(program.func.body, {}))
 
 
-def _box(program: Program, buffer: Buffer, found: Sequence[Access]) -> _Box | None:
+def _box(
+    program: Program, buffer: Buffer, found: Sequence[Access], aligned: Sequence[Alignment]
+) -> _Box | None:
     alloc = program.tree.allocs[buffer]
-    if buffer.strides is not None or const_value(buffer.offset) != 0 or escapes(alloc.body, buffer):
+    if (
+        (buffer.strides is not None and not aligned)
+        or const_value(buffer.offset) != 0
+        or escapes(alloc.body, buffer)
+    ):
         return None
     analyzer = program.analyzer(alloc)
     around = [s.var for s in program.tree.ancestors(alloc) if isinstance(s, For)]
@@ -194,6 +204,8 @@ def _box(program: Program, buffer: Buffer, found: Sequence[Access]) -> _Box | No
         return None
     small = buffer.like(shape=extents)
     small.align = buffer.align
+    if buffer.strides is not None:
+        small = with_strides(small, strides_for(small.shape, aligned))
     domains = (_domain(low, size, around, analyzer) for low, size in zip(lows, buffer.shape, strict=True))
     return _Box(small, lows, tuple(domains))
 

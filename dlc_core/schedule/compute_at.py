@@ -28,7 +28,9 @@ class Part:
     limit: Span | None = None
 
 
-def compute_at(program: Program, handle: BlockRV, target: LoopRV) -> None:
+def compute_at(
+    program: Program, handle: BlockRV, target: LoopRV, units: bool = True, index: int | None = None
+) -> None:
     block, at = program.block(handle), program.loop(target)
     what = f"cannot compute block {block.name!r} at loop {at.var.name!r}"
     buffers = written_by(block)
@@ -59,9 +61,12 @@ def compute_at(program: Program, handle: BlockRV, target: LoopRV) -> None:
         if _position(program, writer) > here:
             raise program.error(what, block, writer, why=f"block {writer.name!r} changes what it reads")
     inside = _below(at.body)
-    first = min(i for i, part in enumerate(inside) if any(u in set(stmts(part)) for u in users))
+    first = min(_parts_with(inside, users))
+    if index is not None:
+        ready = _parts_with(inside, writers(program, read_by(block)))
+        first = _checked_index(program, at, index, max(ready, default=-1) + 1, first, what)
     analyzer = program.analyzer(at)
-    nest = _nest(block, _needed(program, block, at, analyzer, what), analyzer)
+    nest = _nest(block, _needed(program, block, at, analyzer, what), analyzer, units)
     program.replace({block: EMPTY_STMT})
     for buffer in buffers:
         found = program.tree.allocs[buffer]
@@ -69,7 +74,9 @@ def compute_at(program: Program, handle: BlockRV, target: LoopRV) -> None:
     _place(program, target, first, nest, buffers)
 
 
-def reverse_compute_at(program: Program, handle: BlockRV, target: LoopRV) -> None:
+def reverse_compute_at(
+    program: Program, handle: BlockRV, target: LoopRV, units: bool = True, index: int | None = None
+) -> None:
     block, at = program.block(handle), program.loop(target)
     what = f"cannot compute block {block.name!r} at loop {at.var.name!r}"
     _check_movable(program, block, at, what)
@@ -101,10 +108,32 @@ def reverse_compute_at(program: Program, handle: BlockRV, target: LoopRV) -> Non
             box = _made(program, buffer, at, analyzer, block, what)
             _match_reads(program, block, buffer, box, spans, analyzer, what)
     inside = _below(at.body)
-    last = max(i for i, part in enumerate(inside) if any(m in set(stmts(part)) for m in inner))
-    nest = _nest(block, spans, analyzer)
+    place = max(_parts_with(inside, inner)) + 1
+    if index is not None:
+        touched = {*read_by(block), *written}
+        users = [b for b in readers(program, written) if b is not block]
+        changed = [b for b in writers(program, touched) if b is not block and b not in inner]
+        before = [i for i in _parts_with(inside, [*users, *changed]) if i >= place]
+        place = _checked_index(program, at, index, place, min(before, default=len(inside)), what)
+    nest = _nest(block, spans, analyzer, units)
     program.replace({block: EMPTY_STMT})
-    _place(program, target, last + 1, nest, [])
+    _place(program, target, place, nest, [])
+
+
+def _parts_with(parts: Sequence[Stmt], blocks: Sequence[Block]) -> list[int]:
+    """The numbers of the statements that hold some of the blocks."""
+    return [i for i, part in enumerate(parts) if any(b in set(stmts(part)) for b in blocks)]
+
+
+def _checked_index(program: Program, at: For, index: int, low: int, high: int, what: str) -> int:
+    if not low <= index <= high:
+        raise program.error(
+            what,
+            at,
+            why=f"as statement number {index} of that loop it would not be between what it reads "
+            f"and what reads it: {low} … {high} are possible",
+        )
+    return index
 
 
 def _place(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Sequence[Buffer]) -> None:
@@ -319,8 +348,11 @@ def _shift(index: Expr, axes: dict[Var, IterVar], analyzer: Analyzer) -> tuple[I
     return None if used[0] in free_vars(offset) else (axes[used[0]], offset)
 
 
-def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer) -> Stmt:
-    """One fresh loop for each axis: over its part, or over the whole domain where it has none."""
+def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer, units: bool) -> Stmt:
+    """One fresh loop for each axis: over its part, or over the whole domain where it has none.
+
+    Axes of one point have a loop where `units` says so.
+    """
     values: list[Expr] = []
     loops: list[tuple[Var, Expr, Expr]] = []
     predicate: Expr = const(True, BOOL)
@@ -333,9 +365,12 @@ def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer) -> Stmt:
                 if part is None
                 else (const(0), extent_of(part.over, analyzer))
             )
-            loops.append((var, begin, extent))
-            analyzer.bind(var, begin, extent)
-            values.append(var if part is None else part.over.low + var)
+            if not units and analyzer.prove_equal(extent, 1):
+                values.append(begin if part is None else part.over.low)
+            else:
+                loops.append((var, begin, extent))
+                analyzer.bind(var, begin, extent)
+                values.append(var if part is None else part.over.low + var)
             if part is not None and part.limit is not None:
                 value = values[-1]
                 predicate = logical_and(predicate, part.limit.low <= value, value <= part.limit.high)

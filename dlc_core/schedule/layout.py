@@ -9,10 +9,10 @@ from types import MappingProxyType
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load, logical_and, transform
-from dlc_core.schedule.buffers import buffer_of, named_buffer
 from dlc_core.schedule.dependence import check_not_exposed
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.lookup import one_buffer
 from dlc_core.schedule.query import writers, written_by
 from dlc_core.schedule.regions import read_regions
 from dlc_core.schedule.tree import Program
@@ -32,11 +32,7 @@ def transform_layout(
     pad_value: float | None,
 ) -> None:
     block = program.block(handle)
-    old = (
-        named_buffer(program, block, buffer)
-        if isinstance(buffer, str)
-        else buffer_of(program, block, *buffer)
-    )
+    old = one_buffer(program, block, buffer)
     what = f"cannot change the layout of {old.name} to {layout}"
     if len(layout.inputs) != old.ndim:
         raise program.error(what, block, why=f"{old.name} has {old.ndim} dims")

@@ -21,10 +21,24 @@ from typing import Any
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike
 from dlc_core.ir.module import IRModule
+from dlc_core.schedule import (
+    alignment,
+    block_axes,
+    buffers,
+    compact,
+    einsum,
+    inline,
+    layout,
+    padding,
+    pipeline,
+    query,
+    reduction,
+    threads,
+)
 from dlc_core.schedule import blockize as blockizing
-from dlc_core.schedule import buffers, compact, inline, layout, padding, pipeline, query, reduction, threads
 from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
+from dlc_core.schedule import reindex as reindexing
 from dlc_core.schedule import tensorize as tensorizing
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.index_map import IndexMap
@@ -272,18 +286,27 @@ class Schedule(Sampling):
         inline.reverse_compute_inline(self._program, block)
 
     @primitive
-    def compute_at(self, block: BlockRV, loop: LoopRV) -> None:
+    def compute_at(
+        self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = True, index: int | None = None
+    ) -> None:
         """Compute a block inside a loop around all its readers, over the region they need in one iteration.
 
-        The block gets one fresh loop for each of its axes, in their order; its buffer is allocated inside the
-        loop (`compact_buffers` shrinks it to the region).
+        The block gets one fresh loop for each of its axes, in their order, also for those of one point unless
+        `preserve_unit_loops` is False; its buffer is allocated inside the loop (`compact_buffers` shrinks it
+        to the region).  `index` is the number among the loop's statements that it gets; else it stands right
+        before the first reader.
         """
-        moving.compute_at(self._program, block, loop)
+        moving.compute_at(self._program, block, loop, preserve_unit_loops, index)
 
     @primitive
-    def reverse_compute_at(self, block: BlockRV, loop: LoopRV) -> None:
-        """Compute a block inside a loop of its producers, over the region that one iteration completes."""
-        moving.reverse_compute_at(self._program, block, loop)
+    def reverse_compute_at(
+        self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = True, index: int | None = None
+    ) -> None:
+        """Compute a block inside a loop of its producers, over the region that one iteration completes.
+
+        Options as for `compute_at`; without `index` it stands right after the last producer.
+        """
+        moving.reverse_compute_at(self._program, block, loop, preserve_unit_loops, index)
 
     @primitive
     def duplicate(self, block: BlockRV, consumers: Sequence[BlockRV]) -> BlockRV:
@@ -322,6 +345,28 @@ class Schedule(Sampling):
         return buffers.cache_write(self._program, block, buffer, scope)
 
     @primitive
+    def reindex(self, block: BlockRV, buffer: str | tuple[str, int]) -> BlockRV:
+        """Let the block touch a buffer in its own order: a copy whose dims are those of the block's axes that
+        index the buffer.
+
+        `buffer` is a name, or ("read", n), ("write", n) among the block's, which touches it at one place.
+        Returns the copying block `<buffer>_reindex`, before the block's loops, or after them where the block
+        writes the buffer.
+        """
+        return reindexing.reindex(self._program, block, buffer)
+
+    @primitive
+    def storage_align(
+        self, block: BlockRV, buffer: int | str, axis: int, factor: int, offset: int = 0
+    ) -> None:
+        """Give dim `axis` of an intermediate buffer that the block writes a stride, in elements, that is
+        `offset` more than a multiple of `factor`.
+
+        Keeps rows apart, such as over the banks of a memory; `compact_buffers` keeps it so.
+        """
+        alignment.storage_align(self._program, block, buffer, axis, factor, offset)
+
+    @primitive
     def compact_buffers(self) -> None:
         """Shrink every intermediate buffer to what is alive, allocated in the innermost loop around its
         uses."""
@@ -347,6 +392,27 @@ class Schedule(Sampling):
         layout.transform_layout(self._program, block, buffer, chosen, pad_value)
         options = {} if pad_value is None else {"pad_value": pad_value}
         self._record(block, buffer, chosen, **options)
+
+    # Axes of blocks.
+
+    @primitive
+    def reorder_block_axes(self, block: BlockRV, order: Sequence[int]) -> None:
+        """Put the axes of a block in another order, given by their numbers; loops stay.
+
+        The order is that of the loops which `compute_at` makes, and of the dims which `reindex` makes.
+        """
+        block_axes.reorder_block_axes(self._program, block, order)
+
+    @primitive
+    def transform_block_layout(self, block: BlockRV, index_map: IndexMap | Callable[..., Any]) -> None:
+        """Run a block over other axes: point [axes…] is run as point [index_map(axes…)].
+
+        The block must have one loop for each axis, and gets one for each output, in order.  Outputs are
+        digits of axes; where they run over more than the axis does, a predicate leaves the rest out.
+        """
+        chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
+        block_axes.transform_block_layout(self._program, block, chosen)
+        self._record(block, chosen)
 
     # Blocks of blocks.
 
@@ -424,6 +490,16 @@ class Schedule(Sampling):
         axis.  Returns the filling blocks, then the copying one, which keeps the block's name.
         """
         return padding.decompose_padding(self._program, block, loop)
+
+    @primitive
+    def pad_einsum(self, block: BlockRV, padding: Sequence[int]) -> list[BlockRV]:
+        """Pad the axes of a sum of products to multiples of the given numbers, one for each axis.
+
+        Operands are copied to buffers `<name>_pad` with zeros around them, the result is cut out of a larger
+        one; tiles of those sizes are then whole.  Returns the padding blocks and, where the result was
+        padded, the block that cuts it out.
+        """
+        return einsum.pad_einsum(self._program, block, padding)
 
 
 __all__ = ["Schedule"]

@@ -1,0 +1,112 @@
+"""The axes of a block in another order, or under an index map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlc_core.ir.dtype import BOOL
+from dlc_core.ir.expr import Expr, Var, const, const_value, logical_and, substitute
+from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.recurrence import recurrent_buffers
+from dlc_core.schedule.tree import Program
+from dlc_core.tir.functor import substitute_stmt
+from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, loop
+
+
+def reorder_block_axes(program: Program, handle: BlockRV, order: Sequence[int]) -> None:
+    block = program.block(handle)
+    if sorted(order) != list(range(len(block.axes))):
+        raise program.error(
+            f"cannot put the axes of block {block.name!r} in the order {list(order)}",
+            block,
+            why=f"it has {len(block.axes)} axes: the order holds each of their numbers once",
+        )
+    moved = replace(
+        block, axes=tuple(block.axes[n] for n in order), values=tuple(block.values[n] for n in order)
+    )
+    program.replace({block: moved})
+
+
+def plain_nest(program: Program, block: Block, what: str) -> list[For]:
+    """The loops of a block, outer to inner: one over the whole domain of each axis, holding nothing else."""
+    chain = program.tree.loops_above(block)[-len(block.axes) :] if block.axes else []
+    analyzer = program.analyzer()
+    loops = {s.var: s for s in chain}
+    nested = all(a.body is b for a, b in zip(chain, [*chain[1:], block], strict=True))
+    own = [loops.get(v) for v in block.values if isinstance(v, Var)]
+    if not nested or len(chain) != len(block.axes) or {id(s) for s in own} != {id(s) for s in chain}:
+        raise program.error(
+            what,
+            block,
+            why="its axes are not one loop each, around it alone",
+            hint="do this before loops are split, fused, or filled with other blocks",
+        )
+    for axis, stmt in zip(block.axes, own, strict=True):
+        assert stmt is not None
+        if not (
+            analyzer.prove_equal(stmt.begin, axis.dom.begin)
+            and analyzer.prove_equal(stmt.extent, axis.dom.extent)
+        ):
+            why = f"loop {stmt.var.name!r} runs over a part of axis {axis.var.name}"
+            raise program.error(what, stmt, block, why=why)
+    if const_value(block.predicate) != 1:
+        raise program.error(what, block, why=f"it has the condition {block.predicate}")
+    return chain
+
+
+def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) -> None:
+    block = program.block(handle)
+    what = f"cannot run block {block.name!r} over {layout}"
+    if len(layout.inputs) != len(block.axes):
+        raise program.error(what, block, why=f"it has {len(block.axes)} axes")
+    digits = layout.digits()
+    if not layout.is_bijective or digits is None:
+        raise program.error(
+            what,
+            block,
+            why="each output must be a digit (i // a) % b of one axis, all digits of an axis there",
+        )
+    chain = plain_nest(program, block, what)
+    if recurrent_buffers(block):
+        raise program.error(what, block, why="it reads what it computed at other points, in order")
+    bad = [a.var.name for a in block.axes if const_value(a.dom.begin) != 0]
+    if bad:
+        raise program.error(what, block, why=f"axis {bad[0]} does not begin at 0")
+    sizes = layout.output_exprs([a.dom.extent for a in block.axes])
+    axes = tuple(
+        IterVar(Var(f"v_o{n}"), Range(const(0), size), block.axes[digit.axis].kind)
+        for n, (size, digit) in enumerate(zip(sizes, digits, strict=True))
+    )
+    loops = [Var(f"o{n}") for n in range(len(axes))]
+    analyzer = program.analyzer(*list(program.tree.ancestors(chain[0]))[:1] if chain else ())
+    for new, var in zip(axes, loops, strict=True):
+        analyzer.bind(new.var, 0, new.dom.extent)
+        analyzer.bind(var, 0, new.dom.extent)
+    back = [analyzer.simplify(e) for e in layout.inverse()(*(a.var for a in axes))]
+    env: dict[Var, Expr] = {a.var: e for a, e in zip(block.axes, back, strict=True)}
+    there: dict[Var, Expr] = {a.var: var for a, var in zip(axes, loops, strict=True)}
+    limits = (substitute(e, there) < a.dom.extent for a, e in zip(block.axes, back, strict=True))
+    inside = analyzer.simplify(logical_and(const(True, BOOL), *limits))
+    made: Stmt = replace(
+        block,
+        axes=axes,
+        values=tuple(loops),
+        reads=tuple(_moved(r, env) for r in block.reads),
+        writes=tuple(_moved(r, env) for r in block.writes),
+        body=substitute_stmt(block.body, env),
+        init=None if block.init is None else substitute_stmt(block.init, env),
+        predicate=inside,
+    )
+    for var, new in reversed(list(zip(loops, axes, strict=True))):
+        made = loop(var, new.dom.extent, made)
+    program.replace({chain[0] if chain else block: made})
+
+
+def _moved(region: Region, env: dict[Var, Expr]) -> Region:
+    ranges = (Range(substitute(r.begin, env), substitute(r.extent, env)) for r in region.ranges)
+    return Region(region.buffer, tuple(ranges))
+
+
+__all__ = ["plain_nest", "reorder_block_axes", "transform_block_layout"]
