@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, const_value, logical_and, substitute
+from dlc_core.schedule.dependence import check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.recurrence import recurrent_buffers
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, loop
@@ -69,8 +69,7 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
             why="each output must be a digit (i // a) % b of one axis, all digits of an axis there",
         )
     chain = plain_nest(program, block, what)
-    if recurrent_buffers(block):
-        raise program.error(what, block, why="it reads what it computed at other points, in order")
+    check_not_recurrent(program, block, what)
     bad = [a.var.name for a in block.axes if const_value(a.dom.begin) != 0]
     if bad:
         raise program.error(what, block, why=f"axis {bad[0]} does not begin at 0")

@@ -23,9 +23,9 @@ from dlc_core.ir.expr import (
 from dlc_core.schedule.block_axes import plain_nest
 from dlc_core.schedule.dependence import check_not_exposed
 from dlc_core.schedule.handles import BlockRV
-from dlc_core.schedule.reduction import combination, combined
 from dlc_core.schedule.regions import point_region, read_regions
 from dlc_core.schedule.tree import Program
+from dlc_core.tir.combine import combination_of
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Stmt, Store, loop, seq
 
@@ -59,7 +59,10 @@ def pad_einsum(program: Program, handle: BlockRV, padding: Sequence[int]) -> lis
     result = store.buffer
     point = store.indices
     target = padder.result(result, point)
-    accumulated = combined(store.value, source, load(target, point), value)
+    own = load(result, point)
+    assert isinstance(store.value, Binary)
+    first = store.value.a is own
+    accumulated = load(target, point) + value if first else value + load(target, point)
     assert isinstance(block.init, Store)
     moved = replace(
         block,
@@ -82,14 +85,20 @@ def pad_einsum(program: Program, handle: BlockRV, padding: Sequence[int]) -> lis
 
 def _einsum(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
     """The update `C[axes] = C[axes] + product` of a block, and the product."""
-    found = combination(block)
-    init = block.init
+    found = combination_of(block.body)
+    init, store = block.init, block.body
     zero = isinstance(init, Store) and isinstance(init.value, Const) and init.value.value == 0
-    if found is None or not zero or not isinstance(found[0].value, Binary) or found[0].value.op != "add":
+    if (
+        found is None
+        or not zero
+        or not isinstance(store, Store)
+        or not isinstance(store.value, Binary)
+        or store.value.op != "add"
+    ):
         raise program.error(
             what, block, why="it is no sum from 0", hint="do this before the reduction is decomposed"
         )
-    store, source = found
+    (source,) = found.terms
     axes = {a.var: a for a in block.axes}
     if not _is_product(source):
         raise program.error(what, block, why=f"{source} is no product of elements")

@@ -21,7 +21,7 @@ from dlc_core.ir.expr import (
     substitute,
 )
 from dlc_core.schedule.buffers import top_of
-from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_exposed
+from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_exposed, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.lookup import one_buffer
 from dlc_core.schedule.query import read_by, readers, writers, written_by
@@ -49,6 +49,7 @@ def reindex(program: Program, handle: BlockRV, which: str | tuple[str, int]) -> 
         raise program.error(what, block, why="blocks inside other blocks stay where they are")
     check_not_exposed(program, buffer, block, what)
     check_free_axes(program, block, what)
+    check_not_recurrent(program, block, what)
     point = _place(program, block, buffer, what)
     own = [a for a in block.axes if a.var in free_vars(*point) and const_value(a.dom.extent) != 1]
     _check_inside(program, block, buffer, point, what)
