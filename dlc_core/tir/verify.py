@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import VerifyError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import BOOL, HANDLE
+from dlc_core.ir.dtype import BOOL, HANDLE, INDEX
 from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.tir.functor import (
@@ -352,7 +352,7 @@ def _outside(access: _Access, region: Region, analyzer: Analyzer) -> bool:
     if not access.certain:
         return False
     for index, declared in zip(access.indices, region.ranges, strict=True):
-        if index.dtype.lanes > 1 or any(isinstance(e, Load) for e in post_order(index)):
+        if index.dtype is not INDEX or any(isinstance(e, Load) for e in post_order(index)):
             continue
         atoms, _ = analyzer.linear(index)
         if not all(isinstance(atom, Var) for atom in atoms):

@@ -14,6 +14,7 @@ from dlc_core.passes.tir.cross_thread import LowerCrossThreadReduction
 from dlc_core.passes.tir.flatten import FlattenBuffers, flatten_and_simplify
 from dlc_core.passes.tir.hoist_conditions import HoistConditions
 from dlc_core.passes.tir.lower_blocks import LowerBlocks, lower_blocks
+from dlc_core.passes.tir.narrow import NarrowIndices
 from dlc_core.passes.tir.no_ops import RemoveNoOps
 from dlc_core.passes.tir.partition import PartitionLoops
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
@@ -48,6 +49,7 @@ PASSES: tuple[type[Pass], ...] = (
     HoistConditions,
     PartitionLoops,
     RewriteUnsafeSelect,
+    NarrowIndices,
     CommonSubexpressions,
 )
 

@@ -162,7 +162,7 @@ class FunctionEmitter(ExpressionEmitter):
             raise CodegenError(
                 f"loop {loop.var.name} is bound to hardware thread {loop.thread}, which a CPU has not"
             )
-        begin, extent = self.value(loop.begin), self.value(loop.extent)
+        begin, extent = (self.value(e.astype(INDEX)) for e in (loop.begin, loop.extent))
         known = const_value(loop.extent)
         if known is not None and known <= 0:
             return
@@ -193,8 +193,12 @@ class FunctionEmitter(ExpressionEmitter):
             name = self.fresh("r")
             inside.append(name)
             self.registers[b][key] = name
-        with self.scope():
-            self.vars[loop.var] = (index, self.depth)
+        with self.scope() as inner:
+            counter = index
+            if loop.var.dtype is not INDEX:
+                counter = self.fresh("i")
+                inner.prefix.append(f"  {counter} = trunc i64 {index} to {register_type(loop.var.dtype)}")
+            self.vars[loop.var] = (counter, self.depth)
             self.stmt(loop.body)
         latch = self._block
         final = [self.registers[b][key] for b, key in carried]
@@ -386,11 +390,11 @@ class FunctionEmitter(ExpressionEmitter):
         inner.vars[begin], inner.vars[end] = ("%begin", 0), ("%end", 0)
         inner._nonnegative.add(begin)
         inner.threads = "1"
-        serial = For(loop.var, loop.begin + begin, end - begin, loop.body)
+        serial = For(loop.var, loop.begin.astype(INDEX) + begin, end - begin, loop.body)
         signature = f"define internal void @{name}(ptr %closure, i64 %begin, i64 %end)"
         inner.unit.functions.append(inner.function_text(signature, serial, head))
         self.unit.declare(POOL, f"i32 @{POOL}(ptr, ptr, i64, i32)")
-        count = self.value(loop.extent)
+        count = self.value(loop.extent.astype(INDEX))
         self.emit(f"call i32 @{POOL}(ptr @{name}, ptr {closure}, i64 {count}, i32 {self.threads})")
         for scope in self.scopes:
             scope.volatile.clear()
