@@ -1,0 +1,166 @@
+"""Temporaries whose elements are set in straight-line code become named values.
+
+What loops and branches change stays in its buffer: a value has no other name afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Const, Expr, Load, Ramp, Var, const_value, loads_in, post_order, transform
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.schedule.tree import EMPTY_STMT
+from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
+from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Seq, Stmt, Store, View, seq
+
+Place = tuple[Expr, ...]
+"""Constant indices of an element, or of a vector of elements."""
+
+
+def promote_registers(func: PrimFunc, max_elements: int) -> PrimFunc:
+    """The program with temporaries of at most `max_elements` elements as values, where that is possible."""
+
+    def visit(s: Stmt) -> Stmt | None:
+        if not isinstance(s, Alloc) or not _is_small(s.buffer, max_elements) or not _is_plain(s):
+            return None
+        return _valued(s.body, s.buffer)
+
+    body = transform_stmt(func.body, stmt_fn=visit)
+    return func if body is func.body else replace(func, body=body)
+
+
+def _is_small(buffer: Buffer, limit: int) -> bool:
+    size = const_value(buffer.num_elements())
+    return size is not None and size <= limit
+
+
+def _spine(body: Stmt) -> Iterator[tuple[Stmt, bool]]:
+    """The statements that run one after another, each once, with all names still known at the end; true where
+    what follows is the statement's body."""
+    while True:
+        if isinstance(body, Seq) and body.stmts:
+            yield from ((s, False) for s in body.stmts[:-1])
+            body = body.stmts[-1]
+            continue
+        if not isinstance(body, (Let, Alloc, View)):
+            yield body, False
+            return
+        yield body, True
+        body = body.body
+
+
+def _is_plain(alloc: Alloc) -> bool:
+    """Whether every element is set in straight-line code, at a constant place, before it is read."""
+    buffer = alloc.buffer
+    known: dict[int, Place] = {}
+    for s, goes_on in _spine(alloc.body):
+        for part in (s,) if goes_on else stmts(s):
+            if (isinstance(part, View) and part.base is buffer) or _escapes(part, buffer):
+                return False
+            if isinstance(part, Store) and part.buffer is buffer and part is not s:
+                return False
+            for e in loads_in(*exprs_of(part)):
+                if e.buffer is buffer and not _is_known(e.indices, known):
+                    return False
+        if isinstance(s, Store) and s.buffer is buffer:
+            covered = _covered(buffer, s.indices)
+            if covered is None or any(known.get(i, s.indices) != s.indices for i in covered):
+                return False
+            known.update(dict.fromkeys(covered, s.indices))
+    return True
+
+
+def _is_known(place: Place, known: dict[int, Place]) -> bool:
+    return place in known.values()
+
+
+def _covered(buffer: Buffer, place: Place) -> list[int] | None:
+    """The elements at a place, by their number; None where it is not constant."""
+    indices, lanes = list(place), 1
+    if indices and isinstance(indices[-1], Ramp):
+        last = indices[-1]
+        if const_value(last.stride) != 1:
+            return None
+        indices[-1], lanes = last.base, last.lanes
+    if not all(isinstance(i, Const) for i in indices):
+        return None
+    first = const_value(buffer.linear_index(indices))
+    return None if first is None else list(range(first, first + lanes))
+
+
+def _escapes(s: Stmt, buffer: Buffer) -> bool:
+    """Whether the address of the buffer is taken."""
+    return any(
+        isinstance(e, Call) and e.name == "address_of" and any(x.buffer is buffer for x in loads_in(*e.args))
+        for e in post_order(*exprs_of(s))
+    )
+
+
+def _valued(body: Stmt, buffer: Buffer) -> Stmt:
+    """A spine with the elements of a buffer as values."""
+    values: dict[Place, Var] = {}
+
+    def put_in(e: Expr) -> Expr | None:
+        return values[e.indices] if isinstance(e, Load) and e.buffer is buffer else None
+
+    parts: list[tuple[Stmt, bool]] = []
+    for s, goes_on in _spine(body):
+        if isinstance(s, Store) and s.buffer is buffer:
+            value = transform(s.value, put_in)
+            var = values[s.indices] = Var(buffer.name, value.dtype)
+            parts.append((Let(var, value, EMPTY_STMT), True))
+        elif not goes_on:
+            parts.append((transform_stmt(s, expr_fn=put_in), False))
+        else:
+            parts.append((replace(s, value=transform(s.value, put_in)) if isinstance(s, Let) else s, True))
+    result: Stmt = EMPTY_STMT
+    for s, goes_on in reversed(parts):
+        if goes_on:
+            assert isinstance(s, (Let, Alloc, View))
+            result = replace(s, body=result)
+        else:
+            result = seq(s, result)
+    return result
+
+
+@dataclass(frozen=True)
+class PromoteRegisters(PrimFuncPass):
+    """Temporaries of at most `max_elements` elements, set at constant places in straight-line code, become
+    values.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32")):
+            for i in range(4):
+                t = T.alloc_buffer((2,), "float32", scope="local")
+                t[0] = A[i * 2] + A[i * 2 + 1]
+                t[1] = t[0] * T.float32(0.5)
+                A[i * 2] = t[1]
+                t[1] = t[1] - T.float32(1.0)
+                A[i * 2 + 1] = t[1]
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32")):
+            for i in range(4):
+                t = T.let(A[i * 2] + A[i * 2 + 1])
+                t_1 = T.let(t * T.float32(0.5))
+                A[i * 2] = t_1
+                t_2 = T.let(t_1 - T.float32(1.0))
+                A[i * 2 + 1] = t_2
+    """
+
+    name: ClassVar[str] = "promote_registers"
+    max_elements: int = 64
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return promote_registers(func, self.max_elements)
+
+
+__all__ = ["PromoteRegisters", "promote_registers"]
