@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from dlc_core.arith.interval import INF, Interval, Num, intersect
+from dlc_core.arith.interval import EVERYTHING, INF, Interval, Num, intersect
 from dlc_core.arith.intset import symbolic_bounds
 from dlc_core.arith.poly import (
     ONE,
@@ -238,7 +238,12 @@ class Analyzer(Simplifier):
     def _tighten(self, var: Var, old: Interval, limit: Interval) -> None:
         known = self._range_of(var)
         order = self._order
-        self._set_range(var, intersect(old, limit), known.low, known.high)
+        low, high = intersect(old, limit)
+        if var in self._known.residues and low <= high:
+            modulus, residue = self._known.residues[var]
+            low = low if low == -INF else low + (residue - low) % modulus
+            high = high if high == INF else high - (high - residue) % modulus
+        self._set_range(var, (low, high), known.low, known.high)
         self._known.ranges[var] = type(known)(
             self._known.ranges[var].interval, known.low, known.high, known.order
         )
@@ -260,6 +265,7 @@ class Analyzer(Simplifier):
                 modulus = atom.b
                 if isinstance(atom.a, Var) and isinstance(modulus, Const) and int(modulus.value) > 0:
                     self._known.residues[atom.a] = int(modulus.value), known
+                    self._tighten(atom.a, self._range_of(atom.a).interval, EVERYTHING)
             if isinstance(atom, Var) and known is not None:
                 self._tighten(atom, self._range_of(atom).interval, (known, known))
             if isinstance(atom, Var) or known is not None:

@@ -303,7 +303,9 @@ class Division(Prover):
         for m, k in p.items():
             for i, atom in enumerate(m):
                 if type(atom) is Select or (type(atom) is Binary and atom.op in ("min", "max")):
-                    better = self._absorbed(p, m, atom) if len(m) == 1 else None
+                    better = self._both_extremes(p, m, atom)
+                    if better is None and len(m) == 1:
+                        better = self._absorbed(p, m, atom)
                     if better is not None:
                         return better
                     continue
@@ -312,18 +314,53 @@ class Division(Prover):
                 others: Poly = {m[:i] + m[i + 1 :]: k}
                 x, d = self._poly(atom.a), self._poly(atom.b)
                 if atom.op == "floormod":
-                    quotient = self.mul(others, self.mul(d, self._floordiv(x, d)))
+                    q = self._floordiv(x, d)
+                    quotient = self.mul(others, self.mul(d, q))
                     if quotient and all(p.get(n) == c for n, c in quotient.items()):
                         return add_scaled(sub(p, {m: k}), sub(self.mul(others, x), quotient))
                     scaled = self.mul(others, x)
                     if _cancels(p, scaled):
                         # The atom's own term goes with x; what stays is a multiple of the quotient.
                         return sub(add_scaled(sub(p, {m: k}), scaled), quotient)
+                    better = self._joined_digits(p, m, others, x, d, q)
+                    if better is not None:
+                        return better
                 else:
                     better = self._recombine_quotient(p, m, k, x, d)
                     if better is not None:
                         return better
         return None
+
+    def _joined_digits(self, p: Poly, m: Mono, others: Poly, x: Poly, d: Poly, q: Poly) -> Poly | None:
+        """x//d % c * d + x%d -> x % (d*c) for literals d and c, also scaled by other factors."""
+        size = constant_of(d)
+        if size is None or size < 1:
+            return None
+        for n, k in p.items():
+            for i, atom in enumerate(n):
+                if type(atom) is not Binary or atom.op != "floormod" or n is m:
+                    continue
+                c = constant_of(self._poly(atom.b))
+                rest = n[:i] + n[i + 1 :]
+                if c is None or c < 1 or others.get(rest, 0) * size != k or self._poly(atom.a) != q:
+                    continue
+                left = {t: v for t, v in p.items() if t != m and t != n}
+                return add_scaled(left, self.mul(others, self._floormod(x, constant(size * c))))
+        return None
+
+    def _both_extremes(self, p: Poly, m: Mono, atom: Expr) -> Poly | None:
+        """min(x, y) + max(x, y) -> x + y, also scaled."""
+        if type(atom) is not Binary or atom.op != "min":
+            return None
+        other = binary("max", atom.a, atom.b)
+        at = m.index(atom)
+        rest = m[:at] + m[at + 1 :]
+        partner = self.mono((*rest, other))
+        k = p[m]
+        if p.get(partner) != k:
+            return None
+        left = {t: v for t, v in p.items() if t != m and t != partner}
+        return add_scaled(left, self.mul({rest: k}, add_scaled(self._poly(atom.a), self._poly(atom.b))))
 
     def _recombine_quotient(self, p: Poly, m: tuple[Expr, ...], k: int, x: Poly, d: Poly) -> Poly | None:
         """-s*d*(x//d) + s*x + r -> s*(x%d) + r, and s*d*(x//d) -> s*(x - x%d) where the remainder is

@@ -43,6 +43,7 @@ MAX_TERMS = 32
 """A product is multiplied out up to this many terms; a bigger one stays a product of sums."""
 MAX_FACTORS = 16
 MAX_DEPTH = 60
+_COMMUTING_BITS = frozenset({"bitand", "bitor", "bitxor"})
 
 
 class Simplifier(Choice):
@@ -231,6 +232,8 @@ class Simplifier(Choice):
 
     def _bitwise(self, op: str, e: Binary) -> Poly:
         a, b = self._expr(e.a), self._expr(e.b)
+        if isinstance(a, Const) and op in _COMMUTING_BITS:
+            a, b = b, a
         literal = int(b.value) if isinstance(b, Const) else -1
         if op == "shl" and 0 <= literal < 63:
             return times(self._poly(a), 1 << literal)
@@ -238,7 +241,13 @@ class Simplifier(Choice):
             return self._floordiv(self._poly(a), constant(1 << literal))
         if op == "bitand" and literal >= 0 and literal & (literal + 1) == 0:
             return self._floormod(self._poly(a), constant(literal + 1))
-        rebuilt = e.rebuild([a, b])
+        if literal == 0 and isinstance(b, Const):
+            return {} if op == "bitand" else self._poly(a)
+        if a is b and op in _COMMUTING_BITS:
+            return {} if op == "bitxor" else self._poly(a)
+        if op == "bitand" and isinstance(b, Const) and int(b.value) == -1:
+            return self._poly(a)
+        rebuilt = binary(op, a, b)
         return self._poly(rebuilt) if isinstance(rebuilt, Const) else self._atom(rebuilt)
 
     def _cast(self, e: Cast) -> Poly:
