@@ -29,12 +29,14 @@ from dlc_core.arith.iter_divide import DividedIter, IterDivision, divide_iter_ma
 from dlc_core.arith.iter_inverse import inverse_iter_map
 from dlc_core.arith.iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
 from dlc_core.arith.rules import Rule, rules
+from dlc_core.arith.sets import IntSet, set_of
 from dlc_core.arith.solve import solve_dim
 
 __all__ = [
     "INF",
     "Analyzer",
     "DividedIter",
+    "IntSet",
     "Interval",
     "IterDivision",
     "IterMap",
@@ -48,5 +50,6 @@ __all__ = [
     "eval_expr",
     "inverse_iter_map",
     "rules",
+    "set_of",
     "solve_dim",
 ]

@@ -166,6 +166,10 @@ class Analyzer(Simplifier):
                 self.bind(var, begin, extent)
             return symbolic_bounds(self, self._poly(_index(expr)), variables)
 
+    def poly_of(self, expr: ExprLike) -> Poly:
+        """The canonical polynomial of an index expression."""
+        return self._poly(_index(expr))
+
     # Affine structure.
 
     def linear(self, expr: ExprLike) -> tuple[dict[Expr, int], int]:

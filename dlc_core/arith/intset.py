@@ -28,13 +28,18 @@ class SetEvaluator:
         self._az = analyzer
         self._moving = frozenset(moving)
         self._depends: dict[Expr, bool] = {}
-        self._ends: dict[Expr, Ends | None] = {}
+        self._ends: dict[Expr, tuple[Poly | None, Poly | None]] = {}
 
     def ends(self, p: Poly) -> Ends | None:
         """(low, high) polys free of moving variables with low <= p <= high, or None."""
         low = self._lower(p)
         high = None if low is None else self._lower(times(p, -1))
         return None if low is None or high is None else (low, times(high, -1))
+
+    def low_and_high(self, p: Poly) -> tuple[Poly | None, Poly | None]:
+        """The same, each end by itself."""
+        low, high = self._lower(p), self._lower(times(p, -1))
+        return low, None if high is None else times(high, -1)
 
     def _moves(self, atom: Expr) -> bool:
         found = self._depends.get(atom)
@@ -65,22 +70,25 @@ class SetEvaluator:
 
     def _without(self, p: Poly, atom: Expr) -> Poly | None:
         parts = split_by(p, atom)
-        ends = self._atom_ends(atom)
-        if parts is None or ends is None:
+        if parts is None:
             return None
         factor, rest = parts
         sign = self._az._sign(factor)
-        return add_scaled(rest, self._az.mul(factor, ends[0 if sign > 0 else 1])) if sign else None
+        end = self._atom_ends(atom)[0 if sign > 0 else 1] if sign else None
+        return None if end is None else add_scaled(rest, self._az.mul(factor, end))
 
-    def _atom_ends(self, atom: Expr) -> Ends | None:
-        if atom not in self._ends:
+    def _atom_ends(self, atom: Expr) -> tuple[Poly | None, Poly | None]:
+        found = self._ends.get(atom)
+        if found is None:
             found = self._compute(atom)
             if found is None:
                 low, high = self._az._atom_bounds(atom)
-                if low != -math.inf and high != math.inf:
-                    found = constant(int(low)), constant(int(high))
+                found = (
+                    None if low == -math.inf else constant(int(low)),
+                    None if high == math.inf else constant(int(high)),
+                )
             self._ends[atom] = found
-        return self._ends[atom]
+        return found
 
     def _compute(self, atom: Expr) -> Ends | None:
         az = self._az

@@ -11,7 +11,20 @@ import math
 from dlc_core.arith.division import Division
 from dlc_core.arith.poly import ONE, Poly, exact_div, poly_key, shifted, sub, times
 from dlc_core.ir.dtype import BOOL, INDEX
-from dlc_core.ir.expr import COMPARE, Binary, Const, Expr, Load, Unary, binary, const, post_order, unary
+from dlc_core.ir.expr import (
+    COMPARE,
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    binary,
+    const,
+    post_order,
+    select,
+    unary,
+)
 
 TRUE: Expr = const(True, BOOL)
 FALSE: Expr = const(False, BOOL)
@@ -54,6 +67,8 @@ class Logic(Division):
         if isinstance(e, Binary) and e.op in ("and", "or"):
             flipped = "or" if e.op == "and" else "and"
             return self._expr(binary(flipped, self._not(e.a), self._not(e.b)))
+        if isinstance(e, Select):
+            return self._expr(select(e.cond, self._not(e.a), self._not(e.b)))
         return unary("not", e)
 
     # Comparisons.

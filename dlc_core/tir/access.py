@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dlc_core.arith.analyzer import Analyzer
+from dlc_core.arith.sets import IntSet, set_of, union
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
@@ -139,44 +140,40 @@ class _Accesses:
 
     def _bounded(self, given: Range, dim: Expr) -> Range:
         """A range that covers the given one for all values of what runs inside the block."""
-        everything = Range(const(0, dim.dtype), dim)
         begin, extent = (substitute(e, self.lets) for e in (given.begin, given.extent))
+        parts = [begin]
         if isinstance(begin, Ramp):
-            reach = begin.stride * (begin.lanes - 1)
-            ends = self._ends(begin.base, extent)
-            far = self._ends(begin.base + reach, extent)
-            return everything if ends is None or far is None else self._joined([ends, far])
-        ends = self._ends(begin, extent)
-        return everything if ends is None else ends
+            parts = [begin.base, begin.base + begin.stride * (begin.lanes - 1)]
+        known = [self._covering(part, extent) for part in parts]
+        found = [r for r in known if r is not None]
+        return self._joined(found) if len(found) == len(parts) else Range(const(0, dim.dtype), dim)
 
-    def _ends(self, begin: Expr, extent: Expr) -> Range | None:
-        moving = [v for v in free_vars(begin, extent) if v in self.inner]
-        if loads_in(begin, extent) or any(isinstance(e, Load) for e in (begin, extent)):
+    def _covering(self, begin: Expr, extent: Expr) -> Range | None:
+        used = free_vars(begin, extent)
+        if loads_in(begin, extent) or isinstance(begin, Load) or any(v in self.unknown for v in used):
             return None
-        if any(v in self.unknown for v in free_vars(begin, extent)):
-            return None
+        moving = [v for v in used if v in self.inner]
         if not moving:
             return Range(begin, extent)
         if begin.dtype is not INDEX or extent.dtype is not INDEX:
             return None
-        low = self.az.bounds(begin, moving)
-        high = self.az.bounds(begin + extent, moving)
-        if low is None or high is None:
-            return None
-        return Range(low[0], self.az.simplify(high[1] - low[0]))
+        low, end = set_of(self.az, begin, moving).low, set_of(self.az, begin + extent, moving).high
+        return None if low is None or end is None else Range(low, self.az.simplify(end - low))
 
     def _joined(self, ranges: Sequence[Range]) -> Range:
-        begin, end = ranges[0].begin, ranges[0].begin + ranges[0].extent
-        for r in ranges[1:]:
-            begin, end = minimum(begin, r.begin), maximum(end, r.begin + r.extent)
-        if begin.dtype is not INDEX:
+        if len(ranges) == 1:
+            return ranges[0]
+        if any(r.begin.dtype is not INDEX or r.extent.dtype is not INDEX for r in ranges):
+            begin, end = ranges[0].begin, ranges[0].begin + ranges[0].extent
+            for r in ranges[1:]:
+                begin, end = minimum(begin, r.begin), maximum(end, r.begin + r.extent)
             return Range(begin, end - begin)
-        begin = self.az.simplify(begin)
-        return Range(begin, self.az.simplify(end - begin))
+        found = union(self.az, [IntSet.of(r.begin, r.extent) for r in ranges])
+        assert found.low is not None
+        assert found.high is not None
+        return Range(found.low, self.az.simplify(found.high - found.low + 1))
 
     def _union(self, buffer: Buffer, regions: Sequence[Region]) -> Region:
-        if len(regions) == 1:
-            return regions[0]
         columns = zip(*(r.ranges for r in regions), strict=True)
         return Region(buffer, tuple(self._joined(list(column)) for column in columns))
 

@@ -1,0 +1,129 @@
+"""Sets of consecutive integers with symbolic ends, and boxes of them.
+
+A set that is worked out contains every value that is taken, and may contain more: unions fill the gap between
+their parts, and ends are exact only for expressions affine in what moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.arith.intset import SetEvaluator
+from dlc_core.diag import UsageError
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, maximum, minimum
+
+
+@dataclass(frozen=True)
+class IntSet:
+    """All integers from `low` to `high`, both included; an end of None is infinite."""
+
+    low: Expr | None
+    high: Expr | None
+
+    @staticmethod
+    def point(value: ExprLike) -> IntSet:
+        e = as_expr(value)
+        return IntSet(e, e)
+
+    @staticmethod
+    def of(begin: ExprLike, extent: ExprLike) -> IntSet:
+        """begin, …, begin + extent - 1."""
+        return IntSet(as_expr(begin), as_expr(begin) + extent - 1)
+
+    def __str__(self) -> str:
+        low = "-inf" if self.low is None else self.low
+        return f"[{low}, {'inf' if self.high is None else self.high}]"
+
+
+EVERYTHING = IntSet(None, None)
+Box = tuple[IntSet, ...]
+"""One set for each dimension."""
+
+
+def set_of(
+    analyzer: Analyzer, expr: ExprLike, moving: Iterable[Var] | Mapping[Var, tuple[ExprLike, ExprLike]]
+) -> IntSet:
+    """The values of an index expression while `moving` variables take all values of their ranges: the bound
+    ones, or the (begin, extent) a mapping gives.
+
+    >>> i, j, n = Var("i"), Var("j"), Var("n")
+    >>> print(set_of(Analyzer(), n + i * 8 + j, {i: (0, 4), j: (0, 8)}))
+    [n, n + 31]
+    """
+    if isinstance(moving, Mapping):
+        with analyzer.scope():
+            for var, (begin, extent) in moving.items():
+                analyzer.bind(var, begin, extent)
+            return set_of(analyzer, expr, list(moving))
+    evaluator = SetEvaluator(analyzer, moving)
+    low, high = evaluator.low_and_high(analyzer.poly_of(expr))
+    return IntSet(None if low is None else analyzer.emit(low), None if high is None else analyzer.emit(high))
+
+
+def union(analyzer: Analyzer, sets: Sequence[IntSet]) -> IntSet:
+    """The smallest set around all of them, of which there is at least one."""
+    if not sets:
+        raise UsageError("the union of no sets has no ends")
+    return IntSet(
+        _joined(analyzer, minimum, [s.low for s in sets]), _joined(analyzer, maximum, [s.high for s in sets])
+    )
+
+
+def _joined(analyzer: Analyzer, choose: object, ends: list[Expr | None]) -> Expr | None:
+    known = [e for e in ends if e is not None]
+    assert callable(choose)
+    return analyzer.simplify(reduce(choose, known)) if len(known) == len(ends) else None
+
+
+def intersection(analyzer: Analyzer, sets: Sequence[IntSet]) -> IntSet:
+    """What is in all of them: everything where there are none.  It may be empty: see `is_empty`."""
+    lows = [s.low for s in sets if s.low is not None]
+    highs = [s.high for s in sets if s.high is not None]
+    return IntSet(
+        analyzer.simplify(reduce(maximum, lows)) if lows else None,
+        analyzer.simplify(reduce(minimum, highs)) if highs else None,
+    )
+
+
+def is_empty(analyzer: Analyzer, found: IntSet) -> bool:
+    """Whether the set has no element, for all values of the symbols; False also means "do not know"."""
+    return found.low is not None and found.high is not None and analyzer.prove(found.high < found.low)
+
+
+def contains(analyzer: Analyzer, outer: IntSet, inner: IntSet) -> bool:
+    """Whether every element of `inner` is one of `outer`; False also means "do not know"."""
+    if is_empty(analyzer, inner):
+        return True
+    below = outer.low is None or (inner.low is not None and analyzer.prove(outer.low <= inner.low))
+    return below and (
+        outer.high is None or (inner.high is not None and analyzer.prove(inner.high <= outer.high))
+    )
+
+
+def size_of(analyzer: Analyzer, found: IntSet) -> Expr | None:
+    """The number of elements, never below 0; None where it is infinite."""
+    if found.low is None or found.high is None:
+        return None
+    size = analyzer.simplify(found.high - found.low + 1)
+    return size if analyzer.prove(size >= 0) else analyzer.simplify(maximum(size, 0))
+
+
+def box_union(analyzer: Analyzer, boxes: Sequence[Box]) -> Box:
+    """The smallest box around all of them, which have one rank."""
+    return tuple(union(analyzer, column) for column in zip(*boxes, strict=True))
+
+
+def box_intersection(analyzer: Analyzer, boxes: Sequence[Box]) -> Box | None:
+    """What is in all of them; None where that is certainly nothing."""
+    found = tuple(intersection(analyzer, column) for column in zip(*boxes, strict=True))
+    return None if any(is_empty(analyzer, s) for s in found) else found
+
+
+def box_contains(analyzer: Analyzer, outer: Box, inner: Box) -> bool:
+    """Whether every point of `inner` is one of `outer`; False also means "do not know"."""
+    return any(is_empty(analyzer, s) for s in inner) or all(
+        contains(analyzer, a, b) for a, b in zip(outer, inner, strict=True)
+    )
