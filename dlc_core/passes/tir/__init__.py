@@ -22,6 +22,7 @@ from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
 from dlc_core.passes.tir.software_pipeline import InjectSoftwarePipeline
 from dlc_core.passes.tir.split_host_device import SplitHostDevice
+from dlc_core.passes.tir.storage import StorageRewrite
 from dlc_core.passes.tir.thread_sync import ThreadSync
 from dlc_core.passes.tir.unify_threads import UnifyThreadBinding
 from dlc_core.passes.tir.unroll import UnrollLoops, unroll_loops
@@ -51,6 +52,7 @@ PASSES: tuple[type[Pass], ...] = (
     PartitionLoops,
     RewriteUnsafeSelect,
     PromoteRegisters,
+    StorageRewrite,
     NarrowIndices,
     CommonSubexpressions,
 )

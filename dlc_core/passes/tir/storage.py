@@ -1,0 +1,312 @@
+"""Temporaries that are not needed at the same time share memory.
+
+A temporary is needed from its first access to its last one, and throughout every loop, inside of its
+allocation, that has one of them.  Two whose times do not meet become windows on one allocation.  Where one is
+computed element by element from another that is not needed afterwards, they may even meet: each element is
+read right before it is written, in place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from dlc_core.arith import Analyzer, detect_iter_map
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Const, Expr, Ramp, Var, const, const_value, free_vars, loads_in, substitute
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.memory import Memory
+from dlc_core.schedule.tree import touched, with_children
+from dlc_core.tir.functor import child_stmts, exprs_of
+from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc, Stmt, Store, View, While
+
+Path = tuple[Stmt, ...]
+"""A statement with all around it, the outermost first."""
+
+
+@dataclass
+class _Need:
+    """A temporary: its allocation, and the time for which it is needed."""
+
+    path: Path
+    begin: int = 1 << 60
+    end: int = -1
+    accesses: list[Path] = field(default_factory=list)
+
+    @property
+    def alloc(self) -> Alloc:
+        stmt = self.path[-1]
+        assert isinstance(stmt, Alloc)
+        return stmt
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.alloc.buffer
+
+    @property
+    def elements(self) -> Expr:
+        return self.buffer.num_elements()
+
+
+class _Storage:
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.memory = Memory(func.body)
+        self.needs: dict[Buffer, _Need] = {}
+        self.times: dict[Stmt, tuple[int, int]] = {}
+        self.clock = 0
+        self.visit(func.body, ())
+        for need in self.needs.values():
+            for path in need.accesses:
+                begin, end = self.times[_outermost_loop(path, need.alloc) or path[-1]]
+                need.begin, need.end = min(need.begin, begin), max(need.end, end)
+
+    def visit(self, stmt: Stmt, around: Path) -> None:
+        path = (*around, stmt)
+        begin = self.clock
+        self.clock += 1
+        if isinstance(stmt, Alloc):
+            self.needs[stmt.buffer] = _Need(path)
+        if not isinstance(stmt, View):
+            for buffer in touched(stmt):
+                need = self.needs.get(self.memory.root(buffer))
+                if need is not None:
+                    need.accesses.append(path)
+        for child in child_stmts(stmt):
+            self.visit(child, path)
+        self.times[stmt] = begin, self.clock
+        self.clock += 1
+
+    def rewritten(self) -> PrimFunc:
+        """The program with fewer allocations."""
+        groups = [group for group in self.groups() if len(group) > 1]
+        windows: dict[Stmt, Buffer] = {}
+        bases: dict[Stmt, list[Buffer]] = defaultdict(list)
+        for group in groups:
+            common = _common(group)
+            largest = max(group, key=_size)
+            if largest.alloc is common:
+                base = largest.buffer
+            else:
+                base = Buffer(
+                    largest.buffer.name,
+                    (largest.elements,),
+                    largest.buffer.dtype,
+                    scope=largest.buffer.scope,
+                    align=max(need.buffer.align for need in group),
+                )
+                bases[common].append(base)
+            windows.update((need.alloc, base) for need in group if need.buffer is not base)
+        if not groups:
+            return self.func
+        body = _replaced(self.func.body, windows, bases)
+        return replace(self.func, body=body)
+
+    def groups(self) -> list[list[_Need]]:
+        """The temporaries that share one allocation each, in the order of their first use."""
+        found: list[list[_Need]] = []
+        for need in sorted(self.needs.values(), key=lambda need: (need.begin, need.end)):
+            if need.end < 0 or not self.may_share(need):
+                continue
+            fitting = [group for group in found if all(self.share(other, need) for other in group)]
+            if fitting:
+                wanted = _size(need)
+                best = min(fitting, key=lambda group: abs(max(map(_size, group)) - wanted))
+                best.append(need)
+            else:
+                found.append([need])
+        return found
+
+    def may_share(self, need: _Need) -> bool:
+        """Whether a temporary is memory: one whose places are all constant is better left to registers."""
+        buffer = need.buffer
+        if buffer.strides is not None or const_value(buffer.offset) != 0:
+            return False
+        if not set(free_vars(need.elements)) <= set(self.func.scalars):
+            return False
+        places = [i for path in need.accesses for i in _places(path[-1], buffer, self.memory)]
+        return not all(map(_is_constant, places))
+
+    def share(self, first: _Need, second: _Need) -> bool:
+        a, b = first.buffer, second.buffer
+        if a.scope != b.scope or _region(first.path) is not _region(second.path):
+            return False
+        unknown = _bytes(a) is None or _bytes(b) is None
+        if unknown and (first.elements is not second.elements or a.dtype.itemsize != b.dtype.itemsize):
+            return False
+        if first.end < second.begin or second.end < first.begin:
+            return True
+        return self.in_place(first, second)
+
+    def in_place(self, first: _Need, second: _Need) -> bool:
+        """Whether one temporary is last read by the very store that first writes the other's same element."""
+        paths = [p for p in second.accesses if self.times[p[-1]][0] <= first.end]
+        if len(paths) != 1:
+            return False
+        (path,) = paths
+        stmt = path[-1]
+        start = _outermost_loop(path, second.alloc) or stmt
+        begin, end = self.times[start]
+        meeting = [p for p in first.accesses if self.times[p[-1]][1] >= begin]
+        if not isinstance(stmt, Store) or stmt.buffer is not second.buffer or len(meeting) != 1:
+            return False
+        if meeting[0][-1] is not stmt or first.end > end:
+            return False
+        if (_outermost_loop(path, first.alloc) or stmt) is not start:
+            return False
+        a, b = first.buffer, second.buffer
+        if any(self.memory.root(x) in (a, b) and x not in (a, b) for x in touched(stmt)):
+            return False
+        same = a.dtype.itemsize == b.dtype.itemsize and a.ndim == b.ndim
+        if not same or any(x is not y for x, y in zip(a.shape[1:], b.shape[1:], strict=True)):
+            return False
+        read = [e.indices for e in loads_in(*stmt.indices, stmt.value) if e.buffer is a]
+        if any(e.buffer is b for e in loads_in(stmt.value)) or any(place != stmt.indices for place in read):
+            return False
+        inside = path[path.index(start) :]
+        return _visits_once(stmt.indices, [s for s in inside if isinstance(s, (For, While))])
+
+
+def _outermost_loop(path: Path, alloc: Alloc) -> Stmt | None:
+    """The outermost loop around a statement (or that itself) that is inside of an allocation."""
+    inside = path[path.index(alloc) + 1 :]
+    return next((s for s in inside if isinstance(s, (For, While))), None)
+
+
+def _region(path: Path) -> Stmt | None:
+    """The innermost statement around an allocation whose runs have memory of their own."""
+    private = ("parallel", "thread", "vectorized")
+    return next(
+        (
+            s
+            for s in reversed(path[:-1])
+            if isinstance(s, Block) or (isinstance(s, For) and s.kind in private)
+        ),
+        None,
+    )
+
+
+def _common(group: Sequence[_Need]) -> Stmt:
+    """The innermost statement that holds all allocations, or is the one that holds the others."""
+    first, *others = (need.path for need in group)
+    length = min(
+        next((k for k, (a, b) in enumerate(zip(first, path)) if a is not b), min(len(first), len(path)))
+        for path in others
+    )
+    return first[length - 1]
+
+
+def _bytes(buffer: Buffer) -> int | None:
+    size = const_value(buffer.num_elements())
+    return None if size is None else size * buffer.dtype.itemsize
+
+
+def _size(need: _Need) -> int:
+    """Bytes of a temporary, 0 where that is not known."""
+    return _bytes(need.buffer) or 0
+
+
+def _places(stmt: Stmt, buffer: Buffer, memory: Memory) -> list[Expr]:
+    """The indices with which a statement accesses a buffer, or a window on it."""
+    stores = [stmt.indices] if isinstance(stmt, Store) and memory.root(stmt.buffer) is buffer else []
+    loads = [e.indices for e in loads_in(*exprs_of(stmt)) if memory.root(e.buffer) is buffer]
+    return [index for indices in (*stores, *loads) for index in indices]
+
+
+def _is_constant(index: Expr) -> bool:
+    return isinstance(index.base if isinstance(index, Ramp) else index, Const)
+
+
+def _visits_once(indices: Sequence[Expr], loops: Sequence[For | While]) -> bool:
+    """Whether no two iterations of loops have the same indices, in any of their lanes."""
+    ranges: dict[Var, Expr] = {}
+    begins: dict[Var, Expr] = {}
+    analyzer = Analyzer()
+    for s in loops:
+        if isinstance(s, While) or s.var.dtype is not INDEX or loads_in(s.begin, s.extent):
+            return False
+        factors = [analyzer.coefficient_of(i, s.var) for i in indices if i.dtype is INDEX]
+        backwards = any((const_value(f) or 0) < 0 for f in factors if f is not None)
+        ranges[s.var] = s.extent
+        begins[s.var] = s.begin + (s.extent - 1 - s.var if backwards else s.var)
+    values = []
+    for index in indices:
+        if isinstance(index, Ramp):
+            lane = Var("lane")
+            ranges[lane] = const(index.lanes)
+            index = index.base + index.stride * lane
+        if index.dtype is not INDEX or loads_in(index):
+            return False
+        values.append(substitute(index, begins))
+    if not ranges:
+        return True
+    found = detect_iter_map(values, ranges)
+    return found is not None and found.injective
+
+
+def _replaced(s: Stmt, windows: dict[Stmt, Buffer], bases: dict[Stmt, list[Buffer]]) -> Stmt:
+    """A statement with windows in place of allocations, and new allocations around statements."""
+    children = [_replaced(child, windows, bases) for child in child_stmts(s)]
+    same = all(new is old for new, old in zip(children, child_stmts(s), strict=True))
+    new = s if same else with_children(s, children)
+    if s in windows:
+        assert isinstance(s, Alloc)
+        new = View(s.buffer, windows[s], children[0])
+    for base in bases.get(s, ()):
+        new = Alloc(base, new)
+    return new
+
+
+@dataclass(frozen=True)
+class StorageRewrite(PrimFuncPass):
+    """Temporaries that are not needed at the same time share memory; what is computed element by element is
+    computed in place.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            s = T.alloc_buffer((64,), "float32")
+            t = T.alloc_buffer((64,), "float32")
+            u = T.alloc_buffer((32,), "int32")
+            for i in range(64):
+                s[i] = A[i] * T.float32(2.0)
+            for i in range(64):
+                t[i] = s[i] + T.float32(1.0)
+            for i in range(64):
+                B[i] = t[63 - i]
+            for i in range(32):
+                u[i] = T.cast(B[i], "int32")
+            for i in range(32):
+                B[31 - i] = T.cast(u[i], "float32")
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            s = T.alloc_buffer((64,), "float32")
+            t = T.view(s, (64,), "float32")
+            u = T.view(s, (32,), "int32")
+            for i in range(64):
+                s[i] = A[i] * T.float32(2.0)
+            for i in range(64):
+                t[i] = s[i] + T.float32(1.0)
+            for i in range(64):
+                B[i] = t[63 - i]
+            for i in range(32):
+                u[i] = T.cast(B[i], "int32")
+            for i in range(32):
+                B[31 - i] = T.cast(u[i], "float32")
+    """
+
+    name: ClassVar[str] = "storage_rewrite"
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        return _Storage(func).rewritten()
+
+
+__all__ = ["StorageRewrite"]
