@@ -40,6 +40,11 @@ _CODES = {
 _NAMES = {code: name for name, code in _CODES.items()}
 
 
+def dtype_code(dtype: DType) -> tuple[int, int] | None:
+    """(code, bits) of a dtype; None where DLPack has none for it."""
+    return _CODES.get(dtype.name)
+
+
 class _Tensor(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -127,7 +132,7 @@ def export(
     Raises BufferError, as the protocol asks, for a dtype that DLPack has not, and for read-only memory where
     the consumer knows no read-only arrays (`max_version` below 1.0).
     """
-    code = _CODES.get(dtype.name)
+    code = dtype_code(dtype)
     if code is None:
         raise BufferError(f"DLPack has no dtype for {dtype}")
     versioned = max_version is not None and max_version[0] >= 1

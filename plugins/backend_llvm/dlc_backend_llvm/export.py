@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlc_backend_llvm.descriptors import emit_run_dlpack
 from dlc_backend_llvm.elf import hidden, machine_of, write_data_object
 from dlc_backend_llvm.emit.function import emit_function
 from dlc_backend_llvm.emit.unit import Unit
@@ -125,6 +126,7 @@ define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) noun
   ret void
 }}""")
     unit.functions.append(_run_ir(name, entry, signature, dims, names))
+    emit_run_dlpack(unit, name, signature)
     unit.declare(entry, f"hidden i32 @{entry}(ptr, ptr, i32)")
     weights = f"@{weights_symbol(name)} = external hidden constant i8, align 64\n"
     return weights + unit.text()

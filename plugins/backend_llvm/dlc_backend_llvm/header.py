@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc_core.ir.types import TensorType
+from dlc_core.runtime.descriptors import REASONS
 from dlc_core.runtime.signature import Signature, Value
 
 _TEXT = """\
@@ -37,6 +38,13 @@ size_t {name}_workspace_size({only_dims});
    Returns 0, or -1 where a pointer is NULL that may not be, or the code with which the model itself failed.
    */
 int {name}_run(const void *const *inputs, void *const *outputs, void *workspace, int threads{more_dims});
+
+/* The same, with pointers to descriptors of the arrays, `DLTensor` of DLPack, which are checked first:
+   device, rank, dtype, shape, strides (row-major; NULL will do) and alignment.  {dims_found}
+   Where one does not fit nothing is written, and the result is -(100 * argument + reason): the argument
+   counts inputs and then outputs from 1, the reason is {reasons}.
+   */
+int {name}_run_dlpack(const void *const *inputs, const void *const *outputs, void *workspace, int threads);
 
 #ifdef __cplusplus
 }}
@@ -77,6 +85,8 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         dims_doc=f"\n     {symbols}    dims that are not fixed" if dims else "",
         dim_names=symbols,
         shapes="".join(shapes),
+        reasons=", ".join(f"{i} {word}" for i, word in enumerate(REASONS, 1)),
+        dims_found=f"{symbols} follow{'s' * (len(dims) == 1)} from the shapes." if dims else "",
     )
 
 

@@ -122,7 +122,7 @@ def test_a_c_program_gets_the_same_numbers(tmp_path):
     )
     if shown.returncode == 0:
         names = {line.split()[2] for line in shown.stdout.splitlines() if " T " in line}
-        assert names == {"net_v1_run", "net_v1_workspace_size"}
+        assert names == {"net_v1_run", "net_v1_run_dlpack", "net_v1_workspace_size"}
 
 
 @needs_cc
@@ -131,6 +131,75 @@ def test_dims_that_are_not_fixed_are_arguments(tmp_path):
     exe.export(tmp_path / "net.so")
     want = np.concatenate([a.ravel() for n in (1, 2, 3) for a in exe(*inputs(n))])
     np.testing.assert_array_equal(build_and_run(tmp_path, SYMBOLIC, ["net.so"]), want)
+
+
+DESCRIBED = r"""
+#include "net.h"
+#include <stdio.h>
+#include <stdlib.h>
+typedef struct { int32_t type, id; } Device;
+typedef struct { uint8_t code, bits; uint16_t lanes; } DataType;
+typedef struct {
+  void *data; Device device; int32_t ndim; DataType dtype; int64_t *shape, *strides; uint64_t byte_offset;
+} Tensor;
+static Tensor make(void *data, int32_t ndim, int64_t *shape) {
+  Tensor t = {data, {1, 0}, ndim, {2, 32, 1}, shape, NULL, 0};
+  return t;
+}
+int main(void) {
+  enum { n = 2 };
+  float x[n * 8 + 1], s[5], y[n * 5], total[n];
+  int64_t xs[] = {n, 8}, ss[] = {5}, ys[] = {n, 5}, ts[] = {n}, steps[] = {8, 1}, wrong[] = {1, n};
+  Tensor all[] = {make(x, 2, xs), make(s, 1, ss), make(y, 2, ys), make(total, 1, ts)}, good;
+  const void *in[] = {&all[0], &all[1]}, *out[] = {&all[2], &all[3]};
+  void *space = malloc(net_workspace_size(n) + 1);
+  int i;
+  for (i = 0; i < n * 8; i++) x[i + 1] = (float)i / 7 - 1;
+  for (i = 0; i < 5; i++) s[i] = (float)i;
+  all[0].byte_offset = 4;
+  all[0].strides = steps;
+  if (net_run_dlpack(in, out, space, 0)) return 1;
+  for (i = 0; i < n * 5; i++) printf("%a ", y[i]);
+  for (i = 0; i < n; i++) printf("%a ", total[i]);
+  if (net_run_dlpack(NULL, out, space, 0) != -1 || net_run_dlpack(in, NULL, space, 0) != -1) return 2;
+  in[1] = NULL;
+  if (net_run_dlpack(in, out, space, 0) != -201) return 3;
+  in[1] = &all[1];
+  good = all[2];
+  all[2].ndim = 1;
+  if (net_run_dlpack(in, out, space, 0) != -303) return 4;
+  all[2] = good;
+  all[2].dtype.bits = 64;
+  if (net_run_dlpack(in, out, space, 0) != -304) return 5;
+  all[2] = good;
+  all[3].shape[0] = n + 1;
+  if (net_run_dlpack(in, out, space, 0) != -405) return 6;
+  all[3].shape[0] = n;
+  all[0].strides = wrong;
+  if (net_run_dlpack(in, out, space, 0) != -106) return 7;
+  all[0].strides = NULL;
+  all[0].byte_offset = 6;
+  if (net_run_dlpack(in, out, space, 0) != -107) return 8;
+  all[0].byte_offset = 4;
+  all[0].shape = NULL;
+  if (net_run_dlpack(in, out, space, 0) != -103) return 9;
+  all[0].shape = xs;
+  all[1].device.type = 2;
+  if (net_run_dlpack(in, out, space, 0) != -202) return 10;
+  free(space);
+  return 0;
+}
+"""
+
+
+@needs_cc
+def test_descriptors_are_checked_before_anything_runs(tmp_path):
+    exe = dlc.compile(model(Var("n")), "llvm")
+    _, header = exe.export(tmp_path / "net.so")
+    want = np.concatenate([a.ravel() for a in exe(*inputs(2))])
+    np.testing.assert_array_equal(build_and_run(tmp_path, DESCRIBED, ["net.so"]), want)
+    assert "1 NULL, 2 device, 3 rank, 4 dtype, 5 shape, 6 strides, 7 alignment" in header.read_text()
+    assert "dim_n follows from the shapes" in header.read_text()
 
 
 @needs_cc

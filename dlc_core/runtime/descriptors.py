@@ -1,0 +1,183 @@
+"""Calls by descriptors: what callers outside of Python say about their arrays, checked before anything runs.
+
+A descriptor (`DLTensor` of DLPack) tells an array's address, device, dtype, shape and strides.  A code
+generator copies these facts of all arguments, inputs then outputs, into a table of 64-bit words, and lets the
+tensor program made here compare them with the signature; nothing of that is special to a machine.
+
+    status, dim 0, dim 1, … = checks(table)
+
+The status is 0, or `status_of(argument, reason)` of the first argument that does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX, DType
+from dlc_core.ir.expr import (
+    Expr,
+    Load,
+    Var,
+    as_expr,
+    const,
+    const_value,
+    eq,
+    free_vars,
+    load,
+    logical_and,
+    ne,
+    substitute,
+)
+from dlc_core.runtime.dlpack import HOST_TYPES, dtype_code
+from dlc_core.runtime.signature import Signature, Value
+from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
+
+DATA, DEVICE, RANK, DTYPE, STRIDED, SHAPE = range(6)
+"""Words of an argument: its address, device type, number of dims, dtype (code + bits * 2**8 +
+lanes * 2**16), whether strides are given; then its shape and its strides in elements, which count only where
+the rank fits."""
+
+REASONS = ("NULL", "device", "rank", "dtype", "shape", "strides", "alignment")
+"""What may be wrong with an argument."""
+
+
+def status_of(argument: int, reason: str) -> int:
+    """The status of a call whose argument of that number (inputs, then outputs) does not fit."""
+    return -(100 * (argument + 1) + REASONS.index(reason) + 1)
+
+
+def row_size(value: Value) -> int:
+    """Words of an argument in the table."""
+    return SHAPE + 2 * value.type.ndim
+
+
+def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
+    """The program `name` over the table (int64) and the results (int64): the status, then the symbolic dims.
+
+    Shapes must be those of the signature for some values of its symbols; arrays lie in host memory, row-major
+    and contiguous, at multiples of their elements' size.  An array without elements may have the address 0.
+    Nothing fits a signature whose dtypes DLPack has not, or whose inputs' shapes do not tell its symbols.
+    """
+    return _Checks(name, signature).func()
+
+
+class _Checks:
+    def __init__(self, name: str, signature: Signature) -> None:
+        self.name = name
+        self.signature = signature
+        self.values = (*signature.inputs, *signature.outputs)
+        self.table = Buffer("table", (max(1, sum(map(row_size, self.values))),), INDEX)
+        self.results = Buffer("results", (1 + len(signature.symbols),), INDEX)
+        self.known: dict[Var, Expr] = {}
+        self.out: list[Stmt] = [Store(self.results, (const(0),), const(0))]
+
+    def func(self) -> PrimFunc:
+        begin = 0
+        begins: list[int] = []
+        for number, value in enumerate(self.values):
+            begins.append(begin)
+            self._kind(number, value, begin)
+            begin += row_size(value)
+        inputs = len(self.signature.inputs)
+        self._dims(range(inputs), begins, "first")
+        self._dims(range(inputs), begins, "rest")
+        if any(s not in self.known for s in self.signature.symbols):
+            self.require(const(False, "bool"), 0, "shape")
+            return PrimFunc(self.name, (self.table, self.results), seq(*self.out))
+        self._dims(range(inputs, len(self.values)), begins, "all")
+        for number, value in enumerate(self.values):
+            self._memory(number, value, begins[number])
+        return PrimFunc(self.name, (self.table, self.results), seq(*self.out))
+
+    def word(self, place: int) -> Load:
+        found = load(self.table, (const(place),))
+        assert isinstance(found, Load)
+        return found
+
+    def require(self, cond: Expr, number: int, reason: str) -> None:
+        fine = eq(load(self.results, (const(0),)), 0)
+        store = Store(self.results, (const(0),), const(status_of(number, reason)))
+        self.out.append(If(logical_and(fine, ~cond), store))
+
+    def _kind(self, number: int, value: Value, begin: int) -> None:
+        device = self.word(begin + DEVICE)
+        on_host = eq(device, HOST_TYPES[0])
+        for other in HOST_TYPES[1:]:
+            on_host = on_host | eq(device, other)
+        self.require(on_host, number, "device")
+        self.require(eq(self.word(begin + RANK), value.type.ndim), number, "rank")
+        self.require(eq(self.word(begin + DTYPE), dtype_word(value.type.dtype)), number, "dtype")
+
+    def _dims(self, numbers: Sequence[int], begins: Sequence[int], which: str) -> None:
+        """Sizes against the dims of a signature: the "first", which are numbers and new names, before the
+        "rest".
+        """
+        for number in numbers:
+            for axis, dim in enumerate(self.values[number].type.shape):
+                size = self.word(begins[number] + SHAPE + axis)
+                wanted = as_expr(dim)
+                if which == "first" and isinstance(wanted, Var) and wanted not in self.known:
+                    self._learn(wanted, size, number)
+                elif which == "all" or (which == "first") == (const_value(wanted) is not None):
+                    self._compare(number, size, wanted)
+
+    def _learn(self, symbol: Expr, size: Expr, number: int) -> None:
+        assert isinstance(symbol, Var)
+        place = (const(1 + self.signature.symbols.index(symbol)),)
+        self.out.append(Store(self.results, place, size))
+        self.known[symbol] = load(self.results, place)
+        self.require(self.known[symbol] >= 0, number, "shape")
+
+    def _compare(self, number: int, size: Expr, wanted: Expr) -> None:
+        free = [v for v in free_vars(wanted) if v not in self.known]
+        if len(free) == 1:
+            analyzer = Analyzer()
+            slope = analyzer.coefficient_of(wanted, free[0])
+            factor = None if slope is None else const_value(slope)
+            if factor:
+                rest = size - substitute(analyzer.simplify(wanted - free[0] * factor), self.known)
+                self.require(eq(rest % abs(factor), 0), number, "shape")
+                self._learn(free[0], rest // factor, number)
+                return
+        if not free:
+            self.require(eq(size, substitute(wanted, self.known)), number, "shape")
+
+    def _memory(self, number: int, value: Value, begin: int) -> None:
+        rank = value.type.ndim
+        sizes = [self.word(begin + SHAPE + d) for d in range(rank)]
+        empty: Expr = const(False, "bool")
+        for size in sizes:
+            empty = empty | eq(size, 0)
+        step: Expr = const(1)
+        dense: Expr = const(True, "bool")
+        for d in reversed(range(rank)):
+            stride = self.word(begin + SHAPE + rank + d)
+            dense = logical_and(dense, (sizes[d] <= 1) | eq(stride, step))
+            step = step * sizes[d]
+        self.require(eq(self.word(begin + STRIDED), 0) | empty | dense, number, "strides")
+        address = self.word(begin + DATA)
+        self.require(empty | ne(address, 0), number, "NULL")
+        self.require(eq(address % value.type.dtype.itemsize, 0), number, "alignment")
+
+
+def dtype_word(type_: DType) -> int:
+    """A dtype as one word of the table; -1, which no descriptor has, for one that DLPack has not."""
+    found = dtype_code(type_)
+    return -1 if found is None else found[0] | found[1] << 8 | 1 << 16
+
+
+__all__ = [
+    "DATA",
+    "DEVICE",
+    "DTYPE",
+    "RANK",
+    "REASONS",
+    "SHAPE",
+    "STRIDED",
+    "descriptor_checks",
+    "dtype_word",
+    "row_size",
+    "status_of",
+]

@@ -1,0 +1,176 @@
+"""The function of an exported library that takes descriptors of arrays and checks them.
+
+What descriptors say is copied into a table, which a tensor program of the core compares with the signature
+(`dlc_core.runtime.descriptors`); only then is the model run.  Layout of a descriptor: `DLTensor` of DLPack
+1.1 on a 64-bit machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_core.runtime.descriptors import (
+    DATA,
+    DEVICE,
+    DTYPE,
+    RANK,
+    SHAPE,
+    STRIDED,
+    descriptor_checks,
+    row_size,
+    status_of,
+)
+from dlc_core.runtime.signature import Signature
+
+_FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "offset": 40}
+"""Bytes from a descriptor's begin."""
+
+
+def emit_run_dlpack(unit: Unit, name: str, signature: Signature) -> None:
+    """Add `<name>_run_dlpack(inputs, outputs, workspace, threads)` to the functions of a library."""
+    emit_function(unit, descriptor_checks(f"{name}.checks", signature))
+    unit.functions += [_facts(name), _run(name, signature)]
+
+
+def _facts(name: str) -> str:
+    """Copies what a descriptor says into a row of the table; shape and strides only where the rank fits."""
+
+    def field(key: str, type_: str) -> list[str]:
+        return [
+            f"  %at_{key} = getelementptr i8, ptr %tensor, i64 {_FIELDS[key]}",
+            f"  %{key} = load {type_}, ptr %at_{key}, align {4 if type_ == 'i32' else 8}",
+        ]
+
+    def put(word: int, value: str) -> list[str]:
+        return [
+            f"  %word{word} = getelementptr i64, ptr %row, i64 {word}",
+            f"  store i64 {value}, ptr %word{word}, align 8",
+        ]
+
+    lines = [
+        *(line for key in ("data", "offset") for line in field(key, "i64")),
+        *(line for key in ("device", "rank", "dtype") for line in field(key, "i32")),
+        *(line for key in ("shape", "strides") for line in field(key, "ptr")),
+        "  %address = add i64 %data, %offset",
+        *(f"  %{key}64 = {kind} i32 %{key} to i64" for key, kind in
+          (("device", "sext"), ("rank", "sext"), ("dtype", "zext"))),
+        "  %strided = icmp ne ptr %strides, null",
+        "  %strided64 = zext i1 %strided to i64",
+        "  %shapeless = icmp eq ptr %shape, null",
+        "  %some = icmp sgt i32 %rank, 0",
+        "  %broken = and i1 %shapeless, %some",
+        "  %told = select i1 %broken, i64 -1, i64 %rank64",
+        *put(DATA, "%address"),
+        *put(DEVICE, "%device64"),
+        *put(RANK, "%told"),
+        *put(DTYPE, "%dtype64"),
+        *put(STRIDED, "%strided64"),
+        "  %fits = icmp eq i64 %told, %wanted",
+        "  %copied = and i1 %fits, %some",
+        "  br i1 %copied, label %dims, label %done",
+    ]  # fmt: skip
+    return f"""
+define internal void @{name}.facts(ptr %tensor, ptr %row, i64 %wanted) nounwind {{
+entry:
+{chr(10).join(lines)}
+dims:
+  %d = phi i64 [ 0, %entry ], [ %next, %following ]
+  %at_size = getelementptr i64, ptr %shape, i64 %d
+  %size = load i64, ptr %at_size, align 8
+  %to_size = add i64 %d, {SHAPE}
+  %size_word = getelementptr i64, ptr %row, i64 %to_size
+  store i64 %size, ptr %size_word, align 8
+  br i1 %strided, label %step, label %following
+step:
+  %at_stride = getelementptr i64, ptr %strides, i64 %d
+  %stride = load i64, ptr %at_stride, align 8
+  %to_stride = add i64 %to_size, %wanted
+  %stride_word = getelementptr i64, ptr %row, i64 %to_stride
+  store i64 %stride, ptr %stride_word, align 8
+  br label %following
+following:
+  %next = add i64 %d, 1
+  %more = icmp slt i64 %next, %wanted
+  br i1 %more, label %dims, label %done
+done:
+  ret void
+}}"""
+
+
+def _run(name: str, signature: Signature) -> str:
+    values = (*signature.inputs, *signature.outputs)
+    words, dims = sum(map(row_size, values)), len(signature.symbols)
+    lines = [
+        f"define i32 @{name}_run_dlpack(ptr %inputs, ptr %outputs, ptr %workspace, i32 %threads) nounwind {{",
+        f"  %table = alloca [{max(1, words)} x i64], align 64",
+        f"  %results = alloca [{1 + dims} x i64], align 64",
+        f"  %pointers = alloca [{max(1, len(values))} x ptr], align 64",
+        f"  store [{max(1, words)} x i64] zeroinitializer, ptr %table, align 64",
+        *_tables(signature),
+    ]
+    begin = 0
+    for number, value in enumerate(values):
+        table, index = ("inputs", number) if number < len(signature.inputs) else (
+            "outputs", number - len(signature.inputs))  # fmt: skip
+        lines += [
+            f"  %from{number} = getelementptr ptr, ptr %{table}, i64 {index}",
+            f"  %tensor{number} = load ptr, ptr %from{number}, align 8",
+            f"  %null{number} = icmp eq ptr %tensor{number}, null",
+            f"  br i1 %null{number}, label %missing{number}, label %present{number}",
+            f"missing{number}:",
+            f"  ret i32 {status_of(number, 'NULL')}",
+            f"present{number}:",
+            f"  %row{number} = getelementptr i64, ptr %table, i64 {begin}",
+            f"  call void @{name}.facts(ptr %tensor{number}, ptr %row{number}, i64 {value.type.ndim})",
+            f"  %address{number} = load ptr, ptr %row{number}, align 8",
+            # An array of nothing may be nowhere; `run` refuses that, so it gets some address.
+            f"  %nowhere{number} = icmp eq ptr %address{number}, null",
+            f"  %data{number} = select i1 %nowhere{number}, ptr %table, ptr %address{number}",
+            f"  %to{number} = getelementptr ptr, ptr %pointers, i64 {number}",
+            f"  store ptr %data{number}, ptr %to{number}, align 8",
+        ]
+        begin += row_size(value)
+    lines += [
+        f"  call void @{name}.checks(ptr %table, ptr %results, i32 1)",
+        "  %status64 = load i64, ptr %results, align 8",
+        "  %status = trunc i64 %status64 to i32",
+        "  %good = icmp eq i32 %status, 0",
+        "  br i1 %good, label %run, label %refuse",
+        "run:",
+    ]
+    arguments = ["ptr %pointers", "ptr %given", "ptr %workspace", "i32 %threads"]
+    for index in range(dims):
+        lines += [
+            f"  %at_dim{index} = getelementptr i64, ptr %results, i64 {1 + index}",
+            f"  %dim{index} = load i64, ptr %at_dim{index}, align 8",
+        ]
+        arguments.append(f"i64 %dim{index}")
+    lines += [
+        f"  %given = getelementptr ptr, ptr %pointers, i64 {len(signature.inputs)}",
+        f"  %done = call i32 @{name}_run({', '.join(arguments)})",
+        "  ret i32 %done",
+        "refuse:",
+        "  ret i32 %status",
+        "}",
+    ]
+    return "\n" + "\n".join(lines)
+
+
+def _tables(signature: Signature) -> Sequence[str]:
+    """Refuses tables of descriptors that are NULL."""
+    lines: list[str] = []
+    for table, values in (("inputs", signature.inputs), ("outputs", signature.outputs)):
+        if values:
+            lines += [
+                f"  %no_{table} = icmp eq ptr %{table}, null",
+                f"  br i1 %no_{table}, label %without_{table}, label %with_{table}",
+                f"without_{table}:",
+                "  ret i32 -1",
+                f"with_{table}:",
+            ]
+    return lines
+
+
+__all__ = ["emit_run_dlpack"]
