@@ -49,7 +49,7 @@ def fma_loop(lanes: int, chains: int, steps: int) -> Any:
         for _ in range(steps):
             for c in T.unroll(chains):
                 for lane in T.vectorized(lanes):
-                    acc[c, lane] = T.fma(acc[c, lane], x[lane], y[lane])
+                    acc[c, lane] = acc[c, lane] * x[lane] + y[lane]
         for c in T.unroll(chains):
             for lane in T.vectorized(lanes):
                 z[c, lane] = acc[c, lane]

@@ -367,7 +367,8 @@ def set_kind(program: Program, handle: LoopRV, kind: str, thread: str = "") -> N
             why=f"its extent {old.extent} is not a constant",
             hint="split it by a constant first",
         )
-    if kind not in ("serial", "unrolled"):
+    single = kind == "parallel" and const_value(old.extent) == 1  # nothing runs beside its one iteration
+    if kind not in ("serial", "unrolled") and not single:
         check_independent(program, old, kind)
     program.replace({old: replace(old, kind=kind, thread=thread)})
 

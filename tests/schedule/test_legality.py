@@ -8,6 +8,7 @@ from dlc_core import te
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Var, maximum
 from dlc_core.schedule import BlockRV, LoopRV, Schedule
+from dlc_core.script import parse
 
 MATMUL, BIAS, RELU = BlockRV("matmul"), BlockRV("bias"), BlockRV("relu")
 
@@ -115,10 +116,26 @@ def test_loop_kinds(sch, matmul):
     refused(symbolic, lambda: symbolic.unroll(i), "not a constant", "split it")
 
 
-def test_repeated_writes_are_no_parallel_work(sch):
-    bias_i = sch.get_loops(BIAS)[0]
-    outer = sch.add_unit_loop(bias_i)
-    refused(sch, lambda: sch.parallel(outer), "writes the same elements of bias")
+def test_one_iteration_is_parallel_to_nothing(sch):
+    unit = sch.add_unit_loop(sch.get_loops(sch.get_block("bias"))[0])
+    sch.parallel(unit)
+    assert sch.get_for(unit).kind == "parallel"
+
+
+def test_repeated_writes_are_no_parallel_work():
+    twice = Schedule(
+        parse("""
+@T.prim_func
+def twice(a: T.Buffer((8,), "float32"), bias: T.Buffer((8,), "float32")):
+    for again in range(2):
+        for i in range(8):
+            with T.block("bias"):
+                vi = T.axis.spatial(8, i)
+                bias[vi] = a[vi] + 1.0
+""")
+    )
+    again = twice.get_loops(BIAS)[0]
+    refused(twice, lambda: twice.parallel(again), "writes the same elements of bias")
 
 
 def test_inline(sch):
