@@ -102,12 +102,13 @@ def symbolic_node(
     """A use of an op over symbolic dims, its params, and the symbol of each size.
 
     All dims above 1 are symbols, equal sizes being one; where the op wants to know some, those of the first
-    input without its second or last one.  None where it wants to know them all.
+    input without its second, its last, or its first two.  None where it wants to know them all.
     """
     everywhere = [set(range(a.ndim)) for a in arrays]
     rank = arrays[0].ndim if arrays else 0
     nowhere: list[set[int]] = [set() for _ in arrays[1:]]
-    for chosen in (everywhere, [set(range(rank)) - {1}, *nowhere], [set(range(rank - 1)), *nowhere]):
+    known = [set(range(rank)) - {1}, set(range(rank - 1)), set(range(2, rank))]
+    for chosen in (everywhere, *([first, *nowhere] for first in known)):
         symbols: dict[int, Var] = {}
         params = []
         for i, (array, axes) in enumerate(zip(arrays, chosen, strict=True)):

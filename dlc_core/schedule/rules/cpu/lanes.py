@@ -1,15 +1,21 @@
 """Reductions whose output has a contiguous axis that is not reduced: pooling, depthwise convolution, sums
 over outer axes.
 
-The contiguous axis is vectorised; a strip of outputs is accumulated in registers over the whole reduction.
+    for band of rows (parallel):                   the padded input of a band, where there is a border
+      for strip of channels, tile of pixels:
+        accumulators of the tile, in registers over the whole window; one store
+
+The contiguous axis is vectorised.  Where windows of neighbouring results overlap, a tile has several of these
+and the loops over the window are unrolled, so that what they share is read once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.expr import const_value
+from dlc_core.ir.expr import Expr, as_expr, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     contiguous_over,
@@ -17,19 +23,25 @@ from dlc_core.schedule.rules.analysis import (
     extent_of,
     inline_pointwise,
     is_pointwise,
+    loads_of,
+    reduced,
     reductions,
     spatial,
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.bands import bands
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import PrimFunc, Store
+from dlc_core.tir.stmt import Block, PrimFunc, Store
 
 VECTORS = 4
 """Vectors of accumulators: enough chains to hide the latency of an addition."""
+POINTS = 7
+"""Neighbouring results that are accumulated at once where their windows overlap."""
+UNROLLED_STEPS = 448
+"""Steps of a tile of results up to which the loops over its windows are unrolled."""
 PARALLEL_WORK = 1 << 14
 """Iterations below which a kernel is not worth waking other threads for."""
 
@@ -57,32 +69,87 @@ class LanesRule(ScheduleRule):
         s = schedule
         work = work_of(s.func)
         block = BlockRV(reductions(s.func)[0].name)
-        for handle in s.get_producers(block):
-            schedule_map(s, handle, machine)
+        borders = s.get_producers(block)
         out = s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
         *outer, column = s.get_loops(out)
         lanes = machine.lanes(32)
+        points = _points(s.get(block), s.extent(outer[-1])) if outer else 1
+        vectors = VECTORS if points < 3 else 1
         extent = const_value(s.extent(column))
-        width = lanes * VECTORS if extent is None else min(extent, lanes * VECTORS)
+        width = lanes * vectors if extent is None else min(extent, lanes * vectors)
         strips, strip = s.split(column, [None, width], tail="shrink")
-        s.compute_at(block, strips)
+        tile = _Tile(block, strips, None, strip)
+        if points > 1:
+            tiles, point = s.split(outer.pop(), [None, points], tail="balanced")
+            s.reorder(strips, tiles, point, strip)
+            tile = _Tile(block, tiles, point, strip)
+        s.compute_at(block, tile.loop)
         s.set_scope(block, 0, "local")
+        outer = bands(s, borders, outer, machine)
         if machine.description.parallel and (work is None or work >= PARALLEL_WORK):
             deal_out(s, [*outer, strips])
-        if const_value(s.extent(strip)) is not None:
-            _strip(s, block, strip, lanes)
+        whole = s.get(out).axes[-1].dom.extent // width
+        for part in tile.cut(s, strips, strip, whole):
+            if part.point is None:
+                part.schedule(s, lanes)
+                continue
+            count = const_value(s.get(out).axes[-2].dom.extent)
+            assert isinstance(count, int)
+            for piece in part.cut(s, part.loop, part.point, as_expr(count % -(-count // points))):
+                piece.schedule(s, lanes)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """The loops of one tile of accumulators: `loop` runs over tiles, `point` and `strip` inside one."""
+
+    block: BlockRV
+    loop: LoopRV
+    point: LoopRV | None
+    strip: LoopRV
+
+    def cut(self, s: Schedule, loop: LoopRV, inner: LoopRV, full: Expr) -> Iterator[_Tile]:
+        """The full iterations of a loop over tiles, then those that the border of the domain cuts."""
+        if const_value(s.extent(inner)) is not None:
+            yield self
             return
-        for copy in s.partition(strips, [s.get(out).axes[-1].dom.extent // width]):
-            _strip(s, copy[block], copy[strip], lanes)
+        for copy in s.partition(loop, [full]):
+            own = copy.loop if loop == self.loop else copy[self.loop]
+            point = None if self.point is None else copy[self.point]
+            yield _Tile(copy[self.block], own, point, copy[self.strip])
+
+    def schedule(self, s: Schedule, lanes: int) -> None:
+        """Accumulators in registers, the reduction around them."""
+        axes = s.get(self.block).axes
+        own = s.get_loops(self.block)[-len(axes) :]
+        reduction = [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
+        rest = [loop for loop in own if loop not in reduction]
+        s.reorder(*reduction, *rest)
+        init = s.decompose_reduction(self.block, reduction[0])
+        rows = [rest, s.get_loops(init)[-len(rest) :], [self.strip]]
+        if self.point is not None:
+            rows[-1].insert(0, self.point)
+            for loop in (*reduction, *(loop for row in rows for loop in row[:-1])):
+                s.unroll(loop)
+        for row in rows:
+            vectorize_columns(s, row[-1], lanes)
 
 
-def _strip(s: Schedule, block: BlockRV, column: LoopRV, lanes: int) -> None:
-    """Accumulators of one strip in registers, the reduction around them."""
-    axes = s.get(block).axes
-    own = s.get_loops(block)[-len(axes) :]
-    reduction = [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
-    rest = [loop for loop in own if loop not in reduction]
-    s.reorder(*reduction, *rest)
-    init = s.decompose_reduction(block, reduction[0])
-    for last in (rest[-1], s.get_loops(init)[-1], column):
-        vectorize_columns(s, last, lanes)
+def _points(block: Block, extent: Expr) -> int:
+    """How many neighbouring results are worth a tile: several where windows of known size overlap."""
+    count, steps = const_value(extent), 1
+    for axis in reduced(block):
+        steps *= extent_of(axis) or UNROLLED_STEPS
+    if not isinstance(count, int) or not isinstance(block.body, Store):
+        return 1
+    points = min(POINTS, count)
+    if steps * points > UNROLLED_STEPS:
+        return 1
+    row = spatial(block)[-2].var
+    taps = {a.var for a in reduced(block)}
+    shared = any(
+        row in free_vars(index) and taps & set(free_vars(index))
+        for load in loads_of(block)
+        for index in load.indices
+    )
+    return points if shared else 1
