@@ -14,7 +14,7 @@ from dlc_core.ir.expr import Expr, Var, const
 from dlc_core.script.call_parser import CallParser
 from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.scope import Scope
-from dlc_core.script.source import Source, short, suggestion
+from dlc_core.script.source import Source, dotted, short, suggestion
 from dlc_core.script.words import AXES, HEADS
 from dlc_core.tir.access import access_regions
 from dlc_core.tir.stmt import EMPTY, Block, IterVar, Range, Region, Stmt
@@ -88,7 +88,7 @@ class BlockParser:
     def called(self, node: ast.stmt) -> str:
         """`name` of a statement or assignment that calls T.name."""
         value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
-        text = short(value.func) if isinstance(value, ast.Call) else ""
+        text = dotted(value.func) if isinstance(value, ast.Call) else ""
         return text[2:] if text.startswith("T.") else ""
 
     def call_of(self, node: ast.stmt) -> ast.Call:

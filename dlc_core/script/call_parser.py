@@ -30,7 +30,7 @@ from dlc_core.ir.expr import (
     unary,
 )
 from dlc_core.script.expr_parser import ExprParser
-from dlc_core.script.source import short, suggestion
+from dlc_core.script.source import dotted, short, suggestion
 from dlc_core.script.static import static_number
 from dlc_core.script.words import ALL_WORDS, BINARY, EXPRESSION_WORDS, STATEMENTS, SYNONYMS
 from dlc_core.tir.intrinsics import (
@@ -55,9 +55,9 @@ class CallParser(ExprParser):
 
     def head(self, node: ast.expr) -> str:
         """`T.name` or `T.axis.name` as the text after `T.`; anything else is no call of the tensor level."""
-        text = short(node)
+        text = dotted(node)
         if not text.startswith("T."):
-            self.fail(node, f"{text} is not in T")
+            self.fail(node, f"{short(node)} is not in T")
         return text[2:]
 
     def call(self, node: ast.Call) -> Any:

@@ -113,6 +113,15 @@ def suggestion(name: str, known: Iterable[str], what: str = "known") -> str:
     return f"{what}: {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
 
 
+def dotted(node: ast.AST) -> str:
+    """`T.axis.spatial` of an attribute of a name; "" for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
 def short(node: ast.AST) -> str:
     """The beginning of a part's text, for messages."""
     text = ast.unparse(node).splitlines()[0] if not isinstance(node, ast.Module) else ""

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dlc_core.diag import DlcError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import HANDLE, DType
 from dlc_core.ir.expr import Call, Const, Expr, Var, broadcast, const
 from dlc_core.script.block_parser import BlockParser
-from dlc_core.script.source import short, suggestion
+from dlc_core.script.source import dotted, short, suggestion
 from dlc_core.script.static import is_static
 from dlc_core.script.words import BINDERS, BLOCKS, HEADS, LOOPS
 from dlc_core.tir.stmt import (
@@ -222,7 +223,7 @@ class TirParser(BlockParser):
         """`n = T.int64()`: a symbolic dim, which becomes a parameter."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return False
-        text = short(node.func)
+        text = dotted(node.func)
         type_: DType | None = None
         if text in ("T.var", "T.size_var", "T.Var"):
             type_ = self.exprs.dtype(node.args[-1] if node.args else None, node)
@@ -290,8 +291,10 @@ class TirParser(BlockParser):
     def stmt(self, node: ast.stmt) -> Stmt | None:
         """One statement; None for lines that only name an expression."""
         self.source.reading = node
-        with self.source.at(node):
+        try:
             made = self._stmt(node)
+        except DlcError as error:
+            raise self.source.placed(node, error) from error
         return None if made is None else self.placed(made, node)
 
     def _stmt(self, node: ast.stmt) -> Stmt | None:
@@ -424,7 +427,7 @@ class TirParser(BlockParser):
         names = [e for e in targets if isinstance(e, ast.Name)]
         if len(names) != len(targets):
             self.source.fail(node.target, "a loop gives its values to names")
-        head = short(call.func) if isinstance(call, ast.Call) else ""
+        head = dotted(call.func) if isinstance(call, ast.Call) else ""
         if head in ("range", "T.grid"):
             assert isinstance(call, ast.Call)
             arguments = self.exprs.plain(call)

@@ -5,7 +5,8 @@ Every line knows the statement it belongs to, so that an excerpt can be shown ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.buffer import DEFAULT_ALIGN, Buffer
@@ -51,6 +52,7 @@ class TirPrinter:
         self.subject: Stmt | None = None
         self.loops: dict[Var, For] = {}
         self.aliases: list[str] = []
+        self.todo: list[Callable[[], None]] = []
         self.exprs = ExprPrinter(
             lambda v: self.names.of(v, v.name), lambda b: self.names.of(b, b.name, "buffer"), self._alias
         )
@@ -85,6 +87,16 @@ class TirPrinter:
         self.suite(func.body)
         self.level -= 1
 
+    def suite(self, stmt: Stmt) -> None:
+        """Print a statement as the rest of an indented suite."""
+        self._later(partial(self._suite, stmt))
+        while self.todo:
+            self.todo.pop()()
+
+    def _later(self, *tasks: Callable[[], None]) -> None:
+        """What is printed next, before all that was to be printed so far: programs may be nested deep."""
+        self.todo += reversed(tasks)
+
     def annotation(self, param: Buffer | Var) -> str:
         if isinstance(param, Var):
             return f"T.{param.dtype}"
@@ -105,29 +117,29 @@ class TirPrinter:
             parts.append(f"align={b.align}")
         return ", ".join(parts)
 
-    # Statements.  `suite` prints a statement as the rest of an indented suite, so that a Let, Alloc or View
-    # may be an assignment whose scope is all that follows; elsewhere it needs a `with`.
+    # Statements.  In the rest of a suite a Let, Alloc or View may be an assignment whose scope is all that
+    # follows; elsewhere it needs a `with`.
 
-    def suite(self, stmt: Stmt) -> None:
-        bound: list[Var | Buffer] = []
+    def _suite(self, stmt: Stmt, bound: list[Var | Buffer] | None = None) -> None:
+        bound = [] if bound is None else bound
         while True:
             self.begin(stmt)
             if isinstance(stmt, Seq) and _plain(stmt):
-                for child in stmt.stmts[:-1]:
-                    self.stmt(child)
-                stmt = stmt.stmts[-1]
-            elif isinstance(stmt, (Let, Alloc, View)):
+                first = [partial(self.stmt, child) for child in stmt.stmts[:-1]]
+                self._later(*first, partial(self._suite, stmt.stmts[-1], bound))
+                return
+            if isinstance(stmt, (Let, Alloc, View)):
                 name, made = self._binding(stmt)
                 self.emit(f"{name} = {made}")
                 bound.append(stmt.var if isinstance(stmt, Let) else stmt.buffer)
                 stmt = stmt.body
             else:
                 break
+        self._later(partial(self.names.release, bound))
         if isinstance(stmt, Seq) and not stmt.stmts:
             self.emit("pass")
         else:
             self.stmt(stmt)
-        self.names.release(bound)
 
     def begin(self, stmt: Stmt) -> None:
         self.subject = stmt
@@ -135,10 +147,12 @@ class TirPrinter:
         self.aliases.clear()
         self.exprs.aliases = {}
 
-    def nested(self, head: str, body: Stmt) -> None:
+    def nested(self, head: str, body: Stmt, *after: Callable[[], None]) -> None:
         self.emit(head)
         self.level += 1
-        self.suite(body)
+        self._later(partial(self._suite, body), self._dedent, *after)
+
+    def _dedent(self) -> None:
         self.level -= 1
 
     def stmt(self, stmt: Stmt) -> None:
@@ -162,8 +176,8 @@ class TirPrinter:
             self.emit(text if bare else f"T.evaluate({text})")
         elif isinstance(stmt, (Let, Alloc, View)):
             name, made = self._binding(stmt)
-            self.nested(f"with {made} as {name}:", stmt.body)
-            self.names.release((stmt.var if isinstance(stmt, Let) else stmt.buffer,))
+            bound = stmt.var if isinstance(stmt, Let) else stmt.buffer
+            self.nested(f"with {made} as {name}:", stmt.body, partial(self.names.release, (bound,)))
         else:
             raise UsageError(f"{type(stmt).__name__} is not a statement of the grammar")
 
@@ -171,11 +185,9 @@ class TirPrinter:
         """A sequence where a suite would not give it back: inside another, or of less than two."""
         self.emit("with T.seq():")
         self.level += 1
-        for child in stmt.stmts:
-            self.stmt(child)
         if not stmt.stmts:
             self.emit("pass")
-        self.level -= 1
+        self._later(*(partial(self.stmt, child) for child in stmt.stmts), self._dedent)
 
     def _binding(self, stmt: Let | Alloc | View) -> tuple[str, str]:
         if isinstance(stmt, Let):
@@ -188,10 +200,12 @@ class TirPrinter:
         return name, f"T.view({self.exprs.buffer(stmt.base)}, {description})"
 
     def _if(self, stmt: If) -> None:
-        self.nested(f"if {self.exprs.text(stmt.cond)}:", stmt.then)
-        if stmt.orelse is not None:
-            self.subject = stmt
-            self.nested("else:", stmt.orelse)
+        rest = () if stmt.orelse is None else (partial(self._else, stmt, stmt.orelse),)
+        self.nested(f"if {self.exprs.text(stmt.cond)}:", stmt.then, *rest)
+
+    def _else(self, stmt: If, orelse: Stmt) -> None:
+        self.subject = stmt
+        self.nested("else:", orelse)
 
     def _for(self, loop: For) -> None:
         nest = [loop]
@@ -205,12 +219,11 @@ class TirPrinter:
         names = [self.names.of(f.var, f.var.name) for f in nest]
         if len(nest) > 1:
             extents = self.exprs.texts(f.extent for f in nest)
-            self.nested(f"for {', '.join(names)} in T.grid({', '.join(extents)}):", nest[-1].body)
-        elif _griddable(loop):
-            self.nested(f"for {names[0]} in range({self.exprs.text(loop.extent)}):", loop.body)
+            over = f"T.grid({', '.join(extents)})"
         else:
-            self.nested(f"for {names[0]} in {self._loop_kind(loop)}:", loop.body)
-        self.names.release(f.var for f in nest)
+            over = f"range({self.exprs.text(loop.extent)})" if _griddable(loop) else self._loop_kind(loop)
+        release = partial(self.names.release, [f.var for f in nest])
+        self.nested(f"for {', '.join(names)} in {over}:", nest[-1].body, release)
 
     def _loop_kind(self, loop: For) -> str:
         begin, extent = self.exprs.texts((loop.begin, loop.extent))
@@ -232,11 +245,10 @@ class TirPrinter:
             self.emit(f"T.{word}({', '.join(map(self._region, regions))})")
         if block.annotations:
             self.emit(f"T.block_attr({self.literals.mapping(block.annotations)})")
+        release = partial(self.names.release, [axis.var for axis in block.axes])
+        self._later(partial(self._suite, block.body), self._dedent, release)
         if block.init is not None:
             self.nested("with T.init():", block.init)
-        self.suite(block.body)
-        self.level -= 1
-        self.names.release(axis.var for axis in block.axes)
 
     def _axes(self, block: Block) -> None:
         pairs = list(zip(block.axes, block.values, strict=True))
