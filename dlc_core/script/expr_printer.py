@@ -65,38 +65,29 @@ class ExprPrinter:
         return self.texts((root,))[0]
 
     def texts(self, roots: Iterable[Expr]) -> list[str]:
+        """The texts of all; parts that must not be printed in place go to `alias`, in order."""
         roots = tuple(roots)
-        named: Mapping[Expr, str] = self._named(roots) if self.alias is not None else {}
+        order = post_order(*roots)
         done: dict[Expr, tuple[str, int]] = {}
-        for e in post_order(*roots):
-            done[e] = (named[e], _ATOM) if e in named else self._node(e, done)
-        return [done[root][0] for root in roots]
-
-    def _named(self, roots: tuple[Expr, ...]) -> dict[Expr, str]:
-        """Names for the parts that must not be printed in place; their lines go to `alias` in order."""
-        order = list(post_order(*roots))
-        uses: dict[Expr, int] = {}
-        for used in (*roots, *(child for e in order for child in e.children)):
-            uses[used] = uses.get(used, 0) + 1
+        if self.alias is None:
+            for e in order:
+                done[e] = self._node(e, done)
+            return [done[root][0] for root in roots]
         length: dict[Expr, int] = {}
         for e in order:
-            length[e] = 8 + sum(length[c] for c in e.children)
-        long = sum(length[r] for r in roots) > MAX_INLINE
-        done: dict[Expr, tuple[str, int]] = {}
+            length[e] = 8 + sum([length[c] for c in e.children])
+        uses = _uses(roots, order) if sum(length[r] for r in roots) > MAX_INLINE else {}
         depth: dict[Expr, int] = {}
-        named: dict[Expr, str] = {}
         for e in order:
-            depth[e] = 1 + max((depth[c] for c in e.children), default=0)
-            shared = long and uses[e] > 1 and length[e] > MIN_SHARED
-            if (shared or depth[e] > MAX_DEPTH) and e.children:
-                assert self.alias is not None
+            children = e.children
+            depth[e] = 1 + max([depth[c] for c in children]) if children else 1
+            done[e] = self._node(e, done)
+            shared = uses and uses[e] > 1 and length[e] > MIN_SHARED
+            if children and (shared or depth[e] > MAX_DEPTH):
                 if e not in self.aliases:
-                    self.aliases[e] = self.alias(self._node(e, done)[0])
-                named[e] = self.aliases[e]
-                done[e], depth[e] = (named[e], _ATOM), 0
-            else:
-                done[e] = self._node(e, done)
-        return named
+                    self.aliases[e] = self.alias(done[e][0])
+                done[e], depth[e] = (self.aliases[e], _ATOM), 0
+        return [done[root][0] for root in roots]
 
     def _node(self, e: Expr, done: Mapping[Expr, tuple[str, int]]) -> tuple[str, int]:
         """The text of a node over its operands' texts, and how tightly it binds."""
@@ -165,6 +156,14 @@ class ExprPrinter:
             if isinstance(load, Load) and all(i.dtype is INDEX and const_value(i) == 0 for i in load.indices):
                 return f"T.address_of({self.buffer(load.buffer)})"
         return f"T.{e.name}({args})"
+
+
+def _uses(roots: tuple[Expr, ...], order: list[Expr]) -> dict[Expr, int]:
+    """How often each part is used by another, or is a root."""
+    uses: dict[Expr, int] = {}
+    for used in (*roots, *(child for e in order for child in e.children)):
+        uses[used] = uses.get(used, 0) + 1
+    return uses
 
 
 def _joined(*parts: str) -> str:
