@@ -30,6 +30,14 @@ def cpu_of(target: Target) -> HostCpu:
     return _cpu(target["mtriple"], target["mcpu"], target["mattr"], target["num-threads"])
 
 
+DTYPES = (
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("bfloat16", "float16", "float32", "float64"),
+)
+"""The dtypes that code computes in; narrower ones are expressed by these."""
+
+
 def description(options: Mapping[str, Any]) -> Description:
     """The record that schedules read."""
     threads = options["num-threads"]
@@ -40,6 +48,7 @@ def description(options: Mapping[str, Any]) -> Description:
         fma=cpu.fma,
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
+        dtypes=DTYPES,
     )
 
 

@@ -26,6 +26,8 @@ def _scalar(type_: DType, table: dict[str, str]) -> str:
     name = type_.scalar.name
     if name in table:
         return table[name]
+    if (table is _MEMORY and type_.bits < 8) or (table is _MEMORY and name.startswith("float8")):
+        return "i8"
     if type_.is_int and type_.bits >= 8:
         return f"i{type_.bits}"
     raise CodegenError(f"dtype {name} has no code in this backend", hint="cast it to float32 or int32 first")

@@ -1,0 +1,257 @@
+"""Dtypes that a machine does not compute in, by those that it does.
+
+Narrow floats are kept in memory as the bits of unsigned integers and computed as float32 values that the
+narrow type has: each operation computes in float32 and is rounded, as the interpreter does.  Integers below a
+byte are kept, and computed, in bytes, and wrapped after each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.diag import UnsupportedError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    broadcast,
+    call,
+    cast_to,
+    const,
+    load,
+    post_order,
+    select,
+)
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.narrow_floats import FORMATS, decoded, encoded, rounded
+from dlc_core.passes.tir.walk import Walker
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Stmt, Store, View
+
+_F32, _I8, _U8 = dtype("float32"), dtype("int8"), dtype("uint8")
+SMALL_INTS = ("int4", "uint4", "int2", "uint2")
+LEGAL = (*FORMATS, *SMALL_INTS)
+"""The dtypes that can be expressed by others."""
+
+_EXACT = frozenset({"abs", "sign", "floor", "ceil", "round", "trunc", "copysign", "if_then_else"})
+
+
+def legalize_dtypes(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
+    """The program in the dtypes of `native` alone, as far as others can be expressed by these.
+
+    Parameters keep their bytes: a buffer of a narrow dtype becomes one of unsigned integers of its width.
+    Raises UnsupportedError for a parameter by value of such a dtype.
+    """
+    wrong = {dtype(name) for name in LEGAL if name not in native}
+    if not any(t in wrong for t in _dtypes(func)):
+        return func
+    walker = _Legalize(func, wrong)
+    params = tuple(walker.parameter(p) for p in func.params)
+    return replace(func, params=params, body=walker.stmt(func.body))
+
+
+def _dtypes(func: PrimFunc) -> set[DType]:
+    """Element types that a program stores or computes."""
+    found = {p.dtype.scalar for p in func.params}
+    for s in stmts(func.body):
+        if isinstance(s, (Alloc, View)):
+            found.add(s.buffer.dtype)
+        found.update(e.dtype.scalar for e in post_order(*exprs_of(s)))
+    return found
+
+
+class _Legalize(Walker):
+    def __init__(self, func: PrimFunc, wrong: set[DType]) -> None:
+        super().__init__(func)
+        self.wrong = wrong
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.vars: dict[Var, Expr] = {}
+
+    def parameter(self, param: Buffer | Var) -> Buffer | Var:
+        if isinstance(param, Buffer):
+            return self.buffer(param)
+        if param.dtype in self.wrong:
+            raise UnsupportedError(
+                f"{self.func.name} takes {param.name} of {param.dtype} by value",
+                hint="pass it in a buffer of one element",
+            )
+        return param
+
+    def computed(self, type_: DType) -> DType:
+        """The dtype in which values of a dtype are computed."""
+        scalar = type_.scalar
+        if scalar not in self.wrong:
+            return type_
+        to = _F32 if scalar.is_float else _I8 if scalar.kind == "int" else _U8
+        return to.with_lanes(type_.lanes)
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        if buffer.dtype not in self.wrong:
+            return buffer
+        found = self.buffers.get(buffer)
+        if found is None:
+            found = Buffer(
+                buffer.name,
+                buffer.shape,
+                f"uint{8 * buffer.dtype.itemsize}",
+                strides=buffer.strides,
+                scope=buffer.scope,
+                offset=buffer.offset,
+                align=buffer.align,
+            )
+            self.buffers[buffer] = found
+        return found
+
+    def store(self, s: Store) -> Stmt:
+        value = self.expr(s.value)
+        if s.buffer.dtype in self.wrong:
+            value = self.stored(value, s.buffer.dtype)
+        return Store(self.buffer(s.buffer), self.index(s.buffer, s.indices), value)
+
+    def let(self, s: Let) -> Stmt:
+        if s.var.dtype.scalar not in self.wrong:
+            return super().let(s)
+        var = self.vars[s.var] = Var(s.var.name, self.computed(s.var.dtype))
+        return Let(var, self.expr(s.value), self.stmt(s.body))
+
+    # Values
+
+    def expr(self, e: Expr) -> Expr:
+        memo: dict[Expr, Expr] = {}
+        for x in post_order(e):
+            memo[x] = self.node(x, memo)
+        return memo[e]
+
+    def node(self, e: Expr, memo: dict[Expr, Expr]) -> Expr:
+        """A node over operands in the dtypes in which these are computed."""
+        new = [memo[c] for c in e.children]
+        type_ = e.dtype.scalar
+        if isinstance(e, Var):
+            return self.vars.get(e, e)
+        if isinstance(e, Load):
+            made = load(self.buffer(e.buffer), new)
+            return self.loaded(made, type_) if type_ in self.wrong else made
+        if isinstance(e, Call) and e.name == "address_of":
+            (place,) = e.args
+            assert isinstance(place, Load)
+            return call(
+                "address_of", (load(self.buffer(place.buffer), [memo[i] for i in place.indices]),), e.dtype
+            )
+        if isinstance(e, Call) and e.name == "reinterpret":
+            source = e.args[0].dtype.scalar
+            bits = self.stored(new[0], source) if source in self.wrong else new[0]
+            if type_ in self.wrong:
+                bits = bits if bits.dtype.kind == "uint" else self.bits_of(bits)
+                return self.loaded(bits, type_)
+            return bits if bits.dtype is e.dtype else call("reinterpret", (bits,), e.dtype)
+        if type_ not in self.wrong:
+            return self.plain(e, new)
+        return self.value(e, new)
+
+    def plain(self, e: Expr, new: Sequence[Expr]) -> Expr:
+        """A node of a dtype that stays."""
+        if isinstance(e, Cast):
+            return cast_to(e.dtype, new[0])
+        return e.rebuild(new)
+
+    def value(self, e: Expr, new: Sequence[Expr]) -> Expr:
+        """A node of a dtype that goes."""
+        to, type_ = self.computed(e.dtype), e.dtype.scalar
+        if isinstance(e, Const):
+            return const(e.value, to)
+        if isinstance(e, Broadcast):
+            return broadcast(new[0], e.lanes)
+        if isinstance(e, Select):
+            return select(*new)
+        if isinstance(e, Cast):
+            return self.narrowed(cast_to(to, new[0]), type_)
+        if isinstance(e, Unary):
+            made = e.rebuild(new)
+            return made if type_.is_float else self.narrowed(made, type_)
+        if isinstance(e, Binary):
+            made = e.rebuild(new)
+            return made if e.op in ("min", "max") else self.narrowed(made, type_)
+        assert isinstance(e, Call)
+        made = call(e.name, new, to)
+        exact = e.name in _EXACT or (e.name.startswith("vector_") and e.name != "vector_reduce_add")
+        return made if exact and (type_.is_float or e.name == "if_then_else") else self.narrowed(made, type_)
+
+    def narrowed(self, value: Expr, type_: DType) -> Expr:
+        """A computed value as the nearest one of a dtype, or modulo its width."""
+        if type_.is_float:
+            return rounded(value, type_)
+        return _wrapped(value, type_)
+
+    def loaded(self, bits: Expr, type_: DType) -> Expr:
+        """The value that bits of memory are."""
+        if type_.is_float:
+            return decoded(bits, type_)
+        return _wrapped(bits.astype(self.computed(type_.with_lanes(bits.dtype.lanes))), type_)
+
+    def stored(self, value: Expr, type_: DType) -> Expr:
+        """The bits of memory that a value is."""
+        if type_.is_float:
+            return encoded(value, type_)
+        return value.astype(_U8.with_lanes(value.dtype.lanes)) & ((1 << type_.bits) - 1)
+
+    def bits_of(self, value: Expr) -> Expr:
+        wide = dtype(f"uint{value.dtype.bits}").with_lanes(value.dtype.lanes)
+        return call("reinterpret", (value,), wide)
+
+
+def _wrapped(value: Expr, type_: DType) -> Expr:
+    """An integer in a byte, modulo the width of a type below a byte."""
+    if type_.kind == "uint":
+        return value & ((1 << type_.bits) - 1)
+    spare = 8 - type_.bits
+    return (value << spare) >> spare
+
+
+@dataclass(frozen=True)
+class LegalizeDtypes(PrimFuncPass):
+    """Dtypes that the target does not compute in become others: narrow floats float32 values kept as bits,
+    integers below a byte bytes.
+
+    `native` names the dtypes that stay; where it is empty, those of the target's description, of which none
+    means all.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "int4"), B: T.Buffer((8,), "int4")):
+            for i in range(8):
+                B[i] = A[i] + A[i]
+
+    After legalize_dtypes{native=("int8",)}:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "uint8"), B: T.Buffer((8,), "uint8")):
+            for i in range(8):
+                e = T.expr(T.cast(A[i], "int8") << T.int8(4) >> T.int8(4))
+                B[i] = T.cast(e + e << T.int8(4) >> T.int8(4), "uint8") & T.uint8(15)
+    """
+
+    name: ClassVar[str] = "legalize_dtypes"
+    place: ClassVar[tuple[float, ...]] = (110,)
+    native: tuple[str, ...] = ()
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        native = self.native
+        if not native and context.target is not None:
+            native = context.target.describe().dtypes
+        return legalize_dtypes(func, native) if native else func
+
+
+__all__ = ["LEGAL", "LegalizeDtypes", "legalize_dtypes"]

@@ -1,0 +1,108 @@
+"""Floats of 4 to 16 bits by operations on float32 and integers: their bits, their values, rounding to them.
+
+Multiplying by a power of two moves between exponents exactly, subnormal values included; adding a constant
+whose last place is the smallest subnormal value rounds to it.  Rounding is to the nearest, ties to even.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.expr import Expr, const, eq, select
+from dlc_core.tir.intrinsics import isnan, reinterpret
+
+_F32, _U32 = dtype("float32"), dtype("uint32")
+_SIGN, _INF = 0x80000000, 0x7F800000
+
+
+@dataclass(frozen=True)
+class Format:
+    """The bits of a float type: a sign, `exponent` bits with a bias, `mantissa` bits.
+
+    `greatest` are the bits of the greatest finite value; `overflow` and `nan` what is stored for what is
+    beyond it and for NaN.  With `signed_zero` false the pattern of the negative zero is NaN.
+    """
+
+    exponent: int
+    mantissa: int
+    bias: int
+    greatest: int
+    overflow: int
+    nan: int
+    signed_zero: bool = True
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.exponent + self.mantissa)
+
+
+FORMATS = {
+    "bfloat16": Format(8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0),
+    "float16": Format(5, 10, 15, 0x7BFF, 0x7C00, 0x7E00),
+    "float8_e4m3fn": Format(4, 3, 7, 0x7E, 0x7F, 0x7F),
+    "float8_e5m2": Format(5, 2, 15, 0x7B, 0x7C, 0x7E),
+    "float8_e4m3fnuz": Format(4, 3, 8, 0x7F, 0x80, 0x80, signed_zero=False),
+    "float8_e5m2fnuz": Format(5, 2, 16, 0x7F, 0x80, 0x80, signed_zero=False),
+    "float4_e2m1fn": Format(2, 1, 1, 0x7, 0x7, 0x8),
+}
+
+
+def _power(exponent: int) -> float:
+    return 2.0**exponent
+
+
+def decoded(bits: Expr, type_: DType) -> Expr:
+    """The float32 values of bits (unsigned integers of the type's bytes)."""
+    f = FORMATS[type_.name]
+    wide = bits.astype(_U32.with_lanes(bits.dtype.lanes))
+    if type_.name == "bfloat16":
+        return reinterpret(_F32, wide << 16)
+    magnitude = wide & (f.sign - 1)
+    shifted = magnitude << (23 - f.mantissa)
+    value = reinterpret(_F32, shifted) * _power(127 - f.bias)
+    sign = (wide & f.sign) << (31 - f.exponent - f.mantissa)
+    special = reinterpret(_F32, shifted | _INF)
+    if not f.signed_zero:
+        value = reinterpret(_F32, reinterpret(_U32, value) | sign)
+        return select(eq(wide, f.nan), reinterpret(_F32, (wide & 0) | 0x7FC00000), value)
+    if f.greatest < f.sign - 1:
+        value = select(magnitude > f.greatest, special, value)
+    return reinterpret(_F32, reinterpret(_U32, value) | sign)
+
+
+def encoded(value: Expr, type_: DType) -> Expr:
+    """The bits (unsigned integers of the type's bytes) of the type's values nearest to float32 values."""
+    f = FORMATS[type_.name]
+    lanes = value.dtype.lanes
+    spare = 23 - f.mantissa
+    wide = reinterpret(_U32, value)
+    magnitude = wide & (_SIGN - 1)
+    sign = (wide >> (31 - f.exponent - f.mantissa)) & f.sign
+    last = (magnitude >> spare) & 1
+    normal = magnitude + last + ((1 << (spare - 1)) - 1)
+    if type_.name == "bfloat16":
+        code = normal >> spare
+    else:
+        normal = (normal - ((127 - f.bias) << 23)) >> spare
+        step = const(_power(1 - f.bias - f.mantissa + 23), _F32)
+        base = (1 - f.bias - f.mantissa + 23 + 127) << 23
+        small = reinterpret(_U32, reinterpret(_F32, magnitude) + step) - base
+        smallest = (1 - f.bias + 127) << 23
+        code = select(magnitude < smallest, small, normal)
+        beyond = (code > f.greatest) & (magnitude >= smallest)
+        code = select(beyond | (magnitude >= _INF), (magnitude & 0) | f.overflow, code)
+    if f.signed_zero:
+        code = code | sign
+    else:
+        code = select(eq(code, 0) | eq(code, f.nan), code, code | sign)
+    code = select(isnan(value), (magnitude & 0) | f.nan, code)
+    return code.astype(dtype(f"uint{8 * type_.itemsize}").with_lanes(lanes))
+
+
+def rounded(value: Expr, type_: DType) -> Expr:
+    """float32 values rounded to those of a narrower type."""
+    return decoded(encoded(value, type_), type_)
+
+
+__all__ = ["FORMATS", "Format", "decoded", "encoded", "rounded"]
