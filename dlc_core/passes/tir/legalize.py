@@ -65,11 +65,13 @@ def legalize_dtypes(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
 def _dtypes(func: PrimFunc) -> set[DType]:
     """Element types that a program stores or computes."""
     found = {p.dtype.scalar for p in func.params}
+    roots: list[Expr] = []
     for s in stmts(func.body):
         if isinstance(s, (Alloc, View)):
             found.add(s.buffer.dtype)
-        found.update(e.dtype.scalar for e in post_order(*exprs_of(s)))
-    return found
+        roots += exprs_of(s)
+    found.update({e.dtype for e in post_order(*roots)})
+    return {t.scalar for t in found}
 
 
 class _Legalize(Walker):
