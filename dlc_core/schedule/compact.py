@@ -43,7 +43,6 @@ from dlc_core.tir.stmt import (
     While,
     seq,
 )
-from dlc_core.tir.threads import THREAD, VIRTUAL, is_shared, level
 
 
 def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
@@ -64,8 +63,6 @@ def sink(program: Program, buffer: Buffer) -> None:
     while True:
         if isinstance(spot, For):
             if spot.kind in ("vectorized", "unrolled") or not is_private_to(program, spot, buffer):
-                break
-            if is_shared(buffer) and level(spot) in (THREAD, VIRTUAL):
                 break
             spot = spot.body
         elif isinstance(spot, (Alloc, View, Let)) and spot.body in touching:

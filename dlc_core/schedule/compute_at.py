@@ -17,6 +17,7 @@ from dlc_core.schedule.regions import Span, accesses, extent_of, hull
 from dlc_core.schedule.tree import EMPTY_STMT, Program
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Seq, Stmt, View, loop, seq
+from dlc_core.tir.threads import THREAD, VIRTUAL, is_shared, level
 
 
 @dataclass(frozen=True)
@@ -257,8 +258,9 @@ def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: s
         needs = [a for a in accesses(at.body, [buffer]) if a.block is not block]
         if not needs:
             raise program.error(what, block, at, why=f"nothing reads {buffer.name} there")
-        exact = hull(needs, analyzer)
-        loose = hull(needs, analyzer, clip=False)
+        together = threads_around(program, at) if is_shared(buffer) else []
+        exact = hull(needs, analyzer, outer=together)
+        loose = hull(needs, analyzer, outer=together, clip=False)
         for index, tight, wide, size in zip(next(iter(places)), exact, loose, buffer.shape, strict=True):
             if isinstance(index, Var) and index in axes and axes[index].kind == "spatial":
                 part = _choose(tight, wide, size, analyzer)
@@ -272,6 +274,15 @@ def _needed(program: Program, block: Block, at: For, analyzer: Analyzer, what: s
         if axis.kind == "spatial" and axis.var not in parts and const_value(axis.dom.extent) != 1:
             raise program.error(what, block, why=f"axis {axis.var.name} is no index of what it writes")
     return parts
+
+
+def threads_around(program: Program, at: For) -> list[For]:
+    """The loops of threads of one group that a loop stands in, itself included: what they share is computed
+    for all of them.
+    """
+    return [
+        s for s in (at, *program.tree.ancestors(at)) if isinstance(s, For) and level(s) in (THREAD, VIRTUAL)
+    ]
 
 
 def _choose(tight: Span, wide: Span, size: Expr, analyzer: Analyzer) -> Part:

@@ -10,8 +10,8 @@ from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.tree import Program, uses
 from dlc_core.tir.combine import Combination, combination_of
 from dlc_core.tir.functor import stmts, substitute_stmt
-from dlc_core.tir.stmt import Alloc, Block, For, Store, loop
-from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_shared, level, level_of
+from dlc_core.tir.stmt import Block, For, Store, loop
+from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, level, level_of
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,6 @@ def bind(program: Program, handle: LoopRV, thread: str) -> None:
             old,
             why=f"its extent {old.extent} is not a constant",
             hint="split it by a constant first",
-        )
-    shared = [s for s in stmts(old.body) if isinstance(s, Alloc) and is_shared(s.buffer)]
-    if own != GROUP and shared:
-        raise program.error(
-            what,
-            old,
-            shared[0],
-            why=f"{shared[0].buffer.name} inside it is shared by threads",
-            hint="bind loops inside that allocation, or outside of it to an axis of groups",
         )
     if own != THREAD or cross_thread(program, old) is None:
         check_independent(program, old, thread)

@@ -7,8 +7,11 @@ runs along it:
     vthread…   virtual threads: several of them are run by one thread, statement by statement in turn
     any other  threads of a group ("thread.x"): they share memory and meet at barriers
 
-Memory of scope "shared…" belongs to a group, memory of scope "local…" to one thread.  It lives where its
-`Alloc` stands: inside the axes of groups and outside the axes of threads, or inside both.
+Memory of scope "shared…" belongs to a group, memory of scope "local…" to one thread.  As everywhere, it
+lives where its `Alloc` stands: one inside the axes of threads is each thread's own, and one outside is common
+to them.  In a launch in its final form (`unify_thread_binding`) the two agree with the scopes; before, a
+schedule may leave shared memory, with the same content for all, inside the axes of threads, and memory of
+threads, of which each uses elements of its own, outside.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dlc_core.ir.expr import Call, post_order
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.intrinsics import CONVERGENT
-from dlc_core.tir.stmt import Alloc, For, Stmt
-from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_shared, level
+from dlc_core.tir.stmt import For, Stmt
+from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, level
 
 Loops = tuple[For, ...]
 
@@ -18,7 +18,6 @@ def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
 
     * an axis of groups stands in no axis of threads;
     * loops of one axis inside each other have equal extents;
-    * memory of a group is allocated outside the axes of its threads;
     * threads meet neither in parallel nor in vectorized loops: those are iterations of one thread.
     """
     work: list[tuple[Stmt, Loops]] = [(root, ())]
@@ -26,11 +25,6 @@ def thread_problems(root: Stmt) -> Iterator[tuple[str, Stmt]]:
         stmt, around = work.pop()
         if isinstance(stmt, For) and stmt.kind == "thread":
             yield from ((message, stmt) for message in _axis_problems(stmt, around))
-        elif isinstance(stmt, Alloc) and is_shared(stmt.buffer):
-            inner = [s for s in around if level(s) in (THREAD, VIRTUAL)]
-            if inner:
-                what = f"{stmt.buffer.name} of scope {stmt.buffer.scope!r}"
-                yield f"{what} is allocated inside the axis {inner[0].thread}, whose threads share it", stmt
         for name in _convergent(stmt):
             alone = [s for s in around if s.kind in ("parallel", "vectorized")]
             if alone:

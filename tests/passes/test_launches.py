@@ -175,6 +175,86 @@ def test_virtual_threads_and_swizzled_groups() -> None:
     assert "T.unroll(2)" in text
 
 
+def threads_outside(
+    sizes: tuple[int, int, int],
+    tile: tuple[int, int, int],
+    own: int,
+    *,
+    virtual: int = 1,
+    stages: tuple[int, int, int] | None = None,
+    together: bool = True,
+    late: bool = False,
+) -> Schedule:
+    """The same with all axes around the reduction: what threads share is computed for all of them.
+
+    `together`: they also fill it together.  `late` binds them when each has computed it for itself.
+    """
+    sch = Schedule(matmul(*sizes))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    high, wide = tile[0] // own // virtual, tile[1] // own
+    by, v, ty, ii = sch.split(i, [None, virtual, high, own])
+    bx, tx, jj = sch.split(j, [None, wide, own])
+    ko, ki = sch.split(k, [None, tile[2]])
+    sch.reorder(by, bx, v, ty, tx, ko, ki, ii, jj)
+
+    def bind() -> None:
+        axes = {"block.y": by, "block.x": bx, "thread.y": ty, "thread.x": tx}
+        for axis, loop in (axes | {"vthread": v} if virtual > 1 else axes).items():
+            sch.bind(loop, axis)
+
+    if not late:
+        bind()
+    out = sch.cache_write(block, 0, "local")
+    sch.reverse_compute_at(out, tx)
+    sch.decompose_reduction(block, ko)
+    copies = [sch.cache_read(block, name, "shared") for name in "AB"]
+    for copy in copies:
+        sch.compute_at(copy, ko)
+    sch.compact_buffers()
+    if late:
+        bind()
+    for copy in copies if together else ():
+        _, y, x = sch.split(sch.fuse(*sch.get_loops(copy)[-2:]), [None, high, wide])
+        sch.bind(y, "thread.y")
+        sch.bind(x, "thread.x")
+    if stages is not None:
+        sch.software_pipeline(ko, stages)
+    return sch
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("stages", [None, (0, 0, 1), (0, 1, 2)])
+def test_a_product_with_threads_around_its_reduction(
+    stages: tuple[int, int, int] | None, together: bool
+) -> None:
+    sch = threads_outside(SMALL, TILE, 2, stages=stages, together=together)
+    launched = check(sch.func)
+    assert barriers(launched) <= 2 + 2 * (stages == (0, 1, 2))
+    text = script(launched)
+    assert text.index("A_shared = T.alloc_buffer(") < text.index("thread.y")
+    assert f"A_shared = T.alloc_buffer(({'' if stages is None else f'{stages[2] + 1}, '}4, 4)" in text
+    # Where nobody says how, the first thread fills what all of them share.
+    assert ("i_2 == 0 and j_1 == 0" in text) is not together
+
+
+def test_virtual_threads_around_a_reduction() -> None:
+    sch = threads_outside((12, 8, 8), (4, 4, 2), 1, virtual=2, stages=(0, 0, 1))
+    launched = check(sch.func)
+    text = script(launched)
+    assert "vthread" not in text
+    assert "C_local = T.alloc_buffer((2, 1, 1)" in text
+
+
+def test_memory_that_threads_share_has_one_content() -> None:
+    sch = threads_outside(SMALL, TILE, 2, together=False, late=True)
+    with pytest.raises(
+        PassError, match="A_shared of scope 'shared' is filled differently by the threads"
+    ) as caught:
+        lower(IRModule({"main": sch.func}), LAUNCHES)
+    assert "bind loops to threads before computing its block inside them" in str(caught.value)
+
+
 @pytest.mark.slow
 def test_a_product_of_64() -> None:
     sch, _ = staged((64, 64, 64), (32, 32, 8), 4, virtual=2, group=2)

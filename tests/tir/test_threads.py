@@ -214,11 +214,6 @@ for x in T.thread_binding(4, thread="t"):
     for y in T.thread_binding(2, thread="t"):
         B[y] = A[y]
 """
-SHARED_INSIDE = """
-for x in T.thread_binding(4, thread="t"):
-    S = T.alloc_buffer((4,), "float32", scope="shared")
-    S[x] = A[x]
-"""
 VECTOR = """
 for x in T.thread_binding(4, thread="t"):
     for k in T.vectorized(2):
@@ -231,7 +226,6 @@ for x in T.thread_binding(4, thread="t"):
     [
         (GROUP_INSIDE, "the axis block of groups stands inside the axis t of threads"),
         (EXTENTS, "loops over x and y, inside each other, are both bound to t with extents 4 and 2"),
-        (SHARED_INSIDE, "S of scope 'shared' is allocated inside the axis t"),
         (VECTOR, "barrier in the vectorized loop over k"),
     ],
 )

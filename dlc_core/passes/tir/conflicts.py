@@ -7,7 +7,7 @@ What is not proved counts as a conflict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -29,7 +29,7 @@ from dlc_core.ir.expr import (
 from dlc_core.schedule.dependence import TRUE
 from dlc_core.schedule.regions import iter_map
 from dlc_core.tir.functor import child_stmts, exprs_of
-from dlc_core.tir.stmt import Alloc, Block, For, If, Let, Stmt, Store, View
+from dlc_core.tir.stmt import Alloc, Block, For, If, Let, Stmt, Store, View, While
 
 NOTHING_BOUND: Mapping[Var, Expr] = MappingProxyType({})
 NO_VIEWS: Mapping[Buffer, Buffer] = MappingProxyType({})
@@ -104,6 +104,35 @@ def touches_of(
         loops = (*loops, root)
     for child in child_stmts(root):
         yield from touches_of(child, loops, conds, env, bases)
+
+
+def spread(root: Stmt, start: Iterable[Var | Buffer], buffers: Container[Buffer]) -> set[Var | Buffer]:
+    """Variables, and those of the given buffers, whose value or content depends on any of `start`."""
+    found: set[Var | Buffer] = set(start)
+
+    def depends(*exprs: Expr) -> bool:
+        return any(v in found for v in free_vars(*exprs)) or any(e.buffer in found for e in loads_in(*exprs))
+
+    def mark(stmt: Stmt, under: bool) -> None:
+        own = depends(*exprs_of(stmt))
+        if isinstance(stmt, (For, Let)) and own:
+            found.add(stmt.var)
+        elif isinstance(stmt, Block):
+            found.update(a.var for a, v in zip(stmt.axes, stmt.values, strict=True) if depends(v))
+            under = under or depends(stmt.predicate)
+        elif isinstance(stmt, Store) and stmt.buffer in buffers and (under or own):
+            found.add(stmt.buffer)
+        elif isinstance(stmt, View) and not found.isdisjoint((stmt.base, stmt.buffer)):
+            found.update((stmt.base, stmt.buffer))
+        under = under or (isinstance(stmt, (For, If, While)) and own)
+        for child in child_stmts(stmt):
+            mark(child, under)
+
+    before = -1
+    while before != len(found):
+        before = len(found)
+        mark(root, False)
+    return found
 
 
 def _is_address(e: Expr) -> bool:
@@ -263,4 +292,4 @@ class _Pair:
         return found is not None and found[0].injective
 
 
-__all__ = ["Threads", "Touch", "conjuncts", "touches_of"]
+__all__ = ["Threads", "Touch", "conjuncts", "spread", "touches_of"]

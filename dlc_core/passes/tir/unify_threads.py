@@ -40,7 +40,7 @@ from dlc_core.ir.expr import (
     post_order,
     substitute,
 )
-from dlc_core.passes.tir.conflicts import Threads, Touch, touches_of
+from dlc_core.passes.tir.conflicts import Threads, Touch, spread, touches_of
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.schedule.compact import shrink
 from dlc_core.schedule.loops import guarded
@@ -52,13 +52,14 @@ from dlc_core.tir.functor import (
     buffers_written,
     child_stmts,
     exprs_of,
+    free_buffers,
     stmts,
     substitute_stmt,
     transform_stmt,
 )
 from dlc_core.tir.intrinsics import CONVERGENT, FUNCTIONS
-from dlc_core.tir.stmt import Alloc, For, PrimFunc, Seq, Stmt, Store, loop
-from dlc_core.tir.threads import GROUP, THREAD, is_private, is_shared, launches, level
+from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc, Seq, Stmt, Store, loop
+from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_private, is_shared, launches, level
 
 
 def unify_thread_binding(func: PrimFunc) -> PrimFunc:
@@ -116,6 +117,9 @@ def is_unified(root: For) -> bool:
     )
 
 
+Path = tuple[str, ...]
+
+
 class _Launch:
     def __init__(self, func: PrimFunc, root: For, dims: Sequence[Var]) -> None:
         self.func = func
@@ -125,6 +129,10 @@ class _Launch:
         """The one loop of each axis, without its body."""
         self.axes: dict[str, list[str]] = {GROUP: [], THREAD: []}
         self.shared: list[Buffer] = []
+        self.made_at: dict[Buffer, Path] = {}
+        """Where memory of the group was allocated."""
+        self.virtual: list[Var] = []
+        """The virtual threads around what is being built."""
         self.private: list[Buffer] = []
         self.partial: dict[Stmt, tuple[str, ...]] = {}
         """Stores that all threads of some axes repeat, with the axes that they are dealt out over."""
@@ -142,7 +150,7 @@ class _Launch:
             bad = [v.name for v in free_vars(one.extent) if v in inner]
             if bad:
                 raise self.error(f"the extent {one.extent} of {axis} depends on the loop {bad[0]}")
-        body = self._build(self.root, {}, inside_threads=False)
+        body = self._build(self.root, ())
         for buffer in (*self.private, *self.shared):
             bad = [v.name for v in free_vars(*buffer_exprs(buffer)) if v in inner]
             if bad:
@@ -206,38 +214,59 @@ class _Launch:
 
     # Rebuilding
 
-    def _build(self, stmt: Stmt, entered: dict[str, Var], *, inside_threads: bool) -> Stmt:
+    def _build(self, stmt: Stmt, path: Path) -> Stmt:
+        """`path` names the axes around the statement, outer to inner; one inside itself is named twice."""
         if isinstance(stmt, For) and level(stmt) in (GROUP, THREAD):
-            return self._axis(stmt, entered)
-        missing = [axis for axis in self.axes[THREAD] if axis not in entered]
-        if not any(level(s) == THREAD for s in stmts(stmt)):
-            if not missing:
-                return stmt
-            kept = self._first_only(stmt, missing)
+            return self._axis(stmt, path)
+        if isinstance(stmt, Alloc) and (is_shared(stmt.buffer) or not self._threads(path)):
+            if is_private(stmt.buffer):
+                self.private.append(stmt.buffer)
+            else:
+                self._share(stmt, path)
+            return self._build(stmt.body, path)
+        if not any(level(s) == THREAD or self._moves(s) for s in stmts(stmt)):
+            kept = self._first_only(stmt, path)
             if kept is not None:
-                self._note(stmt, entered)
+                self._note(stmt, path)
                 return kept
-        if isinstance(stmt, Alloc) and not inside_threads:
-            (self.private if is_private(stmt.buffer) else self.shared).append(stmt.buffer)
-            return self._build(stmt.body, entered, inside_threads=inside_threads)
-        children = [self._build(c, entered, inside_threads=inside_threads) for c in child_stmts(stmt)]
-        return with_children(stmt, children)
+        virtual = [stmt.var] if isinstance(stmt, For) and level(stmt) == VIRTUAL else []
+        self.virtual += virtual
+        built = with_children(stmt, [self._build(c, path) for c in child_stmts(stmt)])
+        del self.virtual[len(self.virtual) - len(virtual) :]
+        return built
 
-    def _axis(self, stmt: For, entered: dict[str, Var]) -> Stmt:
+    def _threads(self, path: Path) -> list[str]:
+        return [axis for axis in self.axes[THREAD] if axis in path]
+
+    @staticmethod
+    def _moves(stmt: Stmt) -> bool:
+        return isinstance(stmt, Alloc) and is_shared(stmt.buffer)
+
+    def _axis(self, stmt: For, path: Path) -> Stmt:
         one = self.loops[stmt.thread]
-        outer = entered.get(stmt.thread)
-        if outer is not None:
-            self._check_nested(stmt, outer)
+        if stmt.thread in path:
+            self._check_nested(stmt, one.var)
         body = substitute_stmt(stmt.body, {stmt.var: one.var + stmt.begin})
-        inside = level(stmt) == THREAD
-        built = self._build_inside(body, {**entered, stmt.thread: one.var}, inside)
+        built = self._build(body, (*path, stmt.thread))
         if stmt.extent is one.extent:
             return built
         return guarded(built, one.var < stmt.extent)
 
-    def _build_inside(self, body: Stmt, entered: dict[str, Var], inside: bool) -> Stmt:
-        deeper = inside or any(axis in entered for axis in self.axes[THREAD])
-        return self._build(body, entered, inside_threads=deeper)
+    def _share(self, alloc: Alloc, path: Path) -> None:
+        """Memory of the group.  Where each thread had one of its own, all of them must have had the same."""
+        buffer = alloc.buffer
+        self.shared.append(buffer)
+        around = self._threads(path)
+        self.made_at[buffer] = path
+        start: set[Var | Buffer] = {self.loops[axis].var for axis in around}
+        start.update(self.virtual)
+        if start:
+            start.update(b for b in free_buffers(alloc.body) if is_private(b))
+            if buffer in spread(alloc.body, start, {buffer, *allocations(alloc.body)}):
+                raise self.error(
+                    f"{buffer.name} of scope {buffer.scope!r} is filled differently by the threads around it",
+                    hint="bind loops to threads before computing its block inside them",
+                )
 
     def _check_nested(self, stmt: For, outer: Var) -> None:
         """A loop inside another one of its axis deals out what each thread of that one did in full."""
@@ -252,25 +281,38 @@ class _Launch:
                     what, why=f"it fills {buffer.name}, of which each thread of that loop has one of its own"
                 )
 
-    def _first_only(self, stmt: Stmt, missing: Sequence[str]) -> Stmt | None:
-        """The statement for threads that differ in the missing axes; None where its parts differ."""
+    def _first_only(self, stmt: Stmt, path: Path) -> Stmt | None:
+        """The statement for threads that all come by it; None where its parts differ in who runs them."""
+        missing = [axis for axis in self.axes[THREAD] if axis not in path]
         calls = {e.name for s in stmts(stmt) for e in post_order(*exprs_of(s)) if isinstance(e, Call)}
         if not CONVERGENT.isdisjoint(calls):
             return None if child_stmts(stmt) else stmt
         own = set(allocations(stmt))
-        written = [b for b in buffers_written(stmt) if b not in own]
-        private = [is_private(b) for b in written]
-        if all(private) and not any(name.startswith(FUNCTIONS) for name in calls):
-            return stmt
-        if any(private) and child_stmts(stmt):
+        alone = {self._alone(b, missing, path) for b in buffers_written(stmt) if b not in own}
+        if any(name.startswith(FUNCTIONS) for name in calls):
+            alone.add(tuple(missing))
+        if len(alone) > 1:
+            if isinstance(stmt, Block) or not child_stmts(stmt):
+                raise self.error("a statement fills memory of one thread and of others at once")
             return None
-        first: list[Expr] = [eq(self.loops[axis].var, 0) for axis in missing]
-        return guarded(stmt, logical_and(*first))
+        first: list[Expr] = [eq(self.loops[axis].var, 0) for axis in next(iter(alone), ())]
+        return guarded(stmt, logical_and(*first)) if first else stmt
 
-    def _note(self, stmt: Stmt, entered: dict[str, Var]) -> None:
+    def _alone(self, buffer: Buffer, missing: Sequence[str], path: Path) -> tuple[str, ...]:
+        """The axes of which only the first thread writes: those around neither the statement nor, anew, a
+        part of what all threads did alike.
+        """
+        if is_private(buffer):
+            return ()
+        made = self.made_at.get(buffer, ())
+        again = path[len(made) :]
+        alike = [axis for axis in self._threads(made) if axis not in again]
+        return tuple(axis for axis in self.axes[THREAD] if axis in missing or axis in alike)
+
+    def _note(self, stmt: Stmt, path: Path) -> None:
         for part in stmts(stmt):
             if isinstance(part, Store):
-                self.partial[part] = tuple(entered)
+                self.partial[part] = path
 
     # Memory of one thread
 

@@ -17,10 +17,10 @@ from typing import ClassVar
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, Var, free_vars, load, loads_in, post_order
+from dlc_core.passes.tir.conflicts import spread
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.tir.functor import (
     allocations,
-    child_stmts,
     exprs_of,
     rename_bound,
     stmts,
@@ -28,7 +28,7 @@ from dlc_core.tir.functor import (
     transform_stmt,
 )
 from dlc_core.tir.intrinsics import CONVERGENT
-from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While, seq
+from dlc_core.tir.stmt import Alloc, Block, For, If, PrimFunc, Seq, Stmt, Store, View, seq
 from dlc_core.tir.threads import VIRTUAL, level
 
 
@@ -56,30 +56,9 @@ class _Interleave:
     def __init__(self, func: PrimFunc, virtual: For) -> None:
         self.func = func
         self.loop = virtual
-        self.depending: set[Var | Buffer] = {virtual.var}
-        self._find()
+        body = virtual.body
+        self.depending = spread(body, {virtual.var}, set(allocations(body)))
         self.wide: dict[Buffer, Buffer] = {}
-
-    def _find(self) -> None:
-        """Close what depends on the virtual thread: values, and memory that is written by them or under
-        them."""
-        own = set(allocations(self.loop.body))
-        before = -1
-        while before != len(self.depending):
-            before = len(self.depending)
-            self._mark(self.loop.body, own, False)
-
-    def _mark(self, stmt: Stmt, own: set[Buffer], under: bool) -> None:
-        under = under or (isinstance(stmt, (For, If, While)) and self.depends(*exprs_of(stmt)))
-        if isinstance(stmt, (For, Let)) and self.depends(*exprs_of(stmt)):
-            self.depending.add(stmt.var)
-        elif isinstance(stmt, Store):
-            if stmt.buffer in own and (under or self.depends(*exprs_of(stmt))):
-                self.depending.add(stmt.buffer)
-        elif isinstance(stmt, View) and (stmt.base in self.depending or stmt.buffer in self.depending):
-            self.depending.update((stmt.base, stmt.buffer))
-        for child in child_stmts(stmt):
-            self._mark(child, own, under)
 
     def depends(self, *exprs: Expr) -> bool:
         return any(v in self.depending for v in free_vars(*exprs)) or any(
