@@ -112,6 +112,20 @@ def rows_by_number(m, n):
     return te.create_prim_func([a, rows_wanted], [z], producers=made)
 
 
+def scans(m, n, wide):
+    """Steps that depend on one another: on one column of the last two steps, or on all columns of the last."""
+    a, state = te.placeholder((m, n), name="A"), te.placeholder((m, n), name="state")
+    r = te.reduce_axis(n, "r")
+    first = te.compute((2, n), lambda t, i: a[t, i] * 2.0, "first")
+    if wide:
+        top = te.compute((m, n), lambda t, i: te.max(state[t - 1, r] + a[t, r], axis=r), "top")
+        step = te.compute((m, n), lambda t, i: select(i > 1, top[t, i], state[t - 2, i]) + a[t, i], "step")
+    else:
+        step = te.compute((m, n), lambda t, i: state[t - 1, i] + state[t - 2, i] * a[t, i], "step")
+    steps = te.scan(first, step, state)
+    return te.create_prim_func([a, te.compute((m, n), lambda t, i: steps[t, i] + 1.0, "z")])
+
+
 def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
     """A program and the values of its symbolic dims."""
     sizes = {}
@@ -124,7 +138,7 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
             return var
         return value
 
-    kind = draw(st.sampled_from(["elementwise", "matmul", "conv", "rows", "windows", "gather"]))
+    kind = draw(st.sampled_from(["elementwise", "matmul", "conv", "rows", "windows", "gather", "scans"]))
     if kind == "elementwise":
         return elementwise(dim("m", 1, 9), dim("n", 1, 9)), sizes
     if kind == "matmul":
@@ -133,6 +147,8 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
         return rows(dim("m", 1, 6), dim("n", 1, 9)), sizes
     if kind == "windows":
         return windows(dim("m", 4, 14)), sizes
+    if kind == "scans":
+        return scans(dim("m", 2, 6), dim("n", 1, 6), draw(st.booleans())), sizes
     if kind == "gather":
         return rows_by_number(dim("m", 2, 6), dim("n", 1, 6)), sizes
     integers = st.integers(2, 7)
