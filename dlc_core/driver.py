@@ -1,5 +1,5 @@
-"""From a model to an executable: load, compile, build, open.  Names no device: kinds, code generators and
-devices come from the registry.
+"""From a model to an executable: load, compile, build, lower, open.  Names no device: kinds, code generators
+and devices come from the registry.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from dlc_core.config import config as settings
 from dlc_core.diag import ArtifactError, DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.graph.bind import bind_params
 from dlc_core.ir.module import IRModule
-from dlc_core.job import Job, Progress, Teller, context_for, lower, pipelines
-from dlc_core.passes import PassContext
-from dlc_core.passes.lower.single import single_module
+from dlc_core.job import Job, Progress, Teller, context_for, pipelines
+from dlc_core.passes import PassContext, Pipeline
+from dlc_core.passes.lower.single import prim_func, scheduled_module, single_module
 from dlc_core.passes.watch import configured_watchers
 from dlc_core.registry import Registry, registry
 from dlc_core.runtime import library
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.library import Library
 from dlc_core.runtime.saving import read
+from dlc_core.schedule import Schedule
 from dlc_core.target import Target, TargetKind
+from dlc_core.te import Argument
 
+Arguments = Sequence[Argument]
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 
@@ -167,21 +170,78 @@ def _check_precision(precision: str) -> None:
 
 def build(
     subject: Any,
+    args: Arguments | str | Target | Mapping[str, Any] | None = None,
     target: str | Target | Mapping[str, Any] | None = None,
     *,
     num_threads: int | None = None,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
 ) -> Executable:
-    """Compile a single operator: a PrimFunc, an IRModule of them, or tensors (te) from inputs to outputs.
+    """Compile single operators: `build(subject, target)`, or `build(stages, args, target)`.
 
-    The executable takes the buffers that the program only reads and gives those that it writes, which must
-    come last among its parameters.  Symbolic dims are bound by the inputs' shapes.
+    `subject` is a PrimFunc, an IRModule of them, a Schedule, or tensors: one, the arguments in order, or a
+    list of inputs and one of outputs.  A schedule of tensors (`create_schedule`) may have `args`, all its
+    inputs and outputs in order.
+
+    The executable takes the buffers that the program only reads and gives those that it writes, each in the
+    order of the parameters; those of a PrimFunc that are written come last.  Symbolic dims are bound by the
+    inputs' shapes.
     """
-    where = find_target(target)
-    module = single_module(subject)
+    given, wanted = _arguments_and_target(args, target)
+    where = find_target(wanted)
+    module = single_module(subject, given)
     job = Job(where, context_for(where, opt_level, config), num_threads)
     return job.executable(module, lambda: module)
+
+
+def lower(
+    subject: Any,
+    args: Arguments | None = None,
+    *,
+    target: str | Target | Mapping[str, Any] | None = None,
+    name: str = "main",
+    before: str | None = None,
+    opt_level: int = 3,
+    config: Mapping[str, Any] | None = None,
+) -> IRModule:
+    """The tensor programs that `build` makes of a subject, after the passes of the stage "tir".
+
+    Without a target no schedule is chosen and nothing depends on a machine.  `before` names a pass to stop
+    at: `lower(s, [A, B], before="flatten_buffers")` has plain loops over buffers of all their dims.  `name`
+    is that of the program of tensors.  The module prints as script: `print(lower(…).script())`.
+    """
+    if isinstance(subject, IRModule):
+        module = subject
+    elif isinstance(subject, Schedule):
+        module = scheduled_module(subject)
+    else:
+        func = prim_func(subject, args, name)
+        module = IRModule({func.name: func}, entry=func.name)
+    if target is None:
+        where = None
+        context = PassContext.current().with_(opt_level=opt_level, target=None, config=dict(config or {}))
+    else:
+        where = find_target(target)
+        context = context_for(where, opt_level, config)
+    stages = pipelines(where, context)
+    if "tir" not in stages:
+        raise UsageError(f"the target {where} does not compile tensor programs")
+    passes = list(stages["tir"])
+    if before is not None:
+        names = [one.name for one in passes]
+        if before not in names:
+            raise UsageError(f"there is no pass {before!r} to stop at", hint=f"passes: {', '.join(names)}")
+        passes = passes[: names.index(before)]
+    return Pipeline(tuple(passes)).run(module, context)
+
+
+def _arguments_and_target(args: Any, target: Any) -> tuple[Arguments | None, Any]:
+    """What a call of `build` means by its second and third arguments."""
+    if isinstance(args, (list, tuple)):
+        return args, target
+    if args is not None and target is not None:
+        raise UsageError(f"{args!r} is no list of arguments", hint="build(stages, [A, B], target)")
+    return None, target if args is None else args
 
 
 def open(  # noqa: A001  (the public name)

@@ -27,6 +27,7 @@ from dlc_core.runtime.saving import Saved
 from dlc_core.runtime.signature import Signature
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
+from dlc_core.target.target import STAGES
 
 
 def context_for(
@@ -57,9 +58,9 @@ def context_for(
     )
 
 
-def pipelines(target: Target, context: PassContext | None = None) -> dict[str, Pipeline]:
-    """The pipeline of each stage that a target has: the default passes, those of plugins, and those that the
-    context (by default the current one) asks for.
+def pipelines(target: Target | None, context: PassContext | None = None) -> dict[str, Pipeline]:
+    """The pipeline of each stage that a target (None: a machine) has: the default passes, those of plugins,
+    and those that the context (by default the current one) asks for.
     """
     context = PassContext.current() if context is None else context
     known = list(registry().passes.values())
@@ -72,7 +73,10 @@ def pipelines(target: Target, context: PassContext | None = None) -> dict[str, P
                 hint='write PassContext(passes=[("after NAME", ...)]), or give its class a place',
             )
     known = [cls for cls in known if not cls.setting or context.config.get(cls.setting)]
-    stages = {stage: default_pipeline(stage, known, more=own).passes for stage in target.stages}
+    stages = {
+        stage: default_pipeline(stage, known, more=own).passes
+        for stage in (STAGES if target is None else target.stages)
+    }
     return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
 
 

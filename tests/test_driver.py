@@ -302,7 +302,7 @@ def test_programs_written_by_hand_are_built(scaling):
         (PrimFunc("f", (x, y), loop(i, 0, StoreStmt(total, (i,), x[i]))), "writes none of its buffers"),
         (IRModule({}), "the module has no PrimFunc"),
         (IRModule({"a": func, "b": wrong}), "the buffers that 'b' writes do not come last"),
-        (axpy()[:2], "none of the tensors is computed"),
+        (axpy()[:2], "none of the arguments is computed"),
         (7, "a int cannot be built"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -4,6 +4,20 @@ from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops, flat
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.schedule.stages import Stage, StagedSchedule, create_schedule
 from dlc_core.schedule.trace import Trace
 
-__all__ = ["BlockRV", "Copy", "IndexMap", "LoopRV", "Loops", "Schedule", "TensorIntrin", "Trace", "flat"]
+__all__ = [
+    "BlockRV",
+    "Copy",
+    "IndexMap",
+    "LoopRV",
+    "Loops",
+    "Schedule",
+    "Stage",
+    "StagedSchedule",
+    "TensorIntrin",
+    "Trace",
+    "create_schedule",
+    "flat",
+]

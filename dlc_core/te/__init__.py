@@ -14,6 +14,7 @@ from dlc_core.te.extern import (
     extern_primfunc,
 )
 from dlc_core.te.func import (
+    Argument,
     create_prim_func,
     inputs_of,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "MIN",
     "PROD",
     "SUM",
+    "Argument",
     "Combiner",
     "ComputeOp",
     "ExternOp",

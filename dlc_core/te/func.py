@@ -16,6 +16,7 @@ from dlc_core.te.tensor import ComputeOp, Operation, Tensor, producer_of
 from dlc_core.tir.stmt import Alloc, PrimFunc, Stmt, seq
 
 Argument = Tensor | Var
+"""A parameter of a program: a tensor, or a variable by value."""
 
 
 def create_prim_func(

@@ -249,15 +249,25 @@ def buffers_read(root: Stmt) -> list[Buffer]:
 
 
 def buffers_written(root: Stmt) -> list[Buffer]:
-    """Buffers that are stored to, or whose address is taken, in first-use order."""
+    """Buffers that are stored to, or whose address is taken, in first-use order.
+
+    Where a block takes the address of what it declares to read and not to write, that is not written.
+    """
     found: dict[Buffer, None] = {}
-    for stmt in stmts(root):
+    work: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
+    while work:
+        stmt, only_read = work.pop()
         if isinstance(stmt, Store):
             found[stmt.buffer] = None
+        if isinstance(stmt, Block):
+            written = {r.buffer for r in stmt.writes}
+            only_read = frozenset(r.buffer for r in stmt.reads if r.buffer not in written)
         exprs = exprs_of(stmt)
         for expr in post_order(*exprs) if loads_in(*exprs) else ():
             if isinstance(expr, Call) and expr.name == "address_of":
-                found.update((arg.buffer, None) for arg in expr.args if isinstance(arg, Load))
+                taken = (arg.buffer for arg in expr.args if isinstance(arg, Load))
+                found.update((buffer, None) for buffer in taken if buffer not in only_read)
+        work.extend((child, only_read) for child in reversed(child_stmts(stmt)))
     return list(found)
 
 

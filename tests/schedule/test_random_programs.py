@@ -113,7 +113,7 @@ def rows_by_number(m, n):
 
 
 def scans(m, n, wide):
-    """Steps that depend on one another: on one column of the last two steps, or on all columns of the last."""
+    """Steps that depend on one another: on a column of the last two steps, or on all columns of the last."""
     a, state = te.placeholder((m, n), name="A"), te.placeholder((m, n), name="state")
     r = te.reduce_axis(n, "r")
     first = te.compute((2, n), lambda t, i: a[t, i] * 2.0, "first")

@@ -9,13 +9,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from dlc_core import te
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import CALL_PRIM, Function, get_item, make_tuple, node, param
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Var, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
-from dlc_core.schedule import Schedule
-from dlc_core.te import Tensor, create_prim_func
+from dlc_core.schedule import Schedule, StagedSchedule
 from dlc_core.tir.functor import block_list, buffers_written, stmts
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
@@ -24,29 +25,68 @@ ENTRY, KERNEL = "main", "kernel"
 """What the entry is called, and a program whose own name is the entry's."""
 
 
-def single_module(subject: Any) -> IRModule:
-    """A module whose entry calls a PrimFunc: that given, that of a Schedule, of a module, or made of tensors.
+def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IRModule:
+    """A module whose entry calls a PrimFunc: that of `prim_func`, or of a module.
 
-    What comes in a Schedule runs as it stands there.  Tensors (te) are given from the inputs to the outputs.
-    Of several PrimFuncs each that no other one calls gets an entry of its own, and the module's attribute
+    What comes in a Schedule runs as it stands there.  Of several PrimFuncs each that no other one calls gets an entry of its own, and the module's attribute
     `entries` has their names.  Raises UsageError where the buffers that a program writes do not come last.
     """
     if isinstance(subject, IRModule):
+        _no_arguments(subject, args)
         return _of_module(subject)
     if isinstance(subject, Schedule):
-        kernels = subject.mod.of_kind(PrimFunc)
-        return _of_module(subject.mod.with_functions({n: _scheduled(f) for n, f in kernels.items()}))
-    if isinstance(subject, PrimFunc):
-        func = subject
-    elif isinstance(subject, Sequence) and subject and all(isinstance(t, Tensor) for t in subject):
-        func = _of_tensors(subject)
-    else:
-        raise UsageError(
-            f"a {type(subject).__name__} cannot be built",
-            hint="give a PrimFunc, a Schedule, an IRModule of PrimFuncs, or tensors from inputs to outputs",
-        )
-    func = _kernel(func)
+        _no_arguments(subject, args)
+        return _of_module(scheduled_module(subject))
+    func = _kernel(prim_func(subject, args))
+    if not isinstance(subject, PrimFunc):
+        func = _outputs_last(func)
     return IRModule({ENTRY: _caller(func), func.name: func})
+
+
+def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
+    """The program of a PrimFunc, of stages (with its arguments in order), or of tensors.
+
+    Tensors (te) are the arguments in order, or two lists: inputs and outputs.  Raises UsageError for what has
+    no program, and for `args` that do not list its inputs and outputs.
+    """
+    if isinstance(subject, StagedSchedule):
+        return _scheduled(subject.program(args, name))
+    _no_arguments(subject, args)
+    if isinstance(subject, PrimFunc):
+        return subject
+    if isinstance(subject, te.Tensor):
+        subject = [*te.inputs_of([subject]), subject]
+    if isinstance(subject, (list, tuple)) and subject:
+        parts: list[Any] = list(subject)
+        if all(isinstance(t, (te.Tensor, Var)) for t in parts):
+            return te.create_prim_func(parts, name=name)
+        if len(parts) == 2 and all(isinstance(part, (list, tuple)) for part in parts):
+            return te.create_prim_func(parts[0], parts[1], name)
+    raise UsageError(
+        f"a {type(subject).__name__} cannot be built",
+        hint="give a PrimFunc, an IRModule of PrimFuncs, a schedule, or tensors from inputs to outputs",
+    )
+
+
+def scheduled_module(schedule: Schedule) -> IRModule:
+    """The module of a Schedule, for which no rule may choose schedules."""
+    module = schedule.mod
+    kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+    return module.with_functions({name: _scheduled(func) for name, func in kernels.items()})
+
+
+def _no_arguments(subject: Any, args: object) -> None:
+    if args is not None:
+        raise UsageError(
+            f"arguments beside a {type(subject).__name__}", hint="they go with a schedule of tensors alone"
+        )
+
+
+def _outputs_last(func: PrimFunc) -> PrimFunc:
+    """The program with the buffers that it only reads first: executables take these and give the others."""
+    written = set(buffers_written(func.body))
+    inputs, outputs = (tuple(b for b in func.buffers if (b in written) is made) for made in (False, True))
+    return replace(func, params=(*inputs, *outputs, *func.scalars))
 
 
 def _of_module(module: IRModule) -> IRModule:
@@ -85,14 +125,6 @@ def _called(stmt: Stmt) -> str | None:
     return kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
 
 
-def _of_tensors(tensors: Sequence[Tensor]) -> PrimFunc:
-    inputs = [t for t in tensors if t.op is None]
-    outputs = [t for t in tensors if t.op is not None]
-    if not outputs:
-        raise UsageError("none of the tensors is computed", hint="give the outputs after the inputs")
-    return create_prim_func(inputs, outputs, KERNEL)
-
-
 def _is_scheduled(func: PrimFunc) -> bool:
     """Whether somebody has chosen how the loops run, so that no rule may choose again."""
     serial = all(s.kind == "serial" for s in stmts(func.body) if isinstance(s, For))
@@ -117,6 +149,14 @@ def _caller(func: PrimFunc) -> Function:
         names = ", ".join(b.name for b in buffers if b in written)
         raise UsageError(
             f"the buffers that {func.name!r} writes do not come last", details=[f"it writes {names}"]
+        )
+    known = free_vars(*(dim for b in inputs for dim in b.shape))
+    loose = [v.name for v in func.scalars if v not in known]
+    if loose:
+        raise UsageError(
+            f"program {func.name!r} takes {', '.join(loose)} by value",
+            why="no input has it as a dim of its shape",
+            hint="pass it as an array of one element",
         )
     params = [param(b.name, _type(b)) for b in inputs]
     types = tuple(_type(b) for b in outputs)

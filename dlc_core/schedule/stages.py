@@ -1,0 +1,418 @@
+"""Schedules of tensors, stage by stage: `s[C].split(axis, factor=8)`.
+
+    s = create_schedule(C)
+    xo, yo, xi, yi = s[C].tile(*C.op.axis, 8, 8)
+    s[B].compute_at(s[C], yo)
+    s[C].vectorize(yi)
+    exe = dlc.build(s, [A, C])
+
+A stage is what computes one tensor: a block of a `Schedule`, whose primitives do all the work.  Axes are
+those of the tensor's operation (`s[C].op.axis`, `s[C].op.reduce_axis`) and those that `split` and the like
+return.
+What was said of a stage's loops before `compute_at` holds for its loops there too.  Primitives that stages do
+not have are reached by `s.schedule`, `stage.block` and `stage.loop(axis)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.diag import ScheduleError, UsageError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, ExprLike, Var, const_value, free_vars
+from dlc_core.schedule.dependence import axis_kinds
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.intrin import TensorIntrin
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.te.func import Argument, create_prim_func, inputs_of
+from dlc_core.te.math import ThreadAxis
+from dlc_core.te.scan import ScanOp
+from dlc_core.te.tensor import Operation, Tensor, producer_of
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range
+
+
+@dataclass(frozen=True, eq=False)
+class StageOp(Operation):
+    """The axes of a stage that a schedule made."""
+
+    axis: tuple[IterVar, ...]
+    reduce_axis: tuple[IterVar, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Something done to the loops of a stage: a primitive, the axes it takes and those that it makes."""
+
+    name: str
+    axes: tuple[IterVar, ...]
+    args: tuple[Any, ...] = ()
+    made: tuple[IterVar, ...] = ()
+
+
+class Stage:
+    """What computes one operation; `s[tensor]` gives it."""
+
+    def __init__(self, of: StagedSchedule, op: Any, block: BlockRV, axes: Sequence[IterVar]) -> None:
+        self.of = of
+        self.op = op
+        """The operation as it is now, with `axis` and `reduce_axis`."""
+        self.block = block
+        """The stage's block in `s.schedule`."""
+        self.axes = tuple(axes)
+        """One for each axis of the block."""
+        self.attached: Stage | None = None
+        """The stage in whose loops it is computed."""
+        self._loops: dict[IterVar, LoopRV] = {}
+        self._steps: list[_Step] = []
+        self._renew()
+
+    def __repr__(self) -> str:
+        return f"<stage {self.op.name}>"
+
+    def loop(self, axis: IterVar) -> LoopRV:
+        """The loop over an axis; ScheduleError where it has none any more."""
+        found = self._loops.get(axis)
+        if found is None:
+            name = getattr(getattr(axis, "var", None), "name", repr(axis))
+            known = ", ".join(a.var.name for a in self._loops) or "none"
+            raise ScheduleError(
+                f"stage {self.op.name!r} has no loop over axis {name}",
+                why="it is of another stage, or was split or fused",
+                hint=f"its axes now: {known}",
+            )
+        return found
+
+    # Loops.
+
+    def split(
+        self, axis: IterVar, factor: ExprLike | None = None, nparts: ExprLike | None = None
+    ) -> tuple[IterVar, IterVar]:
+        """Outer and inner axis in place of one: `factor` steps of the inner one, or `nparts` of the outer."""
+        if (factor is None) == (nparts is None):
+            raise UsageError("split takes a factor or a number of parts", hint="give one of the two")
+        outer, inner = self._do("split", (axis,), [nparts, factor])
+        return outer, inner
+
+    def tile(
+        self, x: IterVar, y: IterVar, x_factor: ExprLike, y_factor: ExprLike
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Tiles of two axes: their outer loops, then their inner ones."""
+        with self.of.together():
+            x_outer, x_inner = self.split(x, x_factor)
+            y_outer, y_inner = self.split(y, y_factor)
+            self.reorder(x_outer, y_outer, x_inner, y_inner)
+        return x_outer, y_outer, x_inner, y_inner
+
+    def fuse(self, *axes: IterVar) -> IterVar:
+        """One axis in place of directly nested ones, outer to inner."""
+        return self._do("fuse", axes)[0]
+
+    def reorder(self, *axes: IterVar) -> None:
+        """Put loops in the given order, outer to inner."""
+        self._do("reorder", axes)
+
+    def vectorize(self, axis: IterVar) -> None:
+        """Run an axis of constant extent as lanes of vectors."""
+        self._do("vectorize", (axis,))
+
+    def parallel(self, axis: IterVar) -> None:
+        """Run the iterations on several threads."""
+        self._do("parallel", (axis,))
+
+    def unroll(self, axis: IterVar) -> None:
+        """Replace an axis of constant extent by its iterations, when lowered."""
+        self._do("unroll", (axis,))
+
+    def bind(self, axis: IterVar, thread: ThreadAxis | str) -> None:
+        """Bind to a hardware axis of the target, by its name or as a `te.thread_axis`."""
+        name = thread if isinstance(thread, str) else thread.name
+        if isinstance(thread, ThreadAxis) and thread.dom is not None:
+            extent = self.of.schedule.extent(self.loop(axis))
+            if not Analyzer().prove_equal(extent, thread.dom.extent):
+                raise ScheduleError(
+                    f"axis {axis.var.name} of {extent} iterations bound to {name} of {thread.dom.extent}"
+                )
+        self._do("bind", (axis,), name)
+
+    def pragma(self, axis: IterVar, key: str, value: Any = True) -> None:
+        """Attach a value to the loop over an axis."""
+        self._do("annotate", (axis,), key, value)
+
+    def annotate(self, key: str, value: Any) -> None:
+        """Attach a value to the block."""
+        self.of.schedule.annotate(self.block, key, value)
+
+    def tensorize(self, axis: IterVar, intrin: TensorIntrin | str) -> None:
+        """Let an intrinsic compute everything from the loop over an axis inward."""
+        with self.of.together():
+            self.block = self.of.schedule.tensorize(self.loop(axis), intrin)
+
+    # Places.
+
+    def compute_at(self, parent: Stage, axis: IterVar) -> None:
+        """Compute what one iteration of a consumer's loop needs, inside of it."""
+        with self.of.together():
+            self.of.schedule.compute_at(self.block, parent.loop(axis))
+            self.attached = parent
+            self._renew()
+            for step in self._steps:
+                self._apply(step)
+
+    def compute_inline(self) -> None:
+        """Put the expression into all its readers; the stage is then no more."""
+        self.of.schedule.compute_inline(self.block)
+        self._loops.clear()
+        self._steps.clear()
+
+    def compute_root(self) -> None:
+        """Compute in loops of its own: so it is unless `compute_at` moved it, which stays as it is."""
+        if self.attached is not None:
+            raise ScheduleError(
+                f"stage {self.op.name!r} is computed in the loops of {self.attached.op.name!r}",
+                hint="make the schedule without that compute_at",
+            )
+
+    def set_scope(self, scope: str) -> None:
+        """Put the result, an intermediate, into another memory."""
+        self.of.schedule.set_scope(self.block, 0, scope)
+
+    def double_buffer(self) -> None:
+        """Fill the result for the next iteration while its readers use the present one."""
+        self.of.schedule.double_buffer(self.block)
+
+    # How it works.
+
+    def _renew(self) -> None:
+        """Find the loops of the block's axes, which are as they were made."""
+        loops = self.of.schedule.get_loops(self.block)
+        self._loops = dict(zip(self.axes, loops[len(loops) - len(self.axes) :], strict=True))
+
+    def _do(self, name: str, axes: Sequence[IterVar], *args: Any) -> tuple[IterVar, ...]:
+        step = self._apply(_Step(name, tuple(axes), args))
+        self._steps.append(step)
+        return step.made
+
+    def _apply(self, step: _Step) -> _Step:
+        """Do it to the present loops; a step that was done before makes the same axes."""
+        schedule = self.of.schedule
+        found = getattr(schedule, step.name)(*map(self.loop, step.axes), *step.args)
+        made = (found,) if isinstance(found, LoopRV) else tuple(found or ())
+        axes = step.made or tuple(self._axis_of(loop) for loop in made)
+        if made:
+            for old in step.axes:
+                del self._loops[old]
+            self._loops.update(zip(axes, made, strict=True))
+        return replace(step, made=axes)
+
+    def _axis_of(self, handle: LoopRV) -> IterVar:
+        schedule = self.of.schedule
+        loop = schedule.get_for(handle)
+        kind = "reduce" if "reduce" in axis_kinds(schedule.get(self.block), handle.var) else "spatial"
+        return IterVar(loop.var, Range(loop.begin, loop.extent), kind)
+
+
+class StagedSchedule:
+    """A `Schedule` of what computes tensors, by stages; see the module's text."""
+
+    def __init__(self, outputs: Sequence[Tensor]) -> None:
+        self.outputs = tuple(outputs)
+        func = create_prim_func(inputs_of(outputs), self.outputs)
+        self.schedule = Schedule(func)
+        """The schedule that the stages work on."""
+        self._stages: dict[Operation, Stage] = {}
+        waiting: dict[Operation, list[Operation]] = {}
+        for block, handle in zip(block_list(func.body), self.schedule.get_blocks(), strict=True):
+            op = _maker(block)
+            if isinstance(op, ScanOp):
+                # Its first blocks copy the first values, the others are those of the next ones.
+                updates = [s for s in op.stages if any(t.op is s for t in op.update)]
+                left = waiting.setdefault(op, [op] * len(op.state) + list(updates))
+                op = left.pop(0)
+            if not isinstance(op, ScanOp):
+                self._stages[op] = Stage(self, op, handle, (*op.axis, *op.reduce_axis))  # type: ignore[attr-defined]
+
+    def __getitem__(self, of: Tensor | Operation) -> Stage:
+        op = of.op if isinstance(of, Tensor) else of
+        found = self._stages.get(op) if isinstance(op, Operation) else None
+        if found is None:
+            why = "it is a placeholder" if op is None else "it computes nothing of this schedule"
+            if isinstance(op, ScanOp):
+                why = "a scan has no loops of its own: schedule the stages of its update"
+            known = ", ".join(stage.op.name for stage in self.stages)
+            raise UsageError(f"{of!r} has no stage", why=why, hint=f"stages: {known}")
+        return found
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages, in the order of the first program."""
+        return tuple(self._stages.values())
+
+    @property
+    def func(self) -> PrimFunc:
+        """The program as it is now, its memory as small as what is alive."""
+        settled = self.schedule.copy()
+        settled.compact_buffers()
+        return settled.func
+
+    def program(self, args: Sequence[Argument] | None = None, name: str | None = None) -> PrimFunc:
+        """The program with its parameters in the order of `args`: all inputs and outputs, and variables."""
+        func = self.func if name is None else replace(self.func, name=name)
+        if args is None:
+            return func
+        given = [a.buffer for a in args if isinstance(a, Tensor)]
+        for argument, buffer in zip((a for a in args if isinstance(a, Tensor)), given, strict=True):
+            if buffer not in func.params:
+                raise UsageError(
+                    f"the argument {argument.name} is no input or output of the schedule",
+                    hint="list what is to be returned among the outputs that the schedule is made of",
+                )
+        for buffer in func.buffers:
+            if given.count(buffer) != 1:
+                what = "output" if any(t.buffer is buffer for t in self.outputs) else "input"
+                times = "not" if buffer not in given else "twice"
+                raise UsageError(f"the {what} {buffer.name} is {times} among the arguments")
+        scalars = dict.fromkeys([*(a for a in args if isinstance(a, Var)), *func.scalars])
+        return replace(func, params=(*given, *scalars))
+
+    def show(self) -> str:
+        """The loop nest with its blocks, one line each."""
+        return self.schedule.show()
+
+    # Stages that are new.
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
+        """A copy of a tensor in other memory, which one reader reads in its place."""
+        if len(readers) != 1:
+            raise UsageError(
+                f"cache_read of {tensor.name} for {len(readers)} readers",
+                hint="call it for each of them",
+            )
+        reader = self[readers[0]]
+        with self.together():
+            sources = list(dict.fromkeys(r.buffer for r in self.schedule.get(reader.block).reads))
+            which: int | str = sources.index(tensor.buffer) if tensor.buffer in sources else tensor.name
+            copy = self.schedule.cache_read(reader.block, which, scope)
+            return self._made(copy)
+
+    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
+        """What computes a tensor stores to other memory; the tensor's own stage copies from there.
+
+        Gives the tensor in that memory, whose stage has the axes to reduce.
+        """
+        stage = self[tensor]
+        if stage._steps or stage.attached is not None:
+            raise ScheduleError(
+                f"stage {stage.op.name!r} has been scheduled already", hint="cache before other steps"
+            )
+        if len(stage.op.results()) != 1:
+            raise UsageError(f"{stage.op.name!r} has several results", hint="use s.schedule.cache_write")
+        with self.together():
+            copy = self.schedule.cache_write(stage.block, 0, scope)
+            made = self._made(stage.block, len(stage.op.reduce_axis))
+            own = stage.op.axis
+            stage.op = StageOp(stage.op.name, own)
+            stage.block, stage.axes = copy, own
+            stage._renew()
+        return made
+
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
+        """Partial results for each step of a reduced axis, as a tensor with it as dim `factor_axis`.
+
+        The tensor's own stage combines them: its `op.reduce_axis` is the axis over them.
+        """
+        stage = self[tensor]
+        with self.together():
+            partial = self.schedule.rfactor(stage.loop(axis), factor_axis)
+            block = self.schedule.get(partial)
+            kept = sum(a.kind == "reduce" for a in block.axes)
+            made = self._made(partial, kept, factor_axis)
+            total = self.schedule.get(stage.block)
+            step = IterVar(Var(total.axes[-1].var.name.removeprefix("v_")), total.axes[-1].dom, "reduce")
+            loops = self.schedule.get_loops(stage.block)
+            outer = [a for a, _ in stage._loops.items() if a.kind == "spatial"]
+            order = sorted(outer, key=lambda a: self._depth(partial, stage._loops[a]))
+            own = loops[len(loops) - len(order) - 1 :]
+            stage._loops = dict(zip((*order, step), own, strict=True))
+            stage._steps = [s for s in stage._steps if all(a.kind == "spatial" for a in s.axes)]
+            spatial = tuple(a for a in stage.axes if a.kind == "spatial")
+            stage.op = StageOp(stage.op.name, spatial, (step,))
+            stage.axes = (*spatial, step)
+        return made
+
+    # How it works.
+
+    def _depth(self, block: BlockRV, loop: LoopRV) -> int:
+        return self.schedule.get_loops(block).index(loop)
+
+    def _made(self, handle: BlockRV, reduced: int = 0, lane: int | None = None) -> Tensor:
+        """The tensor and the stage of a block that a primitive made: `reduced` of its axes, the last, are.
+
+        With `lane`, the last of the others comes at that place among them, in the operation.
+        """
+        block = self.schedule.get(handle)
+        axes = [IterVar(Var(a.var.name.removeprefix("v_")), a.dom, a.kind) for a in block.axes]
+        own, inner = axes[: len(axes) - reduced], axes[len(axes) - reduced :]
+        if lane is not None:
+            own.insert(lane, own.pop())
+        buffer: Buffer = block.writes[0].buffer
+        op = StageOp(buffer.name, tuple(own), tuple(inner))
+        stage = Stage.__new__(Stage)
+        self._stages[op] = stage
+        stage.of, stage.op, stage.block, stage.axes = self, op, handle, tuple(axes)
+        stage.attached, stage._steps = None, []
+        loops = {loop.var: loop for loop in self.schedule.get_loops(handle)}
+        places: list[tuple[IterVar, Expr]] = list(zip(axes, block.values, strict=True))
+        stage._loops = {a: loops[v] for a, e in places if (v := _moving(e, loops)) is not None}
+        return Tensor(buffer, op)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Several steps as one: where one is refused, all is as it was."""
+        before = self.schedule.copy()
+        stages = {op: dict(vars(stage)) for op, stage in self._stages.items()}
+        for kept in stages.values():
+            kept.update(_loops=dict(kept["_loops"]), _steps=list(kept["_steps"]))
+        known = dict(self._stages)
+        try:
+            yield
+        except BaseException:
+            self.schedule, self._stages = before, known
+            for op, kept in stages.items():
+                vars(known[op]).update(kept)
+            raise
+
+
+def _moving(value: Expr, loops: Mapping[Var, LoopRV]) -> Var | None:
+    """The only loop variable in a block's binding, where each of its iterations is one step of the axis."""
+    used = [v for v in free_vars(value) if v in loops]
+    if len(used) != 1 or const_value(Analyzer().coefficient_of(value, used[0]) or 0) != 1:
+        return None
+    return used[0]
+
+
+def _maker(block: Block) -> Operation:
+    """The operation that a block computes."""
+    found = [known[0] for r in block.writes if (known := producer_of(r.buffer)) is not None]
+    return found[0]
+
+
+def create_schedule(outputs: Tensor | Operation | Sequence[Tensor | Operation]) -> StagedSchedule:
+    """The schedule of all that computes some tensors, or the tensors of some operations."""
+    given = [outputs] if isinstance(outputs, (Tensor, Operation)) else list(outputs)
+    tensors: list[Tensor] = []
+    for one in given:
+        if isinstance(one, Tensor):
+            tensors.append(one)
+        elif isinstance(one, Operation):
+            tensors += [Tensor(b, one, i) for i, b in enumerate(one.buffers())]
+        else:
+            raise UsageError(f"a schedule of {one!r}", hint="give tensors that are computed")
+    return StagedSchedule(tensors)
+
+
+__all__ = ["Stage", "StageOp", "StagedSchedule", "create_schedule"]
