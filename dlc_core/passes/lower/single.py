@@ -28,8 +28,9 @@ ENTRY, KERNEL = "main", "kernel"
 def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IRModule:
     """A module whose entry calls a PrimFunc: that of `prim_func`, or of a module.
 
-    What comes in a Schedule runs as it stands there.  Of several PrimFuncs each that no other one calls gets an entry of its own, and the module's attribute
-    `entries` has their names.  Raises UsageError where the buffers that a program writes do not come last.
+    What comes in a Schedule runs as it stands there.  Of several PrimFuncs each that no other one calls gets
+    an entry of its own, and the module's attribute `entries` has their names.  Raises UsageError where the
+    buffers that a program writes do not come last.
     """
     if isinstance(subject, IRModule):
         _no_arguments(subject, args)
