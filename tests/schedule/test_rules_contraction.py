@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlc_core.graph.node import Node, param
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.stmt import For, PrimFunc
+from dlc_core.tir.stmt import Alloc, For, PrimFunc
 
 MACHINES = {
     "scalar": Description(vector_bits=0, vector_registers=16, cores=2),
@@ -247,3 +247,15 @@ def test_tiles_of_usual_machines():
     assert choose(960, 960, 8, 16) == Tile(6, 2)
     assert choose(1, 1024, 8, 16).rows == 1
     assert choose(None, None, 8, 16).vectors == 1
+
+
+@pytest.mark.parametrize("machine", [MACHINES["usual"], MACHINES["wide"]], ids=["usual", "wide"])
+def test_rows_a_power_of_two_apart_are_kept_apart(machine):
+    """They would share the lines of one place in the nearest cache: a copy has them further apart."""
+    conflicting = check_schedule(matmul((14, 1024), (1024, 128), constants=(1,)), machine)
+    is_contraction(conflicting)
+    strides = [s.buffer.strides for s in stmts(conflicting.body) if isinstance(s, Alloc)]
+    apart = [int(const_value(given[-2])) for given in strides if given is not None]
+    assert apart == [1040]
+    plain = check_schedule(matmul((14, 1040), (1040, 128), constants=(1,)), machine)
+    assert all(s.buffer.strides is None for s in stmts(plain.body) if isinstance(s, Alloc))

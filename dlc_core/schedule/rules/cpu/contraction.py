@@ -12,6 +12,7 @@ that the inner loop streams it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -23,6 +24,7 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
+    bytes_of,
     deal_out,
     extent_of,
     inline_pointwise,
@@ -37,8 +39,12 @@ from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 16
 """Multiply-adds below which a kernel is not worth waking other threads for."""
-CHUNKS_PER_THREAD = 4
-"""Parts that parallel rows are cut into for each thread, so that a late thread costs little."""
+MANY_COLUMNS = 128
+"""Columns from which a copy of the left-hand side costs little beside the products."""
+WAYS = 8
+"""Lines of the nearest cache that addresses a power of two apart share."""
+LINE = 64
+"""Bytes of a line."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,7 @@ class Contract:
         row_extent = 1 if row is None else const_value(s.extent(row))
         tile = choose(row_extent, extent_of(self.found.n), self.lanes, self.machine.registers)
         self.pack(tile)
+        self._keep_rows_apart(tile)
         self.nest(out, row, columns[-1], tile)
 
     # Which loops of the output are rows and columns
@@ -165,6 +172,33 @@ class Contract:
             return None
         loops = self._loops_for(out, rows[-1])
         return self.s.fuse(*loops) if len(loops) > 1 else loops[0]
+
+    def _keep_rows_apart(self, tile: Tile) -> None:
+        """Let rows of the left-hand side that fall on the same lines of the nearest cache begin on others.
+
+        A tile reads one element of each of its rows in every step: rows a power of two apart push each other
+        out.
+        """
+        s, found = self.s, self.found
+        buffer = found.lhs.load.buffer
+        columns = extent_of(found.n)
+        if not found.m or columns is None or columns < MANY_COLUMNS or buffer.ndim < 2:
+            return
+        step = const_value(found.lhs.factors[found.m[-1].var])
+        if step is None or bytes_of(buffer) is None:
+            return
+        way = self.machine.description.caches[0] // WAYS
+        places = max(1, way // math.gcd(step * buffer.dtype.itemsize, way))
+        if -(-tile.rows // places) <= WAYS // 2:
+            return
+        line = LINE // buffer.dtype.itemsize
+        if buffer in s.func.params:
+            made = s.cache_read(self.block, buffer.name, "global")
+            schedule_map(s, made, self.machine)
+        else:
+            (made,) = (p for p in s.get_producers(self.block) if s.get(p).writes[0].buffer is buffer)
+        # An odd number of lines between rows takes them to all places in turn.
+        s.storage_align(made, 0, buffer.ndim - 2, 2 * line, line)
 
     # Packing
 
