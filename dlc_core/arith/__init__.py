@@ -30,7 +30,7 @@ from dlc_core.arith.iter_inverse import inverse_iter_map
 from dlc_core.arith.iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
 from dlc_core.arith.rules import Rule, rules
 from dlc_core.arith.sets import IntSet, set_of
-from dlc_core.arith.solve import solve_dim
+from dlc_core.arith.solve import Solution, solve_condition, solve_dim
 
 __all__ = [
     "INF",
@@ -44,6 +44,7 @@ __all__ = [
     "IterSplit",
     "IterSum",
     "Rule",
+    "Solution",
     "compile_exprs",
     "detect_iter_map",
     "divide_iter_map",
@@ -51,5 +52,6 @@ __all__ = [
     "inverse_iter_map",
     "rules",
     "set_of",
+    "solve_condition",
     "solve_dim",
 ]

@@ -1,9 +1,13 @@
-"""Solving for a symbolic dim."""
+"""Solving for a variable: a symbolic dim from a size, and the values for which conditions hold."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dlc_core.arith.analyzer import Analyzer
-from dlc_core.ir.expr import ExprLike, Var, as_expr, const_value
+from dlc_core.arith.sets import EVERYTHING, IntSet, intersection
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const_value, eq, logical_and
 
 
 def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
@@ -25,3 +29,64 @@ def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
     if start is None or (value - start) % slope:
         return None
     return (value - start) // slope
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A condition holds exactly where the variable is in `values` and `rest`, which may mention it, holds."""
+
+    values: IntSet
+    rest: Expr
+
+
+def solve_condition(analyzer: Analyzer, cond: ExprLike, var: Var) -> Solution:
+    """The values of an index variable for which a conjunction of comparisons holds.
+
+    Comparisons affine in `var`, whose factor has a known sign, are solved; others are the rest.
+
+    >>> i, n = Var("i"), Var("n")
+    >>> solved = solve_condition(Analyzer(), (i * 4 + 3 < n) & (i * 2 > 7), i)
+    >>> print(solved.values, solved.rest)
+    [4, n // 4 - 1] True
+    """
+    sets: list[IntSet] = [EVERYTHING]
+    rest: list[Expr] = []
+    stack = [analyzer.simplify(cond)]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Binary) and e.op == "and":
+            stack += (e.b, e.a)
+            continue
+        found = _solve(analyzer, e, var)
+        if found is None:
+            rest.append(e)
+        else:
+            sets.append(found[0])
+            rest += found[1]
+    return Solution(intersection(analyzer, sets), analyzer.simplify(logical_and(*rest)))
+
+
+def _solve(analyzer: Analyzer, e: Expr, var: Var) -> tuple[IntSet, tuple[Expr, ...]] | None:
+    """The solutions of a comparison, and what must hold besides."""
+    if (
+        isinstance(e, Const)
+        or not isinstance(e, Binary)
+        or e.op not in ("lt", "eq")
+        or e.a.dtype is not INDEX
+    ):
+        return None
+    # factor * var + start < 0, or == 0
+    factor = analyzer.coefficient_of(e.a - e.b, var)
+    if factor is None:
+        return None
+    start = analyzer.simplify(e.a - e.b - factor * var)
+    positive = analyzer.prove(factor > 0)
+    if not positive and not analyzer.prove(factor < 0):
+        return None
+    size = factor if positive else analyzer.simplify(-factor)
+    if e.op == "lt":
+        if positive:
+            return IntSet(None, analyzer.simplify((-start - 1) // size)), ()
+        return IntSet(analyzer.simplify(start // size + 1), None), ()
+    whole = analyzer.simplify(-start if positive else start)
+    return IntSet.point(analyzer.simplify(whole // size)), (eq(whole % size, 0),)

@@ -104,7 +104,7 @@ class Source:
 def suggestion(name: str, known: Iterable[str], what: str = "known") -> str:
     """A hint: the known name that is meant, or all that are known where these are few."""
     names = list(dict.fromkeys(known))
-    close = get_close_matches(name, names, 3)
+    close = get_close_matches(name, names, 2)
     if not close and len(name) > 1:
         folded = {n.lower(): n for n in names}
         close = [folded[name.lower()]] if name.lower() in folded else []
