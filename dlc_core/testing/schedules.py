@@ -19,14 +19,16 @@ import numpy as np
 from dlc_core.arith import eval_expr
 from dlc_core.graph.node import Function, Node, post_order
 from dlc_core.ir.expr import Var
+from dlc_core.ir.structural import first_difference
 from dlc_core.passes import PassContext
 from dlc_core.passes.lower.group import lower_group
 from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.lower_blocks import lower_blocks
-from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
+from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
 from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
+from dlc_core.schedule import Schedule
 from dlc_core.target import Description, Target, TargetKind
 from dlc_core.testing.cases import difference
 from dlc_core.tir.functor import buffers_written
@@ -57,10 +59,27 @@ def target_of(description: Description) -> Target:
     return Target(kind)
 
 
-def schedule_for(func: PrimFunc, description: Description, rules: Sequence[Any] = ()) -> PrimFunc:
-    """The kernel as the first fitting rule schedules it, those given (ScheduleRules) being tried first."""
-    context = PassContext(target=target_of(description), schedule_rules=tuple(rules))
+def schedule_for(
+    func: PrimFunc, description: Description, rules: Sequence[Any] = (), *, trace: bool = False
+) -> PrimFunc:
+    """The kernel as the first fitting rule schedules it, those given (ScheduleRules) being tried first.
+
+    With `trace`, the attribute of that name has the primitives that the rule called, as Python.
+    """
+    context = PassContext(target=target_of(description), schedule_rules=tuple(rules), config={TRACES: trace})
     return ScheduleKernels().run_function(func, context)
+
+
+def replayed(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
+    """What the printed trace of a scheduled kernel makes of the unscheduled one."""
+    schedule = Schedule(func)
+    exec(scheduled.attrs.get("trace", ""), {"sch": schedule})  # noqa: S102
+    return replace(schedule.func, attrs=MappingProxyType({**schedule.func.attrs, **_notes(scheduled)}))
+
+
+def _notes(func: PrimFunc) -> dict[str, Any]:
+    """How a kernel was scheduled."""
+    return {name: func.attrs[name] for name in ("rule", "why_not", "trace") if name in func.attrs}
 
 
 def lower_kernel(func: PrimFunc) -> PrimFunc:
@@ -78,18 +97,23 @@ def check_schedule(
     *,
     rules: Sequence[Any] = (),
     seed: int = 0,
+    trace: bool = False,
 ) -> PrimFunc:
     """Schedule a kernel, run it before and after, and give the scheduled program.
 
-    `sizes` are the values of its symbolic dims.  Inputs are small integers in every dtype.  Raises
-    AssertionError where results differ, RuntimeFailure where it reads what was not written or where
-    parallel iterations conflict.
+    `sizes` are the values of its symbolic dims.  Inputs are small integers in every dtype.  With `trace`, the
+    printed trace must make the same program.  Raises AssertionError where results differ, or where the rule
+    did something besides calling primitives; RuntimeFailure where the kernel reads what was not written or
+    where parallel iterations conflict.
     """
     arrays = make_arrays(func, sizes, seed)
     outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]
     expected = run_kernel(lower_blocks(func), arrays, sizes, outputs)
-    scheduled = schedule_for(func, description, rules)
+    scheduled = schedule_for(func, description, rules, trace=trace)
     verify_func(scheduled, level=2)
+    private = first_difference(replayed(func, scheduled), scheduled) if trace else None
+    if private is not None:
+        raise AssertionError(f"the trace of {scheduled.attrs['rule']} gives another kernel: {private}")
     repacked = list(arrays)
     for position, layout in scheduled.attrs.get("repack", {}).items():
         repacked[position] = layout.apply_numpy(arrays[position])
@@ -136,6 +160,7 @@ __all__ = [
     "kernel_of",
     "lower_kernel",
     "make_arrays",
+    "replayed",
     "run_kernel",
     "schedule_for",
     "target_of",

@@ -23,9 +23,9 @@ from dlc_core.passes import PassContext
 from dlc_core.passes.pipeline import default_pipeline
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
 from dlc_core.registry import registry
-from dlc_core.schedule import Schedule
+from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.target import Description
-from dlc_core.testing.schedules import target_of
+from dlc_core.testing.schedules import check_schedule, kernel_of, replayed, target_of
 from dlc_core.tir.stmt import PrimFunc
 
 MACHINES = {
@@ -103,9 +103,7 @@ def test_printed_traces_make_the_same_kernels(make, machine):
     for name, func in kernels.items():
         scheduled = ScheduleKernels().run_function(func, context)
         assert scheduled.attrs["rule"] != "none", name
-        schedule = Schedule(func)
-        exec(scheduled.attrs["trace"], {"sch": schedule})  # noqa: S102
-        difference = first_difference(schedule.func, plain(scheduled))
+        difference = first_difference(replayed(func, scheduled), scheduled)
         assert difference is None, f"{name}: {difference}"
 
 
@@ -131,3 +129,23 @@ def test_traces_are_tidied(sch):
         "l0, l1 = flat(sch.get_loops(b0))",
         "sch.parallel(l0)",
     ]
+
+
+class Private(ScheduleRule):
+    """A rule that changes its kernel behind the schedule's back."""
+
+    name = "private"
+    priority = 1000
+
+    def matches(self, func, machine):
+        return True
+
+    def apply(self, schedule, machine):
+        func = schedule.func
+        schedule._program.set_func(replace(func, attrs=MappingProxyType({**func.attrs, "secret": 1})))
+
+
+def test_rules_that_do_something_else_are_found():
+    func = kernel_of(std.relu(param("x", tensor_type((4,)))))
+    with pytest.raises(AssertionError, match="the trace of private gives another kernel"):
+        check_schedule(func, MACHINES["usual"], rules=[Private()], trace=True)
