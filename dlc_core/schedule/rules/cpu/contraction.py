@@ -24,7 +24,6 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
-    bytes_of,
     deal_out,
     extent_of,
     inline_pointwise,
@@ -185,7 +184,7 @@ class Contract:
         if not found.m or columns is None or columns < MANY_COLUMNS or buffer.ndim < 2:
             return
         step = const_value(found.lhs.factors[found.m[-1].var])
-        if step is None or bytes_of(buffer) is None:
+        if step is None:
             return
         way = self.machine.description.caches[0] // WAYS
         places = max(1, way // math.gcd(step * buffer.dtype.itemsize, way))
