@@ -210,7 +210,6 @@ def lower_node(value: Node, name: str | None = None) -> PrimFunc:
         te.placeholder(a.shape, a.dtype, f"{decl.inputs[min(i, len(decl.inputs) - 1)].strip('*?')}{i}")
         for i, a in enumerate(value.args)
     ]
-    with te.collect() as made:
-        result = decl.lower(value.type, dict(value.attrs), *inputs)
+    result = decl.lower(value.type, dict(value.attrs), *inputs)
     outputs = result if isinstance(result, tuple) else (result,)
-    return te.create_prim_func(inputs, outputs, name or decl.name, producers=made, spans=value.spans)
+    return te.create_prim_func(inputs, outputs, name or decl.name, spans=value.spans)

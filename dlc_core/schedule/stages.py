@@ -16,7 +16,7 @@ not have are reached by `s.schedule`, `stage.block` and `stage.loop(axis)`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -254,8 +254,11 @@ class StagedSchedule:
 
     @property
     def func(self) -> PrimFunc:
-        """The program as it is now, its memory as small as what is alive."""
+        """The program as it is now: reductions initialised before their loops, memory as small as what is
+        alive."""
         settled = self.schedule.copy()
+        for handle in settled.get_blocks():
+            _initialise_before(settled, handle)
         settled.compact_buffers()
         return settled.func
 
@@ -385,6 +388,17 @@ class StagedSchedule:
             for op, kept in stages.items():
                 vars(known[op]).update(kept)
             raise
+
+
+def _initialise_before(schedule: Schedule, handle: BlockRV) -> None:
+    """Take the initialisation of a block out of the loops that accumulate, where that can be."""
+    block = schedule.get(handle)
+    loops = schedule.get_loops(handle)
+    over = next((loop for loop in loops if "reduce" in axis_kinds(block, loop.var)), None)
+    if block.init is None or over is None or schedule.get_for(over).kind == "thread":
+        return
+    with suppress(ScheduleError):  # It is then done at the first step.
+        schedule.decompose_reduction(handle, over)
 
 
 def _moving(value: Expr, loops: Mapping[Var, LoopRV]) -> Var | None:

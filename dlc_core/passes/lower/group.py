@@ -56,17 +56,16 @@ def lower_group(function: Function, name: str) -> PrimFunc:
     values: dict[Node, tuple[te.Tensor, ...]] = {}
     spans: dict[Span, None] = {}
     inputs: list[te.Tensor] = []
-    with te.collect() as produced:
-        for index, p in enumerate(function.params):
-            placeholder = te.placeholder(p.tensor_type.shape, p.dtype, f"p{index}")
-            values[p] = (placeholder,)
-            inputs.append(placeholder)
-        for n in post_order(function.body):
-            spans.update(dict.fromkeys(n.spans))
-            if n not in values:
-                values[n] = _lower_node(n, values)
-        results = _outputs(function, values, inputs)
-    return te.create_prim_func(inputs, results, name, producers=produced, spans=tuple(spans))
+    for index, p in enumerate(function.params):
+        placeholder = te.placeholder(p.tensor_type.shape, p.dtype, f"p{index}")
+        values[p] = (placeholder,)
+        inputs.append(placeholder)
+    for n in post_order(function.body):
+        spans.update(dict.fromkeys(n.spans))
+        if n not in values:
+            values[n] = _lower_node(n, values)
+    results = _outputs(function, values, inputs)
+    return te.create_prim_func(inputs, results, name, spans=tuple(spans))
 
 
 def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.Tensor, ...]:
