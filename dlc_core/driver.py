@@ -137,7 +137,8 @@ def compile(  # noqa: A001  (the public name)
 
     store, key = Store(), None
     wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
-    if wanted and not context.watchers:
+    # What a tuner knows may have changed since a result was kept.
+    if wanted and not context.watchers and context.tuner is None:
         key = _key(model_digest(model, reader, shapes), where, context, shapes)
     saved = None if key is None else store.get(key)
     if saved is not None:

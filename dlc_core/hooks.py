@@ -158,7 +158,8 @@ def dlc_schedule_rules() -> Iterable[Declaration]:
 
 @hookspec(firstresult=True)
 def dlc_schedule(kernel: Any, target: Any) -> Any:
-    """A tuner's answer for one kernel: a schedule trace, or None to leave it to the next plugin or the rules.
+    """A tuner's answer for one kernel: a Trace of schedule primitives (or its JSON), or None to leave it to
+    the next plugin or the rules.  One that a primitive refuses is left to the rules too, and the reason kept.
 
     Example: `return database.get((structural_hash(kernel), str(target)))`.
     """

@@ -47,6 +47,7 @@ def context_for(
         ops=dict(known.ops),
         rules=(*current.rules, *known.rules.values()),
         schedule_rules=tuple(known.schedule_rules.values()),
+        tuner=current.tuner or (known.schedule if known.has_tuner else None),
         tensor_intrins=dict(known.tensor_intrins),
         watchers=(*current.watchers, *watchers),
         config={

@@ -250,6 +250,11 @@ class Registry:
             )
         return tuple(infos)
 
+    @property
+    def has_tuner(self) -> bool:
+        """Whether a plugin may answer `schedule`."""
+        return any(self._implementations("dlc_schedule", plugin) for plugin in self.loaded)
+
     def schedule(self, kernel: Any, target: Any) -> Any:
         """The first answer that a tuner gives for a kernel, or None; one that raises is named and skipped."""
         arguments = {"kernel": kernel, "target": target}

@@ -67,6 +67,8 @@ class PassContext:
     """Rewrite rules of plugins, which `simplify` applies besides its own."""
     schedule_rules: tuple[Any, ...] = ()
     """Rules that choose schedules, the preferred ones first."""
+    tuner: Callable[[Any, Any], Any] | None = None
+    """Asked before the rules: `tuner(func, target)` gives the schedule of a kernel as a Trace, or None."""
     tensor_intrins: Mapping[str, Any] = field(default_factory=dict)
     """The tensor intrinsics that rules may name."""
     passes: tuple[Any, ...] = ()

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dlc_core.arith import Analyzer
-from dlc_core.diag import ScheduleError
+from dlc_core.diag import DlcError, ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.workspace import allocations_in_loops, on_stack, size_bound
-from dlc_core.schedule import Schedule
+from dlc_core.schedule import Schedule, Trace
 from dlc_core.schedule.rules import RULES
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.stmt import PrimFunc
 
+TUNED = "tuned"
+"""What kernels have in place of a rule's name where a tuner chose."""
 TRACES = "traces"
 """The setting of a context that asks for the traces of kernels."""
 
 
 @dataclass(frozen=True)
 class ScheduleKernels(PrimFuncPass):
-    """Apply schedule rules; `rules` restricts them to those names, empty means all.
+    """Schedule each kernel as a tuner knows it, else by rules; `rules` restricts these, empty means all.
 
+    A tuner's answer is a Trace, or its JSON; a kernel that it schedules has the attribute `rule` "tuned".
     Where `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
     made it, as Python that runs on a schedule `sch` of the unscheduled kernel.
     """
@@ -44,27 +48,52 @@ class ScheduleKernels(PrimFuncPass):
         description = context.target.describe()
         machine = Machine(description, description.cores)
         refused: list[str] = []
-        for rule in self._candidates(context):
-            if not rule.matches(func, machine):
-                continue
+        for name, apply in self._attempts(func, context, machine):
             schedule = Schedule(func, intrins=context.tensor_intrins)
             try:
-                rule.apply(schedule, machine)
-                schedule.compact_buffers()
+                apply(schedule)
                 _check_sizes(schedule.func)
             except ScheduleError as error:
-                refused.append(f"{rule.name}: {error}")
+                refused.append(f"{name}: {error}")
                 continue
-            facts: dict[str, object] = {"rule": rule.name, "why_not": tuple(refused)}
+            facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
             if context.config.get(TRACES):
                 facts["trace"] = schedule.trace.tidied().as_python()
             return _noted(schedule.func, **facts)
         return _noted(func, rule="none", why_not=tuple(refused))
 
+    def _attempts(
+        self, func: PrimFunc, context: PassContext, machine: Machine
+    ) -> Iterator[tuple[str, Callable[[Schedule], None]]]:
+        """What may schedule a kernel, the preferred first, with its name."""
+        answer = None if context.tuner is None else context.tuner(func, context.target)
+        if answer is not None:
+            yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)
+        for rule in self._candidates(context):
+            if rule.matches(func, machine):
+
+                def apply(schedule: Schedule, rule: ScheduleRule = rule) -> None:
+                    rule.apply(schedule, machine)
+                    schedule.compact_buffers()
+
+                yield rule.name, apply
+
     def _candidates(self, context: PassContext) -> list[ScheduleRule]:
         found = [*context.schedule_rules, *(r for r in RULES if r not in context.schedule_rules)]
         wanted = [r for r in found if not self.rules or r.name in self.rules]
         return sorted(wanted, key=lambda rule: -rule.priority)
+
+
+def _as_trace(answer: Any) -> Trace:
+    """A tuner's answer; ScheduleError for one that is no trace."""
+    if isinstance(answer, Trace):
+        return answer
+    try:
+        if isinstance(answer, str):
+            return Trace.from_json(answer)
+    except DlcError as error:
+        raise ScheduleError(error.what, why=error.why) from error
+    raise ScheduleError(f"the tuner gave a {type(answer).__name__}", hint="give a Trace, its JSON, or None")
 
 
 def _check_sizes(func: PrimFunc) -> None:
