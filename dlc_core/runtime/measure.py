@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, median, pstdev, quantiles
 from typing import Any
+
+import numpy as np
 
 from dlc_core.diag import UsageError
 
@@ -40,8 +41,8 @@ class Spread:
 def spread_of(seconds: list[float]) -> Spread:
     """The spread of measured times."""
     times = [1e3 * each for each in seconds]
-    tenths = quantiles(times, n=10, method="inclusive") if len(times) > 1 else times * 9
-    return Spread(median(times), tenths[0], tenths[-1], min(times), max(times), len(times))
+    low, middle, high = (float(each) for each in np.quantile(times, (0.1, 0.5, 0.9)))
+    return Spread(middle, low, high, min(times), max(times), len(times))
 
 
 def time_calls(call: Callable[[], object], number: int = 1) -> float:
@@ -74,11 +75,11 @@ class Timing:
 
     @property
     def mean(self) -> float:
-        return fmean(self.results)
+        return float(np.mean(self.results))
 
     @property
     def median(self) -> float:
-        return median(self.results)
+        return float(np.median(self.results))
 
     @property
     def min(self) -> float:
@@ -91,7 +92,7 @@ class Timing:
     @property
     def std(self) -> float:
         """Standard deviation of the repeats."""
-        return pstdev(self.results)
+        return float(np.std(self.results))
 
     def __str__(self) -> str:
         unit, scale = next((u, s) for u, s in _UNITS if self.median * s >= 1 or u == _UNITS[-1][0])
