@@ -1,18 +1,22 @@
 """Vectorised loops to vector expressions: the loop variable becomes a Ramp, contiguous accesses become vector
 accesses.
 
-What differs in no lane stays scalar.  What vectors cannot say (a private allocation, an inner loop or a
-condition of a lane's own) runs lane by lane in a serial loop; a condition that is an interval of lanes, as
-those that guard the end of a range are, is tested for the whole vector first.
+What differs in no lane stays scalar.  A condition that is an interval of lanes, as those that guard the end
+of a range are, is tested for the whole vector first.  Where any other condition differs between lanes, each
+lane's result is chosen, and lanes that it leaves out write back what is there; that is done where these
+elements are known to exist, and to be no other thread's.  What vectors cannot say (a private allocation, an
+inner loop or a condition of a lane's own) runs lane by lane in a serial loop.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
     Binary,
@@ -20,6 +24,7 @@ from dlc_core.ir.expr import (
     Expr,
     Load,
     Var,
+    binary,
     broadcast,
     call,
     const,
@@ -34,8 +39,16 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.tir.functor import exprs_of, rename_bound, stmts, substitute_stmt, transform_stmt
-from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
+from dlc_core.passes.tir.safety import in_bounds, may_fail
+from dlc_core.tir.functor import (
+    exprs_of,
+    free_vars_stmt,
+    rename_bound,
+    stmts,
+    substitute_stmt,
+    transform_stmt,
+)
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
 
 
 def vectorize_loops(func: PrimFunc) -> PrimFunc:
@@ -43,10 +56,46 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
 
     Raises CodegenError for an extent that is not constant and for lanes that store to one element.
     """
-    return replace(func, body=transform_stmt(func.body, stmt_fn=_visit))
+    around = _Around(func)
+    return replace(func, body=transform_stmt(func.body, stmt_fn=lambda s: _visit(s, around)))
 
 
-def _visit(stmt: Stmt) -> Stmt | None:
+class _Around:
+    """What is known of a program's loops, worked out when it is first asked for."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """The ranges of all loops: each variable has one, wherever it occurs."""
+        analyzer = Analyzer()
+        for scalar in self.func.scalars:
+            if scalar.dtype.is_int:
+                analyzer.declare_dim(scalar, low=0)
+        for s in stmts(self.func.body):
+            if isinstance(s, For) and s.var.dtype is INDEX and not loads_in(s.begin, s.extent):
+                analyzer.bind(s.var, s.begin, s.extent)
+        return analyzer
+
+    @cached_property
+    def threaded(self) -> set[Var]:
+        """Variables of loops inside of loops whose iterations may run at the same time."""
+        outer = [s for s in stmts(self.func.body) if isinstance(s, For) and s.kind in ("parallel", "thread")]
+        return {s.var for loop in outer for s in stmts(loop.body) if isinstance(s, For)}
+
+    def may_write_back(self, s: Store, var: Var) -> bool:
+        """Whether each lane may store the old value of the element that it would store to."""
+        factors = [self.analyzer.coefficient_of(i, var) for i in s.indices if i.dtype is INDEX]
+        return (
+            s.buffer in self.func.buffers
+            and var not in self.threaded
+            and any(f is not None and const_value(f) for f in factors)
+            and in_bounds(s.buffer, s.indices, self.analyzer)
+        )
+
+
+def _visit(stmt: Stmt, around: _Around) -> Stmt | None:
     if not isinstance(stmt, For) or stmt.kind != "vectorized":
         return None
     lanes = const_value(stmt.extent)
@@ -62,13 +111,16 @@ def _visit(stmt: Stmt) -> Stmt | None:
     if any(e.dtype.lanes > 1 for s in stmts(stmt.body) for e in exprs_of(s)):
         # Lanes of lanes: the inner vectors stay, this loop runs them one after another.
         return replace(stmt, kind="serial")
-    return _Vectorize(stmt, lanes).stmt(stmt.body)
+    return _Vectorize(stmt, lanes, around).stmt(stmt.body)
 
 
 class _Vectorize:
     """Rewrites the body of one loop."""
 
-    def __init__(self, loop: For, lanes: int) -> None:
+    def __init__(self, loop: For, lanes: int, around: _Around) -> None:
+        self.around = around
+        self.mask: Expr | None = None
+        """The lanes that run, where not all do."""
         self.var = loop.var
         self.begin = loop.begin
         self.lanes = lanes
@@ -120,7 +172,7 @@ class _Vectorize:
         if isinstance(s, Eval) and not self.uses(s.value):
             return s
         if isinstance(s, Let):
-            value = self.expr(s.value)
+            value = self.guarded(self.expr(s.value))
             if value.dtype.lanes == 1:
                 return Let(s.var, value, self.stmt(s.body))
             fresh = Var(s.var.name, value.dtype)
@@ -138,17 +190,59 @@ class _Vectorize:
                     hint="rfactor the reduction before vectorising its axis",
                 )
             return s
-        value = self.expr(s.value)
+        value, indices = self.expr(s.value), tuple(self.index(i) for i in s.indices)
         if value.dtype.lanes == 1:
             value = broadcast(value, self.lanes)
-        return Store(s.buffer, tuple(self.index(i) for i in s.indices), value)
+        if self.mask is not None:
+            value = call("if_then_else", (self.mask, value, load(s.buffer, indices)), value.dtype)
+        return Store(s.buffer, indices, value)
+
+    def guarded(self, value: Expr) -> Expr:
+        """A value that is computed in the lanes that run; zero in the others, where computing it may fail."""
+        if self.mask is None or not may_fail(value):
+            return value
+        zero = broadcast(const(0, value.dtype.scalar), self.lanes)
+        wide = value if value.dtype.lanes > 1 else broadcast(value, self.lanes)
+        return call("if_then_else", (self.mask, wide, zero), wide.dtype)
 
     def branch(self, s: If) -> Stmt:
         if not self.uses(s.cond):
             return If(s.cond, self.stmt(s.then), None if s.orelse is None else self.stmt(s.orelse))
-        ends = self.ends(s.cond)
+        ends = self.ends(s.cond) if self.mask is None else None
+        if ends is None and self.can_mask(s):
+            return self.masked(s)
         slow = self.lane_by_lane(s)
         return slow if ends is None else If(ends, self.stmt(s.then), slow)
+
+    def can_mask(self, s: Stmt) -> bool:
+        """Whether all lanes may run a statement, the stores of some of them changing nothing."""
+        if isinstance(s, Store):
+            fixed = not any(may_fail(i) for i in s.indices)
+            return fixed and self.uses(*s.indices) and self.around.may_write_back(s, self.var)
+        if isinstance(s, Seq):
+            return all(map(self.can_mask, s.stmts))
+        if isinstance(s, If):
+            sides = [s.then] if s.orelse is None else [s.then, s.orelse]
+            return (self.uses(s.cond) or not may_fail(s.cond)) and all(map(self.can_mask, sides))
+        if isinstance(s, For):
+            return (
+                not self.uses(s.begin, s.extent) and not loads_in(s.begin, s.extent) and self.can_mask(s.body)
+            )
+        return isinstance(s, Let) and s.value.dtype.kind != "handle" and self.can_mask(s.body)
+
+    def masked(self, s: If) -> Stmt:
+        """Both sides of a condition, each in its own lanes.  It is asked once, before they write."""
+        before = self.mask
+        cond = self.guarded(self.expr(s.cond))
+        mask = Var("mask", cond.dtype)
+        self.mask = mask if before is None else binary("and", before, mask)
+        then = self.stmt(s.then)
+        orelse = None
+        if s.orelse is not None:
+            self.mask = ~mask if before is None else binary("and", before, ~mask)
+            orelse = self.stmt(s.orelse)
+        self.mask = before
+        return Let(mask, cond, seq(then, orelse))
 
     def ends(self, cond: Expr) -> Expr | None:
         """The condition for the first and the last lane, where those between follow from the two."""
@@ -183,14 +277,24 @@ class _Vectorize:
         return total
 
     def lane_by_lane(self, s: Stmt) -> Stmt:
-        """A serial loop over the lanes: always right, never fast."""
-        if any(v is not self.var for v in self.lane_vars):
-            raise CodegenError(
-                f"a {type(s).__name__} that differs between the lanes of loop {self.var.name!r} "
-                "follows a vector Let"
-            )
+        """A serial loop over the lanes: always right, never fast.  Values that are vectors pass by memory."""
         var = Var(self.var.name)
-        return rename_bound(For(var, self.begin, const(self.lanes), substitute_stmt(s, {self.var: var})))
+        values: dict[Var, Expr] = {self.var: var}
+        kept = [
+            (v, self.lane_vars[v]) for v in free_vars_stmt(s) if v is not self.var and v in self.lane_vars
+        ]
+        for name, _ in kept:
+            values[name] = Var(name.name, name.dtype)
+        buffers = [Buffer(name.name, (self.lanes,), name.dtype, scope="local") for name, _ in kept]
+        body = substitute_stmt(s, values)
+        for (name, _), buffer in zip(kept, buffers, strict=True):
+            copy = values[name]
+            assert isinstance(copy, Var)
+            body = Let(copy, load(buffer, (var - self.begin,)), body)
+        result: Stmt = rename_bound(For(var, self.begin, const(self.lanes), body))
+        for (_, vector), buffer in zip(kept, buffers, strict=True):
+            result = Alloc(buffer, seq(Store(buffer, (ramp(0, 1, self.lanes),), vector), result))
+        return result
 
 
 @dataclass(frozen=True)

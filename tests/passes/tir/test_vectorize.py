@@ -1,0 +1,159 @@
+"""Conditions that differ between lanes."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.ir.expr import Var
+from dlc_core.passes.tir.vectorize import VectorizeLoops
+from dlc_core.testing.prim_passes import arguments, becomes, keeps_results, outcome, text
+from dlc_core.tir.functor import allocations, specialize, stmts
+from dlc_core.tir.stmt import For, PrimFunc, Store, loop, seq
+
+
+def widths(func: PrimFunc) -> set[int]:
+    return {s.value.dtype.lanes for s in stmts(func.body) if isinstance(s, Store)}
+
+
+def test_each_lane_chooses_its_result():
+    becomes(
+        VectorizeLoops(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            for i in range(8):
+                for j in T.vectorized(8):
+                    if A[i * 8 + j] > T.float32(2.0):
+                        B[i * 8 + j] = A[i * 8 + j] * T.float32(3.0)
+                    else:
+                        A[i * 8 + j] = T.float32(0.0)
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            for i in range(8):
+                at = T.expr(T.ramp(i * 8, 1, 8))
+                mask = T.let(A[at] > T.broadcast(T.float32(2.0), 8))
+                B[at] = T.if_then_else(mask, A[at] * T.broadcast(T.float32(3.0), 8), B[at])
+                A[at] = T.if_then_else(not mask, T.broadcast(T.float32(0.0), 8), A[at])
+        """,
+    )
+
+
+LANES = """
+@T.prim_func
+def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), n: T.int64):
+    for k in T.{kind}(2):
+        for i in T.vectorized(8):
+            if {cond}:
+                {store}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "cond", "store", "wide"),
+    [
+        ("serial", "A[i] > 2", "B[k * 8 + i] = A[i]", {8}),
+        ("serial", "i % 3 == 1", "B[k * 8 + i] = A[i * 3]", {8}),
+        ("serial", "A[i] > 2", "B[k + i * 2] = A[i]", {8}),
+        # Another thread may have the element that a lane would write back.
+        ("parallel", "A[i] > 2", "B[k * 8 + i] = A[i]", {1}),
+        # The element may not exist, may be another lane's, or is where data say.
+        ("serial", "A[i] > 2", "B[k * 60 + i] = A[i]", {1}),
+        ("serial", "A[i] > 2", "B[i // 2] = A[i // 2]", {1}),
+        ("serial", "A[i] > 2", "B[i * n] = A[i]", {1}),
+        # What lanes that do not run would read need not exist.
+        ("serial", "i + n % 4 < 8 and A[i] > 2", "B[i] = A[i * 9 - i * 9 + i + n * 0]", {8}),
+        ("serial", "i * i < 10", "B[i] = A[i + 60]", {8}),
+    ],
+)
+def test_when_lanes_write_back(kind, cond, store, wide):
+    func = text(LANES.format(kind=kind, cond=cond, store=store))
+    if "k * 60" in store:
+        assert widths(VectorizeLoops()(func)) == wide
+        return
+    assert widths(keeps_results(VectorizeLoops(), func)) == wide
+
+
+def test_values_that_are_vectors_reach_single_lanes():
+    func = text("""
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            for i in T.vectorized(8):
+                x = T.let(A[i] * T.float32(2.0))
+                k = T.let(i * 3 % 5)
+                for j in range(k):
+                    B[i * 8 + j] = x + A[j]
+    """)
+    lowered = keeps_results(VectorizeLoops(), func)
+    assert widths(lowered) == {8, 1}
+    assert sorted(b.name for b in allocations(lowered.body)) == ["k", "x"]
+
+
+def masked_program(seed: int) -> PrimFunc:
+    """Vectors of work on elements of one's own, under nested conditions of all kinds."""
+    rng = random.Random(seed)
+    lines: list[str] = []
+
+    def value() -> str:
+        choices = ["A[at]", "B[at]", "x", "T.int32(3)", "A[at] * B[at]", "T.cast(i, 'int32')", "A[i % 4]"]
+        return f"{rng.choice(choices)} {rng.choice('+-*')} {rng.choice(choices)}"
+
+    def cond() -> str:
+        return rng.choice(
+            ["A[at] > 2", "i % 3 == 0", "x < B[at]", "i < 5", "n > 3", "i + n < 9", "A[at] > 2 and i > 2"]
+        )
+
+    def suite(depth: int, indent: str) -> None:
+        for _ in range(rng.randint(1, 2)):
+            make = rng.randrange(4) if depth else 3
+            if make == 0:
+                lines.append(f"{indent}if {cond()}:")
+                suite(depth - 1, indent + "    ")
+            elif make == 1:
+                lines.append(f"{indent}if {cond()}:")
+                suite(depth - 1, indent + "    ")
+                lines.append(f"{indent}else:")
+                suite(depth - 1, indent + "    ")
+            elif make == 2:
+                lines.append(f"{indent}for j{len(lines)} in range({rng.choice(['2', 'n % 3'])}):")
+                suite(depth - 1, indent + "    ")
+            else:
+                lines.append(f"{indent}{rng.choice('BC')}[at] = {value()}")
+
+    suite(3, "            ")
+    body = "\n".join(lines).replace("at]", "o * 8 + i]")
+    return text(
+        "@T.prim_func\ndef f(A: T.Buffer((32,), 'int32'), B: T.Buffer((32,), 'int32'), "
+        "C: T.Buffer((32,), 'int32'), n: T.int64):\n"
+        "    for o in range(4):\n        for i in T.vectorized(8):\n"
+        f"            x = T.let(A[o * 8 + i] + T.int32(1))\n{body}\n"
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_conditions_keep_results(seed):
+    func = masked_program(seed)
+    lowered = keeps_results(VectorizeLoops(), func, check=True)
+    assert not [s for s in stmts(lowered.body) if isinstance(s, For) and s.kind == "vectorized"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_native_code_chooses_by_lane(seed):
+    func = masked_program(seed)
+    given = arguments(func)
+    fixed = specialize(func, {func.scalars[0]: given[3]})
+    # A built program writes its outputs only, so it begins with copies of what they are given.
+    a, b, c = fixed.buffers
+    i = Var("i")
+    copies = [(old.like(f"{old.name}0"), old) for old in (b, c)]
+    fill = loop(i, 32, seq(*(Store(old, (i,), new[i]) for new, old in copies)))
+    whole = replace(fixed, params=(*(new for new, _ in copies), a, b, c), body=seq(fill, fixed.body))
+    made = dlc.build(whole)(given[1], given[2], given[0])
+    for found, expected in zip(made, outcome(func, given)[1:], strict=True):
+        assert np.array_equal(found, expected)
