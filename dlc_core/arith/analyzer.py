@@ -37,11 +37,16 @@ class Analyzer(Simplifier):
         """`var` takes the values begin <= var < begin + extent; a later binding replaces an earlier one.
 
         The ends may be symbolic, and are read under what is known now: declare dims before what ranges over
-        them. They must not mention `var` itself.
+        them. They must not mention `var` itself.  Of ends of narrower types the constant bounds count.
         """
         if type(begin) is Const and type(extent) is Const and begin.dtype is extent.dtype is INDEX:
             low = int(begin.value)
             self._set_range(var, (low, low + int(extent.value) - 1))
+            return
+        if as_expr(extent).dtype is not INDEX and as_expr(extent).dtype.is_int:
+            first_values, count = self.const_bounds(begin), self.const_bounds(extent)[1]
+            known = first_values[0], first_values[1] + count - 1
+            self._set_range(var, intersect(known, var.dtype.int_range()))
             return
         first = self._poly(_index(begin))
         last = shifted(add_scaled(first, self._poly(_index(extent))), -1)

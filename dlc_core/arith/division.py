@@ -319,7 +319,7 @@ class Division(Prover):
                     if quotient and all(p.get(n) == c for n, c in quotient.items()):
                         return add_scaled(sub(p, {m: k}), sub(self.mul(others, x), quotient))
                     scaled = self.mul(others, x)
-                    if _cancels(p, scaled):
+                    if _cancels(p, scaled) and not _elsewhere(p, m, atom):
                         # The atom's own term goes with x; what stays is a multiple of the quotient.
                         return sub(add_scaled(sub(p, {m: k}), scaled), quotient)
                     better = self._joined_digits(p, m, others, x, d, q)
@@ -380,7 +380,7 @@ class Division(Prover):
             if modulus % c == 0:
                 return add_scaled(sub(p, {m: k}), self.mul(s, shifted(x, -(residue % c))))
         scaled = self.mul(s, x)
-        if _cancels(p, scaled):
+        if _cancels(p, scaled) and not _elsewhere(p, m, atom):
             rest = add_scaled(sub(p, {m: k}), scaled)
             return sub(rest, self.mul(s, self._floormod(x, d)))
         return None
@@ -389,6 +389,11 @@ class Division(Prover):
 def _cancels(p: Poly, q: Poly) -> bool:
     """Whether p has all terms of -q but for the constant."""
     return all(p.get(n) == -c for n, c in q.items() if n) and any(n for n in q)
+
+
+def _elsewhere(p: Poly, m: Mono, atom: Expr) -> bool:
+    """Whether an atom occurs in another term too: then replacing it here only adds another one."""
+    return any(atom in n for n in p if n != m)
 
 
 def _reductions(p: Poly, c: int) -> Iterator[tuple[Poly, Poly]]:

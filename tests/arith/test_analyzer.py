@@ -62,6 +62,18 @@ def test_a_range_may_not_mention_its_own_variable() -> None:
         Analyzer().bind(i, 0, i + 1)
 
 
+def test_ranges_of_narrower_types_have_constant_bounds() -> None:
+    a, b = Var("a", "int32"), Var("b", "uint8")
+    analyzer = Analyzer()
+    analyzer.bind(a, const(2, "int32"), const(6, "int32"))
+    assert analyzer.const_bounds(a * 4) == (8, 28)
+    assert analyzer.prove(a < 8)
+    assert not analyzer.prove(a < 7)
+    analyzer.bind(b, const(0, "uint8"), Var("c", "uint8"))
+    assert analyzer.const_bounds(b) == (0, 254)
+    assert analyzer.simplify(a.astype("int64") // 8) is const(0)
+
+
 def test_an_extent_of_one_is_a_constant() -> None:
     analyzer = Analyzer()
     analyzer.bind(i, 3, 1)

@@ -6,6 +6,7 @@ remainders hold; what is proved is so.  The fast tests take a part of the expres
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from itertools import product
 
@@ -194,6 +195,34 @@ def test_some_of_two_operators(kind: object, step: int) -> None:
     for at, e in enumerate(kind()):
         if at % step == 0:
             check(e)
+
+
+def _random(rng: random.Random, depth: int) -> Expr:
+    if depth == 0 or rng.random() < 0.1:
+        return rng.choice((A, B, A, B, *LEAVES))
+    kind = rng.random()
+    if kind < 0.1:
+        cond = binary(rng.choice(COMPARISONS), _random(rng, depth - 1), _random(rng, depth - 1))
+        return select(cond, _random(rng, depth - 1), _random(rng, depth - 1))
+    if kind < 0.2:
+        return _random(rng, depth - 1) * rng.choice((-3, -1, 2, 4, 8))
+    op = rng.choice((*ARITHMETIC, "floordiv", "floormod", *OTHERS))
+    return binary(op, _random(rng, depth - 1), _random(rng, depth - 1))
+
+
+def _check_random(seed: int, count: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(count):
+        check(_random(rng, rng.choice((3, 3, 4))))
+
+
+def test_larger_ones() -> None:
+    _check_random(1, 300)
+
+
+@pytest.mark.slow
+def test_many_larger_ones() -> None:
+    _check_random(2, 20_000)
 
 
 @pytest.mark.slow
