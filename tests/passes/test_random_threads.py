@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlc_core.diag import PassError
 from dlc_core.passes.tir.thread_sync import ThreadSync
 from dlc_core.passes.tir.unify_threads import UnifyThreadBinding, is_unified
 from dlc_core.passes.tir.virtual_threads import InjectVirtualThread
@@ -29,30 +30,33 @@ ANY = (*ONE_TO_ONE, "0", "{k}", "{t} // 2", "{t} % 4", "({t} * 5 + {k}) % 18", "
 
 
 @st.composite
-def stages(draw: st.DrawFn, indent: int, loops: tuple[str, ...]) -> list[str]:
+def stages(draw: st.DrawFn, indent: int, loops: tuple[str, ...], private: bool) -> list[str]:
     """Statements of a group: loops of threads, serial loops of them, statements of all and of conditions."""
     pad, lines = "    " * indent, []
     for _ in range(draw(st.integers(1, 3))):
-        kind = draw(st.sampled_from(["x", "x", "yx", "for", "if", "plain"]))
+        kinds = (
+            ["yx", "yx", "yx", "for", "if", "plain"] if private else ["x", "x", "yx", "for", "if", "plain"]
+        )
+        kind = draw(st.sampled_from(kinds))
         k = draw(st.sampled_from([*loops, "1"]))
         if kind == "for" and len(loops) < 2:
             name = f"k{len(loops)}"
             lines.append(f"{pad}for {name} in range({draw(st.integers(1, 3))}):")
-            lines += draw(stages(indent + 1, (*loops, name)))
+            lines += draw(stages(indent + 1, (*loops, name), private))
         elif kind == "if" and loops:
             lines.append(f"{pad}if {loops[-1]} {draw(st.sampled_from(['<', '>=']))} 1:")
-            lines += draw(stages(indent + 1, loops))
+            lines += draw(stages(indent + 1, loops, private))
         elif kind == "plain":
             target, source = draw(st.permutations(["S", "R"]))
             place, other = (draw(st.sampled_from(["0", "3", "{k}"])).format(k=k) for _ in range(2))
             lines.append(f"{pad}{target}[{place}] = {source}[{other}] + 1.0")
         else:
-            lines += draw(stage(pad, k, kind))
+            lines += draw(stage(pad, k, kind, private))
     return lines
 
 
 @st.composite
-def stage(draw: st.DrawFn, pad: str, k: str, kind: str) -> list[str]:
+def stage(draw: st.DrawFn, pad: str, k: str, kind: str, private: bool) -> list[str]:
     """A loop of threads, each of which writes elements that no other one touches in this stage."""
     if kind == "x":
         heads = [f'for x in T.thread_binding({draw(st.integers(1, WIDE))}, thread="thread.x"):']
@@ -68,6 +72,9 @@ def stage(draw: st.DrawFn, pad: str, k: str, kind: str) -> list[str]:
     write = draw(st.sampled_from(reach)).format(t=number, k=k)
     read = draw(st.sampled_from([f for f in ANY if _fits(f, most)])).format(t=number, k=k)
     target, source = draw(st.permutations(["S", "R"]))
+    if private and draw(st.integers(0, 9)):
+        # Mostly each thread keeps to its own element of R.
+        write, read = (number if name == "R" else at for name, at in ((target, write), (source, read)))
     lines = [pad + "    " * depth + head for depth, head in enumerate(heads)]
     inner = pad + "    " * len(heads)
     lines.append(f"{inner}{target}[{write}] = {source}[{read}] * 2.0 + {target}[{write}]")
@@ -101,6 +108,18 @@ TAIL = """
 """
 
 
+def _keeps_apart(func: PrimFunc) -> bool:
+    """Whether memory of threads is not refused to be theirs alone."""
+    try:
+        UnifyThreadBinding()(func)
+    except PassError:
+        return False
+    return True
+
+
+PRIVATE = 'R = T.alloc_buffer((18,), "float32", scope="local")'
+
+
 def result(func: PrimFunc) -> np.ndarray:
     a = np.random.default_rng(0).integers(0, 5, (2, 18)).astype(np.float32)
     b = np.full((2, 18), 99, np.float32)
@@ -108,12 +127,19 @@ def result(func: PrimFunc) -> np.ndarray:
     return b
 
 
-@given(stages(2, ()), st.booleans())
+@given(st.data(), st.booleans(), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_stages_of_threads_mean_the_same_as_a_launch(lines: list[str], virtual: bool) -> None:
-    text = HEAD + "\n".join(lines) + TAIL
+def test_stages_of_threads_mean_the_same_as_a_launch(
+    data: st.DataObject, virtual: bool, private: bool
+) -> None:
+    text = HEAD + "\n".join(data.draw(stages(2, (), private))) + TAIL
+    if private:
+        text = text.replace('R = T.alloc_buffer((18,), "float32", scope="shared")', PRIVATE)
+        text = text.replace("R[x * 3 + y]", "R[y * 6 + x]")
     func = parse(text.replace('"thread.y"', '"vthread"') if virtual else text)
     verify_func(func, level=2)
+    if private and not _keeps_apart(func):
+        return
     launched = ThreadSync()(InjectVirtualThread()(UnifyThreadBinding()(func)))
     verify_func(launched, level=2)
     assert all(map(is_unified, launches(launched.body)))
