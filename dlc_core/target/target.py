@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -67,6 +68,10 @@ class Description:
     intrinsics: frozenset[str] = frozenset()
     thread_axes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Hardware thread axes and their largest extents; empty where loops are not bound to hardware."""
+    group_threads: int = 0
+    """Most threads in a group, over all its axes; 0 where only the axes are limited."""
+    shared_bytes: int = 0
+    """Memory that a group of threads shares; 0 where that is not known."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def lanes(self, bits: int) -> int:
@@ -155,6 +160,11 @@ class Target:
         return {option.name: self[option.name] for option in self.kind.options}
 
     def describe(self) -> Description:
+        return self._description
+
+    @cached_property
+    def _description(self) -> Description:
+        # Passes ask for it once for each kernel; finding out about this machine takes a millisecond.
         return self.kind.describe(self.values())
 
     @property

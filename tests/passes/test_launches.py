@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,7 +32,13 @@ LAUNCHES = (
     " | inject_virtual_thread | thread_sync"
 )
 LOOPS = "flatten_buffers | vectorize_loops | unroll_loops | hoist_workspace | split_host_device"
-CONTEXT = PassContext(target=target_of(Description(thread_axes={"block.x": 65535, "thread.x": 1024})))
+MACHINE = Description(
+    thread_axes={"block.x": 1 << 31, "block.y": 65535, "thread.x": 1024, "thread.y": 1024},
+    memory_scopes=("global", "shared", "local"),
+    group_threads=1024,
+    shared_bytes=1 << 14,
+)
+CONTEXT = PassContext(target=target_of(MACHINE))
 
 
 def lower(module: IRModule, text: str) -> IRModule:
@@ -326,6 +333,24 @@ def test_functions_of_plain_loops_are_not_split() -> None:
     nested = HOST.replace("S[t] = A[g * 4 + t] * x", inner)
     with pytest.raises(PassError, match="loops of one axis in several places"):
         SplitHostDevice().run(IRModule({"main": parse(nested)}), PassContext())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"thread_axes": {"block.x": 4, "lane": 32}}, "there is no axis thread.x: there are block.x, lane"),
+        ({"thread_axes": {"block.x": 1, "thread.x": 32}}, "block.x has 2 iterations, 1 at most"),
+        ({"group_threads": 4}, "a group has 8 threads, 4 at most"),
+        ({"memory_scopes": ("global", "local")}, "there is no memory 'shared': there is global, local"),
+        ({"shared_bytes": 8}, "a group shares 16 bytes, 8 at most"),
+    ],
+)
+def test_launches_that_a_machine_cannot_run(changes: dict[str, object], message: str) -> None:
+    context = PassContext(target=target_of(replace(MACHINE, **changes)))
+    with pytest.raises(PassError, match="main cannot be launched on") as caught:
+        SplitHostDevice().run(IRModule({"main": parse(HOST)}), context)
+    assert message in str(caught.value)
+    SplitHostDevice().run(IRModule({"main": parse(HOST)}), CONTEXT)
 
 
 # Pipelines of plain loops

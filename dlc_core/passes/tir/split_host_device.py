@@ -26,6 +26,7 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.tir.thread_base import has_threads
 from dlc_core.passes.tir.unify_threads import is_unified
 from dlc_core.schedule.tree import Program
+from dlc_core.target import Description
 from dlc_core.tir.functor import (
     allocations,
     buffer_exprs,
@@ -36,7 +37,7 @@ from dlc_core.tir.functor import (
 )
 from dlc_core.tir.intrinsics import launch_kernel
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
-from dlc_core.tir.threads import is_shared, launch_axes, launches
+from dlc_core.tir.threads import THREAD, has_axes, is_shared, launch_axes, launches, level_of
 
 
 def split_host_device(func: PrimFunc, taken: Iterable[str] = ()) -> tuple[PrimFunc, dict[str, PrimFunc]]:
@@ -116,25 +117,54 @@ def _shared_bytes(root: For) -> int | None:
     return total
 
 
+def launch_problems(kernel: PrimFunc, machine: Description) -> list[str]:
+    """What a machine lacks for a kernel: axes, threads, kinds and sizes of memory.  Unknown sizes are not
+    looked at.
+    """
+    found: list[str] = []
+    threads = 1
+    for axis, extent in launch_axes(kernel).items():
+        most, size = machine.thread_axes.get(axis), const_value(extent)
+        if most is None:
+            found.append(f"there is no axis {axis}: there are {', '.join(machine.thread_axes) or 'none'}")
+        elif size is not None and size > most:
+            found.append(f"{axis} has {size} iterations, {most} at most are possible")
+        if level_of(axis) == THREAD:
+            threads *= size or 1
+    if machine.group_threads and threads > machine.group_threads:
+        found.append(f"a group has {threads} threads, {machine.group_threads} at most are possible")
+    known = ", ".join(machine.memory_scopes)
+    scopes = dict.fromkeys(b.scope for b in allocations(kernel.body))
+    found += [f"there is no memory {s!r}: there is {known}" for s in scopes if s not in machine.memory_scopes]
+    shared = kernel.attrs.get("shared_bytes")
+    if machine.shared_bytes and shared is not None and shared > machine.shared_bytes:
+        found.append(f"a group shares {shared} bytes, {machine.shared_bytes} at most are possible")
+    return found
+
+
 @dataclass(frozen=True)
 class SplitHostDevice(Pass):
-    """Launches to kernels of their own, which the function launches."""
+    """Launches to kernels of their own, which the function launches; PassError where the target of the
+    compile cannot run one.
+    """
 
     name: ClassVar[str] = "split_host_device"
     stage: ClassVar[str] = "tir"
     place: ClassVar[tuple[float, ...]] = (600,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        if not has_threads(context):
-            return module
         new: dict[str, PrimFunc] = {}
         for name, func in module.of_kind(PrimFunc).items():
-            if "launch" in func.attrs:
+            if "launch" in func.attrs or not has_axes(func.body) or not has_threads(context):
                 continue
             host, kernels = split_host_device(func, (*module.functions, *new))
-            if kernels:
-                new.update({name: host, **kernels})
+            new.update({name: host, **kernels})
+            for kernel in kernels.values() if context.target is not None else ():
+                problems = launch_problems(kernel, context.target.describe())
+                if problems:
+                    what = f"{func.name} cannot be launched on {context.target}"
+                    raise PassError(what, details=problems, spans=func.spans)
         return module.with_functions(new) if new else module
 
 
-__all__ = ["SplitHostDevice", "split_host_device"]
+__all__ = ["SplitHostDevice", "launch_problems", "split_host_device"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.tir.stmt import PrimFunc
@@ -20,11 +19,8 @@ def has_threads(context: PassContext) -> bool:
 class ThreadPass(PrimFuncPass):
     """A pass over the functions that have thread axes."""
 
-    def run(self, module: IRModule, context: PassContext) -> IRModule:
-        return super().run(module, context) if has_threads(context) else module
-
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return self.change(func) if has_axes(func.body) else func
+        return self.change(func) if has_axes(func.body) and has_threads(context) else func
 
     def change(self, func: PrimFunc) -> PrimFunc:
         """The new program of a function with thread axes."""
