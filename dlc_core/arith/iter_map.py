@@ -105,6 +105,9 @@ class _Detector:
         self.applied: set[int] = set()
         self.understood = self._read_predicate(self.az.simplify(predicate))
         self.marks: dict[Expr, IterMark] = {}
+        bounds = {var: [v for v in free_vars(e) if v in extents] for var, e in extents.items()}
+        # Loops whose range depends on others: together they run over no box.
+        self.ragged = {v for var, others in bounds.items() if others for v in (var, *others)}
 
     def _read_predicate(self, cond: Expr) -> bool:
         if isinstance(cond, Const):
@@ -230,6 +233,8 @@ class _Detector:
     def _compact_extent(self, total: IterSum) -> Expr | None:
         """n where the sum takes exactly the values base … base+n-1, each once per combination of its
         splits."""
+        if self.ragged and not self.ragged.isdisjoint(free_vars(total.to_expr())):
+            return None
         step: Expr = const(1)
         left = list(total.splits)
         while left:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Expr, Var, const, const_value, logical_and, substitute
+from dlc_core.ir.expr import Expr, Var, const, const_value, substitute
 from dlc_core.schedule.dependence import check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
@@ -34,9 +34,10 @@ def plain_nest(program: Program, block: Block, what: str) -> list[For]:
     chain = program.tree.loops_above(block)[-len(block.axes) :] if block.axes else []
     analyzer = program.analyzer()
     loops = {s.var: s for s in chain}
-    nested = all(a.body is b for a, b in zip(chain, [*chain[1:], block], strict=True))
+    nested = all(a.body is b for a, b in itertools.pairwise([*chain, block]) if isinstance(a, For))
     own = [loops.get(v) for v in block.values if isinstance(v, Var)]
-    if not nested or len(chain) != len(block.axes) or {id(s) for s in own} != {id(s) for s in chain}:
+    every = len(own) == len(block.axes) == len(chain) and set(own) == set(chain)
+    if not nested or not every:
         raise program.error(
             what,
             block,
@@ -85,9 +86,15 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
         analyzer.bind(var, 0, new.dom.extent)
     back = [analyzer.simplify(e) for e in layout.inverse()(*(a.var for a in axes))]
     env: dict[Var, Expr] = {a.var: e for a, e in zip(block.axes, back, strict=True)}
-    there: dict[Var, Expr] = {a.var: var for a, var in zip(axes, loops, strict=True)}
-    limits = (substitute(e, there) < a.dom.extent for a, e in zip(block.axes, back, strict=True))
-    inside = analyzer.simplify(logical_and(const(True, BOOL), *limits))
+    for axis, value in zip(block.axes, back, strict=True):
+        if not analyzer.prove(value < axis.dom.extent):
+            raise program.error(
+                what,
+                block,
+                why=f"its last tile of axis {axis.var.name} would be cut: extent {axis.dom.extent} is not "
+                "known to be a multiple",
+                hint="pad_einsum makes the tiles of a product whole",
+            )
     made: Stmt = replace(
         block,
         axes=axes,
@@ -96,7 +103,6 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
         writes=tuple(_moved(r, env) for r in block.writes),
         body=substitute_stmt(block.body, env),
         init=None if block.init is None else substitute_stmt(block.init, env),
-        predicate=inside,
     )
     for var, new in reversed(list(zip(loops, axes, strict=True))):
         made = loop(var, new.dom.extent, made)

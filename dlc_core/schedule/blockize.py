@@ -173,8 +173,8 @@ def _divide(program: Program, at: For | Block, inner: Sequence[For], block: Bloc
         )
     sizes = [e for e in found[0].extents if e is not None]
     division = _Division([], [], {}, {}, TRUE, TRUE, program.analyzer(*list(program.tree.ancestors(at))[:1]))
-    for axis, value, first, part, size in zip(block.axes, block.values, firsts, parts, sizes, strict=True):
-        _divide_axis(program, division, axis, value, first, part, size, analyzer, block, what)
+    for axis, first, part, size in zip(block.axes, firsts, parts, sizes, strict=True):
+        _divide_axis(program, division, axis, first, part, size, analyzer, block, what)
     for new, _ in (*division.outer, *division.inner):
         division.analyzer.bind(new.var, new.dom.begin, new.dom.extent)
     bind_all(division.analyzer, inner)
@@ -196,7 +196,6 @@ def _divide_axis(
     program: Program,
     division: _Division,
     axis: IterVar,
-    value: Expr,
     first: Expr,
     part: Expr,
     size: Expr,
@@ -205,7 +204,7 @@ def _divide_axis(
     what: str,
 ) -> None:
     if analyzer.prove_equal(size, 1):
-        division.outer.append((axis, value))
+        division.outer.append((axis, first))
         return
     begin, extent = axis.dom.begin, axis.dom.extent
     if analyzer.prove_equal(first, begin) and analyzer.prove_equal(size, extent):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Var, const, free_vars
+from dlc_core.ir.expr import Var, const, const_value, free_vars
 from dlc_core.schedule.compact import exact_box
 from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_exposed, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
@@ -67,7 +67,10 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
     reads = [a for a in accesses(top, [source]) if a.block is block]
     if not reads:
         raise program.error(what, block, why="the block never runs")
-    copy = copy_nest(name, source, cache, hull(reads, analyzer), program.tree.loops_above(top), analyzer)
+    limited = any(const_value(r.predicate) != 1 for r in reads)
+    # What a predicate leaves out may not be there yet.
+    box = (exact_box(reads, analyzer) if limited else None) or hull(reads, analyzer)
+    copy = copy_nest(name, source, cache, box, program.tree.loops_above(top), analyzer)
     user = substitute_stmt(block, {}, {source: cache})
     body = program.tree.replace({block: user})
     program.set_body(body)

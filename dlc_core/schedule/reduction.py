@@ -15,10 +15,11 @@ from dlc_core.schedule.dependence import (
     outer_blocks,
 )
 from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.query import read_by, written_by
 from dlc_core.schedule.regions import bind_all, point_region, read_regions, span
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.combine import OPERATIONS, Combination, broken_law, combination_of, update
-from dlc_core.tir.functor import rename_bound, substitute_stmt
+from dlc_core.tir.functor import free_vars_stmt, region_exprs, rename_bound, substitute_stmt
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Seq, Stmt, Store, loop, seq
 
@@ -44,15 +45,16 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
                 hint="take the outermost loop that accumulates, or reorder",
             )
     inside = above[index:]
-    path = program.tree.path(block)
-    if any(not isinstance(s, For) for s in path[path.index(at) : -1]):
-        raise program.error(what, at, block, why="other statements stand between the two")
+    _check_between(program, block, at, what)
     analyzer = program.analyzer(*list(program.tree.ancestors(at))[:1])
     bind_all(analyzer, inside)
     for axis, value in zip(block.axes, block.values, strict=True):
         if axis.kind == "reduce":
+            # No value lies outside of the domain: if the first iteration is at its begin, that is the least.
+            first = substitute(value, {s.var: s.begin for s in inside})
             box = span(value, [s.var for s in inside], analyzer)
-            if box is None or not analyzer.prove_equal(box.low, axis.dom.begin):
+            low = first if box is None else box.low
+            if not any(analyzer.prove_equal(least, axis.dom.begin) for least in (low, first)):
                 raise program.error(
                     what,
                     at,
@@ -60,18 +62,41 @@ def decompose_reduction(program: Program, handle: BlockRV, target: LoopRV) -> Bl
                     why=f"axis {axis.var.name} does not start at {axis.dom.begin} in this loop",
                 )
     name, init = init_nest(program, block, inside, what)
-    body: Stmt = replace(block, init=None)
-    for stmt in reversed(inside):
-        body = replace(stmt, body=body)
-    program.replace({at: seq(init, body)})
+    program.replace({block: replace(block, init=None)})
+    at = program.loop(target)
+    program.replace({at: seq(init, at)})
     return BlockRV(name)
 
 
+def _check_between(program: Program, block: Block, at: For, what: str) -> None:
+    """Nothing between a loop and a block inside it keeps the block's results from being there before."""
+    path = program.tree.path(block)
+    between = [s for s in path[path.index(at) : -1] if not isinstance(s, For)]
+    if any(not isinstance(s, (Seq, Alloc)) for s in between):
+        raise program.error(what, at, block, why="other statements stand between the two")
+    if not between:
+        return
+    results = written_by(block)
+    own = [s.buffer.name for s in between if isinstance(s, Alloc) and s.buffer in results]
+    if own:
+        raise program.error(what, at, block, why=f"{own[0]} exists only inside the loop")
+    others = [b for b in outer_blocks(at) if b is not block]
+    position = outer_blocks(at).index(block)
+    for number, other in enumerate(others):
+        touched = {*written_by(other), *(read_by(other) if number < position else ())}
+        if not touched.isdisjoint(results):
+            raise program.error(
+                what, at, block, other, why=f"block {other.name!r} inside touches its results"
+            )
+
+
 def init_nest(program: Program, block: Block, inside: Sequence[For], what: str) -> tuple[str, Stmt]:
-    """The initialisation of a block as a block `<name>_init`, in copies of those of its loops that move
-    spatial axes."""
+    """The initialisation of a block as a block `<name>_init`, in copies of those of its loops that move what
+    it writes."""
     assert block.init is not None
-    spatial = [(a, v) for a, v in zip(block.axes, block.values, strict=True) if a.kind == "spatial"]
+    needed = {*free_vars_stmt(block.init), *free_vars(*region_exprs(block.writes))}
+    pairs = zip(block.axes, block.values, strict=True)
+    spatial = [(a, v) for a, v in pairs if a.kind == "spatial" and a.var in needed]
     used = set(free_vars(*(v for _, v in spatial)))
     both = [s for s in inside if s.var in used and "reduce" in axis_kinds(block, s.var)]
     if both:
@@ -206,7 +231,8 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
         block.annotations,
     )
     total = loop(at.var, at.extent, total, begin=at.begin)
-    for stmt in reversed([s for s in chain if s.var in spatial_vars]):
+    around = spatial_vars | set(free_vars(always))
+    for stmt in reversed([s for s in chain if s.var in around]):
         total = loop(stmt.var, stmt.extent, total, begin=stmt.begin)
     nest: Stmt = first
     for stmt in reversed(chain):

@@ -11,7 +11,6 @@ from dlc_core.ir.expr import (
     Expr,
     Load,
     Var,
-    const,
     const_value,
     free_vars,
     load,
@@ -37,7 +36,7 @@ from dlc_core.schedule.regions import (
 )
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import bound_vars, exprs_of, stmts, transform_stmt
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Region, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Region, Stmt, Store, loop, seq
 
 
 def reindex(program: Program, handle: BlockRV, which: str | tuple[str, int]) -> BlockRV:
@@ -215,17 +214,19 @@ def _with_buffer(block: Block, old: Buffer, fresh: Buffer, own: Sequence[IterVar
     def on_expr(e: Expr) -> Expr | None:
         return load(fresh, here) if isinstance(e, Load) and e.buffer is old else None
 
+    def on_region(region: Region) -> Region:
+        return point_region(fresh, here) if region.buffer is old else region
+
     def on_stmt(stmt: Stmt) -> Stmt | None:
         if isinstance(stmt, Store) and stmt.buffer is old:
             return Store(fresh, here, stmt.value)
+        if isinstance(stmt, Block):
+            reads, writes = tuple(map(on_region, stmt.reads)), tuple(map(on_region, stmt.writes))
+            return replace(stmt, reads=reads, writes=writes)
         return None
 
     changed = transform_stmt(block, stmt_fn=on_stmt, expr_fn=on_expr)
     assert isinstance(changed, Block)
-    writes = tuple(
-        Region(fresh, tuple(Range(i, const(1)) for i in here)) if r.buffer is old else r for r in block.writes
-    )
-    changed = replace(changed, writes=writes)
     return replace(changed, reads=read_regions(changed))
 
 

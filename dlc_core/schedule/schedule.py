@@ -408,7 +408,7 @@ class Schedule(Sampling):
         """Run a block over other axes: point [axes…] is run as point [index_map(axes…)].
 
         The block must have one loop for each axis, and gets one for each output, in order.  Outputs are
-        digits of axes; where they run over more than the axis does, a predicate leaves the rest out.
+        digits of axes, in whole tiles.
         """
         chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
         block_axes.transform_block_layout(self._program, block, chosen)
@@ -453,6 +453,11 @@ class Schedule(Sampling):
             hint = f"known: {names}; Schedule(func, intrins=…) gives them"
             raise ScheduleError(f"there is no intrinsic {name!r}", hint=hint)
         return known
+
+    @property
+    def intrins(self) -> Mapping[str, TensorIntrin]:
+        """The tensor intrinsics that are known by name."""
+        return MappingProxyType(self._intrins)
 
     @property
     def externs(self) -> dict[str, Callable[..., Any]]:

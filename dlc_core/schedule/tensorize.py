@@ -17,7 +17,7 @@ from dlc_core.schedule.match import Match, Matcher, MismatchError, Window
 from dlc_core.schedule.query import read_by
 from dlc_core.schedule.reduction import init_nest
 from dlc_core.schedule.regions import escapes, is_opaque, iter_map
-from dlc_core.schedule.tree import Program
+from dlc_core.schedule.tree import Program, anew
 from dlc_core.tir.functor import (
     block_list,
     copy_buffer,
@@ -143,7 +143,7 @@ def _implementation(
         names[block.name] = program.fresh_block_name(block.name, names.values())
 
     def rename(stmt: Stmt) -> Stmt | None:
-        return replace(stmt, name=names[stmt.name]) if isinstance(stmt, Block) else None
+        return replace(stmt, name=names[stmt.name]) if isinstance(stmt, Block) else anew(stmt)
 
     return transform_stmt(body, stmt_fn=rename)
 

@@ -318,6 +318,11 @@ def _line(stmt: Stmt) -> str:
     return "..." if isinstance(stmt, Eval) else ""
 
 
+def anew(stmt: Stmt) -> Stmt | None:
+    """For `transform_stmt`: a statement of its own; no statement stands at two places of a tree."""
+    return replace(stmt) if isinstance(stmt, (Store, Eval)) or stmt is EMPTY_STMT else None
+
+
 def renamed(
     root: Stmt, program: Program, *, taken: Iterable[str] = ()
 ) -> tuple[Stmt, dict[LoopRV, LoopRV], dict[BlockRV, BlockRV]]:
@@ -337,7 +342,9 @@ def renamed(
             used.add(names[stmt.name])
 
     def rename(stmt: Stmt) -> Stmt | None:
-        return replace(stmt, name=names[stmt.name]) if isinstance(stmt, Block) else None
+        if isinstance(stmt, Block):
+            return replace(stmt, name=names[stmt.name])
+        return anew(stmt)
 
     copied = substitute_stmt(root, values, {b: copy_buffer(b) for b in inner})
     loops = {LoopRV(s.var): LoopRV(fresh[s.var]) for s in stmts(root) if isinstance(s, For)}

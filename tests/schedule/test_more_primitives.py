@@ -310,8 +310,8 @@ def test_axes_in_another_order(sch):
 
 def test_blocks_run_over_other_axes(sch):
     func = sch.func
-    sch.transform_block_layout(BIAS, lambda i, j: (j // 10, i, j % 10))
-    assert [const_value(sch.extent(loop)) for loop in sch.get_loops(BIAS)] == [5, 32, 10]
+    sch.transform_block_layout(BIAS, lambda i, j: (j // 12, i, j % 12))
+    assert [const_value(sch.extent(loop)) for loop in sch.get_loops(BIAS)] == [4, 32, 12]
     same(sch, func)
     sch.transform_block_layout(MATMUL, lambda i, j, k: (k // 4, j, i, k % 4))
     assert [a.kind for a in sch.get(MATMUL).axes] == ["reduce", "spatial", "spatial", "reduce"]
@@ -324,6 +324,8 @@ def test_other_axes_refusals(sch):
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i: (i,)), "it has 2 axes")
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i, j: (i + j, j)), "must be a digit")
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i, j: (i,)), "must be a digit")
+    cut = IndexMap.of(lambda i, j: (i // 5, j, i % 5))
+    refused(sch, lambda: sch.transform_block_layout(BIAS, cut), "would be cut")
     sch.split(sch.get_loops(BIAS)[0], [None, 5])
     layout = IndexMap.of(lambda i, j: (j, i))
     refused(sch, lambda: sch.transform_block_layout(BIAS, layout), "not one loop each")

@@ -16,9 +16,13 @@ from dlc_core.ir.expr import Const, Expr, Var, const_value, eq, free_vars, logic
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule import Schedule
+from dlc_core.schedule.dependence import outer_blocks
 from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.query import read_by, written_by
+from dlc_core.schedule.reduction import init_nest
+from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import block_list, substitute_stmt, transform_stmt
-from dlc_core.tir.stmt import Block, If, PrimFunc, Stmt, seq
+from dlc_core.tir.stmt import Alloc, Block, For, If, PrimFunc, Seq, Stmt, seq
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
@@ -40,7 +44,10 @@ def _initialised(func: PrimFunc) -> PrimFunc:
     initialised: set[Buffer] = set()
     for handle in schedule.get_blocks():
         block = schedule.get(handle)
-        if block.init is None or not _any_unknown(block):
+        if block.init is None:
+            initialised.update(region.buffer for region in block.writes)
+            continue
+        if not _any_unknown(block):
             continue
         loop = _first_empty(schedule, handle)
         if loop is None:
@@ -49,11 +56,36 @@ def _initialised(func: PrimFunc) -> PrimFunc:
         try:
             schedule.decompose_reduction(handle, loop)
         except ScheduleError:
-            # A later part of a reduction whose loop was partitioned: the first has initialised the results.
+            # A later part of a reduction whose loop was partitioned: the results are initialised already.
             if not results <= initialised:
-                raise
+                schedule = Schedule(_parts_initialised(schedule.func, handle, loop))
         initialised |= results
     return schedule.func
+
+
+def _parts_initialised(func: PrimFunc, handle: BlockRV, target: LoopRV) -> PrimFunc:
+    """All blocks under a loop that accumulate in what a block does, initialised before the loop."""
+    program = Program(func)
+    at, block = program.loop(target), program.block(handle)
+    what = f"cannot initialise block {block.name!r} before loop {at.var.name!r}"
+    results = set(written_by(block))
+    nests: list[Stmt] = []
+    updates: dict[Stmt, Stmt] = {}
+    for part in outer_blocks(at):
+        if part.init is None or set(written_by(part)) != results:
+            if not results.isdisjoint([*written_by(part), *read_by(part)]):
+                raise program.error(what, at, block, part, why=f"block {part.name!r} uses its results inside")
+            continue
+        path = program.tree.path(part)
+        between = path[path.index(at) : -1]
+        if not all(isinstance(s, (For, Seq, Alloc)) for s in between):
+            raise program.error(what, at, part, why="other statements stand between the two")
+        nests.append(init_nest(program, part, [s for s in between if isinstance(s, For)], what)[1])
+        updates[part] = replace(part, init=None)
+    program.replace(updates)
+    at = program.loop(target)
+    program.replace({at: seq(*nests, at)})
+    return program.func
 
 
 def _first_empty(schedule: Schedule, handle: BlockRV) -> LoopRV | None:
