@@ -12,7 +12,7 @@ from dlc_core.schedule.dependence import axis_kinds, check_free_axes, check_not_
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.lookup import buffer_of
 from dlc_core.schedule.query import read_by, readers, writers, written_by
-from dlc_core.schedule.regions import Span, accesses, extent_of, hull, point_region
+from dlc_core.schedule.regions import Span, accesses, clipped, extent_of, hull, point_region
 from dlc_core.schedule.tree import Program, renamed
 from dlc_core.tir.functor import copy_buffer, stmts, substitute_stmt
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Stmt, Store, loop, seq
@@ -69,7 +69,8 @@ def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) 
         raise program.error(what, block, why="the block never runs")
     limited = any(const_value(r.predicate) != 1 for r in reads)
     # What a predicate leaves out may not be there yet.
-    box = (exact_box(reads, analyzer) if limited else None) or hull(reads, analyzer)
+    exact = exact_box(reads, analyzer) if limited else None
+    box = hull(reads, analyzer) if exact is None else clipped(exact, source, analyzer)
     copy = copy_nest(name, source, cache, box, program.tree.loops_above(top), analyzer)
     user = substitute_stmt(block, {}, {source: cache})
     body = program.tree.replace({block: user})

@@ -290,16 +290,16 @@ def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
 
 
 def _check_initialised(program: Program, chain: Sequence[For]) -> None:
-    """Refuse to fuse a loop that accumulates, and may have no iterations, with one that moves results: of a
-    fused loop without iterations no part is left in which these could be initialised."""
+    """Refuse to fuse a loop that accumulates with one that moves results, where the reduction may have no
+    steps: no loop is left then before which these could be initialised."""
     analyzer = program.analyzer(*list(program.tree.ancestors(chain[0]))[:1])
-    empty = [s for s in chain if not analyzer.prove(s.extent > 0)]
-    for block in block_list(chain[-1]) if empty else ():
-        if block.init is None:
+    for block in block_list(chain[-1]):
+        kinds = set().union(*(axis_kinds(block, s.var) for s in chain))
+        if block.init is None or kinds != {"spatial", "reduce"}:
             continue
-        kinds = {s: axis_kinds(block, s.var) for s in chain}
-        bad = next((s for s in empty if "reduce" in kinds[s]), None)
-        if bad is not None and any("spatial" in kinds[s] for s in chain if s is not bad):
+        steps = [s for s in program.tree.loops_above(block) if "reduce" in axis_kinds(block, s.var)]
+        bad = next((s for s in steps if not analyzer.prove(s.extent > 0)), None)
+        if bad is not None:
             raise program.error(
                 f"cannot fuse {', '.join(repr(s.var.name) for s in chain)}",
                 *chain,

@@ -179,6 +179,13 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
             block,
             why="a loop that accumulates also moves spatial axes, or holds other blocks too",
         )
+    always, sometimes = parts_of(block.predicate, reduce_vars)
+    around = [s for s in chain if s.var in spatial_vars | set(free_vars(always))]
+    gone = {s.var for s in chain if s not in around}
+    for stmt in (at, *around):
+        depends = [v for v in free_vars(stmt.begin, stmt.extent) if v in gone]
+        if depends or (stmt is at and not {s.var for s in chain}.isdisjoint(free_vars(at.begin, at.extent))):
+            raise program.error(what, stmt, why=f"the range of loop {stmt.var.name!r} depends on other loops")
     lane = IterVar(Var(f"v_{at.var.name}"), Range(at.begin, at.extent))
     partial = []
     for result in old.buffers:
@@ -197,7 +204,6 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
     moved = [s.var for s in chain if s.var in reduce_vars and s is not at]
     to_axis: dict[Var, Expr] = {at.var: lane.var, **dict(zip(moved, (a.var for a in kept), strict=True))}
     env = {a.var: substitute(v, to_axis) for a, v in reducing}
-    always, sometimes = parts_of(block.predicate, reduce_vars)
     # Every partial result must be initialised: steps that a predicate leaves out add the neutral value.
     terms = old.terms
     if sometimes is not TRUE:
@@ -231,8 +237,7 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
         block.annotations,
     )
     total = loop(at.var, at.extent, total, begin=at.begin)
-    around = spatial_vars | set(free_vars(always))
-    for stmt in reversed([s for s in chain if s.var in around]):
+    for stmt in reversed(around):
         total = loop(stmt.var, stmt.extent, total, begin=stmt.begin)
     nest: Stmt = first
     for stmt in reversed(chain):

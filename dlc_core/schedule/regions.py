@@ -210,13 +210,19 @@ def hull(
                     before = totals[dim]
                     totals[dim] = one if before is None or before == one else _union([before, one], analyzer)
     box: list[Span] = []
-    for total, whole in zip(totals, wholes, strict=True):
+    for total in totals:
         assert total is not None
-        if clip:
-            low, high = maximum(total.low, 0), minimum(total.high, whole.high)
-            total = Span(analyzer.simplify(low), analyzer.simplify(high))
         box.append(total)
-    return box
+    return clipped(box, buffer, analyzer) if clip else box
+
+
+def clipped(box: Sequence[Span], buffer: Buffer, analyzer: Analyzer) -> list[Span]:
+    """The part of a box that is in the buffer."""
+    inside: list[Span] = []
+    for item, size in zip(box, buffer.shape, strict=True):
+        low, high = maximum(item.low, 0), minimum(item.high, analyzer.simplify(size - 1))
+        inside.append(Span(analyzer.simplify(low), analyzer.simplify(high)))
+    return inside
 
 
 def extent_of(item: Span, analyzer: Analyzer) -> Expr:

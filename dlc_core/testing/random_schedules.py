@@ -212,9 +212,11 @@ class Player:
         if not self.intrins:
             return
         intrin = self.rng.choice(self.intrins)
-        block = self.block()
+        block = self.reducing()
         shape = intrin_extents(intrin)
         loops = self.sch.get_loops(block)[-len(shape) :]
+        if len(loops) < len(shape):
+            raise ScheduleError(f"{block.name} has too few loops for {intrin.name}")
         tiles = [self.sch.split(loop, [None, size], "exact") for loop, size in zip(loops, shape)]
         self.sch.reorder(*(t[0] for t in tiles), *(t[1] for t in tiles))
         self.sch.tensorize(tiles[0][1], intrin)

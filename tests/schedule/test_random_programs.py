@@ -5,23 +5,16 @@ Values are small integers held in floats, so that sums are exact in every order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlc_core import te
-from dlc_core.arith import eval_expr
-from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var, const, const_value, eq, logical_and, maximum, select
-from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
-from dlc_core.schedule import IndexMap, Schedule
-from dlc_core.tir.interpreter import run
+from dlc_core.ir.expr import Var, const, eq, logical_and, maximum, select
+from dlc_core.testing.random_schedules import Player, check_schedule_trace, random_schedule
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import PrimFunc
-from dlc_core.tir.verify import verify_func
+from tests.schedule.products import TINY, TINY_EXTERN
 
 
 def elementwise(m, n):
@@ -157,145 +150,6 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
     ), {}
 
 
-def arrays_for(func: PrimFunc, sizes, rng) -> list[np.ndarray]:
-    shapes = [[eval_expr(d, sizes) for d in b.shape] for b in func.buffers]
-    low = [0 if b.dtype.is_int else -3 for b in func.buffers]
-    high = [2 if b.dtype.is_int else 4 for b in func.buffers]
-    drawn = [rng.integers(*ends) for ends in zip(low, high, shapes, strict=True)]
-    return [a.astype(b.dtype.numpy) for a, b in zip(drawn, func.buffers, strict=True)]
-
-
-def result_of(func: PrimFunc, arrays, sizes, *, check=False) -> np.ndarray:
-    """The last buffer after a run on copies of the arrays."""
-    given_arrays = [a.copy() for a in arrays]
-    for position, layout in func.attrs.get("repack", {}).items():
-        given_arrays[position] = layout.apply_numpy(given_arrays[position])
-    given_arrays[-1][...] = 99
-    flat = [a.reshape(-1) if b.ndim == 1 else a for a, b in zip(given_arrays, func.buffers, strict=True)]
-    run(func, *flat, *(sizes[v] for v in func.scalars), check=check)
-    return given_arrays[-1]
-
-
-class Player:
-    """Calls primitives with arguments drawn at random; keeps count of those that were legal."""
-
-    def __init__(self, draw, schedule: Schedule) -> None:
-        self.draw = draw
-        self.sch = schedule
-        self.done: list[str] = []
-        self.refused: list[str] = []
-
-    def block(self):
-        return self.draw(st.sampled_from(self.sch.get_blocks()))
-
-    def loop(self):
-        found = [loop for block in self.sch.get_blocks() for loop in self.sch.get_loops(block)]
-        return self.draw(st.sampled_from(found)) if found else None
-
-    def play(self, name: str) -> None:
-        move: Callable[[], object] = getattr(self, name)
-        before = self.sch.func
-        try:
-            move()
-        except ScheduleError as error:
-            assert self.sch.func is before
-            self.refused.append(str(error))
-        else:
-            self.done.append(name)
-
-    def split(self):
-        tail = self.draw(st.sampled_from(["predicate", "shrink", "partition", "balanced", "exact"]))
-        factors = self.draw(
-            st.sampled_from([[None, 2], [None, 3], [None, 2, 2], [2, None], [4, None], [None, 16]])
-        )
-        self.sch.split(self.loop(), factors, tail)
-
-    def partition(self):
-        loop = self.loop()
-        self.sch.partition(loop, [self.sch.get_for(loop).begin + self.draw(st.integers(0, 3))])
-
-    def fuse(self):
-        loops = self.sch.get_loops(self.block())
-        first = self.draw(st.integers(0, max(0, len(loops) - 2)))
-        self.sch.fuse(*loops[first : first + 2])
-
-    def reorder(self):
-        loops = self.sch.get_loops(self.block())
-        self.sch.reorder(*self.draw(st.permutations(loops))[:3])
-
-    def kind(self):
-        kind = self.draw(st.sampled_from(["parallel", "vectorize", "unroll", "serial"]))
-        getattr(self.sch, kind)(self.loop())
-
-    def compute_inline(self):
-        self.sch.compute_inline(self.block())
-
-    def reverse_compute_inline(self):
-        self.sch.reverse_compute_inline(self.block())
-
-    def loop_of(self, blocks):
-        """A loop around one of the blocks, or any where there is none."""
-        found = [loop for block in blocks for loop in self.sch.get_loops(block)]
-        return self.draw(st.sampled_from(found)) if found else self.loop()
-
-    def compute_at(self):
-        block = self.block()
-        self.sch.compute_at(block, self.loop_of(self.sch.get_consumers(block)))
-
-    def reverse_compute_at(self):
-        block = self.block()
-        self.sch.reverse_compute_at(block, self.loop_of(self.sch.get_producers(block)))
-
-    def duplicate(self):
-        block = self.block()
-        users = self.sch.get_consumers(block)
-        self.sch.duplicate(block, users[: self.draw(st.integers(0, len(users)))])
-
-    def cache_read(self):
-        self.sch.cache_read(self.block(), self.draw(st.integers(0, 1)), "local")
-
-    def cache_write(self):
-        self.sch.cache_write(self.block(), 0, "local")
-
-    def set_scope(self):
-        self.sch.set_scope(self.block(), 0, "local")
-
-    def reducing(self):
-        """A block that accumulates, or any where there is none."""
-        found = [b for b in self.sch.get_blocks() if any(a.kind == "reduce" for a in self.sch.get(b).axes)]
-        return self.draw(st.sampled_from(found)) if found else self.block()
-
-    def decompose_reduction(self):
-        block = self.reducing()
-        self.sch.decompose_reduction(block, self.loop_of([block]))
-
-    def rfactor(self):
-        self.sch.rfactor(self.loop_of([self.reducing()]), self.draw(st.integers(0, 2)))
-
-    def decompose_padding(self):
-        pads = [b for b in self.sch.get_blocks() if b.name == "pad"] or self.sch.get_blocks()[:1]
-        self.sch.decompose_padding(pads[0], self.loop_of(pads))
-
-    def compact_buffers(self):
-        self.sch.compact_buffers()
-
-    def transform_layout(self):
-        block = self.block()
-        found = self.sch.get(block)
-        regions = [*found.reads, *found.writes]
-        buffer = self.draw(st.sampled_from(regions)).buffer
-        dim, factor = self.draw(st.integers(0, buffer.ndim - 1)), self.draw(st.integers(2, 4))
-
-        def tiled(*indices):
-            rest = [i for d, i in enumerate(indices) if d != dim]
-            return (indices[dim] // factor, *rest, indices[dim] % factor)
-
-        layout = IndexMap.of(tiled, buffer.ndim)
-        size = const_value(buffer.shape[dim])
-        # Padding that nothing fills may not be copied by a later cache.
-        self.sch.transform_layout(block, buffer.name, layout, None if size and size % factor == 0 else 0.0)
-
-
 class Case:
     """A program, what was done to it, and a run to compare."""
 
@@ -307,46 +161,15 @@ class Case:
         return f"{self.player.sch.trace}\n{self.player.sch.show()}\nsizes {sizes} seed {self.seed}"
 
 
-HELPERS = ("block", "loop", "play", "loop_of", "reducing")
-MOVES = sorted(name for name in vars(Player) if not name.startswith("_") and name not in HELPERS)
-
-
 @st.composite
 def scheduled(draw):
     func, sizes = programs(draw)
-    player = Player(draw, Schedule(func))
-    likely = [
-        "split",
-        "compute_at",
-        "reverse_compute_at",
-        "compute_inline",
-        "reorder",
-        "kind",
-        "decompose_reduction",
-    ]
-    for _ in range(draw(st.integers(1, 14))):
-        player.play(draw(st.sampled_from([*MOVES, *likely, "compact_buffers"])))
+    player = random_schedule(func, draw(st.randoms(use_true_random=False)), intrins=(TINY, TINY_EXTERN))
     return Case(func, player, sizes, draw(st.integers(0, 1000)))
 
 
 def check_same(case: Case) -> None:
-    func, schedule, sizes = case.func, case.player.sch, case.sizes
-    arrays = arrays_for(func, sizes, np.random.default_rng(case.seed))
-    expected = result_of(func, arrays, sizes)
-    verify_func(schedule.func, level=2)
-    assert np.array_equal(result_of(schedule.func, arrays, sizes, check=True), expected)
-    lowered = unroll_loops(vectorize_loops(flatten_and_simplify(lower_blocks(schedule.func))))
-    verify_func(lowered)
-    arrays = [a.copy() for a in arrays]
-    for position, layout in schedule.func.attrs.get("repack", {}).items():
-        arrays[position] = layout.apply_numpy(arrays[position])
-    out = [a.reshape(-1) for a in arrays]
-    out[-1][...] = 99
-    run(lowered, *out, *(sizes[v] for v in lowered.scalars), check=True)
-    assert np.array_equal(out[-1].reshape(expected.shape), expected)
-    again = Schedule(func)
-    schedule.trace.replay(again)
-    assert again.show() == schedule.show()
+    check_schedule_trace(case.func, case.sizes, case.player.sch, case.seed, texts=case.seed % 8 == 0)
 
 
 @settings(suppress_health_check=list(HealthCheck))
