@@ -14,7 +14,8 @@
     exe = dlc.compile(module)                                   # or passed with each call, by their names
 
 Names of parameters are paths such as `hidden.weight`; shapes, layouts and names of the layers are those of
-PyTorch, so that its state dicts load.  Layers compute what they compute at inference.
+PyTorch, so that its state dicts load (attention has its maps apart: `q_proj`, `k_proj`, `v_proj`,
+`out_proj`).  Layers compute what they compute at inference.
 """
 
 from dlc_core.nn.attention import MultiHeadAttention, scaled_dot_product_attention

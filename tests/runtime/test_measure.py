@@ -68,3 +68,11 @@ def test_an_executable_is_timed(exe):
 def test_inputs_are_checked(exe):
     with pytest.raises(UsageError, match="1 needed"):
         exe.time_evaluator()()
+
+
+def test_inputs_of_any_layout_and_rank():
+    a, s = te.placeholder((2, 3), name="a"), te.placeholder((), name="s")
+    func = te.create_prim_func([a, s], [te.compute((2, 3), lambda i, j: a[i, j] * s[()], name="y")])
+    exe = dlc.build(func, "reference -level=tir")
+    wide = np.ones((2, 6), np.float32)[:, ::2]
+    assert exe.time_evaluator(number=1, repeat=1)(wide, np.float32(2)).min > 0
