@@ -312,7 +312,7 @@ class StagedSchedule:
             raise ScheduleError(
                 f"stage {stage.op.name!r} has been scheduled already", hint="cache before other steps"
             )
-        if len(stage.op.results()) != 1:
+        if len({r.buffer for r in self.schedule.get(stage.block).writes}) != 1:
             raise UsageError(f"{stage.op.name!r} has several results", hint="use s.schedule.cache_write")
         with self.together():
             copy = self.schedule.cache_write(stage.block, 0, scope)

@@ -56,6 +56,7 @@ SUM = _reducer("sum", "add", lambda _: 0)
 PROD = _reducer("prod", "mul", lambda _: 1)
 MAX = _reducer("max", "max", lowest)
 MIN = _reducer("min", "min", highest)
+CORE = (SUM, PROD, MAX, MIN)
 
 
 def _axes(axis: Axes) -> tuple[IterVar, ...]:
@@ -78,7 +79,8 @@ def reduce(
     values = tuple(as_expr(s) for s in sources)
     if where is not None and not where.dtype.is_bool:
         raise UsageError(f"the condition of a reduction is {where.dtype}, not bool")
-    _check(combiner, values)
+    if combiner not in CORE or len(values) != 1:
+        _check(combiner, values)
     return Reduction(combiner, values, axes, where)
 
 

@@ -86,14 +86,17 @@ class Operation:
 
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers of all its tensors; fresh ones for those that nobody holds."""
-        known = tuple(ref() for ref in self.made)
-        return tuple(
-            found or Buffer(self.output_name(i), shape, type_)
-            for i, (found, (shape, type_)) in enumerate(zip(known, self.results(), strict=True))
-        )
+        known = [ref() for ref in self.made]
+        if None in known:
+            fresh = self.fresh_buffers()
+            known = [found or fresh[i] for i, found in enumerate(known)]
+        return tuple(b for b in known if b is not None)
 
-    def output_name(self, index: int) -> str:
-        return self.name if len(self.results()) == 1 else f"{self.name}_{index}"
+    def fresh_buffers(self) -> tuple[Buffer, ...]:
+        """New buffers for all its tensors."""
+        results = self.results()
+        names = [self.name] if len(results) == 1 else [f"{self.name}_{i}" for i in range(len(results))]
+        return tuple(Buffer(n, shape, type_) for n, (shape, type_) in zip(names, results, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +195,7 @@ def tensor_of(buffer: Buffer) -> Tensor:
 def tensors_made(op: Operation) -> tuple[Tensor, ...]:
     """The tensors of a new operation."""
     outputs = []
-    for index, (shape, type_) in enumerate(op.results()):
-        buffer = Buffer(op.output_name(index), shape, type_)
+    for index, buffer in enumerate(op.fresh_buffers()):
         op.made.append(weakref.ref(buffer))
         _producers[buffer] = (op, index)
         outputs.append(Tensor(buffer, op, index))
@@ -262,9 +264,10 @@ def compute(
             raise UsageError(f"compute {name!r} gives no value")
         exprs = tuple(as_expr(v, None if isinstance(v, Expr) else dtype_) for v in many)
         op = ComputeOp(name, axes, exprs, dict(annotations or {}))
-    dtypes = [type_ for _, type_ in op.results()]
-    if dtype_ is not None and any(found is not dtype(dtype_) for found in dtypes):
-        raise UsageError(f"compute {name!r} gives {', '.join(map(str, dtypes))}, not {dtype(dtype_)}")
+    if dtype_ is not None:
+        dtypes = [type_ for _, type_ in op.results()]
+        if any(found is not dtype(dtype_) for found in dtypes):
+            raise UsageError(f"compute {name!r} gives {', '.join(map(str, dtypes))}, not {dtype(dtype_)}")
     outputs = tensors_made(op)
     return outputs[0] if len(outputs) == 1 else outputs
 
