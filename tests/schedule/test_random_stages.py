@@ -39,7 +39,9 @@ class Player:
         return self.draw(st.sampled_from(self.tensors))
 
     def axis(self, tensor):
-        return self.draw(st.sampled_from(self.axes[tensor.op]))
+        """An axis that has a loop; at times one that had."""
+        known = list(self.s[tensor]._loops) if self.draw(st.integers(0, 9)) else []
+        return self.draw(st.sampled_from(known or self.axes[tensor.op]))
 
     def made(self, tensor, axes):
         self.axes[tensor.op] += axes
@@ -66,7 +68,8 @@ class Player:
         getattr(self.s[t], self.draw(st.sampled_from(["parallel", "vectorize", "unroll"])))(self.axis(t))
 
     def compute_at(self):
-        t, parent = self.tensor(), self.tensor()
+        near = list(zip(self.tensors, self.tensors[1:], strict=False))
+        t, parent = self.draw(st.sampled_from([*near, (self.tensor(), self.tensor())]))
         self.s[t].compute_at(self.s[parent], self.axis(parent))
 
     def compute_inline(self):
