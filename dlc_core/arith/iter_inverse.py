@@ -43,7 +43,7 @@ def inverse_iter_map(found: IterMap, outputs: Sequence[ExprLike]) -> dict[Var, E
     for mark in _users_first(found.sums):
         value = analyzer.simplify(gathered[mark])
         if isinstance(mark.source, Var):
-            loops[mark.source] = value
+            loops[mark.source] = analyzer.simplify(value + mark.begin)
         else:
             _gather(mark.source, value, gathered, analyzer)
     return loops

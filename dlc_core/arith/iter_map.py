@@ -9,20 +9,37 @@ comes from exactly one iteration.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.poly import Mono, Poly, sub
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, ceildiv, const, free_vars, minimum
+from dlc_core.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    ceildiv,
+    const,
+    free_vars,
+    maximum,
+    minimum,
+    substitute,
+)
 
 
 @dataclass(frozen=True)
 class IterMark:
-    """What is split: a loop variable, or a fused sum whose values are 0 … extent-1, each once."""
+    """What is split: a loop variable less `begin`, or a fused sum; its values are 0 … extent-1, each once."""
 
     source: Var | IterSum
     extent: Expr
+    begin: Expr = field(default_factory=lambda: const(0))
+
+    def to_expr(self) -> Expr:
+        return self.source - self.begin if isinstance(self.source, Var) else self.source.to_expr()
 
 
 @dataclass(frozen=True)
@@ -37,8 +54,7 @@ class IterSplit:
     """Whether the split takes all that is above `lower`, so that the remainder changes nothing."""
 
     def to_expr(self) -> Expr:
-        source = self.mark.source
-        digit = (source if isinstance(source, Var) else source.to_expr()) // self.lower
+        digit = self.mark.to_expr() // self.lower
         return (digit if self.topmost else digit % self.extent) * self.scale
 
 
@@ -77,13 +93,50 @@ def detect_iter_map(
 ) -> IterMap | None:
     """How `values` split and fuse the loops `ranges` (variable to extent, from zero).
 
-    `predicate` is the condition under which the bindings are used, a conjunction of upper bounds of loops
-    or of fused sums of loops; it shrinks their extents.  Other variables are symbolic dims, at least 1.
-    None where a value is no sum of splits, where a part of a loop is used twice, or a bound of `predicate`
-    is not understood.
+    `predicate` is the condition under which the bindings are used, a conjunction of bounds of loops and of
+    upper bounds of fused sums of loops; it shrinks their extents.  Other variables are symbolic dims, at
+    least 1.  None where a value is no sum of splits, where a part of a loop is used twice, or a bound of
+    `predicate` is not understood.
     """
-    detector = _Detector({var: as_expr(extent) for var, extent in ranges.items()}, as_expr(predicate))
-    return detector.detect([as_expr(v) for v in values])
+    extents = {var: as_expr(extent) for var, extent in ranges.items()}
+    cond, exprs = as_expr(predicate), [as_expr(v) for v in values]
+    begins = _lower_bounds(extents, cond)
+    if begins:
+        # A loop that begins later is another one that begins at zero.
+        shifted_loops = {var: Var(var.name) for var in begins}
+        up = {var: inner + begins[var] for var, inner in shifted_loops.items()}
+        cond, exprs = substitute(cond, up), [substitute(e, up) for e in exprs]
+        origins = {inner: (var, begins[var]) for var, inner in shifted_loops.items()}
+        extents = {
+            shifted_loops.get(var, var): extent - begins[var] if var in begins else extent
+            for var, extent in extents.items()
+        }
+        return _Detector(extents, cond, origins).detect(exprs)
+    return _Detector(extents, cond, {}).detect(exprs)
+
+
+def _lower_bounds(extents: Mapping[Var, Expr], predicate: Expr) -> dict[Var, Expr]:
+    """Loops that the predicate makes begin after zero, and where."""
+    if isinstance(predicate, Const) or not isinstance(predicate, Binary):
+        return {}
+    analyzer = Analyzer()
+    for dim in free_vars(*extents.values(), predicate):
+        if dim not in extents and dim.dtype is not BOOL:
+            analyzer.declare_dim(dim)
+    for var, extent in extents.items():
+        analyzer.bind(var, 0, extent)
+    begins: dict[Var, Expr] = {}
+    stack = [analyzer.simplify(predicate)]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Binary) and e.op == "and":
+            stack += (e.b, e.a)
+            continue
+        if not isinstance(e, Binary) or e.op != "lt" or not isinstance(e.b, Var) or e.b not in extents:
+            continue
+        if not any(v in extents for v in free_vars(e.a)) and analyzer.prove(e.a + 1 < extents[e.b]):
+            begins[e.b] = analyzer.simplify(maximum(begins.get(e.b, const(0)), e.a + 1))
+    return begins
 
 
 class _NotAffineError(Exception):
@@ -91,8 +144,11 @@ class _NotAffineError(Exception):
 
 
 class _Detector:
-    def __init__(self, extents: dict[Var, Expr], predicate: Expr) -> None:
+    def __init__(
+        self, extents: dict[Var, Expr], predicate: Expr, origins: Mapping[Var, tuple[Var, Expr]]
+    ) -> None:
         self.az = Analyzer()
+        self.origins = origins
         self.loops = extents
         for extent in (*extents.values(), predicate):
             for dim in free_vars(extent):
@@ -172,7 +228,8 @@ class _Detector:
 
     def _split(self, atom: Expr, scale: Expr) -> IterSplit:
         if isinstance(atom, Var):
-            mark = IterMark(atom, self.extents[atom])
+            source, begin = self.origins.get(atom, (atom, const(0)))
+            mark = IterMark(source, self.extents[atom], begin)
             return IterSplit(mark, const(1), mark.extent, scale, True)
         if (
             not isinstance(atom, Binary)
@@ -269,7 +326,7 @@ class _Detector:
         if None in tiled:
             return None
         reached = {mark.source for mark in used}
-        idle = (extent for var, extent in self.extents.items() if var not in reached)
+        idle = (e for var, e in self.extents.items() if self.origins.get(var, (var,))[0] not in reached)
         return all(tiled) and all(self.az.prove_equal(extent, 1) for extent in idle)
 
     def _tiles(self, mark: IterMark, splits: list[IterSplit]) -> bool | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -148,7 +149,7 @@ def _difference(
             continue
         one, two = structure_of(left, names), structure_of(right, names)
         if one.label != two.label:
-            return path, f"{one.label} vs {two.label}", left, right
+            return path, _versus(one.label, two.label), left, right
         if one.role and not (
             there.setdefault(key[0], right) is right and back.setdefault(key[1], left) is left
         ):
@@ -280,6 +281,15 @@ def _record_structure(value: Any, names: bool) -> Structure:
     if fields == ("stmts",):
         return Structure(f"{kind} of {len(value.stmts)}", _items(value.stmts))
     return Structure(kind, [("." + name, getattr(value, name)) for name in fields])
+
+
+def _versus(one: str, two: str) -> str:
+    """Both labels; the bits of floats only where the numbers look alike."""
+    short = [_BITS.sub("", label) for label in (one, two)]
+    return " vs ".join(short if short[0] != short[1] else (one, two))
+
+
+_BITS = re.compile(r" [0-9a-f]{16}$| $")
 
 
 def _snippet(value: Any) -> str:

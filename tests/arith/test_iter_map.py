@@ -24,6 +24,11 @@ BIJECTIVE: list[tuple[str, list[Expr], Loops, ExprLike, list[str]]] = [
     ("tail", [i * 4 + j], {i: 3, j: 4}, i * 4 + j < 10, ["10"]),
     ("tail then split", [(i * 4 + j) // 3, (i * 4 + j) % 3], {i: 3, j: 4}, i * 4 + j < 9, ["3", "3"]),
     ("short loop", [i], {i: 8}, i < 6, ["6"]),
+    ("late loop", [i], {i: 8}, i > 1, ["6"]),
+    ("window", [i], {i: 8}, (i > 1) & (i < 6), ["4"]),
+    ("late loop split", [(i - 2) // 2, i % 2], {i: 8}, i >= 2, ["3", "2"]),
+    ("late loop fused", [i * 4 + j], {i: 8, j: 4}, i >= 3, ["20"]),
+    ("symbolic window", [i], {i: n + 8}, (i >= 2) & (i < n + 2), ["n"]),
     ("offset", [i + 3], {i: 8}, True, ["8"]),
     ("unit loop left out", [i], {i: 8, j: 1}, True, ["8"]),
     ("symbolic tail", [i * 8 + j], {i: ceildiv(n, 8), j: 8}, i * 8 + j < n, ["n"]),
@@ -77,7 +82,7 @@ def test_not_bijective(case: tuple[str, list[Expr], Loops, ExprLike, bool]) -> N
         ([i * i], {i: 3}, True),
         ([f // 4, f % 4], {f: 10}, True),
         ([(i + j) // 2], {i: 4, j: 4}, True),
-        ([i], {i: 4}, i > 1),
+        ([i], {i: 4}, i * 4 > 5 + n),
     ],
     ids=["twice", "overlap", "product", "square", "ragged", "not fused", "lower bound"],
 )
@@ -121,6 +126,8 @@ def test_against_counting() -> None:
         values = _random_values(rng, loops)
         limit = rng.randrange(1, loops[i] * loops[j] + 1)
         predicate: ExprLike = i * loops[j] + j < limit if rng.random() < 0.3 else True
+        if rng.random() < 0.2:
+            predicate = (f >= rng.randrange(loops[f])) & (f < rng.randrange(1, loops[f] + 1))
         found = detect_iter_map(values, dict(loops), predicate)
         if found is None:
             continue
