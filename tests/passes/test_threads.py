@@ -350,6 +350,39 @@ def test_threads_share_a_reduction(m: int, n: int, threads: int, rows: int) -> N
             outputs(unsynced)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "threads", "rows"), [(3, 32, 8, 1), (4, 37, 16, 2), (2, 5, 4, 1), (1, 14, 6, 1)]
+)
+def test_subgroups_exchange_their_parts(m: int, n: int, threads: int, rows: int) -> None:
+    func = shared_sum(m, n, threads, rows)
+    expected = make_arrays(func, {}, 3)[0].sum(1)
+    for each in (LowerCrossThreadReduction(subgroup=4), UnifyThreadBinding(), LowerBlocks(), ThreadSync()):
+        func = each(func)
+        verify_func(func, level=2)
+        if not isinstance(each, (UnifyThreadBinding, LowerBlocks)):
+            np.testing.assert_array_equal(outputs(func), expected)
+    text = script(func)
+    assert ("subgroup_shuffle_down" in text) is (threads % 4 == 0)
+    if threads == 4:
+        assert barriers(func) == 0
+    with pytest.raises(PassError, match="subgroups of 6 threads"):
+        LowerCrossThreadReduction(subgroup=6)(shared_sum(m, n, threads, rows))
+
+
+def test_subgroups_stay_those_of_the_innermost_axis() -> None:
+    func = program(
+        """
+for g in T.thread_binding(4, thread="block.x"):
+    for x in T.thread_binding(8, thread="thread.x"):
+        B[g, x] = T.subgroup_shuffle_xor(A[g, 0, x], 1, 4)
+    for y in T.thread_binding(2, thread="thread.y"):
+        B[g, y + 8] = A[g, 0, y]
+"""
+    )
+    with pytest.raises(PassError, match=r"threads along thread\.x exchange values, and thread\.y is inside"):
+        UnifyThreadBinding()(func)
+
+
 def test_a_tree_of_partial_sums() -> None:
     lowered = ThreadSync()(
         LowerBlocks()(UnifyThreadBinding()(LowerCrossThreadReduction()(shared_sum(2, 12, 4, 1))))

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, const, const_value, load, substitute
+from dlc_core.ir.expr import Expr, Var, const, const_value, eq, load, substitute
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.schedule.dependence import TRUE, axis_kinds
 from dlc_core.schedule.reduction import parts_of
@@ -27,22 +27,26 @@ from dlc_core.schedule.regions import point_region, read_regions
 from dlc_core.schedule.threads import CrossThread, cross_thread
 from dlc_core.schedule.tree import Program, Tree
 from dlc_core.tir.functor import rename_bound, stmts
-from dlc_core.tir.intrinsics import if_then_else
+from dlc_core.tir.intrinsics import if_then_else, intrinsic
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, PrimFunc, Range, Stmt, Store, loop, seq
 from dlc_core.tir.threads import THREAD, level
 
 
-def lower_cross_thread_reductions(func: PrimFunc) -> PrimFunc:
+def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0) -> PrimFunc:
     """The function with every reduction over a loop of threads as a tree of partial results.
 
-    Raises PassError for one that threads cannot share: see `schedule.threads.cross_thread`.
+    Threads of a subgroup exchange theirs directly, without memory and barriers, where `subgroup`, a power of
+    two, divides the number of threads.  Raises PassError for a reduction that threads cannot share: see
+    `schedule.threads.cross_thread`.
     """
+    if subgroup & (subgroup - 1):
+        raise PassError(f"subgroups of {subgroup} threads", hint="take a power of two")
     program = Program(func)
     while True:
         found = _next(program)
         if found is None:
             return program.func
-        _lower(program, found)
+        _lower(program, found, subgroup)
 
 
 def _next(program: Program) -> CrossThread | None:
@@ -67,16 +71,17 @@ def _next(program: Program) -> CrossThread | None:
     return None
 
 
-def _lower(program: Program, found: CrossThread) -> None:
+def _lower(program: Program, found: CrossThread, subgroup: int) -> None:
     block, at, result = found.block, found.loop, found.combination.buffers[0]
     size = const_value(at.extent)
     assert size is not None
+    width = subgroup if subgroup > 1 and size % subgroup == 0 else 1
+    count = size // width
     around = [s for s in program.tree.path(at)[:-1] if level(s) == THREAD]
     outer = [s for s in around if isinstance(s, For)]
-    parts = Buffer(f"{result.name}_parts", [*(s.extent for s in outer), size], result.dtype, scope="shared")
-    stages: list[Stmt] = [_own_part(program, found, parts, outer)]
+    parts = Buffer(f"{result.name}_parts", [*(s.extent for s in outer), count], result.dtype, scope="shared")
+    stages: list[Stmt] = [_own_part(program, found, parts, outer, width)]
     taken = [f"{block.name}_part"]
-    count = size
     while count > 1:
         half = 1 << ((count - 1).bit_length() - 1)
         name = program.fresh_block_name(f"{block.name}_step{half}", taken)
@@ -112,7 +117,7 @@ def _lanes(loops: Sequence[For]) -> list[IterVar]:
     return [IterVar(Var(f"v_{s.var.name}"), Range(s.begin, s.extent)) for s in loops]
 
 
-def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequence[For]) -> Stmt:
+def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequence[For], width: int) -> Stmt:
     """Each thread's part, summed in memory of its own and then shown to the others."""
     block, at = found.block, found.loop
     assert isinstance(block.init, Store)
@@ -147,7 +152,8 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
     for one in reversed(found.inner):
         nest = replace(one, body=nest)
     lanes = _lanes([*outer, at])
-    place = tuple(a.var - a.dom.begin for a in lanes)
+    *row, number = (a.var - a.dom.begin for a in lanes)
+    place = (*row, number if width == 1 else number // width)
     show = Block(
         program.fresh_block_name(f"{block.name}_shown"),
         tuple(lanes),
@@ -155,8 +161,25 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
         (point_region(own, (const(0),)),),
         (point_region(parts, place),),
         Store(parts, place, own[0]),
+        predicate=TRUE if width == 1 else eq((at.var - at.begin) % width, 0),
     )
-    return replace(at, body=Alloc(own, seq(nest, show)))
+    exchange = None if width == 1 else _exchange(program, found, own, width)
+    return replace(at, body=Alloc(own, seq(nest, exchange, show)))
+
+
+def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> Stmt:
+    """The first thread of each subgroup gets the sum of all its parts."""
+    steps: list[Stmt] = []
+    distance = width // 2
+    while distance:
+        other = intrinsic("subgroup_shuffle_down", own[0], distance, width)
+        (value,) = found.combination.combine((own[0],), (other,))
+        steps.append(Store(own, (const(0),), value))
+        distance //= 2
+    region = (point_region(own, (const(0),)),)
+    return Block(
+        program.fresh_block_name(f"{found.block.name}_exchanged"), (), (), region, region, seq(*steps)
+    )
 
 
 def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], half: int, count: int) -> Stmt:
@@ -181,14 +204,18 @@ def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], ha
 
 @dataclass(frozen=True)
 class LowerCrossThreadReduction(ThreadPass):
-    """Reductions over threads to trees of partial results in shared memory."""
+    """Reductions over threads to trees of partial results in shared memory.
+
+    Subgroups of `subgroup` threads (a power of two; 0: none) exchange theirs directly first.
+    """
 
     name: ClassVar[str] = "lower_cross_thread_reduction"
     place: ClassVar[tuple[float, ...]] = (60,)
     exact: ClassVar[bool] = False
+    subgroup: int = 0
 
     def change(self, func: PrimFunc) -> PrimFunc:
-        return lower_cross_thread_reductions(func)
+        return lower_cross_thread_reductions(func, self.subgroup)
 
 
 __all__ = ["LowerCrossThreadReduction", "lower_cross_thread_reductions"]

@@ -150,6 +150,7 @@ class _Launch:
             bad = [v.name for v in free_vars(one.extent) if v in inner]
             if bad:
                 raise self.error(f"the extent {one.extent} of {axis} depends on the loop {bad[0]}")
+        self._check_exchanges(self.root, "")
         body = self._build(self.root, ())
         for buffer in (*self.private, *self.shared):
             bad = [v.name for v in free_vars(*buffer_exprs(buffer)) if v in inner]
@@ -211,6 +212,21 @@ class _Launch:
                     why="groups of threads cannot wait for each other between its parts",
                     hint="bind the outermost loops of each stage, or launch the stages one after another",
                 )
+
+    def _check_exchanges(self, stmt: Stmt, innermost: str) -> None:
+        """Subgroups are of the innermost axis, which has to stay so."""
+        if level(stmt) == THREAD:
+            assert isinstance(stmt, For)
+            innermost = stmt.thread
+        if [innermost] != self.axes[THREAD][-1:] and any(
+            isinstance(e, Call) and e.name.startswith("subgroup_") for e in post_order(*exprs_of(stmt))
+        ):
+            inside = self.axes[THREAD][-1]
+            raise self.error(
+                f"threads along {innermost} exchange values, and {inside} is inside of that axis"
+            )
+        for child in child_stmts(stmt):
+            self._check_exchanges(child, innermost)
 
     # Rebuilding
 
