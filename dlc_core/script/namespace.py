@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from dlc_core.config import config
 from dlc_core.diag import ScriptError
 from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
@@ -93,11 +94,17 @@ def _read(thing: Any, captured: Mapping[str, Any], *, verify: bool) -> IRModule 
         ) from error
     whole = "".join(lines)
     indent = len(lines[0]) - len(lines[0].lstrip())
-    return parse(
-        textwrap.dedent(whole),
-        captured=captured,
-        file=file,
-        first_line=max(1, first),
-        indent=indent,
-        verify=verify,
-    )
+    try:
+        return parse(
+            textwrap.dedent(whole),
+            captured=captured,
+            file=file,
+            first_line=max(1, first),
+            indent=indent,
+            verify=verify,
+        )
+    except ScriptError as error:
+        if config.debug:
+            raise
+        # The place in the script is what the reader needs, not the places in the parser.
+        raise error.with_traceback(None) from None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import runpy
+import traceback
 from pathlib import Path
 
 import pytest
 
+from dlc_core.config import config
 from dlc_core.diag import ScriptError
 from dlc_core.graph.node import Op
 from dlc_core.script import G, T, ir_module, parse, script
@@ -433,3 +436,20 @@ def test_damaged_texts_give_nothing_but_script_errors() -> None:
 @pytest.mark.slow
 def test_many_damaged_texts_give_nothing_but_script_errors() -> None:
     _hunt(40_000, 2)
+
+
+def test_decorators_show_the_place_in_the_script_not_those_in_the_parser(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    lines = [
+        "from __future__ import annotations",
+        "from dlc_core.script import T",
+        "@T.prim_func",
+        'def f(A: T.Buffer((4,), "float32")):',
+        "    A[0] = b",
+    ]
+    file.write_text("\n".join(lines))
+    for level, wanted in ((0, False), (1, True)):
+        with config.override(debug=level), pytest.raises(ScriptError, match=r"wrong\.py:5:12") as caught:
+            runpy.run_path(str(file))
+        frames = traceback.extract_tb(caught.value.__traceback__)
+        assert any("_parser" in frame.filename for frame in frames) == wanted
