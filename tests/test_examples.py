@@ -22,6 +22,8 @@ SCRIPTS = (
     "te_matmul.py",
     "te_conv2d.py",
     "te_softmax_rfactor.py",
+    "te_stages.py",
+    "te_recurrence.py",
     "script_matmul.py",
     "tensorize_mma.py",
     "export_add_one.py",
