@@ -8,8 +8,9 @@
         for i in T.parallel(n):
             B[i] = A[i] * 2.0
 
-The decorators read the source of what they decorate; it is never run.  Numbers of the surrounding Python may
-be used by name.  Annotations must not be evaluated, so a file of scripts begins with the future import.
+The decorators read the source of what they decorate; it is never run.  Numbers, strings and tuples of the
+surrounding Python may be used by name.  Python evaluates annotations unless a file begins with the future
+import, which is needed where they mention symbolic dims.
 """
 
 from __future__ import annotations
@@ -17,30 +18,45 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 from dlc_core.config import config
 from dlc_core.diag import ScriptError
 from dlc_core.graph.node import Function
+from dlc_core.ir.dtype import scalar_dtypes
 from dlc_core.ir.module import IRModule
 from dlc_core.script.parser import parse
 from dlc_core.tir.stmt import PrimFunc
 
 
-class _Words:
-    """The words of a level; all but the decorators mean something only inside a script."""
+class _Annotation:
+    """What stands in annotations, where Python evaluates them: nothing is done with it."""
 
-    def __init__(self, level: str) -> None:
+    def __call__(self, *_: Any, **__: Any) -> _Annotation:
+        return self
+
+    def __getitem__(self, _: Any) -> _Annotation:
+        return self
+
+
+class _Words:
+    """The words of a level; all but the decorators and types mean something only inside a script."""
+
+    def __init__(self, level: str, types: Iterable[str]) -> None:
         self._level = level
+        self._types = frozenset(types)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in self._types:
+            return _Annotation()
         raise ScriptError(
             f"{self._level}.{name} is used outside a script",
-            hint="scripts are read, not run; a file of them begins with `from __future__ import annotations`",
+            hint="scripts are read, not run: it belongs into a function with @T.prim_func or @G.function",
         )
 
 
@@ -56,13 +72,14 @@ class _G(_Words):
         return _decorate(function, Function, options)
 
 
-T = _T("T")
-G = _G("G")
+T = _T("T", (*scalar_dtypes(), "handle", "Buffer"))
+G = _G("G", ("Tensor", "Tuple"))
 
 
 def ir_module(cls: type[Any]) -> IRModule:
     """The module that a class of script functions describes."""
-    module = _read(cls, vars(sys.modules[cls.__module__]), verify=True)
+    captured = {**vars(sys.modules[cls.__module__]), **_locals(sys._getframe(1))}
+    module = _read(cls, captured, verify=True)
     assert isinstance(module, IRModule)
     return module
 
@@ -70,7 +87,8 @@ def ir_module(cls: type[Any]) -> IRModule:
 def _decorate(function: Callable[..., Any] | None, kind: type[Any], options: Mapping[str, Any]) -> Any:
     if function is None:
         return lambda inner: _decorate(inner, kind, options)
-    captured = dict(getattr(function, "__globals__", {}))
+    # The caller's own names too: those that only annotations mention are in no closure.
+    captured = {**getattr(function, "__globals__", {}), **_locals(sys._getframe(2))}
     closure = getattr(function, "__closure__", None) or ()
     for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
         with suppress(ValueError):  # a cell that is not filled yet
@@ -80,6 +98,14 @@ def _decorate(function: Callable[..., Any] | None, kind: type[Any], options: Map
     if not isinstance(made, kind):
         raise ScriptError(f"{function.__name__} is a {type(made).__name__}, not a {kind.__name__}")
     return made
+
+
+def _locals(frame: FrameType) -> dict[str, Any]:
+    """The names of a function that is running, also from the body of a class inside it."""
+    found = dict(frame.f_locals)
+    if "__qualname__" in found and frame.f_back is not None:
+        found = {**frame.f_back.f_locals, **found}
+    return found
 
 
 def _read(thing: Any, captured: Mapping[str, Any], *, verify: bool) -> IRModule | Function | PrimFunc:

@@ -71,8 +71,39 @@ def test_a_module_in_a_python_file() -> None:
 
 
 def test_words_outside_a_script_say_what_is_wrong() -> None:
-    with pytest.raises(ScriptError, match=r"T\.Buffer is used outside a script"):
-        T.Buffer((4,), "float32")
+    with pytest.raises(ScriptError, match=r"T\.grid is used outside a script"):
+        T.grid(4, 4)
+    with pytest.raises(ScriptError, match=r"G\.relu is used outside a script"):
+        G.relu(1)
+
+
+def test_types_may_be_evaluated() -> None:
+    """Where a file does without the future import, Python evaluates annotations."""
+    for annotation in (
+        T.Buffer((4,), "float32"),
+        T.Buffer[(4,), "int8"],
+        T.int64,
+        T.handle,
+        G.Tensor((2,), "int8"),
+    ):
+        assert annotation is not None
+
+
+def test_local_names_that_only_annotations_mention() -> None:
+    shape, kind = (4, 2), "int16"
+
+    @T.prim_func
+    def fill(a: T.Buffer(shape, kind)):
+        for i, j in T.grid(4, 2):
+            a[i, j] = 1
+
+    @ir_module
+    class Module:
+        @T.prim_func
+        def main(a: T.Buffer(shape, kind)):  # noqa: N805
+            a[0, 0] = 1
+
+    assert str(fill.buffers[0]) == str(Module["main"].buffers[0]) == "a: int16[4, 2]"
 
 
 def test_types_may_be_left_out_where_inference_is_given() -> None:
