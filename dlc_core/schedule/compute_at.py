@@ -142,7 +142,8 @@ def _place(program: Program, target: LoopRV, index: int, nest: Stmt, buffers: Se
     program.replace({at: replace(at, body=_insert(at.body, index, nest, buffers))})
     at = program.loop(target)
     for outer in (*program.tree.loops_above(at), at):
-        if outer.kind in ("parallel", "thread"):
+        alone = outer.kind == "thread" and const_value(outer.extent) == 1
+        if outer.kind in ("parallel", "thread") and not alone:
             check_independent(program, outer, outer.kind)
 
 

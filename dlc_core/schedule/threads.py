@@ -50,7 +50,7 @@ def bind(program: Program, handle: LoopRV, thread: str) -> None:
             why=f"its extent {old.extent} is not a constant",
             hint="split it by a constant first",
         )
-    if own != THREAD or cross_thread(program, old) is None:
+    if const_value(old.extent) != 1 and (own != THREAD or cross_thread(program, old) is None):
         check_independent(program, old, thread)
     program.replace({old: replace(old, kind="thread", thread=thread)})
 
@@ -119,6 +119,8 @@ def swizzle(program: Program, outer: LoopRV, inner: LoopRV, group: int, thread: 
     if thread and level_of(thread) != GROUP:
         raise program.error(what, rows, columns, why=f"{thread} is no axis of groups of threads")
     for one in (rows, columns):
+        if const_value(one.extent) == 1:
+            continue
         check_independent(program, one, "of any order")
     fused = Var(f"{outer.name}_{inner.name}_swizzled", rows.var.dtype)
     row, column = swizzled(fused, rows.extent, columns.extent, group)

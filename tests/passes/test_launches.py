@@ -335,6 +335,19 @@ def test_functions_of_plain_loops_are_not_split() -> None:
         SplitHostDevice().run(IRModule({"main": parse(nested)}), PassContext())
 
 
+OTHERS = sorted(KNOWN.keys() - {*LAUNCHES.split(" | "), "split_host_device", "schedule_kernels"})
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_passes_keep_launches_as_they_are(name: str) -> None:
+    sch = threads_outside((4, 8, 8), TILE, 2, stages=(0, 0, 1))
+    module = lower(IRModule({"main": sch.func}), f"{LAUNCHES} | {name} | split_host_device")
+    arrays = make_arrays(sch.func, {}, 5)
+    flat = [a.reshape(-1) if b.ndim == 1 else a for a, b in zip(arrays, module["main"].buffers, strict=True)]
+    run(module["main"], *flat, module=module, check=True)
+    np.testing.assert_array_equal(arrays[-1], arrays[0] @ arrays[1])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -122,3 +122,12 @@ def _cross_thread(schedule: Schedule) -> bool:
         schedule.get_for(loop).kind == "thread" and "reduce" in axis_kinds(block, loop.var)
         for loop in schedule.get_loops(schedule.get_block("x"))
     )
+
+
+def test_a_loop_of_one_iteration_may_be_bound_anywhere() -> None:
+    schedule = Schedule(table(1, 4))
+    i, j = schedule.get_loops(schedule.get_block("B"))
+    unit = schedule.add_unit_loop(j)
+    for loop, axis in ((i, "block.x"), (unit, "thread.y"), (j, "thread.x")):
+        schedule.bind(loop, axis)
+    verify_func(schedule.func, level=2)
