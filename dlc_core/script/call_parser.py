@@ -112,7 +112,7 @@ class CallParser(ExprParser):
             found = self.any(self.exactly(node, 1)[0])
             if isinstance(found, (tuple, list, dict, str)):
                 return len(found)
-            return self.fail(node, f"{short(node.args[0])} has no length")
+            return self.fail(node.args[0], f"{short(node.args[0])} has no length")
         if name in ("int", "float", "bool"):
             return self._number(node, name)
         hint = suggestion(name, [*_BUILTINS, *EXPRESSION_WORDS]) if name not in self.source.captured else ""

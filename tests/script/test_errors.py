@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import runpy
 import traceback
@@ -453,3 +454,46 @@ def test_decorators_show_the_place_in_the_script_not_those_in_the_parser(tmp_pat
             runpy.run_path(str(file))
         frames = traceback.extract_tb(caught.value.__traceback__)
         assert any("_parser" in frame.filename for frame in frames) == wanted
+
+
+class Config:
+    __slots__ = ("size",)
+
+    @property
+    def made(self) -> int:
+        raise RuntimeError("a script runs nothing")
+
+
+OUTSIDE: list[tuple[str, str, str]] = [
+    ("A[0, 0] = «math»", "math is a module", "numbers, strings, tuples"),
+    ("A[0, 0] = «helper»", "helper is a function, of which a script cannot use the value", "may be used"),
+    ("A[0, 0] = «helper»(1)", "helper is not in T", "cannot call Python functions"),
+    ("A[0, 0] = «math.sqrt»", "math.sqrt is no number, string or tuple", "SIZE = config.size"),
+    ("A[0, 0] = «math.sqrt»(2.0)", "math.sqrt is not in T", ""),
+    ("A[0, 0] = «config.made»", "config.made is no number, string or tuple", ""),
+    ("A[0, 0] = «config.size»", "config.size is no number, string or tuple", ""),
+    ("A[0, 0] = «ROWS[7]»", "there is no 7 in ROWS", ""),
+    ("A[0, 0] = «TABLE['x']»", "there is no 'x' in TABLE", ""),
+    ("A[0, 0] = «ROWS»", "ROWS is not an expression", ""),
+    ("A[0, 0] = len(«n»)", "n has no length", ""),
+    ("A[0, 0] = «ROWS + 1»", "cannot be computed", ""),
+    ("A[0, 0] = «ROWS * 100000»", "cannot be computed", ""),
+    ("A[0, 0] = «'%999999999d' % 1»", "cannot be computed", ""),
+]
+
+
+@pytest.mark.parametrize(("marked", "message", "hint"), OUTSIDE, ids=[o[0] for o in OUTSIDE])
+def test_values_of_the_surrounding_python_that_do_not_fit(marked: str, message: str, hint: str) -> None:
+    captured = {
+        "math": math,
+        "helper": body,
+        "config": Config(),
+        "ROWS": (1, 2),
+        "TABLE": {"a": 1},
+    }
+    text = body(marked.replace("«", "").replace("»", ""))
+    with pytest.raises(ScriptError) as caught:
+        parse(text, captured=captured)
+    assert message in caught.value.what
+    assert hint in caught.value.hint
+    assert caught.value.spans[0].column == 5 + marked.index("«")
