@@ -181,6 +181,12 @@ class Stage:
         """Put the result, an intermediate, into another memory."""
         self.of.schedule.set_scope(self.block, 0, scope)
 
+    def storage_align(self, axis: IterVar, factor: int, offset: int = 0) -> None:
+        """Give the dim of an axis of the result a stride of `offset` more than a multiple of `factor`."""
+        if axis not in self.op.axis:
+            raise UsageError(f"{axis.var.name} is no axis of the result of stage {self.op.name!r}")
+        self.of.schedule.storage_align(self.block, 0, self.op.axis.index(axis), factor, offset)
+
     def double_buffer(self) -> None:
         """Fill the result for the next iteration while its readers use the present one."""
         self.of.schedule.double_buffer(self.block)

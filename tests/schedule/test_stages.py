@@ -139,6 +139,18 @@ def test_caches():
     check_matmul(s, a, b, d)
 
 
+def test_rows_kept_apart():
+    a, b, c, d = matmul()
+    s = create_schedule(d)
+    s[c].storage_align(c.op.axis[0], 16, 3)
+    check_matmul(s, a, b, d)
+    (alloc,) = [x.buffer for x in stmts(s.func.body) if isinstance(x, Alloc)]
+    assert alloc.strides is not None
+    assert alloc.strides[0].value == 35
+    with pytest.raises(UsageError, match="k is no axis of the result"):
+        s[c].storage_align(c.op.reduce_axis[0], 16)
+
+
 def test_partial_results():
     a = te.placeholder((4, 32), name="A")
     k = te.reduce_axis(32, "k")

@@ -67,6 +67,21 @@ def test_an_operation_lives_as_long_as_a_buffer_of_it():
     assert producer_of(a.buffer) is None
 
 
+def some_operations():
+    a, state = te.placeholder((4,), name="A"), te.placeholder((4,), name="state")
+    copied = te.extern((4,), [a], lambda ins, outs: te.call_extern("copy", ins[0], outs[0]))
+    first = te.compute((1,), lambda t: copied[t], "first")
+    step = te.compute((4,), lambda t: state[t - 1] + copied[t], "step")
+    total = te.scan(first, step, state)
+    return [weakref.ref(t.op) for t in (copied, first, step, total)]
+
+
+def test_statements_and_scans_are_freed_too():
+    operations = some_operations()
+    gc.collect()
+    assert [op() for op in operations] == [None] * 4
+
+
 def test_arguments_keep_their_order_and_computed_ones_are_outputs(evaluate):
     a, b = te.placeholder((3, 4), name="A"), te.placeholder((4,), name="B")
     twice = te.compute((3, 4), lambda i, j: a[i, j] * 2.0, "twice")
