@@ -144,7 +144,7 @@ s.unroll(row)
 part, lane_of_part = s.split(column, [None, lanes])
 s.unroll(part)
 s.vectorize(lane_of_part)
-single = report("accumulators in registers", s)
+single = report("accumulators in registers", s, repeat=30)
 
 s.parallel(j_outer)
 report(f"panels dealt out to {machine.cores} threads", s, machine.cores)
