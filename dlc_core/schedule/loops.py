@@ -27,6 +27,7 @@ from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.tree import Program, renamed
 from dlc_core.tir.functor import block_list, substitute_stmt
 from dlc_core.tir.stmt import EMPTY, Alloc, Block, For, If, Let, Seq, Stmt, View, loop, seq
+from dlc_core.tir.verify_threads import thread_problems
 
 TAILS = ("predicate", "partition", "shrink", "balanced", "exact")
 
@@ -335,6 +336,9 @@ def reorder(program: Program, handles: Sequence[LoopRV]) -> None:
     for new in reversed(new_order):
         body = replace(new, body=body)
     program.replace({chain[0]: body})
+    if any(stmt.kind == "thread" for stmt in chain):
+        for message, stmt in thread_problems(program.func.body):
+            raise program.error("cannot reorder " + ", ".join(h.name for h in handles), stmt, why=message)
 
 
 def _chain(program: Program, wanted: Sequence[For]) -> list[For]:

@@ -259,6 +259,13 @@ def test_binding_to_hardware_axes(sch):
     refused(sch, lambda: sch.swizzle(k, middle, 2), "only statement")
 
 
+def test_axes_of_groups_stay_outside_those_of_threads(sch):
+    i, j = sch.get_loops(sch.get_block("relu"))
+    sch.bind(i, "block.x")
+    sch.bind(j, "thread.x")
+    refused(sch, lambda: sch.reorder(j, i), "cannot reorder", "stands inside the axis thread.x of threads")
+
+
 def test_an_axis_twice_in_a_nest_needs_equal_extents_and_no_dependence(sch):
     i, j = sch.get_loops(sch.get_block("relu"))
     a, b = sch.split(i, [None, 4])
