@@ -179,7 +179,14 @@ def _divide(program: Program, at: For | Block, inner: Sequence[For], block: Bloc
         division.analyzer.bind(new.var, new.dom.begin, new.dom.extent)
     bind_all(division.analyzer, inner)
     division.bound.update((new.var, bound) for new, bound in division.inner)
-    for cond in conjuncts(block.predicate):
+    limits = conjuncts(block.predicate)
+    if limits:
+        # Loops outside may run on where conditions on points left the block out.
+        for new, number in division.outer:
+            inside = number < new.dom.begin + new.dom.extent
+            if not analyzer.prove(inside):
+                division.outer_predicate = logical_and(division.outer_predicate, inside)
+    for cond in limits:
         if own.isdisjoint(free_vars(cond)):
             division.outer_predicate = logical_and(division.outer_predicate, cond)
             continue

@@ -212,14 +212,21 @@ class Player:
         if not self.intrins:
             return
         intrin = self.rng.choice(self.intrins)
-        block = self.reducing()
         shape = intrin_extents(intrin)
-        loops = self.sch.get_loops(block)[-len(shape) :]
-        if len(loops) < len(shape):
-            raise ScheduleError(f"{block.name} has too few loops for {intrin.name}")
+        fitting = [b for b in self.sch.get_blocks() if self._in_tiles(b, shape)]
+        if not fitting:
+            raise ScheduleError(f"no block has loops in tiles of {shape}")
+        loops = self.sch.get_loops(self.rng.choice(fitting))[-len(shape) :]
         tiles = [self.sch.split(loop, [None, size], "exact") for loop, size in zip(loops, shape)]
         self.sch.reorder(*(t[0] for t in tiles), *(t[1] for t in tiles))
         self.sch.tensorize(tiles[0][1], intrin)
+
+    def _in_tiles(self, block: BlockRV, shape: Sequence[int]) -> bool:
+        """Whether the last loops of a block are multiples of a tile, and it accumulates."""
+        extents = [const_value(self.sch.extent(loop)) for loop in self.sch.get_loops(block)[-len(shape) :]]
+        whole = all(extent and extent % size == 0 for extent, size in zip(extents, shape))
+        accumulates = any(a.kind == "reduce" for a in self.sch.get(block).axes)
+        return len(extents) == len(shape) and whole and accumulates
 
     def compact_buffers(self) -> None:
         self.sch.compact_buffers()

@@ -8,10 +8,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dlc_core import te
 from dlc_core.diag import DlcError
 from dlc_core.ir.structural import structural_equal
-from dlc_core.testing.random_schedules import MOVES, check_schedule_trace, random_schedule
+from dlc_core.schedule import Schedule
+from dlc_core.testing.random_schedules import MOVES, Player, check_schedule_trace, random_schedule
 from dlc_core.testing.te_programs import random_te_program, results_of
+from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import verify_func
 from tests.schedule.products import TINY, TINY_EXTERN
 
@@ -33,6 +36,53 @@ def test_random_schedules_of_random_expressions():
         check(seed, done)
     missing = set(MOVES) - set(done)
     assert len(missing) <= 6, missing
+
+
+def tiled_product(rng: random.Random) -> PrimFunc:
+    """A product in whole tiles between pointwise maps, an operand transposed at times."""
+    m, n, k = (rng.choice((2, 4, 6)) for _ in range(3))
+    a, b = (
+        te.placeholder((m, k), name="A"),
+        te.placeholder((n, k) if rng.random() < 0.5 else (k, n), name="B"),
+    )
+    r = te.reduce_axis(k, "r")
+    x = te.compute((m, k), lambda i, j: a[i, j] + 1.0, "x")
+    y = te.compute((k, n), lambda i, j: (b[j, i] if turned else b[i, j]) * 2.0, "y")
+    c = te.compute((m, n), lambda i, j: te.sum(y[r.var, j] * x[i, r.var], r), "c")
+    d = te.compute((m, n), lambda i, j: te.maximum(c[i, j], 0.0), "d")
+    return te.create_prim_func([a, b, d])
+
+
+def around_intrinsics(seed: int, moves: int) -> int:
+    """A random schedule with an intrinsic in it; how many moves were legal after it."""
+    rng = random.Random(seed)
+    func = tiled_product(rng)
+    intrins = (TINY, TINY_EXTERN)
+    player = Player(Schedule(func, intrins={i.name: i for i in intrins}), rng, intrins)
+    for _ in range(rng.randint(0, 3)):
+        player.play(rng.choice(("cache_read", "cache_write", "storage_align", "reorder", "set_scope")))
+    player.play("tensorize")
+    if "tensorize" not in player.done:
+        return -1
+    before = len(player.done)
+    for _ in range(moves):
+        player.play(rng.choice(MOVES))
+    try:
+        check_schedule_trace(func, {}, player.sch, seed)
+    except DlcError as error:
+        pytest.fail(f"seed {seed}: {error}\n{player.sch.trace}\n{player.sch.show()}")
+    return len(player.done) - before
+
+
+def test_random_schedules_around_intrinsics():
+    legal = [around_intrinsics(seed, 6) for seed in range(24)]
+    assert sum(found >= 0 for found in legal) >= 12
+    assert sum(found >= 2 for found in legal) >= 8
+
+
+@pytest.mark.slow
+def test_many_random_schedules_around_intrinsics():
+    assert sum(around_intrinsics(seed, 12) > 0 for seed in range(1000, 1800)) > 400
 
 
 @pytest.mark.slow
