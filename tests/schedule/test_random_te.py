@@ -41,10 +41,8 @@ def test_random_schedules_of_random_expressions():
 def tiled_product(rng: random.Random) -> PrimFunc:
     """A product in whole tiles between pointwise maps, an operand transposed at times."""
     m, n, k = (rng.choice((2, 4, 6)) for _ in range(3))
-    a, b = (
-        te.placeholder((m, k), name="A"),
-        te.placeholder((n, k) if rng.random() < 0.5 else (k, n), name="B"),
-    )
+    turned = rng.random() < 0.5
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if turned else (k, n), name="B")
     r = te.reduce_axis(k, "r")
     x = te.compute((m, k), lambda i, j: a[i, j] + 1.0, "x")
     y = te.compute((k, n), lambda i, j: (b[j, i] if turned else b[i, j]) * 2.0, "y")
