@@ -1,0 +1,104 @@
+"""The rule for reductions beside a contiguous axis: pooling, depthwise convolution, sums over outer axes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.target import Description
+from dlc_core.testing.schedules import check_schedule, kernel_of
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import Alloc, For, PrimFunc
+
+MACHINES = {
+    "scalar": Description(vector_bits=0, vector_registers=16, cores=2),
+    "narrow": Description(vector_bits=128, vector_registers=8, cores=1, parallel=False),
+    "small cache": Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 13)),
+    "wide": Description(vector_bits=512, vector_registers=32, cores=8),
+}
+machines = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+H, W, B = Var("h"), Var("w"), Var("b")
+LAST = {"layout": "NXC"}
+
+
+def tensor(name: str, *shape: object) -> Node:
+    return param(name, tensor_type(shape))
+
+
+def depthwise(*shape: object, kernel: int = 3, multiplier: int = 1, **attrs: object) -> PrimFunc:
+    """A depthwise convolution with a bias and a relu."""
+    channels = shape[-1]
+    outputs = channels * multiplier
+    params = [
+        tensor("x", *shape),
+        tensor("w", *(kernel,) * (len(shape) - 2), 1, outputs),
+        tensor("b", outputs),
+    ]
+    y = std.conv(*params, groups=channels, kernel_layout="XIO", **LAST, **attrs)
+    return kernel_of(std.relu(y), params, constants=(1,))
+
+
+def pool(op: str, *shape: object, **attrs: object) -> PrimFunc:
+    x = tensor("x", *shape)
+    return kernel_of(getattr(std, op)(x, **LAST, **attrs), [x])
+
+
+def scheduled(func: PrimFunc, machine: Description, **sizes: int) -> PrimFunc:
+    made = check_schedule(func, machine, {v: sizes[v.name] for v in func.scalars})
+    assert made.attrs["why_not"] == ()
+    assert made.attrs["rule"] == "cpu.lanes"
+    return made
+
+
+CASES = {
+    "border": lambda: depthwise(1, 8, 8, 16, padding=(1, 1, 1, 1)),
+    "strides": lambda: depthwise(1, 9, 9, 4, padding=(1, 1, 1, 1), strides=(2, 2)),
+    "odd sizes": lambda: depthwise(1, 5, 11, 19, padding=(0, 1, 2, 1)),
+    "dilation": lambda: depthwise(1, 8, 8, 5, padding=(2, 2, 2, 2), dilation=(2, 2)),
+    "images": lambda: depthwise(2, 4, 9, 8, padding=(1, 1, 1, 1)),
+    "one dim": lambda: depthwise(1, 17, 8, padding=(1, 1)),
+    "large window": lambda: depthwise(1, 12, 4, 3, kernel=9, padding=(4, 4, 4, 4)),
+    "one column": lambda: depthwise(1, 9, 1, 8, padding=(1, 1, 1, 1)),
+    "max pool": lambda: pool("max_pool", 1, 9, 9, 18, kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)),
+    "average pool": lambda: pool("avg_pool", 1, 8, 6, 7, kernel=(2, 2), strides=(2, 2)),
+}
+
+
+@machines
+@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+def test_windows(make, machine):
+    scheduled(make(), machine)
+
+
+@machines
+def test_sums_over_outer_axes(machine):
+    x = tensor("x", 5, 7, 33)
+    scheduled(kernel_of(std.reduce_sum(x, axes=(0,)), [x]), machine)
+
+
+@pytest.mark.parametrize("machine", [MACHINES["narrow"], MACHINES["wide"]], ids=["narrow", "wide"])
+@pytest.mark.parametrize("sizes", [{"b": 1, "h": 5, "w": 6}, {"b": 2, "h": 9, "w": 3}], ids=str)
+def test_symbolic_sizes(sizes, machine):
+    scheduled(depthwise(B, H, W, 8, padding=(1, 1, 1, 1)), machine, **sizes)
+
+
+def test_borders_are_made_by_the_band():
+    """Rows of the padded input live in the loop over bands, where the whole would not fit the cache."""
+    func = depthwise(1, 16, 8, 16, padding=(1, 1, 1, 1))
+
+    def outside(made: PrimFunc) -> list[str]:
+        """Temporaries that are alive in more than one iteration of the parallel loop."""
+        top = [s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel"]
+        within = {b for loop in top for b in stmts(loop) if isinstance(b, Alloc)}
+        return [s.buffer.name for s in stmts(made.body) if isinstance(s, Alloc) and s not in within]
+
+    assert outside(scheduled(func, MACHINES["small cache"])) == ["pad"]
+    roomy = scheduled(func, Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 16)))
+    assert outside(roomy) == []
+    (rows,) = (
+        s.buffer.shape[1] for s in stmts(roomy.body) if isinstance(s, Alloc) and s.buffer.name == "pad"
+    )
+    assert const_value(rows) == 6
