@@ -266,6 +266,8 @@ class StorageRewrite(PrimFuncPass):
     """Temporaries that are not needed at the same time share memory; what is computed element by element is
     computed in place.
 
+    It belongs behind `unroll_loops`: temporaries whose places are all constant by then are left to registers.
+
     Before:
 
         @T.prim_func

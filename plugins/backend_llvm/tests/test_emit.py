@@ -317,3 +317,19 @@ def test_parallel_loops_begin_anywhere(agree: Any) -> None:
     body = loop(n, lambda i: Store(out, (i,), cast_to("int32", i)), "parallel", begin=3)
     for count in (0, 1, 13):
         agree(PrimFunc("f", (out, n), body), [np.zeros(N, np.int32)], [count])
+
+
+def test_what_is_written_is_read_through_windows(native: Any) -> None:
+    a, b = Buffer("a", (4,), "int32"), Buffer("b", (4,), "int32")
+    window = Buffer("w", (4,), "int32")
+    body = seq(
+        Store(b, (const(0),), window[1] + 1),
+        Store(a, (const(1),), const(5, "int32")),
+        Store(b, (const(1),), window[1] + 1),
+        Store(window, (const(1),), const(7, "int32")),
+        Store(b, (const(2),), a[1] + 1),
+    )
+    run = native(PrimFunc("f", (a, b), View(window, a, body)))
+    arrays = [np.zeros(4, "int32"), np.zeros(4, "int32")]
+    run("f", arrays)
+    assert arrays[1].tolist() == [1, 6, 8, 0]

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dlc_core.ir.module import IRModule
+from dlc_core.passes import Pipeline
+from dlc_core.passes.tir import PASSES
 from dlc_core.script import script
 from dlc_core.testing.vector_programs import feeds, random_program
 from dlc_core.tir import interpreter
@@ -50,6 +53,33 @@ def test_programs_are_the_same_each_time() -> None:
 @pytest.mark.parametrize("start", range(0, 36, 12))
 def test_random_programs(start: int, native: Any) -> None:
     run(native, range(start, start + 12))
+
+
+PASSES_IN_A_ROW = """
+    simplify_tir | rewrite_unsafe_select | hoist_conditions{max_copied=9} | partition_loops | check_bounds
+    | remove_no_ops | unroll_loops{max_steps=12} | promote_registers | storage_rewrite
+    | common_subexpressions{loads=True} | narrow_indices
+"""
+
+
+def run_changed(native: Any, seeds: range) -> None:
+    """Native code of programs that passes have changed, against the programs as they were."""
+    funcs = programs(seeds)
+    pipeline = Pipeline.parse(PASSES_IN_A_ROW, PASSES)
+    module = pipeline.run(IRModule({func.name: func for func in funcs}))
+    run_native = native(*module.of_kind(PrimFunc).values())
+    for func in funcs:
+        check(run_native, func)
+
+
+def test_random_programs_after_passes(native: Any) -> None:
+    run_changed(native, range(100, 116))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(2000, 2400, 100))
+def test_more_random_programs_after_passes(start: int, native: Any) -> None:
+    run_changed(native, range(start, start + 100))
 
 
 @pytest.mark.slow

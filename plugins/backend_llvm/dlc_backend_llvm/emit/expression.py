@@ -15,7 +15,7 @@ from dlc_backend_llvm.emit.types import NARROW_FLOATS, literal, memory_type, reg
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import BOOL, DType, dtype
+from dlc_core.ir.dtype import BOOL, INDEX, DType, dtype
 from dlc_core.ir.expr import (
     Binary,
     Broadcast,
@@ -48,6 +48,7 @@ class ExpressionEmitter:
         self.lines: Lines = []
         self.vars: dict[Var, tuple[str, int]] = {}
         self.pointers: dict[Buffer, tuple[str, int]] = {}
+        self.windows: dict[Buffer, Buffer] = {}
         self.registers: dict[Buffer, dict[tuple[int, int], str]] = {}
         self.mask = ""
         self.mask_lanes = 0
@@ -102,6 +103,12 @@ class ExpressionEmitter:
             scope.values[expr] = found
         return found
 
+    def root(self, buffer: Buffer) -> Buffer:
+        """The buffer that a window looks at, or the buffer itself: what is written to one is read by all."""
+        while buffer in self.windows:
+            buffer = self.windows[buffer]
+        return buffer
+
     def typed(self, expr: Expr) -> str:
         """`type operand`, as LLVM's instructions take arguments."""
         return f"{register_type(expr.dtype)} {self.value(expr)}"
@@ -129,7 +136,7 @@ class ExpressionEmitter:
             if isinstance(expr, Var):
                 depth = self.vars[expr][1] if expr in self.vars else self.depth
             elif isinstance(expr, Load):
-                reads, movable = reads | {expr.buffer}, False
+                reads, movable = reads | {self.root(expr.buffer)}, False
             elif isinstance(expr, Call) and (expr.name == "if_then_else" or expr.name.startswith("kernel.")):
                 movable = False
             elif isinstance(expr, Binary) and expr.op in _TRAPPING and not expr.dtype.is_float:
@@ -253,7 +260,7 @@ class ExpressionEmitter:
             step: Expr = const(0)
             for form, stride in zip(forms, buffer.element_strides(), strict=True):
                 assert form is not None
-                step = form[1] * stride + step
+                step = form[1].astype(INDEX) * stride + step
             if (value := const_value(step)) is not None:
                 return start, value, []
         offsets = [buffer.linear_index([lane_of(i, k) for i in indices]) for k in range(lanes)]
@@ -428,11 +435,11 @@ class ExpressionEmitter:
 def ramp_form(expr: Expr) -> tuple[Expr, Expr] | None:
     """(value of lane 0, step between lanes) of an index, or None when the step is not uniform."""
     if expr.dtype.lanes == 1:
-        return expr, const(0)
+        return expr, const(0, expr.dtype)
     if isinstance(expr, Ramp):
         return expr.base, expr.stride
     if isinstance(expr, Broadcast):
-        return expr.value, const(0)
+        return expr.value, const(0, expr.value.dtype)
     if isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"):
         left, right = ramp_form(expr.a), ramp_form(expr.b)
         if left is None or right is None:

@@ -107,6 +107,7 @@ class FunctionEmitter(ExpressionEmitter):
             self._alloc(stmt)
         elif isinstance(stmt, View):
             self.pointers[stmt.buffer] = self.base(stmt.base)
+            self.windows[stmt.buffer] = stmt.base
             self.stmt(stmt.body)
         elif isinstance(stmt, Eval):
             self._eval(stmt.value)
@@ -147,7 +148,7 @@ class FunctionEmitter(ExpressionEmitter):
     def _forget(self, buffers: Iterable[Buffer]) -> None:
         for scope in self.scopes:
             for buffer in buffers:
-                scope.forget(buffer)
+                scope.forget(self.root(buffer))
 
     def _carried(self, body: Stmt) -> list[tuple[Buffer, tuple[int, int]]]:
         """Registers that a loop or branch changes."""
@@ -371,6 +372,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.entry_allocas.append(f"  {closure} = alloca [{len(buffers) + len(scalars) + 1} x i64], align 64")
         inner = FunctionEmitter(self.unit, name, self.kernels)
         inner._nonnegative = set(self._nonnegative)
+        inner.windows = dict(self.windows)
         head: list[str] = []
         captures: list[Buffer | Var] = [*buffers, *scalars]
         for slot, captured in enumerate(captures):

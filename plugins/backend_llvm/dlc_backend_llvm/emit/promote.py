@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from dlc_backend_llvm.emit.expression import ramp_form
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Call, Expr, const_value, loads_in, post_order
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import For, Stmt, Store, View, While
@@ -70,7 +71,7 @@ def _place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, int] | None:
         return None
     first = const_value(buffer.linear_index([form[0] for form in forms if form]))
     step = sum(
-        (const_value(form[1] * stride) or 0) if const_value(form[1] * stride) is not None else 1 << 40
+        known if (known := const_value(form[1].astype(INDEX) * stride)) is not None else 1 << 40
         for form, stride in zip(forms, buffer.element_strides(), strict=True)
         if form
     )

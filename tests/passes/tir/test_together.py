@@ -1,0 +1,37 @@
+"""The passes one after another, as a pipeline text names them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.ir.module import IRModule
+from dlc_core.passes import PassContext, Pipeline
+from dlc_core.passes.tir import PASSES
+from dlc_core.passes.watch import Verify
+from dlc_core.testing.prim_passes import arguments, outcome, program
+
+EARLY = (
+    "simplify_tir | lower_blocks | rewrite_unsafe_select | hoist_conditions{max_copied=9} | partition_loops"
+)
+LATE = """
+    remove_no_ops | vectorize_loops | unroll_loops{max_steps=12} | promote_registers | storage_rewrite
+    | common_subexpressions{loads=True} | narrow_indices | remove_no_ops
+"""
+TEXTS = {
+    "flat": f"{EARLY} | check_bounds | flatten_buffers | {LATE}",
+    "dims": f"{EARLY} | {LATE}",
+    "turned": f"narrow_indices | {LATE} | {EARLY}",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("seed", range(8))
+def test_results_of_random_programs_stay(name, seed):
+    func = program(seed)
+    pipeline = Pipeline.parse(TEXTS[name], PASSES)
+    after = pipeline.run(IRModule({func.name: func}), PassContext(watchers=(Verify(),)))[func.name]
+    for given in (arguments(func, 0), arguments(func, 1)):
+        flat = [a.reshape(-1) if name == "flat" and isinstance(a, np.ndarray) else a for a in given]
+        for old, new in zip(outcome(func, given), outcome(after, flat), strict=True):
+            np.testing.assert_array_equal(new.reshape(old.shape), old)
