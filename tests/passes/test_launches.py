@@ -434,6 +434,8 @@ def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8, 4), "float32")):
 """)
     assert structural_equal(InjectSoftwarePipeline()(func), expected), script(InjectSoftwarePipeline()(func))
     assert InjectSoftwarePipeline()(expected) is expected
+    plain = parse(script(func).replace(', "software_pipeline_order": (0, 1)', ""))
+    assert structural_equal(InjectSoftwarePipeline()(plain), expected)
 
 
 def test_pipelines_of_symbolic_length() -> None:

@@ -131,3 +131,21 @@ def test_a_loop_of_one_iteration_may_be_bound_anywhere() -> None:
     for loop, axis in ((i, "block.x"), (unit, "thread.y"), (j, "thread.x")):
         schedule.bind(loop, axis)
     verify_func(schedule.func, level=2)
+
+
+def test_a_swizzle_of_symbolic_sizes() -> None:
+    n, m = Var("n"), Var("m")
+    a = te.placeholder((n, m), name="A")
+    schedule = Schedule(te.create_prim_func([a], [te.compute((n, m), lambda i, j: a[i, j] * 2.0, "B")]))
+    i, j = schedule.get_loops(schedule.get_block("B"))
+    rows, row = schedule.split(i, [None, 4])
+    columns, column = schedule.split(j, [None, 4])
+    schedule.reorder(rows, columns, row, column)
+    schedule.swizzle(rows, columns, 3, thread="block.x")
+    schedule.bind(row, "thread.y")
+    schedule.bind(column, "thread.x")
+    verify_func(schedule.func, level=2)
+    for sizes in ((0, 3), (5, 0), (17, 9), (30, 22)):
+        x, out = make_arrays(schedule.func, {n: sizes[0], m: sizes[1]}, 0)
+        run(schedule.func, x, out, *sizes, check=True)
+        np.testing.assert_array_equal(out, x * 2)

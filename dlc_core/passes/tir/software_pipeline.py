@@ -37,7 +37,8 @@ def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
 def _rewrite(program: Program, loop: For) -> None:
     """The last of the annotated loops in order of execution holds no other one."""
     notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER)}
-    plan = check_pipeline(program, loop, tuple(loop.annotations[STAGE]), tuple(loop.annotations[ORDER]))
+    stages = tuple(loop.annotations[STAGE])
+    plan = check_pipeline(program, loop, stages, tuple(loop.annotations.get(ORDER, range(len(stages)))))
     wide = {
         old: Buffer(old.name, (count, *old.shape), old.dtype, scope=old.scope, align=old.align)
         for old, count in plan.versions.items()
