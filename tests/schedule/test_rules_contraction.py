@@ -13,7 +13,7 @@ from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
+from dlc_core.schedule.rules.cpu.tile import Dealt, Tile, choose, domain_cycles, fits
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import stmts
@@ -265,3 +265,13 @@ def test_rows_a_power_of_two_apart_are_kept_apart():
     assert strides(matmul((M, 32), (32, 128), constants=(1,)), m=15) == [48]
     assert strides(matmul((6, 40), (40, 128), constants=(1,))) == []
     assert strides(matmul((6, 32), (32, 64), constants=(1,))) == []
+
+
+def test_panels_are_dealt_out_evenly():
+    """Five panels would leave one of two threads idle for a third of the time."""
+    assert choose(49, 160, 16, 32).vectors == 2
+    evenly = choose(49, 160, 16, 32, Dealt(2))
+    assert -(-160 // 16 // evenly.vectors) % 2 == 0
+    assert choose(49, 160, 16, 32, Dealt(2, panels=False)).vectors == 2
+    many = choose(4096, 4096, 16, 32)
+    assert choose(4096, 4096, 16, 32, Dealt(8)) == many

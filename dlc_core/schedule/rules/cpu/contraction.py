@@ -31,7 +31,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.maps import schedule_map
-from dlc_core.schedule.rules.cpu.tile import Tile, choose
+from dlc_core.schedule.rules.cpu.tile import ALONE, Dealt, Tile, choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
@@ -118,7 +118,8 @@ class Contract:
         columns = self._loops_for(out, self.found.n)
         row = self._rows(out)
         row_extent = 1 if row is None else const_value(s.extent(row))
-        tile = choose(row_extent, extent_of(self.found.n), self.lanes, self.machine.registers)
+        columns_extent = extent_of(self.found.n)
+        tile = choose(row_extent, columns_extent, self.lanes, self.machine.registers, self._dealt(out, row))
         self.pack(tile)
         self._keep_rows_apart(tile)
         self.nest(out, row, columns[-1], tile)
@@ -324,6 +325,17 @@ class Contract:
         rows = _product(self.found.m)
         columns = extent_of(self.found.n)
         return rows is None or columns is None or rows >= columns
+
+    def _dealt(self, out: BlockRV, row: LoopRV | None) -> Dealt:
+        """What `_order` puts outermost, where it is that which threads are dealt."""
+        if not self.machine.description.parallel or self._work() < PARALLEL_WORK or self.found.shared:
+            return ALONE
+        columns = self._loops_for(out, self.found.n)
+        outer = [loop for loop in self.s.get_loops(out) if loop != row and loop not in columns]
+        by_rows = self._rows_in_parallel()
+        if by_rows and any(const_value(self.s.extent(loop)) != 1 for loop in outer):
+            return ALONE
+        return Dealt(self.machine.threads, panels=not by_rows)
 
     def _work(self) -> int:
         """Multiply-adds, a symbolic extent taken for large."""

@@ -38,8 +38,24 @@ def fits(rows: int, vectors: int, registers: int) -> bool:
     return rows * vectors + vectors + 1 <= registers
 
 
+@dataclass(frozen=True)
+class Dealt:
+    """Who computes the tiles: `threads` that are dealt panels of columns, or tiles of rows."""
+
+    threads: int = 1
+    panels: bool = True
+
+    def uneven(self, rows: int, vectors: int, height: int, width: int) -> float:
+        """How much longer the thread with most parts takes than one with an even share."""
+        parts = -(-vectors // width) if self.panels else -(-rows // height)
+        return -(-parts // self.threads) * self.threads / parts
+
+
+ALONE = Dealt()
+
+
 @lru_cache(maxsize=4096)
-def choose(rows: int | None, columns: int | None, lanes: int, registers: int) -> Tile:
+def choose(rows: int | None, columns: int | None, lanes: int, registers: int, dealt: Dealt = ALONE) -> Tile:
     """The cheapest tile for `rows` × `columns` elements (None: symbolic) of a machine."""
     m = UNKNOWN_EXTENT if rows is None else rows
     n = UNKNOWN_EXTENT if columns is None else columns
@@ -52,6 +68,7 @@ def choose(rows: int | None, columns: int | None, lanes: int, registers: int) ->
             if not fits(height, width, registers):
                 continue
             cost = domain_cycles(m, vectors_needed, height, width)
+            cost *= dealt.uneven(m, vectors_needed, height, width)
             # Among equals the squarest tile loads least.
             key = (cost, abs(height - 3 * width), -height)
             if best is None or key < best:
