@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from dlc_core.arith.division import Division
+from dlc_core.arith.pairs import Pairs
 from dlc_core.arith.poly import ONE, Poly, exact_div, poly_key, shifted, sub, times
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
@@ -35,7 +35,7 @@ def _truth(value: bool) -> Expr:
     return TRUE if value else FALSE
 
 
-class Logic(Division):
+class Logic(Pairs):
     """Simplified bool expressions."""
 
     def _expr(self, e: Expr) -> Expr:
@@ -181,6 +181,7 @@ class Logic(Division):
         if absorbing in terms or any(self._not(t) in terms for t in terms if not _is_less(t)):
             return absorbing
         kept = self._strongest(op, list(terms))
+        kept = None if kept is None else self._merged(op, kept)
         if kept is None:
             return absorbing
         if not kept:
