@@ -12,8 +12,9 @@ import dlc_core as dlc
 from dlc_core import driver, job, te
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
-from dlc_core.passes import Pass, PassContext, Pipeline
+from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
 from dlc_core.passes.places import PHASES, insert_passes, read_place
+from dlc_core.passes.tir import PASSES
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
 from dlc_core.tir.functor import block_list, stmts, transform_stmt
 from dlc_core.tir.stmt import For, PrimFunc, Stmt, Store
@@ -100,6 +101,12 @@ def test_classes_say_their_place_themselves():
         assert str(driver.pipelines(exe.target)["tir"]).endswith("| add_to_stores{amount=3.0}")
     assert (np.asarray(exe(np.ones((4, 4), "float32"))) == 5).all()
     assert (np.asarray(dlc.build(doubled())(np.ones((4, 4), "float32"))) == 2).all()
+
+
+def test_plugins_give_classes_that_have_their_place():
+    order = str(default_pipeline("tir", [*PASSES, added, look]))
+    assert order.endswith(" | add_to_stores")
+    assert "look" not in order
 
 
 def test_the_text_of_sources_is_made_with_the_same_passes():

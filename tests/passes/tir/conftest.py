@@ -7,7 +7,7 @@ import pytest
 from dlc_core.testing.prim_passes import program
 
 
-@pytest.fixture(params=range(30))
+@pytest.fixture(params=range(16))
 def random_program(request):
     """A random lawful program."""
     return program(request.param)

@@ -8,8 +8,9 @@ import pytest
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext, Pipeline
 from dlc_core.passes.tir import PASSES
+from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.watch import Verify
-from dlc_core.testing.prim_passes import arguments, outcome, program
+from dlc_core.testing.prim_passes import arguments, keeps_results, outcome, program
 
 EARLY = (
     "simplify_tir | lower_blocks | rewrite_unsafe_select | hoist_conditions{max_copied=9} | partition_loops"
@@ -35,3 +36,21 @@ def test_results_of_random_programs_stay(name, seed):
         flat = [a.reshape(-1) if name == "flat" and isinstance(a, np.ndarray) else a for a in given]
         for old, new in zip(outcome(func, given), outcome(after, flat), strict=True):
             np.testing.assert_array_equal(new.reshape(old.shape), old)
+
+
+ALONE = (
+    "simplify_tir", "compact_buffers", "remove_no_ops", "hoist_conditions{max_copied=50}",
+    "partition_loops{max_steps=1000}", "rewrite_unsafe_select",
+    "common_subexpressions{min_ops=1, loads=True}",
+    "promote_registers", "storage_rewrite", "narrow_indices", "narrow_indices{bits=8}", "check_bounds",
+    "unroll_loops{max_steps=50}", "vectorize_loops",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ALONE)
+def test_results_of_many_random_programs_stay(text):
+    (one,) = Pipeline.parse(text, PASSES)
+    for seed in range(100, 400):
+        func = program(seed)
+        keeps_results(one, lower_blocks(func) if one.name in ("check_bounds", "vectorize_loops") else func)
