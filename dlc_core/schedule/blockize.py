@@ -217,6 +217,9 @@ def _divide_axis(
     if analyzer.prove_equal(first, begin) and analyzer.prove_equal(size, extent):
         division.inner.append((axis, analyzer.simplify(part + begin)))
         return
+    if not division.analyzer.prove(size > 0):
+        why = f"tiles of {size} points of axis {axis.var.name} may be empty"
+        raise program.error(what, block, why=why)
     step = analyzer.simplify(first - begin)
     count = analyzer.simplify(ceildiv(extent, size))
     number = analyzer.simplify(step // size)
