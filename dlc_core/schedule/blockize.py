@@ -190,7 +190,7 @@ def _divide(program: Program, at: For | Block, inner: Sequence[For], block: Bloc
         if own.isdisjoint(free_vars(cond)):
             division.outer_predicate = logical_and(division.outer_predicate, cond)
             continue
-        local = _over_axes(cond, block, outer, analyzer)
+        local = _over_axes(cond, block, outer, own, analyzer)
         if local is None:
             raise program.error(what, at, block, why=f"its condition {cond} limits no one axis")
         local = substitute(substitute(local, division.env), division.bound)
@@ -239,15 +239,14 @@ def _divide_axis(
     division.env[axis.var] = point + begin
 
 
-def _over_axes(cond: Expr, block: Block, outer: set[Var], analyzer: Analyzer) -> Expr | None:
+def _over_axes(cond: Expr, block: Block, outer: set[Var], own: set[Var], analyzer: Analyzer) -> Expr | None:
     """A condition over loops as one over axes: `axis < bound`; or itself where it knows no loop outside."""
     if isinstance(cond, Binary) and cond.op in ("lt", "le", "gt", "ge"):
         slack = cond.a - cond.b if cond.op in ("lt", "le") else cond.b - cond.a
         for axis, value in zip(block.axes, block.values, strict=True):
             for sign in (1, -1):
                 rest = analyzer.simplify(slack - value * sign)
-                moving = {s for v in block.values for s in free_vars(v)}
-                if moving.isdisjoint(free_vars(rest)):
+                if (outer | own).isdisjoint(free_vars(rest)):
                     total = axis.var * sign + rest
                     return total < 0 if cond.op in ("lt", "gt") else total <= 0
     return cond if outer.isdisjoint(free_vars(cond)) else None
