@@ -85,20 +85,23 @@ def test_symbolic_sizes(sizes, machine):
     scheduled(depthwise(B, H, W, 8, padding=(1, 1, 1, 1)), machine, **sizes)
 
 
-def test_borders_are_made_by_the_band():
-    """Rows of the padded input live in the loop over bands, where the whole would not fit the cache."""
+def temporaries(made: PrimFunc) -> tuple[list[str], list[int | None]]:
+    """The temporaries outside of the parallel loop, and the shape of the padded input inside."""
+    top = [s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel"]
+    within = {b for loop in top for b in stmts(loop) if isinstance(b, Alloc)}
+    allocs = [s for s in stmts(made.body) if isinstance(s, Alloc)]
+    outside = [s.buffer.name for s in allocs if s not in within]
+    inside = [s.buffer for s in allocs if s in within and s.buffer.name == "pad"]
+    return outside, [const_value(size) for b in inside for size in b.shape]
+
+
+def test_borders_are_made_in_parts():
+    """Of bands of rows where these fit the cache, one for each thread or more, else of strips of channels."""
     func = depthwise(1, 16, 8, 16, padding=(1, 1, 1, 1))
-
-    def outside(made: PrimFunc) -> list[str]:
-        """Temporaries that are alive in more than one iteration of the parallel loop."""
-        top = [s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel"]
-        within = {b for loop in top for b in stmts(loop) if isinstance(b, Alloc)}
-        return [s.buffer.name for s in stmts(made.body) if isinstance(s, Alloc) and s not in within]
-
-    assert outside(scheduled(func, MACHINES["small cache"])) == ["pad"]
-    roomy = scheduled(func, Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 16)))
-    assert outside(roomy) == []
-    (rows,) = (
-        s.buffer.shape[1] for s in stmts(roomy.body) if isinstance(s, Alloc) and s.buffer.name == "pad"
-    )
-    assert const_value(rows) == 6
+    roomy = Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 16))
+    assert temporaries(scheduled(func, roomy)) == ([], [1, 10, 10, 16])
+    assert temporaries(scheduled(func, MACHINES["small cache"])) == ([], [1, 18, 10, 8])
+    few = depthwise(1, 5, 32, 64, padding=(1, 1, 1, 1))
+    assert temporaries(scheduled(few, roomy)) == ([], [1, 7, 34, 8])
+    symbolic = depthwise(1, H, W, 64, padding=(1, 1, 1, 1))
+    assert temporaries(scheduled(symbolic, roomy, h=12, w=12))[0] == ["pad"]

@@ -1,8 +1,10 @@
-"""Borders made where they are read: the padded input of a window, a band of rows at a time, in the cache.
+"""Borders made where they are read: the padded input of a window, a part at a time, in the cache.
 
-for band of rows (parallel):
-  padded[…] = the rows that the band reads, with their border
-  for row of the band: …
+    for band of rows (parallel):                        for strip of channels (parallel):
+      padded[…] = the rows that the band reads            padded[…] = the channels of the strip
+      for row of the band: …                              for row: …
+
+Bands where there are enough rows for the threads, strips where there are not.
 """
 
 from __future__ import annotations
@@ -25,32 +27,43 @@ LEAST_ROWS = 4
 BANDS_PER_THREAD = 4
 
 
-def bands(
-    schedule: Schedule, producers: Sequence[BlockRV], loops: Sequence[LoopRV], machine: Machine
+def place_borders(
+    schedule: Schedule,
+    producers: Sequence[BlockRV],
+    loops: Sequence[LoopRV],
+    strips: LoopRV,
+    machine: Machine,
 ) -> list[LoopRV]:
-    """Cut the rows of `loops` (outer to inner, around the reader) into bands and make there what `producers`
-    give; returns the loops.  Where sizes are not known, or too few rows fit, producers run before.
+    """Make what `producers` give in parts, inside the loops around their reader: `loops` (outer to inner)
+    and, within these, `strips`.  Returns the loops as they are then, the one to deal out to threads first.
+
+    Where sizes are not known producers run before.
     """
     s = schedule
     row = next((i for i, loop in enumerate(loops) if const_value(s.extent(loop)) != 1), None)
-    size = None if row is None else _rows(s, producers, loops[row], machine)
-    if row is None or size is None:
+    total = _bytes(s, producers)
+    extent = None if row is None else const_value(s.extent(loops[row]))
+    if row is None or total is None or not isinstance(extent, int):
         for handle in producers:
             schedule_map(s, handle, machine)
-        return list(loops)
-    band, inner = s.split(loops[row], [None, size], tail="exact")
+        return [*loops, strips]
+    size = _rows(extent, total, machine)
+    if size is not None:
+        at, inner = s.split(loops[row], [None, size], tail="exact")
+        order = [*loops[:row], at, inner, *loops[row + 1 :], strips]
+    else:
+        at = strips
+        order = [*loops[:row], strips, *loops[row:]]
+        s.reorder(*order[row:])
     lanes = machine.lanes(32)
     for handle in producers:
-        s.compute_at(handle, band)
+        s.compute_at(handle, at)
         vectorize_long(s, s.get_loops(handle)[-1], lanes)
-    return [*loops[:row], band, inner, *loops[row + 1 :]]
+    return order
 
 
-def _rows(s: Schedule, producers: Sequence[BlockRV], loop: LoopRV, machine: Machine) -> int | None:
-    """Rows of a band: a divisor of the loop's extent."""
-    extent = const_value(s.extent(loop))
-    if not producers or not isinstance(extent, int):
-        return None
+def _bytes(s: Schedule, producers: Sequence[BlockRV]) -> int | None:
+    """Size of what blocks give; None where there are none, or one that is not made point by point."""
     total = 0
     for handle in producers:
         block = s.get(handle)
@@ -60,12 +73,19 @@ def _rows(s: Schedule, producers: Sequence[BlockRV], loop: LoopRV, machine: Mach
         if size is None:
             return None
         total += size
+    return total or None
+
+
+def _rows(extent: int, total: int, machine: Machine) -> int | None:
+    """Rows of a band, a divisor of their number: as many as the cache holds, but a band for each thread."""
     caches = machine.description.caches
-    fitting = caches[min(1, len(caches) - 1)] // CACHE_SHARE * extent // max(total, 1)
-    if machine.threads > 1:
-        fitting = min(fitting, max(extent // (BANDS_PER_THREAD * machine.threads), LEAST_ROWS))
-    size = max((n for n in range(1, min(fitting, extent) + 1) if extent % n == 0), default=1)
-    return size if size >= min(LEAST_ROWS, extent) else None
+    fitting = caches[min(1, len(caches) - 1)] // CACHE_SHARE * extent // total
+    for parts in (BANDS_PER_THREAD * machine.threads, machine.threads):
+        most = min(fitting, extent // parts)
+        size = max((n for n in range(1, most + 1) if extent % n == 0), default=1)
+        if size >= LEAST_ROWS and (extent // size) % machine.threads == 0:
+            return size
+    return None
 
 
-__all__ = ["bands"]
+__all__ = ["place_borders"]

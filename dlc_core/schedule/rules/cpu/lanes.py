@@ -30,7 +30,7 @@ from dlc_core.schedule.rules.analysis import (
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.bands import bands
+from dlc_core.schedule.rules.cpu.bands import place_borders
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -85,9 +85,9 @@ class LanesRule(ScheduleRule):
             tile = _Tile(block, tiles, point, strip)
         s.compute_at(block, tile.loop)
         s.set_scope(block, 0, "local")
-        outer = bands(s, borders, outer, machine)
+        nest = place_borders(s, borders, outer, strips, machine)
         if machine.description.parallel and (work is None or work >= PARALLEL_WORK):
-            deal_out(s, [*outer, strips])
+            deal_out(s, nest)
         whole = s.get(out).axes[-1].dom.extent // width
         for part in tile.cut(s, strips, strip, whole):
             if part.point is None:
