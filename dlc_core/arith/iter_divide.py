@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.iter_map import IterMark, IterSplit, IterSum, detect_iter_map
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const, free_vars, logical_and
+from dlc_core.ir.expr import (
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    conjuncts,
+    const,
+    free_vars,
+    logical_and,
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ def divide_iter_map(
     known = tuple(part for part in parts if part is not None)
     if len(known) != len(parts):
         return None
-    conditions = _conjuncts(as_expr(predicate))
+    conditions = conjuncts(as_expr(predicate))
     moving = frozenset(inner)
     within = [any(v in moving for v in free_vars(c)) for c in conditions]
     return IterDivision(
@@ -80,18 +89,6 @@ def divide_iter_map(
         logical_and(*(c for c, inside in zip(conditions, within, strict=True) if not inside)),
         logical_and(*(c for c, inside in zip(conditions, within, strict=True) if inside)),
     )
-
-
-def _conjuncts(cond: Expr) -> list[Expr]:
-    out: list[Expr] = []
-    stack = [cond]
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Binary) and e.op == "and":
-            stack += (e.b, e.a)
-        elif not (isinstance(e, Const) and e.value):
-            out.append(e)
-    return out
 
 
 @dataclass(frozen=True)

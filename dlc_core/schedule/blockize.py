@@ -13,6 +13,7 @@ from dlc_core.ir.expr import (
     Expr,
     Var,
     ceildiv,
+    conjuncts,
     const,
     const_value,
     free_vars,
@@ -22,7 +23,7 @@ from dlc_core.ir.expr import (
     substitute,
 )
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.reduction import conjuncts, init_nest
+from dlc_core.schedule.reduction import init_nest
 from dlc_core.schedule.regions import bind_all, iter_map, span, whole_region
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import substitute_stmt

@@ -13,6 +13,7 @@ from dlc_core.ir.expr import (
     Expr,
     Select,
     Var,
+    conjuncts,
     const,
     const_value,
     free_vars,
@@ -22,7 +23,6 @@ from dlc_core.ir.expr import (
 from dlc_core.schedule.compact import exact_box
 from dlc_core.schedule.dependence import check_free_axes
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.reduction import conjuncts
 from dlc_core.schedule.regions import Span, accesses, bind_all, read_regions, span
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import rename_bound

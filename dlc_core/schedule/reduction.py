@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Binary, Expr, Var, const, const_value, free_vars, load, logical_and, substitute
+from dlc_core.ir.expr import (
+    Expr,
+    Var,
+    conjuncts,
+    const,
+    free_vars,
+    load,
+    logical_and,
+    substitute,
+)
 from dlc_core.schedule.dependence import (
     axis_kinds,
     check_accumulates_all,
@@ -132,19 +141,6 @@ def parts_of(predicate: Expr, reducing: set[Var]) -> tuple[Expr, Expr]:
     parts = conjuncts(predicate)
     without = logical_and(*(p for p in parts if reducing.isdisjoint(free_vars(p))))
     return without, logical_and(*(p for p in parts if not reducing.isdisjoint(free_vars(p))))
-
-
-def conjuncts(predicate: Expr) -> list[Expr]:
-    """The conditions that all must hold; none for True."""
-    found: list[Expr] = []
-    work = [predicate]
-    while work:
-        item = work.pop()
-        if isinstance(item, Binary) and item.op == "and":
-            work += (item.b, item.a)
-        elif const_value(item) != 1:
-            found.append(item)
-    return found
 
 
 def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:

@@ -33,6 +33,7 @@ from dlc_core.ir.expr.nodes import (
 )
 from dlc_core.ir.expr.shorthand import (
     ceildiv,
+    conjuncts,
     const_value,
     eq,
     logical_and,
@@ -72,6 +73,7 @@ __all__ = [
     "call",
     "cast_to",
     "ceildiv",
+    "conjuncts",
     "const",
     "const_value",
     "eq",

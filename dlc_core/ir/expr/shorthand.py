@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr.nodes import Const, Expr, ExprLike, as_expr, binary, const
+from dlc_core.ir.expr.nodes import Binary, Const, Expr, ExprLike, as_expr, binary, const
 
 
 def eq(a: ExprLike, b: ExprLike) -> Expr:
@@ -32,6 +32,19 @@ def logical_and(*conds: ExprLike) -> Expr:
     for cond in conds:
         result = binary("and", result, as_expr(cond))
     return result
+
+
+def conjuncts(cond: Expr) -> list[Expr]:
+    """The conditions that a condition is the conjunction of, in order; none for True."""
+    found: list[Expr] = []
+    work = [cond]
+    while work:
+        item = work.pop()
+        if isinstance(item, Binary) and item.op == "and":
+            work += (item.b, item.a)
+        elif not (isinstance(item, Const) and item.value):
+            found.append(item)
+    return found
 
 
 def const_value(expr: ExprLike) -> int | None:

@@ -17,9 +17,9 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Binary,
     Call,
-    Const,
     Expr,
     Var,
+    conjuncts,
     const_value,
     free_vars,
     loads_in,
@@ -46,13 +46,6 @@ class Touch:
     loops: tuple[For, ...]
     conds: tuple[Expr, ...]
     stmt: Stmt
-
-
-def conjuncts(cond: Expr) -> list[Expr]:
-    """The parts of a conjunction, in order."""
-    if isinstance(cond, Binary) and cond.op == "and":
-        return [*conjuncts(cond.a), *conjuncts(cond.b)]
-    return [] if isinstance(cond, Const) and cond.value else [cond]
 
 
 def touches_of(

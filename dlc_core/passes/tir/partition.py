@@ -19,6 +19,7 @@ from dlc_core.ir.expr import (
     Expr,
     Select,
     Var,
+    conjuncts,
     const,
     const_value,
     free_vars,
@@ -30,7 +31,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.passes.tir.walk import Walker, conjuncts
+from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT
 from dlc_core.tir.functor import bound_vars, exprs_of, rename_bound, stmts, transform_stmt
 from dlc_core.tir.stmt import Block, Eval, For, If, PrimFunc, Stmt, Store, seq

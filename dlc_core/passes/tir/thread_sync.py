@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Var, const_value, free_vars, loads_in
-from dlc_core.passes.tir.conflicts import Threads, Touch, conjuncts, touches_of
+from dlc_core.ir.expr import Call, Expr, Var, conjuncts, const_value, free_vars, loads_in
+from dlc_core.passes.tir.conflicts import Threads, Touch, touches_of
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.schedule.tree import Program

@@ -14,7 +14,7 @@ from operator import is_
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Expr, Var, loads_in, logical_and
+from dlc_core.ir.expr import Expr, Var, conjuncts, loads_in, logical_and
 from dlc_core.passes.tir.memory import Memory
 from dlc_core.tir.stmt import (
     Alloc,
@@ -206,17 +206,4 @@ class Walker:
         return logical_and(*(part for part in conjuncts(cond) if self.memory.steady(body, part)))
 
 
-def conjuncts(cond: Expr) -> list[Expr]:
-    """The conditions that a condition is the conjunction of, in order."""
-    found: list[Expr] = []
-    work = [cond]
-    while work:
-        item = work.pop()
-        if isinstance(item, Binary) and item.op == "and":
-            work += (item.b, item.a)
-        else:
-            found.append(item)
-    return found
-
-
-__all__ = ["Walker", "conjuncts"]
+__all__ = ["Walker"]
