@@ -97,6 +97,8 @@ class Converter:
             producer=producer,
             domain=_loose(message.domain),
             model_version=message.model_version,
+            description=_loose(message.doc_string),
+            graph_description=_loose(message.graph.doc_string),
         )
 
     def graph(self, message: onnx.GraphProto, scope: str, depth: int) -> Graph:

@@ -160,7 +160,10 @@ class FunctionDef:
 
 @dataclass(slots=True, eq=False)
 class Model:
-    """A whole model.  `opsets` maps each imported domain to its version; `source` is its path."""
+    """A whole model.  `opsets` maps each imported domain to its version; `source` is its path.
+
+    `description` and `graph_description` are what people wrote about the model and its graph.
+    """
 
     ir_version: int
     opsets: dict[str, int]
@@ -172,6 +175,8 @@ class Model:
     producer: str = ""
     domain: str = ""
     model_version: int = 0
+    description: str = ""
+    graph_description: str = ""
 
     @property
     def place(self) -> Place:

@@ -6,9 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dlc_core.config import Knob
 from dlc_core.hooks import Frontend, hookimpl
 
 DLC_API = "0.1"
+
+TARGET = Knob[str | None](
+    "onnx_target",
+    str,
+    None,
+    'Target that stands for "CPU" in dlc_frontend_onnx.backend and InferenceSession; unset is the best one.',
+)
 
 
 @dataclass(frozen=True)
@@ -50,3 +58,8 @@ class Onnx:
 @hookimpl
 def dlc_frontends() -> Iterable[Frontend]:
     return [Onnx()]
+
+
+@hookimpl
+def dlc_knobs() -> Iterable[Knob[Any]]:
+    return [TARGET]

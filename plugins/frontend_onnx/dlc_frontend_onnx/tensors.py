@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from dlc_frontend_onnx.dtypes import BY_NUMBER, ElementType
+from dlc_frontend_onnx.dtypes import BY_NAME, BY_NUMBER, ElementType
 from dlc_frontend_onnx.external import ExternalRef, Folder, parse_ref
 from dlc_frontend_onnx.place import Place, quoted
 from dlc_frontend_onnx.wire import Buffer, Cuts
@@ -69,6 +69,16 @@ class Tensor:
         self._element = element
         self._data: Stored | None = data
         self._array: npt.NDArray[Any] | None = None
+
+    @staticmethod
+    def of(name: str, array: npt.NDArray[Any], place: Place) -> Tensor:
+        """A constant with a copy of an array; `KeyError` for a dtype that no tensor of a file has."""
+        own = np.array(array, order="C")
+        own.flags.writeable = False
+        element = BY_NAME["string" if own.dtype == object else own.dtype.name]
+        made = Tensor(name, element, own.shape, own, place)
+        made._array, made._data = own, None
+        return made
 
     @property
     def size(self) -> int:

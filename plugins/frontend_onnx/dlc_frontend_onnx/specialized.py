@@ -1,0 +1,194 @@
+"""Models that are called: compiled once, or once for each set of values that decide sizes.
+
+    model = CallableModel("model.onnx")
+    model({"x": x})                          # the outputs, in the order of the graph
+
+Most models are compiled when they are read, for all sizes of their symbolic dims.  Where the importer refuses
+one because a size, an axis or a number of rounds is an input, such as the shape that Reshape takes, the model
+is compiled at its first call with the fewest such inputs made constants, and again when their values change.
+Values fed for inputs that have an initializer take its place in the same way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.driver import compile as compile_model
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.ndarray import as_host
+from dlc_core.target import Target
+from dlc_frontend_onnx.importer import load
+from dlc_frontend_onnx.model import Model, ValueInfo
+from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.reader import Source, read_model
+from dlc_frontend_onnx.support import check_support, live_nodes
+from dlc_frontend_onnx.tensors import Tensor
+
+Array = np.ndarray[Any, Any]
+
+MAX_DECISIVE = 4096
+"""Elements of an input whose values may become constants."""
+
+MAX_KEPT = 16
+"""Compiled forms of one model that are kept for values that come again."""
+
+
+class CallableModel:
+    """A model with the executables made of it.
+
+    `options` are those of `dlc.compile`.  Raises what reading, importing and compiling raise; where values of
+    inputs are needed first, what they cannot cure is raised by the first call.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        target: Target | str | None = None,
+        *,
+        shapes: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.model = read_model(source)
+        self._target = target
+        self._shapes = dict(shapes or {})
+        self._options = options
+        self._lock = Lock()
+        self._made: OrderedDict[object, Executable] = OrderedDict()
+        self.decisive: tuple[str, ...] = ()
+        """The inputs whose values the latest compilation made constants."""
+        self.whole: Executable | None = None
+        """The executable for all calls, where there is one."""
+        self.latest: Executable
+        """The executable that was used last; there is none before the first call where `whole` is None."""
+        graph = self.model.graph
+        self.inputs: Sequence[ValueInfo] = graph.required_inputs
+        """The inputs a call must feed."""
+        self.defaults: Sequence[ValueInfo] = [info for info in graph.inputs if info not in self.inputs]
+        """The inputs that have a value and may be fed another one."""
+        self._overridable = {info.name for info in self.defaults}
+        try:
+            self.whole = self.latest = self._compile(source)
+        except UnsupportedError:
+            if not any(map(may_decide, self.inputs)):
+                raise
+            check_support(self.model, live_nodes(graph))
+
+    def __call__(self, feeds: Mapping[str, Any]) -> tuple[Any, ...]:
+        """All outputs, in the order of the graph; raises UsageError for feeds that do not fit."""
+        exe, rest = self.pick(feeds)
+        found = exe.run(rest)
+        return tuple(found[info.name] for info in self.model.graph.outputs)
+
+    def pick(self, feeds: Mapping[str, Any]) -> tuple[Executable, Mapping[str, Any]]:
+        """The executable for these feeds, and those of them that it takes."""
+        overridden = [name for name in feeds if name in self._overridable]
+        if self.whole is not None and not overridden:
+            return self.whole, feeds
+        self._check_names(feeds)
+        with self._lock:
+            values = self._values(feeds, (*self.decisive, *overridden))
+            exe = self._made.get(_key(values)) if values else None
+            if exe is None:
+                # Values that decide may have become others with the values that were fed.
+                values = self._values(feeds, overridden)
+                if self.whole is None:
+                    values = self._fewest(feeds, values)
+                    self.decisive = tuple(name for name in values if name not in overridden)
+                exe = self._compile(frozen(self.model, values))
+                self._made[_key(values)] = exe
+                if len(self._made) > MAX_KEPT:
+                    self._made.popitem(last=False)
+            self._made.move_to_end(_key(values))
+            self.latest = exe
+        return exe, {name: array for name, array in feeds.items() if name not in values}
+
+    def _fewest(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
+        """The values to make constants: `always`, and the fewest others with which the model is imported."""
+        names = [info.name for info in self.inputs if may_decide(info)]
+        others = {n: a for n, a in self._values(feeds, names).items() if a.size <= MAX_DECISIVE}
+        load(frozen(self.model, {**always, **others}), {"shapes": self._pins(others)})
+        for name in sorted(others, key=lambda name: (others[name].dtype.kind in "iub", -others[name].size)):
+            fewer = {other: array for other, array in others.items() if other != name}
+            try:
+                load(frozen(self.model, {**always, **fewer}), {"shapes": self._pins(fewer)})
+            except UnsupportedError:
+                continue
+            others = fewer
+        return {**always, **others}
+
+    def _compile(self, source: Source | Model) -> Executable:
+        if isinstance(source, Model):
+            fixed = source.graph.initializers
+            return compile_model(load(source, {"shapes": self._pins(fixed)}), self._target, **self._options)
+        if isinstance(source, (str, os.PathLike)):
+            return compile_model(source, self._target, shapes=self._shapes, frontend="onnx", **self._options)
+        return self._compile(self.model)
+
+    def _pins(self, fixed: Mapping[str, object]) -> dict[str, Any]:
+        """The pins of inputs that are still inputs, and of dims."""
+        return {name: pin for name, pin in self._shapes.items() if name not in fixed}
+
+    def _values(self, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Array]:
+        values = {name: as_host(feeds[name], f"input {quoted(name)}") for name in names}
+        for info in (*self.inputs, *self.defaults):
+            array = values.get(info.name)
+            if array is None:
+                continue
+            if info.dtype is not None and array.dtype.name != info.dtype:
+                raise UsageError(
+                    f"input {quoted(info.name)} is {array.dtype}, {info.dtype} is needed",
+                    hint=f'convert it with .astype("{info.dtype}")',
+                )
+            if not _fits(array.shape, info.shape):
+                raise UsageError(f"input {quoted(info.name)} has shape {array.shape}, {info.shape} is needed")
+        return values
+
+    def _check_names(self, feeds: Mapping[str, Any]) -> None:
+        names = [info.name for info in self.inputs]
+        missing = [name for name in names if name not in feeds]
+        unknown = [name for name in feeds if name not in names and name not in self._overridable]
+        if missing or unknown:
+            wrong = f"input {missing[0]!r} is missing" if missing else f"unknown input {unknown[0]!r}"
+            raise UsageError(wrong, hint="inputs: " + (", ".join(names) or "none"))
+
+
+def may_decide(info: ValueInfo) -> bool:
+    """Whether sizes may depend on an input: integers and booleans, or a short list of other numbers."""
+    if info.kind != "tensor" or info.dtype is None:
+        return False
+    shape = info.shape
+    if info.dtype == "bool" or info.dtype.startswith(("int", "uint")):
+        return True
+    return info.dtype.startswith("float") and shape is not None and len(shape) <= 1
+
+
+def frozen(model: Model, values: Mapping[str, Array]) -> Model:
+    """The model with inputs made constants; its weights are shared."""
+    graph = model.graph
+    constants = {name: Tensor.of(name, array, graph.place) for name, array in values.items()}
+    sparse = {name: tensor for name, tensor in graph.sparse_initializers.items() if name not in constants}
+    changed = replace(graph, initializers={**graph.initializers, **constants}, sparse_initializers=sparse)
+    return replace(model, graph=changed)
+
+
+def _key(values: Mapping[str, Array]) -> object:
+    return tuple((name, a.dtype.str, a.shape, a.tobytes()) for name, a in sorted(values.items()))
+
+
+def _fits(shape: tuple[int, ...], declared: Sequence[object] | None) -> bool:
+    if declared is None:
+        return True
+    return len(shape) == len(declared) and all(
+        not isinstance(size, int) or size == have for have, size in zip(shape, declared)
+    )
+
+
+__all__ = ["CallableModel", "frozen", "may_decide"]

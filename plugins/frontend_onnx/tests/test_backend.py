@@ -1,0 +1,177 @@
+"""dlc by ONNX's backend interface, and models whose sizes are inputs."""
+
+from __future__ import annotations
+
+import unittest
+
+import dlc_frontend_onnx.backend as dlc_backend
+import numpy as np
+import pytest
+from dlc_frontend_onnx.specialized import MAX_KEPT, CallableModel
+from dlc_frontend_onnx.testing import suite
+from dlc_frontend_onnx.testing.compare import parse
+from onnx import helper, numpy_helper
+from onnx.backend.base import Backend
+
+from dlc_core.diag import ModelError, UnsupportedError, UsageError
+
+ADD = "g (float[n] x, float[n] y) => (float[n] z) { z = Add(x, y) }"
+RESHAPE = (
+    "g (float[a,b] x, int64[k] shape, int64 one) => (float[] y) { r = Reshape(x, shape)  y = Identity(r) }"
+)
+
+
+@pytest.fixture(autouse=True)
+def on_the_reference(monkeypatch):
+    monkeypatch.setenv("DLC_ONNX_TARGET", "reference")
+
+
+def floats(*values):
+    return np.array(values, np.float32)
+
+
+def reshaping():
+    model = parse(RESHAPE)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
+
+
+def test_a_model_is_prepared_once_and_run_often():
+    rep = dlc_backend.prepare(parse(ADD))
+    for n in (1, 3):
+        x, y = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+        for inputs in ([x, y], (x, y), {"y": y, "x": x}):
+            (z,) = rep.run(inputs)
+            np.testing.assert_array_equal(z, x + y)
+    with pytest.raises(UsageError, match="3 inputs given, 2 needed"):
+        rep.run([x, x, x])
+
+
+def test_the_module_and_the_class_are_the_same_backend():
+    assert issubclass(dlc_backend.DlcBackend, Backend)
+    x = floats(1, 2)
+    for backend in (dlc_backend, dlc_backend.DlcBackend):
+        assert backend.is_compatible(parse(ADD))
+        (z,) = backend.run_model(parse(ADD), [x, x])
+        np.testing.assert_array_equal(z, 2 * x)
+
+
+def test_devices_are_targets():
+    for device in ("CPU", "reference", "REFERENCE:0"):
+        assert dlc_backend.supports_device(device), device
+    for device in ("CUDA", "reference:1", "nonsense -x=1"):
+        assert not dlc_backend.supports_device(device), device
+    with pytest.raises(UsageError, match="no device 'CUDA'"):
+        dlc_backend.prepare(parse(ADD), "CUDA")
+    rep = dlc_backend.prepare(parse(ADD), "CPU", target="reference", opt_level=0, rtol=1e-3)
+    assert rep.model.whole.target.kind.name == "reference"
+    with pytest.raises(UsageError, match="no option 'speed'"):
+        dlc_backend.prepare(parse(ADD), speed=1)
+
+
+def test_cpu_is_the_best_target_where_nothing_is_set(monkeypatch):
+    import dlc_core as dlc
+
+    monkeypatch.delenv("DLC_ONNX_TARGET")
+    rep = dlc_backend.prepare(parse(ADD))
+    best = max((kind for kind in dlc.targets().values() if not kind.problem()), key=lambda k: k.host_rank)
+    assert rep.model.whole.target.kind is best
+
+
+def test_a_node_is_run_alone():
+    x = floats(3, 1, 2)
+    values, indices = dlc_backend.run_node(
+        helper.make_node("TopK", ["x", "k"], ["v", "i"]), [x, np.array([2])]
+    )
+    assert values.tolist() == [3, 2]
+    assert indices.tolist() == [0, 2]
+    node = helper.make_node("Clip", ["x", "", "high"], ["y"])
+    (y,) = dlc_backend.run_node(node, {"x": x, "high": np.float32(2)})
+    assert y.tolist() == [2, 1, 2]
+    old = helper.make_node("Softmax", ["x"], ["y"])
+    (y,) = dlc_backend.run_node(old, [np.ones((2, 2, 2), np.float32)], opset_version=9)
+    np.testing.assert_allclose(y, np.full((2, 2, 2), 0.25))
+    fused = helper.make_node("FusedMatMul", ["a", "a"], ["y"], domain="com.microsoft", alpha=2.0)
+    (y,) = dlc_backend.run_node(fused, [np.eye(2, dtype=np.float32)])
+    assert y.tolist() == [[2, 0], [0, 2]]
+    with pytest.raises(UsageError, match="1 inputs given, the node has 2"):
+        dlc_backend.run_node(fused_pair(), [x])
+
+
+def fused_pair():
+    return helper.make_node("Add", ["a", "b"], ["y"])
+
+
+def test_what_is_not_supported_is_an_error_and_not_a_skip():
+    strings = parse("g (string[n] x) => (string[n] y) { y = StringNormalizer(x) }")
+    assert not dlc_backend.is_compatible(strings)
+    with pytest.raises(UnsupportedError) as caught:
+        dlc_backend.prepare(strings)
+    assert not isinstance(caught.value, unittest.SkipTest)
+    assert not dlc_backend.is_compatible(b"no model")
+    with pytest.raises(ModelError):
+        dlc_backend.prepare(b"no model")
+
+
+def test_sizes_that_are_inputs_are_compiled_for_their_values():
+    model = CallableModel(reshaping(), "reference")
+    assert model.whole is None
+    x, one = np.arange(6, dtype=np.float32).reshape(2, 3), np.array(1)
+    first = model({"x": x, "shape": np.array([3, -1]), "one": one})[0]
+    np.testing.assert_array_equal(first, x.reshape(3, 2))
+    assert model.decisive == ("shape",)
+    made = model.latest
+    assert model({"x": 2 * x, "shape": np.array([3, -1]), "one": one + 1})[0].tolist() == [
+        [0, 2],
+        [4, 6],
+        [8, 10],
+    ]
+    assert model.latest is made
+    np.testing.assert_array_equal(model({"x": x, "shape": np.array([6]), "one": one})[0], x.ravel())
+    assert model.latest is not made
+    model({"x": x, "shape": np.array([3, -1]), "one": one})
+    assert model.latest is made
+    assert dlc_backend.is_compatible(reshaping())
+
+
+def test_feeds_that_do_not_fit_are_refused_before_anything_is_compiled():
+    model = CallableModel(reshaping(), "reference")
+    x, shape, one = np.ones((2, 3), np.float32), np.array([3, 2]), np.array(1)
+    with pytest.raises(UsageError, match="'shape' is missing"):
+        model({"x": x, "one": one})
+    with pytest.raises(UsageError, match="unknown input 'z'"):
+        model({"x": x, "shape": shape, "one": one, "z": x})
+    with pytest.raises(UsageError, match="'shape' is int32, int64 is needed"):
+        model({"x": x, "shape": shape.astype(np.int32), "one": one})
+    with pytest.raises(UsageError, match=r"'shape' has shape \(1, 2\)"):
+        model({"x": x, "shape": shape[None], "one": one})
+
+
+def test_forms_of_a_model_are_dropped_when_they_are_many():
+    model = CallableModel(reshaping(), "reference")
+    x, one = np.ones((1, MAX_KEPT + 2), np.float32), np.array(1)
+    for parts in range(MAX_KEPT + 2):
+        shape = np.ones(parts + 1, np.int64)
+        shape[-1] = -1
+        assert model({"x": x, "shape": shape, "one": one})[0].shape == (*shape[:-1], MAX_KEPT + 2)
+    assert len(model._made) == MAX_KEPT
+
+
+def test_an_initializer_among_the_inputs_may_be_fed():
+    model = parse("g (float[2] x, float[2] w) => (float[2] y) { y = Mul(x, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(floats(2, 3), "w"))
+    rep = dlc_backend.prepare(model)
+    x = floats(1, 10)
+    assert rep.run([x])[0].tolist() == [2, 30]
+    assert rep.run([x, floats(4, 5)])[0].tolist() == [4, 50]
+    assert rep.run([x])[0].tolist() == [2, 30]
+    assert [info.name for info in rep.model.defaults] == ["w"]
+
+
+def test_cases_of_onnx_are_run_by_its_own_interface():
+    cases = suite.cases("relu", "add")
+    assert len(cases) > 2
+    for case in cases:
+        rep = dlc_backend.prepare(case.model, "CPU")
+        for inputs, outputs in case.data_sets:
+            np.testing.assert_array_equal(rep.run(inputs)[0], outputs[0])
