@@ -10,6 +10,9 @@
 A primitive has `infer`, `reference` and, where it can become native code, `lower`.  A composite has
 `compose`, its body over other ops: inference, reference and expansion are read from it.  A delicate composite
 also has an independent `reference`.
+
+References get narrow floats as float32 and small integers as bytes, except where an op is `raw`: it looks at
+bits.
 """
 
 from __future__ import annotations
@@ -41,6 +44,12 @@ UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTS = SIGNED + UNSIGNED
 NUMBERS = FLOATS + INTS
 ALL = (*NUMBERS, "bool")
+NARROW = (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn",
+    "int4", "uint4", "int2", "uint2",
+)  # fmt: skip
+"""Dtypes for storage: tensors have them, are moved about and cast, but nothing is computed in them."""
+STORED = (*ALL, *NARROW)
 
 REQUIRED = object()
 
@@ -113,6 +122,7 @@ class OpDecl(Op):
         "kind",
         "lower",
         "pure",
+        "raw",
         "reference",
         "samples",
         "tolerance",
@@ -135,6 +145,7 @@ class OpDecl(Op):
         dtypes: Sequence[str] = FLOATS,
         tolerance: Mapping[str, float] | None = None,
         pure: bool = True,
+        raw: bool = False,
     ) -> None:
         super().__init__(name)
         if kind not in KINDS:
@@ -154,6 +165,7 @@ class OpDecl(Op):
         self.dtypes = tuple(dtypes)
         self.tolerance: Mapping[str, float] = MappingProxyType(dict(tolerance or {}))
         self.pure = pure
+        self.raw = raw
 
     @property
     def is_composite(self) -> bool:

@@ -3,8 +3,8 @@ type.
 
 `evaluate(function, feeds)` is the meaning of a graph.  Where a result has another shape or dtype than
 inference said, it raises: inference equals reality.  Floats narrower than 32 bits reach a declaration's
-reference as float32, integers narrower than 8 bits as 8-bit ones; results are rounded once, to the inferred
-dtype.
+reference as float32, integers narrower than 8 bits as 8-bit ones (except of `raw` ops); results are rounded
+once, to the inferred dtype.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def apply(
     else:
         # Functions take their arguments as they are; the ops in them round on their own.
         calls = any(isinstance(value, Function) for value in attrs.values())
-        wide = list(args) if calls else [_widen(arg) for arg in args]
+        wide = list(args) if calls or decl.raw else [_widen(arg) for arg in args]
         with np.errstate(all="ignore"):
             result = decl.reference(*wide, **values)
     return _bind(type_, result, env, decl.name, VerifyError)

@@ -19,7 +19,9 @@ from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     ALL,
     INTS,
+    NARROW,
     NUMBERS,
+    STORED,
     Attr,
     ErrorSample,
     NDArray,
@@ -52,7 +54,7 @@ def _inside(indices: NDArray, size: int) -> NDArray:
 def _gather_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
-    check_dtype(x.dtype, ALL)
+    check_dtype(x.dtype, STORED)
     axis = axis_of(attrs["axis"], x.ndim)
     check_rank(x, 1)
     return TensorType((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
@@ -92,6 +94,7 @@ GATHER = op(
         Sample((Tensor((4, 3), "special"), _index((2,), 3, "int32")), {"axis": -1}),
         Sample((Tensor((4, 3)), _index((), 4)), {"axis": 0}),
         Sample((Tensor((4,)), Tensor((3,), "index:4", "uint8"))),
+        Sample((Tensor((4,)), Tensor((3,), "index:4", "uint8")), {}, NARROW),
     ),
     error_samples=[
         ErrorSample((Tensor((4,)), Tensor((2,))), {}, "indices has dtype float32"),
@@ -104,7 +107,7 @@ GATHER = op(
 def _gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
-    check_dtype(x.dtype, ALL)
+    check_dtype(x.dtype, STORED)
     check_rank(indices, x.ndim, x.ndim, "the indices")
     axis = axis_of(attrs["axis"], x.ndim)
     for i, (size, wanted) in enumerate(zip(x.shape, indices.shape, strict=True)):
@@ -160,7 +163,7 @@ def _last_dim(indices: TensorType) -> int:
 def _gather_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
-    check_dtype(x.dtype, ALL)
+    check_dtype(x.dtype, STORED)
     depth, batch = _last_dim(indices), attrs["batch_dims"]
     if batch < 0 or batch + 1 > indices.ndim or batch + depth > x.ndim:
         raise fail(

@@ -11,7 +11,7 @@ from dlc_core import te
 from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import Dim, TensorType
-from dlc_core.op.declare import ALL, Attr, ErrorSample, Sample, Tensor, op, tensor_types
+from dlc_core.op.declare import ALL, STORED, Attr, ErrorSample, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
     Attrs,
     axes_of,
@@ -105,12 +105,13 @@ def _reshape_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 RESHAPE = op(
     "reshape", "the elements in row-major order in another shape; one dim may be -1: what remains", ["x"],
-    [Attr("shape", "dims")], kind="injective", infer=of_input(_reshape_infer, ALL),
+    [Attr("shape", "dims")], kind="injective", infer=of_input(_reshape_infer, STORED),
     reference=lambda x, *, shape: np.reshape(x, shape), lower=_reshape_lower, dtypes=ALL,
     samples=(
         Sample((Tensor((2, 3, 4)),), {"shape": (6, 4)}),
         Sample((Tensor((2, 12)),), {"shape": (2, -1, 3)}),
         Sample((Tensor((4, 6)),), {"shape": (3, 8)}),
+        Sample((Tensor((4, 6)),), {"shape": (3, 8)}, ("float8_e4m3fn", "float8_e8m0fnu", "uint4")),
         Sample((Tensor((1, 4)),), {"shape": (4, 1, 1)}),
         Sample((Tensor((1,)),), {"shape": ()}),
         Sample((Tensor((0, 3)),), {"shape": (3, 0)}),
@@ -145,7 +146,7 @@ TRANSPOSE = op(
     ["x"],
     [Attr("axes", "ints", None)],
     kind="injective",
-    infer=of_input(_transpose_infer, ALL),
+    infer=of_input(_transpose_infer, STORED),
     reference=lambda x, *, axes: np.transpose(x, axes),
     lower=_transpose_lower,
     dtypes=ALL,
@@ -178,7 +179,7 @@ BROADCAST_TO = op(
     ["x"],
     [Attr("shape", "dims")],
     kind="broadcast",
-    infer=of_input(_broadcast_infer, ALL),
+    infer=of_input(_broadcast_infer, STORED),
     reference=lambda x, *, shape: np.broadcast_to(x, shape),
     lower=elementwise("broadcast_to", lambda x, *, shape: x),
     dtypes=ALL,
@@ -220,7 +221,7 @@ def _squeeze_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 SQUEEZE = op(
     "squeeze", "without the dims of 1 at `axes` (None: all that are known to be 1)", ["x"],
-    [Attr("axes", "ints", None)], kind="injective", infer=of_input(_squeeze_infer, ALL),
+    [Attr("axes", "ints", None)], kind="injective", infer=of_input(_squeeze_infer, STORED),
     reference=lambda x, *, axes: np.squeeze(x, axes), lower=_squeeze_lower, dtypes=ALL,
     samples=(
         Sample((Tensor((1, 3, 1, 2)),), {"axes": (0,)}),
@@ -252,7 +253,7 @@ UNSQUEEZE = op(
     ["x"],
     [Attr("axes", "ints")],
     kind="injective",
-    infer=of_input(_unsqueeze_infer, ALL),
+    infer=of_input(_unsqueeze_infer, STORED),
     reference=lambda x, *, axes: np.expand_dims(x, axes),
     lower=_unsqueeze_lower,
     dtypes=ALL,

@@ -11,11 +11,25 @@ import numpy as np
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, cast_to, const, unary
 from dlc_core.ir.types import TensorType
-from dlc_core.op.declare import ALL, FLOATS, INTS, NUMBERS, Attr, NDArray, OpDecl, Sample, Tensor, op
-from dlc_core.op.infer import Attrs, check_dtype, of_input, same_type
-from dlc_core.op.lower import elementwise, to_bool
+from dlc_core.op.declare import (
+    ALL,
+    FLOATS,
+    INTS,
+    NARROW,
+    NUMBERS,
+    STORED,
+    Attr,
+    ErrorSample,
+    NDArray,
+    OpDecl,
+    Sample,
+    Tensor,
+    op,
+)
+from dlc_core.op.infer import Attrs, check_dtype, fail, of_input, same_type
+from dlc_core.op.lower import compute, elementwise, to_bool
 from dlc_core.op.samples import unary_samples, wrong_dtype
-from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.tir.intrinsics import intrinsic, reinterpret
 
 
 def _unary(
@@ -119,7 +133,7 @@ ISINF = op(
 
 
 def _cast_infer(x: TensorType, attrs: Attrs) -> TensorType:
-    check_dtype(attrs["to"], ALL, "the result")
+    check_dtype(attrs["to"], STORED, "the result")
     return x.with_dtype(attrs["to"])
 
 
@@ -139,7 +153,7 @@ CAST = op(
     ["x"],
     [Attr("to", "dtype", help="the result's dtype")],
     kind="elementwise",
-    infer=of_input(_cast_infer, ALL),
+    infer=of_input(_cast_infer, STORED),
     reference=_cast_reference,
     lower=elementwise("cast", cast_value),
     dtypes=ALL,
@@ -159,13 +173,60 @@ CAST = op(
         Sample((Tensor((24,), "special"),), {"to": "bfloat16"}, ("float32",)),
         Sample((Tensor((24,), "special"),), {"to": "int8"}, ("int32", "int64")),
         Sample((Tensor((24,), "special"),), {"to": "bool"}, FLOATS),
+        *(Sample((Tensor((24,), "special"),), {"to": to}, ("float32",)) for to in NARROW if "float" in to),
+        *(Sample((Tensor((9,), "index:4"),), {"to": to}, ("float32", "int32")) for to in NARROW),
+        Sample((Tensor((16,), np.arange(16)),), {"to": "float32"}, NARROW),
     ),
     error_samples=[wrong_dtype("complex64", attrs={"to": "float32"})],
+)
+
+
+_BITS = tuple(name for name in STORED if name != "bool")
+
+
+def _bitcast_infer(x: TensorType, attrs: Attrs) -> TensorType:
+    to: DType = attrs["to"]
+    check_dtype(to, _BITS, "the result")
+    if to.bits != x.dtype.bits:
+        raise fail(f"{x.dtype} has {x.dtype.bits} bits, {to} has {to.bits}", "both must have equally many")
+    return x.with_dtype(to)
+
+
+BITCAST = op(
+    "bitcast",
+    "the bits of x as values of another dtype of the same width",
+    ["x"],
+    [Attr("to", "dtype", help="the result's dtype")],
+    kind="elementwise",
+    infer=of_input(_bitcast_infer, _BITS),
+    reference=lambda x, *, to: np.ascontiguousarray(x).view(to.numpy).reshape(x.shape),
+    lower=lambda type_, attrs, x: compute(type_.shape, lambda *i: reinterpret(type_.dtype, x[i]), "bitcast"),
+    dtypes=("float32",),
+    raw=True,
+    samples=tuple(
+        Sample((Tensor(shape, "special"),), {"to": to}, (from_,))
+        for from_, to, shape in (
+            ("float32", "uint32", (24,)),
+            ("int32", "float32", (2, 3)),
+            ("float64", "int64", (24,)),
+            ("uint64", "int64", ()),
+            ("float16", "int16", (24,)),
+            ("uint16", "bfloat16", (0, 2)),
+            ("float8_e4m3fn", "uint8", (4,)),
+            ("uint8", "float8_e8m0fnu", (24,)),
+            ("int4", "uint4", (6,)),
+        )
+    ),
+    error_samples=[
+        ErrorSample((Tensor((2,)),), {"to": "int16"}, "equally many"),
+        ErrorSample((Tensor((2,)),), {"to": "bool"}, "dtype bool"),
+        wrong_dtype("bool", attrs={"to": "int8"}),
+    ],
 )
 
 
 OPS = (
     NEG, ABS, SIGN, EXP, EXP2, EXPM1, LOG, LOG2, LOG10, LOG1P, SQRT, RSQRT, RECIPROCAL, FLOOR, CEIL, ROUND,
     TRUNC, SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF, SIGMOID, ISNAN,
-    LOGICAL_NOT, BITWISE_NOT, IDENTITY, ISINF, CAST,
+    LOGICAL_NOT, BITWISE_NOT, IDENTITY, ISINF, CAST, BITCAST,
 )  # fmt: skip

@@ -35,14 +35,14 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.passes.tir.narrow_floats import FORMATS, decoded, encoded, rounded
+from dlc_core.passes.tir.narrow_floats import NARROW_FLOATS, decoded, encoded, rounded
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Stmt, Store, View
 
 _F32, _I8, _U8 = dtype("float32"), dtype("int8"), dtype("uint8")
 SMALL_INTS = ("int4", "uint4", "int2", "uint2")
-LEGAL = (*FORMATS, *SMALL_INTS)
+LEGAL = (*NARROW_FLOATS, *SMALL_INTS)
 """The dtypes that can be expressed by others."""
 
 _EXACT = frozenset({"abs", "sign", "floor", "ceil", "round", "trunc", "copysign", "if_then_else"})
@@ -152,8 +152,13 @@ class _Legalize(Walker):
                 "address_of", (load(self.buffer(place.buffer), [memo[i] for i in place.indices]),), e.dtype
             )
         if isinstance(e, Call) and e.name == "reinterpret":
-            source = e.args[0].dtype.scalar
-            bits = self.stored(new[0], source) if source in self.wrong else new[0]
+            source, given = e.args[0].dtype.scalar, e.args[0]
+            bits = new[0]
+            if source in self.wrong and isinstance(given, Load):
+                # As they are in memory: those of NaN too, of which values have but one.
+                bits = load(self.buffer(given.buffer), [memo[i] for i in given.indices])
+            elif source in self.wrong:
+                bits = self.stored(bits, source)
             if type_ in self.wrong:
                 bits = bits if bits.dtype.kind == "uint" else self.bits_of(bits)
                 return self.loaded(bits, type_)

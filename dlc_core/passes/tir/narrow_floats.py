@@ -48,14 +48,23 @@ FORMATS = {
 }
 
 
+EXPONENTS = "float8_e8m0fnu"
+"""The type of exponents alone: its bits less 127; all ones are NaN, there is neither sign nor zero."""
+
+NARROW_FLOATS = (*FORMATS, EXPONENTS)
+
+
 def _power(exponent: int) -> float:
     return 2.0**exponent
 
 
 def decoded(bits: Expr, type_: DType) -> Expr:
     """The float32 values of bits (unsigned integers of the type's bytes)."""
-    f = FORMATS[type_.name]
     wide = bits.astype(_U32.with_lanes(bits.dtype.lanes))
+    if type_.name == EXPONENTS:
+        value = select(eq(wide, 0), (wide & 0) | 0x00400000, wide << 23)
+        return reinterpret(_F32, select(eq(wide, 0xFF), (wide & 0) | 0x7FC00000, value))
+    f = FORMATS[type_.name]
     if type_.name == "bfloat16":
         return reinterpret(_F32, wide << 16)
     magnitude = wide & (f.sign - 1)
@@ -73,8 +82,10 @@ def decoded(bits: Expr, type_: DType) -> Expr:
 
 def encoded(value: Expr, type_: DType) -> Expr:
     """The bits (unsigned integers of the type's bytes) of the type's values nearest to float32 values."""
-    f = FORMATS[type_.name]
     lanes = value.dtype.lanes
+    if type_.name == EXPONENTS:
+        return _exponents(reinterpret(_U32, value)).astype(dtype("uint8").with_lanes(lanes))
+    f = FORMATS[type_.name]
     spare = 23 - f.mantissa
     wide = reinterpret(_U32, value)
     magnitude = wide & (_SIGN - 1)
@@ -100,9 +111,16 @@ def encoded(value: Expr, type_: DType) -> Expr:
     return code.astype(dtype(f"uint{8 * type_.itemsize}").with_lanes(lanes))
 
 
+def _exponents(bits: Expr) -> Expr:
+    """The exponents nearest to float32 values given by their bits; halves go up."""
+    subnormal = select(bits >= 0x00600000, (bits & 0) | 1, bits & 0)
+    code = select(bits < 0x00800000, subnormal, (bits + 0x00400000) >> 23)
+    return select((bits >= _INF) | eq(bits, 0), (bits & 0) | 0xFF, code)
+
+
 def rounded(value: Expr, type_: DType) -> Expr:
     """float32 values rounded to those of a narrower type."""
     return decoded(encoded(value, type_), type_)
 
 
-__all__ = ["FORMATS", "Format", "decoded", "encoded", "rounded"]
+__all__ = ["FORMATS", "NARROW_FLOATS", "Format", "decoded", "encoded", "rounded"]

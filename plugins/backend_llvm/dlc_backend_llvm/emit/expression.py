@@ -156,7 +156,7 @@ class ExpressionEmitter:
             floors = expr.op in ("floordiv", "floormod") and self.nonnegative(expr.a)
             if expr.op == "truncmod" and expr.dtype.is_float:
                 wide = dtype("float32").with_lanes(expr.dtype.lanes) if expr.dtype.bits < 32 else expr.dtype
-                lines, result = self.unit.intrinsic("fmod", [a, b], wide, wide, self.fresh)
+                lines, result = self.unit.intrinsic("fmod", [a, b], wide, self.fresh)
             else:
                 lines, result = binary_instruction(expr, a, b, self.fresh, floors)
             self.lines.extend(lines)
@@ -379,17 +379,23 @@ class ExpressionEmitter:
             assert isinstance(target, Load)
             return self.pointer(target.buffer, target.buffer.linear_index(target.indices))
         args = [self.value(arg) for arg in expr.args]
+        if expr.name == "reinterpret":
+            return self._reinterpret(args[0], expr.args[0].dtype, expr.dtype)
         if expr.dtype.scalar.name in NARROW_FLOATS:
-            wide = dtype("float32").with_lanes(expr.dtype.lanes)
-            return self._rounded(self._intrinsic(expr, args, wide), expr.dtype)
-        return self._intrinsic(expr, args, expr.dtype)
+            return self._rounded(self._intrinsic(expr, args), expr.dtype)
+        return self._intrinsic(expr, args)
 
-    def _intrinsic(self, expr: Call, args: list[str], type_: DType) -> str:
+    def _reinterpret(self, operand: str, source: DType, to: DType) -> str:
+        """The same bits, which those of floats kept wider have in memory alone."""
+        if source.scalar.name in NARROW_FLOATS:
+            operand = self.to_memory(operand, source)
+        made = self.emit(f"bitcast {memory_type(source)} {operand} to {memory_type(to)}")
+        return self._from_memory(made, to) if to.scalar.name in NARROW_FLOATS else made
+
+    def _intrinsic(self, expr: Call, args: list[str]) -> str:
         given = expr.args[0].dtype
         operand = dtype("float32") if given.scalar.name in NARROW_FLOATS else given.scalar
-        lines, result = self.unit.intrinsic(
-            expr.name, args, operand.with_lanes(given.lanes), type_, self.fresh
-        )
+        lines, result = self.unit.intrinsic(expr.name, args, operand.with_lanes(given.lanes), self.fresh)
         self.lines.extend(lines)
         return result
 

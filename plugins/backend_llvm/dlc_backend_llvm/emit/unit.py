@@ -61,7 +61,7 @@ class Unit:
         return lanes + {"float": "f32", "double": "f64", "half": "f16"}.get(scalar, scalar)
 
     def intrinsic(
-        self, name: str, args: Sequence[str], operand: DType, result: DType, fresh: Fresh
+        self, name: str, args: Sequence[str], operand: DType, fresh: Fresh
     ) -> tuple[list[str], str]:
         """Lines and result of an intrinsic on operands of dtype `operand` (lanes included)."""
         lines: list[str] = []
@@ -74,8 +74,6 @@ class Unit:
         kind = register_type(operand)
         if name in _REDUCE:
             return lines, self._reduce(name, args[0], operand, emit)
-        if name == "reinterpret":
-            return lines, emit(f"bitcast {kind} {args[0]} to {register_type(result)}")
         if not operand.is_float:
             return lines, self._integer(name, args, operand, emit)
         if name in _LLVM and (self.vmath.machine.rounding or name not in _ROUNDING):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlc_frontend_onnx.converters import (
     attention,
+    casts,
     control,
     data,
     einsum,
@@ -36,6 +37,7 @@ from dlc_frontend_onnx.converters.base import (
 
 FAMILIES = (
     attention,
+    casts,
     control,
     data,
     einsum,

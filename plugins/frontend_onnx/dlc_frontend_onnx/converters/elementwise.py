@@ -1,11 +1,9 @@
-"""Elementwise operators: arithmetic, comparison, logic, activations, casts."""
+"""Elementwise operators: arithmetic, comparison, logic, activations."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
-
-import numpy as np
 
 from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import DType
@@ -204,22 +202,6 @@ def _scalar(c: Call, value: Node) -> Node:
     return std.reshape(value, shape=()) if len(value.shape) else value
 
 
-@converter("Cast", 6)
-def cast(c: Call, x: Node) -> Node:
-    c.ignore("saturate", "round_mode")
-    return _cast(c, x, c.dtype("to"))
-
-
-@converter("CastLike", 15)
-def cast_like(c: Call, x: Node, like: Node) -> Node:
-    c.ignore("saturate", "round_mode")
-    return _cast(c, x, like.dtype)
-
-
-def _cast(c: Call, x: Node, to: DType) -> Node:
-    return c.cast(x, to)
-
-
 @converter("Dropout", 7)
 def dropout_7(c: Call, x: Node) -> tuple[Node, Node | None]:
     c.ignore("ratio")
@@ -241,17 +223,3 @@ def dropout(
 
 def _ones(c: Call, x: Node, dtype: DType) -> Node | None:
     return std.full(shape=x.shape, value=1.0, dtype=dtype) if c.wants(1) else None
-
-
-@converter("BitCast", 26)
-def bit_cast(c: Call, x: Node) -> Node:
-    """Only of constants: no op of the core looks at bits."""
-    to = c.dtype("to")
-    found = c.array(x)
-    if to is x.dtype:
-        return x
-    if to.bits != x.dtype.bits:
-        raise c.error(f"the bits of {x.dtype} are not those of {to}")
-    if found is None:
-        raise c.unsupported("BitCast of data that is not constant")
-    return c.const(np.ascontiguousarray(found).view(to.numpy).reshape(found.shape), to)

@@ -11,6 +11,7 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.casts import saturated
 from dlc_frontend_onnx.converters.nn import check_image, kernel_of, per_dim, product_of, spatial_pads
 
 
@@ -41,7 +42,7 @@ def _blocks(c: Call, vector: Node, like: Node, axis: int, block: int) -> Node:
 
 def dequantized(c: Call, x: Node, scale: Node, zero: Node | None) -> Node:
     """(x - zero) scale, in the dtype of the scale; scale and zero broadcast already."""
-    wide = c.cast(x, "int32") if zero is not None and x.dtype.is_int else x
+    wide = c.cast(x, "int32" if x.dtype.is_int and zero is not None else scale.dtype)
     if zero is not None and not _is_zero(c, zero):
         wide = std.sub(wide, c.cast(zero, wide.dtype))
     return std.mul(c.cast(wide, scale.dtype), scale)
@@ -55,7 +56,10 @@ def _is_zero(c: Call, value: Node) -> bool:
 def quantized(c: Call, x: Node, scale: Node, zero: Node | None, to: DType) -> Node:
     """x / scale, rounded to even, plus zero, and limited to the range of the dtype."""
     if not to.is_int:
-        raise c.unsupported(f"quantizing to {to}")
+        moved = std.div(x, scale)
+        if zero is not None and not _is_zero(c, zero):
+            moved = std.add(moved, c.cast(zero, moved.dtype))
+        return saturated(c, moved, to) if c.flag("saturate", True) else c.cast(moved, to)
     rounded = std.round(std.div(x, scale))
     if zero is not None and not _is_zero(c, zero):
         rounded = std.add(rounded, c.cast(zero, rounded.dtype))
@@ -65,13 +69,15 @@ def quantized(c: Call, x: Node, scale: Node, zero: Node | None, to: DType) -> No
 
 @converter("QuantizeLinear", 10)
 def quantize_linear(c: Call, x: Node, scale: Node, zero: Node | None = None) -> Node:
-    c.ignore("saturate", "precision", "output_dtype")
+    c.ignore("saturate", "output_dtype")
     axis, block = c.integer("axis", 1), c.integer("block_size", 0)
     declared = c.dtype("output_dtype", 0) if c.integer("output_dtype", 0) else None
     to = zero.dtype if zero is not None else declared or DType("uint8")
     if declared is not None and declared is not to:
         raise c.error(f"output_dtype is {declared}, but the zero point is {to}")
     wide = x if x.dtype.is_float and x.dtype.bits >= 32 else c.cast(x, "float32")
+    if c.integer("precision", 0):
+        wide = c.cast(x, c.dtype("precision"))
     step = along(c, c.cast(scale, wide.dtype), x, axis, block)
     return quantized(c, wide, step, None if zero is None else along(c, zero, x, axis, block), to)
 

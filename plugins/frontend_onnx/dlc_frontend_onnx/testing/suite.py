@@ -23,6 +23,7 @@ from onnx.backend.test.loader import load_model_tests
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.node import Function, Node
 from dlc_core.graph.verify import verify_function
+from dlc_core.ir.dtype import DType
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.reference import evaluate
 from dlc_frontend_onnx.importer import load
@@ -156,7 +157,7 @@ def _difference(found: np.ndarray[Any, Any], wanted: Any, rtol: float, atol: flo
         return f"dtype {found.dtype}, not {expected.dtype}"
     if found.shape != expected.shape:
         return f"shape {found.shape}, not {expected.shape}"
-    if found.dtype.kind in "fcV":
+    if found.dtype.kind == "c" or DType.of(found.dtype).is_float:
         if found.dtype.itemsize < 4:
             # The expected numbers were rounded after each step, ours maybe not: two units in the last place.
             rtol = max(rtol, 2 * float(ml_dtypes.finfo(found.dtype).eps))  # type: ignore[no-untyped-call]
