@@ -436,7 +436,7 @@ def test_damaged_texts_give_nothing_but_script_errors() -> None:
 
 @pytest.mark.slow
 def test_many_damaged_texts_give_nothing_but_script_errors() -> None:
-    _hunt(40_000, 2)
+    _hunt(20_000, 2)
 
 
 def test_decorators_show_the_place_in_the_script_not_those_in_the_parser(tmp_path: Path) -> None:
