@@ -140,3 +140,10 @@ def test_lowering_for_a_target_chooses_a_schedule():
     assert not [s for s in stmts(plain.body) if isinstance(s, Alloc)]
     assert all(s.kind == "serial" for s in stmts(plain.body) if isinstance(s, For))
     assert isinstance(chosen, PrimFunc)
+
+
+def test_parameters_in_another_layout_are_refused():
+    schedule = Schedule(te.create_prim_func([N, A, B, C]))
+    schedule.transform_layout(schedule.get_block("twice"), "A", lambda i, j: (j, i))
+    with pytest.raises(UsageError, match="wants A in another layout"):
+        dlc.build(schedule, TARGET)

@@ -24,7 +24,7 @@ from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.recurrence import recurrent_buffers
 from dlc_core.schedule.regions import Access, Span, accesses, escapes, extent_of, hull, iter_map
 from dlc_core.schedule.tree import Program, Tree, touched, touches, with_children
-from dlc_core.tir.functor import child_stmts, stmts
+from dlc_core.tir.functor import bound_vars, child_stmts, stmts
 from dlc_core.tir.stmt import (
     Alloc,
     Block,
@@ -168,6 +168,15 @@ def shrink(program: Program) -> None:
     found: dict[Buffer, list[Access]] = {}
     for access in accesses(program.func.body, program.tree.allocs):
         found.setdefault(access.buffer, []).append(access)
+    for buffer in found:
+        alloc = program.tree.allocs[buffer]
+        above = list(program.tree.ancestors(alloc))
+        if any(isinstance(s, Block) for s in above):
+            # What a block allocates begins where its axes say; the loops around it are not seen inside.
+            found[buffer] = accesses(alloc.body, [buffer])
+        else:
+            outer = sum(isinstance(s, For) for s in above)
+            found[buffer] = [replace(a, loops=a.loops[outer:]) for a in found[buffer]]
     aligned = alignments(program.tree.blocks.values())
     boxes = {
         b: box for b, own in found.items() if (box := _box(program, b, own, aligned.get(b, []))) is not None
@@ -190,9 +199,9 @@ def _box(
     ):
         return None
     analyzer = program.analyzer(alloc)
-    around = [s.var for s in program.tree.ancestors(alloc) if isinstance(s, For)]
-    inside = [replace(access, loops=access.loops[len(around) :]) for access in found]
-    box = hull(inside, analyzer)
+    above = [s for s in program.tree.ancestors(alloc) if isinstance(s, (For, Block))]
+    around = [v for s in above for v in bound_vars(s)]
+    box = hull(found, analyzer)
     extents = [_bounded(extent_of(item, analyzer), analyzer) for item in box]
     lows = tuple(item.low for item in box)
     if all(const_value(low) == 0 for low in lows) and all(

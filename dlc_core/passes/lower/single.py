@@ -17,6 +17,7 @@ from dlc_core.ir.expr import Var, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
 from dlc_core.schedule import Schedule, StagedSchedule
+from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.functor import block_list, buffers_written, stmts
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
@@ -138,6 +139,13 @@ def _scheduled(func: PrimFunc) -> PrimFunc:
 
 def _caller(func: PrimFunc) -> Function:
     """The graph that calls a program on its inputs."""
+    repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
+    if repacked:
+        raise UsageError(
+            f"the schedule of {func.name!r} wants {', '.join(repacked)} in another layout",
+            why="only constants of a model are rearranged before a call",
+            hint="cache_read the parameter, and transform the layout of the copy",
+        )
     buffers = list(func.buffers)
     workspaces = buffers[len(buffers) - func.attrs.get("workspaces", 0) :]
     buffers = buffers[: len(buffers) - len(workspaces)]

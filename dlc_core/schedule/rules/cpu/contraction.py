@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
-from dlc_core.ir.expr import Binary, Expr, ExprLike, Var, as_expr, const_value, free_vars, substitute
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Binary, Expr, ExprLike, Load, Var, as_expr, const_value, free_vars, substitute
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
@@ -126,13 +127,18 @@ class Contract:
 
     # Which loops of the output are rows and columns
 
+    def _result_in(self, out: BlockRV) -> Load:
+        """Where the output block reads the contraction's result."""
+        written = self.s.get(self.block).writes[0].buffer
+        found = next((e for e in loads_of(self.s.get(out)) if e.buffer is written), None)
+        if found is None:
+            raise ScheduleError(f"block {out.name!r} does not read what {self.block.name!r} computes")
+        return found
+
     def _split_digits(self, out: BlockRV) -> None:
         """Split the output's loops over what are several axes of the contraction, as channel groups are."""
         s = self.s
-        accumulator = s.get(self.block).body
-        assert isinstance(accumulator, Store)
-        block = s.get(out)
-        load = next(e for e in loads_of(block) if e.buffer is accumulator.buffer)
+        block, load = s.get(out), self._result_in(out)
         bound = {a.var: v for a, v in zip(block.axes, block.values, strict=True)}
         for index in load.indices:
             if isinstance(index, Binary) and index.op == "floormod" and isinstance(index.a, Var):
@@ -146,21 +152,22 @@ class Contract:
     def _loops_for(self, out: BlockRV, axis: IterVar) -> list[LoopRV]:
         """The loops of the output block that a spatial axis of the contraction runs with, outer to inner."""
         s = self.s
-        block = s.get(out)
+        block, load = s.get(out), self._result_in(out)
         accumulator = s.get(self.block).body
         assert isinstance(accumulator, Store)
-        load = next(e for e in loads_of(block) if e.buffer is accumulator.buffer)
-        place = next(
-            i
-            for i, e in enumerate(accumulator.indices)
-            if e is s.get(self.block).axes[self._position(axis)].var
-        )
+        own = s.get(self.block).axes[self._position(axis)].var
+        place = next((i for i, e in enumerate(accumulator.indices) if e is own), None)
+        if place is None:
+            raise ScheduleError(f"no dim of {accumulator.buffer.name} is axis {own.name} alone")
         values = {a.var: value for a, value in zip(block.axes, block.values, strict=True)}
         seen = Analyzer()
         for loop in s.get_loops(out):
             seen.bind(loop.var, 0, s.extent(loop))
         used = set(free_vars(seen.simplify(substitute(load.indices[place], values))))
-        return [loop for loop in s.get_loops(out) if loop.var in used]
+        found = [loop for loop in s.get_loops(out) if loop.var in used]
+        if not found:
+            raise ScheduleError(f"no loop around block {out.name!r} runs with axis {own.name}")
+        return found
 
     def _position(self, axis: IterVar) -> int:
         return [a.var for a in self.found.block.axes].index(axis.var)

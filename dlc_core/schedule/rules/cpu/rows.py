@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Binary, Call, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.rules.analysis import (
@@ -63,7 +64,10 @@ class RowsRule(ScheduleRule):
         _inline(s, out)
         stages = [handle for handle in s.get_blocks() if handle != out]
         rows = _rows(s, out)
-        loops = dict(zip((a.var for a in s.get(out).axes), s.get_loops(out), strict=True))
+        axes, around = s.get(out).axes, s.get_loops(out)
+        if len(axes) != len(around):
+            raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")
+        loops = dict(zip((a.var for a in axes), around, strict=True))
         outer = [loops[v] for v in rows]
         inner = [loop for v, loop in loops.items() if v not in rows]
         if len(loops) > 1:
@@ -178,6 +182,14 @@ def _pointwise(s: Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
         vectorize_long(s, own[-1], lanes)
 
 
+def _outermost(s: Schedule, handle: BlockRV, wanted: Sequence[LoopRV]) -> LoopRV:
+    """The first of the wanted loops around a block."""
+    for loop in s.get_loops(handle):
+        if loop in wanted:
+            return loop
+    raise ScheduleError(f"no loop of its own accumulates in block {handle.name!r}")
+
+
 def _reduction(s: Schedule, handle: BlockRV, lanes: int) -> None:
     """Lanes over a spatial axis where there is one, else partial results side by side."""
     block = s.get(handle)
@@ -187,7 +199,7 @@ def _reduction(s: Schedule, handle: BlockRV, lanes: int) -> None:
     inner = [loop for loop, a in places if a.kind == "reduce"]
     if wide:
         s.reorder(*(loop for loop in own if loop != wide[-1]), wide[-1])
-        s.decompose_reduction(handle, next(loop for loop in s.get_loops(handle) if loop in inner))
+        s.decompose_reduction(handle, _outermost(s, handle, inner))
         vectorize_long(s, wide[-1], lanes)
         return
     body = block.body
@@ -205,8 +217,7 @@ def _reduction(s: Schedule, handle: BlockRV, lanes: int) -> None:
     steps, lane = s.split(inner[-1], [None, lanes], tail="predicate")
     partial = s.rfactor(lane, 0)
     s.set_scope(partial, 0, "local")
-    outermost = next(loop for loop in s.get_loops(partial) if loop in (*inner, steps))
-    init = s.decompose_reduction(partial, outermost)
+    init = s.decompose_reduction(partial, _outermost(s, partial, (*inner, steps)))
     s.vectorize(s.get_loops(init)[-1])
     whole = length // lanes
     exact = extent is not None and extent % lanes == 0
