@@ -1,4 +1,4 @@
-"""Rules on programs of any shape, as people leave them: they schedule or refuse, and results stay the same."""
+"""Rules on programs of any shape, as people leave them: they schedule or refuse; results stay the same."""
 
 from __future__ import annotations
 
