@@ -64,6 +64,7 @@ def test_plans():
     assert best.cycles < plan(early, 2, CORE).cycles < direct_cycles(early, CORE)
     assert 14 % best.group == 0
     assert plan(late, 4, CORE).cycles > direct_cycles(late, CORE)
+    assert not plan(Layer(8, 224, 224, 64, 64), 4, Core(16, 32, CORE.caches, 64)).phases
     small = Core(8, 16, (32 << 10, 256 << 10), 1)
     assert plan(late, 4, small).cycles > plan(late, 4, CORE).cycles
 

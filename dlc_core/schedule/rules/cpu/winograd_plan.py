@@ -54,7 +54,8 @@ class Core:
 class Plan:
     """Tiles of `tile` × `tile` results, `group` rows of tiles at a time; `cycles` on all threads together.
 
-    Where `phases` holds, each stage is done for the whole image, dealt out to threads, before the next.
+    Where `phases` holds, each stage is done for all images, dealt out to threads, before the next; what lies
+    between must fit the last cache then.
     """
 
     tile: int
@@ -110,7 +111,7 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
         moved = _traffic(weights + kept, groups, core) + 2 * _traffic(kept, groups, core)
         uneven = -(-groups // core.threads) * core.threads / groups
         yield Plan(tile, group, False, max(cycles, moved) * uneven)
-        if group == down:
+        if group == down and between * down * layer.batch <= core.caches[-1]:
             shared = core.threads
             moved = _traffic(weights / shared, shared * layer.batch, core)
             moved += 2 * _traffic(between * down * layer.batch / shared, shared, core)
