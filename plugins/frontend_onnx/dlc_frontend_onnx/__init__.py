@@ -1,1 +1,42 @@
-"""Reads ONNX models for the dlc compiler."""
+"""Reads ONNX models for the dlc compiler, and runs them for users of onnxruntime.
+
+The public names are resolved on first use, so that finding the plugin imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dlc_frontend_onnx.binding import IOBinding as IOBinding
+    from dlc_frontend_onnx.binding import OrtValue as OrtValue
+    from dlc_frontend_onnx.options import GraphOptimizationLevel as GraphOptimizationLevel
+    from dlc_frontend_onnx.options import RunOptions as RunOptions
+    from dlc_frontend_onnx.options import SessionOptions as SessionOptions
+    from dlc_frontend_onnx.session import InferenceSession as InferenceSession
+    from dlc_frontend_onnx.session import get_available_providers as get_available_providers
+    from dlc_frontend_onnx.session import get_device as get_device
+
+_LAZY = {
+    "GraphOptimizationLevel": "options",
+    "IOBinding": "binding",
+    "InferenceSession": "session",
+    "OrtValue": "binding",
+    "RunOptions": "options",
+    "SessionOptions": "options",
+    "get_available_providers": "session",
+    "get_device": "session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: Any = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -34,11 +34,12 @@ Run = Callable[[Function, Mapping[str, Any]], Any]
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of a case: "pass", "frozen" (passes with inputs made constants), "unsupported" (with the
-    reason), "refused" (another DlcError) or "wrong"."""
+    reason), "refused" (another DlcError) or "wrong".  `notes` say what else there is to know."""
 
     name: str
     outcome: str
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass

@@ -1,0 +1,147 @@
+"""What a session is told: the options that users of onnxruntime set, and what becomes of them here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any
+
+from dlc_core.diag import UsageError
+
+
+class IgnoredOptionWarning(UserWarning):
+    """An option of a session that has no meaning here."""
+
+
+class GraphOptimizationLevel(Enum):
+    """How much a model is optimised; each stands for an `opt_level` of `dlc.compile`."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+_OPT_LEVELS = {
+    "ORT_DISABLE_ALL": 0,
+    "ORT_ENABLE_BASIC": 1,
+    "ORT_ENABLE_EXTENDED": 2,
+    "ORT_ENABLE_LAYOUT": 3,
+    "ORT_ENABLE_ALL": 3,
+}
+_IGNORED: Mapping[str, Any] = {
+    "enable_cpu_mem_arena": True,
+    "enable_mem_pattern": True,
+    "enable_mem_reuse": True,
+    "enable_profiling": False,
+    "execution_mode": None,
+    "execution_order": None,
+    "inter_op_num_threads": 0,
+    "log_severity_level": -1,
+    "log_verbosity_level": 0,
+    "logid": "",
+    "optimized_model_filepath": "",
+    "profile_file_prefix": "onnxruntime_profile_",
+    "use_deterministic_compute": False,
+    "use_per_session_threads": True,
+}
+
+
+class SessionOptions:
+    """Options of a session, with the names that they have in onnxruntime.
+
+    `intra_op_num_threads` is the threads of one call (0: the cores this process may use),
+    `graph_optimization_level` a `GraphOptimizationLevel`.  The others are taken and change nothing; a session
+    names those that were set in one `IgnoredOptionWarning`.
+    """
+
+    intra_op_num_threads: int
+    graph_optimization_level: Any
+
+    def __init__(self) -> None:
+        self.__dict__.update(_IGNORED)
+        self.__dict__.update(
+            intra_op_num_threads=0, graph_optimization_level=GraphOptimizationLevel.ORT_ENABLE_ALL
+        )
+        self.__dict__["_dims"], self.__dict__["_entries"] = {}, {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dict__ or name.startswith("_"):
+            known = sorted(name for name in self.__dict__ if not name.startswith("_"))
+            close = get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else "options: " + ", ".join(known)
+            raise UsageError(f"a session has no option {name!r}", hint=hint)
+        self.__dict__[name] = value
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Pin the dim of a name, for code that is faster."""
+        self._dims[name] = size
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Remember an entry; none means anything here."""
+        self._entries[key] = value
+
+    def get_session_config_entry(self, key: str) -> str:
+        """The value of an entry that was added."""
+        if key not in self._entries:
+            raise UsageError(f"there is no entry {key!r}")
+        return str(self._entries[key])
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a session has no option {name!r}")
+
+
+class RunOptions:
+    """Options of one call.  None changes a result here; any may be set."""
+
+    def __init__(self) -> None:
+        self.log_severity_level = -1
+        self.log_verbosity_level = 0
+        self.logid = ""
+        self.only_execute_path_to_fetches = False
+
+
+def compile_options(given: Any) -> dict[str, Any]:
+    """What options of a session (ours, or those of onnxruntime) mean for `dlc.compile`.
+
+    Raises UsageError for values that are none; warns once of those that are ignored.
+    """
+    if given is None:
+        return {}
+    threads = getattr(given, "intra_op_num_threads", 0)
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 0:
+        raise UsageError(f"intra_op_num_threads is {threads!r}", hint="an integer; 0 is all cores")
+    level = getattr(given, "graph_optimization_level", GraphOptimizationLevel.ORT_ENABLE_ALL)
+    name = getattr(level, "name", level)
+    if name not in _OPT_LEVELS:
+        raise UsageError(f"graph_optimization_level is {level!r}", hint=", ".join(_OPT_LEVELS))
+    ignored = [option for option, default in _IGNORED.items() if _is_set(given, option, default)]
+    ignored += getattr(given, "_entries", ())
+    if ignored:
+        warnings.warn(
+            f"ignored options of the session: {', '.join(ignored)}", IgnoredOptionWarning, stacklevel=4
+        )
+    return {
+        "num_threads": threads or None,
+        "opt_level": _OPT_LEVELS[name],
+        "shapes": dict(getattr(given, "_dims", {})),
+    }
+
+
+def _is_set(given: Any, option: str, default: Any) -> bool:
+    value = getattr(given, option, default)
+    if default is None:  # an enumeration, whose default is its first value
+        return value is not None and getattr(value, "value", value) != 0
+    return bool(value != default)
+
+
+__all__ = [
+    "GraphOptimizationLevel",
+    "IgnoredOptionWarning",
+    "RunOptions",
+    "SessionOptions",
+    "compile_options",
+]

@@ -1,0 +1,230 @@
+"""Sessions for users of onnxruntime: `InferenceSession`, with its names and its order of arguments.
+
+    session = InferenceSession("model.onnx")
+    (scores,) = session.run(None, {"image": image})
+
+Errors are those of dlc, `DlcError`: a feed that is unknown, missing or of a wrong dtype or shape is a
+UsageError before anything runs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import DlcError, UsageError
+from dlc_core.driver import targets
+from dlc_core.target import Target
+from dlc_frontend_onnx.binding import IOBinding, OrtValue
+from dlc_frontend_onnx.model import ValueInfo
+from dlc_frontend_onnx.naming import type_text
+from dlc_frontend_onnx.options import IgnoredOptionWarning, SessionOptions, compile_options
+from dlc_frontend_onnx.placement import target_of
+from dlc_frontend_onnx.reader import Source
+from dlc_frontend_onnx.specialized import CallableModel
+
+CPU = "CPUExecutionProvider"
+_SUFFIX = "ExecutionProvider"
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output: dims are ints, names of symbolic dims, or None; no known rank is an empty shape."""
+
+    name: str
+    shape: list[int | str | None]
+    type: str
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: Mapping[str, str] = field(default_factory=dict)
+
+
+class InferenceSession:
+    """A model that is compiled for this machine and called with arrays by name.
+
+    `path_or_bytes` is a path, the bytes of a file or an `onnx.ModelProto`.  `sess_options` are
+    `SessionOptions`, ours or onnxruntime's.  `providers` are names in the order of preference, or pairs of a
+    name and options: "CPUExecutionProvider" is the best CPU target (`DLC_ONNX_TARGET` names another one), and
+    the text of any target is a provider too, such as "reference"; the first that can be used is taken, and
+    those before it are named in a warning.  `provider_options`, a dict for each provider, are options of its
+    target; those that it does not have are named in a warning too.
+
+    Raises ModelError for malformed models, UnsupportedError for what cannot be expressed, UsageError for
+    wrong arguments.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Source,
+        sess_options: Any = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs:
+            _warn(f"ignored arguments of the session: {', '.join(kwargs)}")
+        self._options = sess_options
+        self._provider, self._target = _choose(providers, provider_options)
+        options = compile_options(sess_options)
+        self.model = CallableModel(path_or_bytes, self._target, **options)
+        """The compiled model, for what sessions do not have: `session.model.whole` is its executable."""
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
+    ) -> list[Array]:
+        """The outputs of these names, all for None or none named, as arrays in their order.
+
+        Feeds are arrays by input name, or values of `OrtValue`.
+        """
+        known = [info.name for info in self.model.model.graph.outputs]
+        for name in output_names or ():
+            if name not in known:
+                raise UsageError(f"unknown output {name!r}", hint=f"outputs: {', '.join(known)}")
+        found = self.model(input_feed)
+        if not output_names:
+            return list(found)
+        by_name = dict(zip(known, found))
+        return [by_name[name] for name in output_names]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, Any],
+        run_options: Any = None,
+    ) -> list[OrtValue]:
+        """As `run`, with values in and out."""
+        return [OrtValue(array) for array in self.run(output_names, input_dict_ort_values)]
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs on fixed memory, for calls that copy nothing."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
+        """Call on the memory of a binding of this session."""
+        iobinding.run()
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs that must be fed."""
+        return [_described(info) for info in self.model.inputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """The inputs that have a value and may be fed another; each other value is compiled anew."""
+        return [_described(info) for info in self.model.defaults]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs, where the model declares no type with what was inferred."""
+        exe = self.model.whole
+        inferred = {} if exe is None else {value.name: value for value in exe.outputs}
+        found = []
+        for info in self.model.model.graph.outputs:
+            value = inferred.get(info.name)
+            if value is None or (info.dtype is not None and info.shape is not None):
+                found.append(_described(info))
+            else:
+                shape: list[int | str | None] = [d if isinstance(d, int) else str(d) for d in value.shape]
+                found.append(NodeArg(info.name, shape, type_text(value.dtype.name)))
+        return found
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Who made the model, its names, descriptions, version and metadata."""
+        read = self.model.model
+        return ModelMetadata(
+            producer_name=read.producer,
+            graph_name=read.name,
+            domain=read.domain,
+            description=read.description,
+            graph_description=read.graph_description,
+            version=read.model_version,
+            custom_metadata_map=dict(read.metadata),
+        )
+
+    def get_providers(self) -> list[str]:
+        """The provider in use."""
+        return [self._provider]
+
+    def get_provider_options(self) -> dict[str, dict[str, Any]]:
+        """The options of the target in use."""
+        return {self._provider: dict(self._target.options)}
+
+    def get_session_options(self) -> Any:
+        """What was given as `sess_options`, or options by default."""
+        return SessionOptions() if self._options is None else self._options
+
+
+def get_available_providers() -> list[str]:
+    """The providers of this machine: its targets, and what stands for the best of them."""
+    usable = [name for name, kind in targets().items() if kind.problem() is None]
+    return [CPU, *sorted(usable)]
+
+
+def get_device() -> str:
+    """The device of sessions without providers."""
+    return "CPU"
+
+
+def _choose(
+    providers: Sequence[Any] | None, options: Sequence[Mapping[str, Any]] | None
+) -> tuple[str, Target]:
+    names, given = [], []
+    wanted = providers or [CPU]
+    if isinstance(wanted, (str, bytes)):
+        raise UsageError("providers is a text", hint=f"give a list: [{wanted!r}]")
+    for item in wanted:
+        name, own = item if isinstance(item, tuple) else (item, {})
+        names.append(str(name))
+        given.append(dict(own))
+    if options:
+        if len(options) != len(names):
+            raise UsageError(f"{len(options)} provider_options for {len(names)} providers")
+        given = [{**own, **more} for own, more in zip(given, options)]
+    left = []
+    for name, own in zip(names, given):
+        try:
+            target = target_of(name.removesuffix(_SUFFIX))
+        except DlcError as error:
+            left.append((name, error))
+            continue
+        if left:
+            _warn("providers that cannot be used here: " + ", ".join(name for name, _ in left))
+        return name, _with_options(target, own)
+    raise UsageError(
+        "none of the providers can be used here: " + ", ".join(names),
+        why="; ".join(str(error.why or error.what) for _, error in left),
+        hint="providers: " + ", ".join(get_available_providers()),
+    )
+
+
+def _with_options(target: Target, wanted: Mapping[str, Any]) -> Target:
+    known = {option.name.replace("-", "_") for option in target.kind.options}
+    unknown = [name for name in wanted if name.replace("-", "_") not in known]
+    if unknown:
+        _warn(f"ignored options of the provider: {', '.join(unknown)}")
+    own = {name.replace("-", "_"): value for name, value in wanted.items() if name not in unknown}
+    return target.with_options(**own) if own else target
+
+
+def _described(info: ValueInfo) -> NodeArg:
+    return NodeArg(info.name, list(info.shape or ()), type_text(info.type))
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, IgnoredOptionWarning, stacklevel=4)
+
+
+__all__ = ["InferenceSession", "ModelMetadata", "NodeArg", "get_available_providers", "get_device"]
