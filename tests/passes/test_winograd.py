@@ -73,6 +73,7 @@ def test_what_is_left(checked, left):
 def test_no_machine_no_tiles(checked):
     assert ops(checked([Winograd()], conv())) == ["conv"]
     assert ops(checked([Winograd()], conv(), context=context(vector_bits=0))) == ["conv"]
+    assert ops(checked([Winograd()], conv(), context=context(thread_axes={"lane": 32}))) == ["conv"]
     assert ops(checked([Winograd(tiles=())], conv(), context=context())) == ["conv"]
     weights = param("w", tensor_type((3, 3, 32, 32)))
     y = std.conv(conv().args[0], weights, padding=(1, 1, 1, 1), layout="NXC", kernel_layout="XIO")

@@ -26,7 +26,10 @@ GAIN = 0.9
 
 @dataclass(frozen=True)
 class Winograd(GraphPass):
-    """3 × 3 convolutions by tiles of `tiles` × `tiles` results, where cheaper; the empty tuple: none."""
+    """3 × 3 convolutions by tiles of `tiles` × `tiles` results, where cheaper; the empty tuple: none.
+
+    Only for machines whose loops run on cores with vectors: what is known of costs is known of these.
+    """
 
     name: ClassVar[str] = "winograd"
     place: ClassVar[tuple[float, ...]] = (720,)
@@ -43,7 +46,7 @@ class Winograd(GraphPass):
             return function
         machine = context.target.describe()
         lanes = machine.lanes(32)
-        if lanes < 2 or not self.tiles:
+        if lanes < 2 or machine.thread_axes or not self.tiles:
             return function
         threads = machine.cores if machine.parallel else 1
         core = Core(lanes, machine.vector_registers, machine.caches, threads)
