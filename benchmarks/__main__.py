@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...] [--models DIR] [--threads 1,2] [--seconds 2] [--json FILE]`"""
+"""`python -m benchmarks [NAME ...] [--models DIR] [--threads 1,2] [--peers A,B] [--json FILE]`"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import default_cases, folder_cases
-from benchmarks.peers import installed_peers
+from benchmarks.peers import OURS, installed_peers
 from benchmarks.report import head, machine, print_report, write_json
 
 
@@ -20,6 +20,12 @@ def main() -> int:
     parser.add_argument("--threads", default="1,2", help="thread counts (%(default)s)")
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="measured per model and peer (%(default)s)"
+    )
+    parser.add_argument(
+        "--peers", help="only these, with commas between; all that are installed if not given"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=300.0, help="seconds that a peer has for a model's start (%(default)s)"
     )
     parser.add_argument("--no-memory", action="store_true", help="leave the memory columns out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
@@ -33,20 +39,41 @@ def main() -> int:
         print(f"no model {unknown[0] if unknown else 'here'}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     peers, facts = installed_peers(), machine()
+    if options.peers is not None:
+        wanted = {OURS.name, *options.peers.split(",")}
+        absent = sorted(wanted - {peer.name for peer in peers})
+        if absent:
+            names = ", ".join(peer.name for peer in peers if peer.name != OURS.name)
+            print(f"no peer {absent[0]} installed; there are: {names or 'none'}", file=sys.stderr)
+            return 2
+        peers = [peer for peer in peers if peer.name in wanted]
     print(head(facts, peers), flush=True)
     results: list[Result] = []
     chosen = [case for case in cases if not options.names or case.name in options.names]
+    counts = list(map(int, options.threads.split(",")))
     for case in chosen:
-        for threads in map(int, options.threads.split(",")):
-            print(f"  {case.name}, {threads} threads", end="\r", file=sys.stderr, flush=True)
-            results.append(
-                measure_case(case, peers, threads, seconds=options.seconds, memory=not options.no_memory)
-            )
-            gc.collect()
+        _progress(case.name)
+        found = measure_case(
+            case,
+            peers,
+            counts,
+            seconds=options.seconds,
+            memory=not options.no_memory,
+            limit=options.limit,
+        )
+        results.extend(found)
+        gc.collect()
+    _progress("")
     print_report(results, peers, markdown=options.markdown)
     if options.json is not None:
         write_json(options.json, results, peers, facts)
     return int(any(result.problem for result in results))
+
+
+def _progress(model: str) -> None:
+    """Show what is being measured, where somebody looks on."""
+    if sys.stderr.isatty():
+        print(f"\r  {model:40}\r", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

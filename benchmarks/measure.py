@@ -1,4 +1,4 @@
-"""Measuring: speed in interleaved rounds, time to load, memory of a process of its own."""
+"""Measuring: speed in interleaved rounds, time to the first result, accuracy, memory of a process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,95 +15,149 @@ from typing import Any
 import numpy as np
 
 import dlc_core as dlc
+from benchmarks import exact
 from benchmarks.models import Array, Case
 from benchmarks.peers import OURS, Peer, Session
+from dlc_core.diag import DlcError
 from dlc_core.runtime.measure import Spread, spread_of
 
 RTOL, ATOL = 1e-3, 1e-4
 ROUNDS = 5
+CHEAP = 2e9
+"""Arithmetic operations up to which a model is also evaluated in float64, which takes seconds."""
 
 
 @dataclass
 class Result:
-    """What was found for a model with a number of threads; times of peers by name."""
+    """What was found for a model with a number of threads, by names of ours and of the peers."""
 
     model: str
     threads: int
     times: dict[str, Spread] = field(default_factory=dict)
     load_seconds: dict[str, float] = field(default_factory=dict)
     """From the file to the first possible call; of ours a compile without the cache."""
-    open_seconds: float = 0.0
+    first_seconds: dict[str, float] = field(default_factory=dict)
+    """From the file to the first result."""
+    open_seconds: float | None = None
     """Ours from a saved artefact."""
     memory: dict[str, int] = field(default_factory=dict)
     """Bytes resident in a process that serves the model, all of its libraries included."""
+    reference: str = ""
+    """What the outputs are compared with: "stored", "float64" or a peer's name."""
     errors: dict[str, float] = field(default_factory=dict)
-    """Ours against a peer, and against known outputs: largest |a - b| / (atol + rtol |b|); fits up to 1."""
+    """Distance from the reference: largest |a - b| / (atol + rtol |b|); fits up to 1."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why a peer did not run the model."""
     problem: str = ""
+    """What is wrong with ours."""
 
     def ratio(self, peer: str) -> float | None:
         """Our median time over the peer's."""
         ours, theirs = self.times.get(OURS.name), self.times.get(peer)
         return None if ours is None or theirs is None else ours.median / theirs.median
 
+    @property
+    def best(self) -> str | None:
+        """The fastest of the peers whose outputs fit."""
+        names = [n for n in self.times if n != OURS.name and self.errors.get(n, 0.0) <= 1]
+        return min(names, key=lambda name: self.times[name].median, default=None)
+
     def record(self) -> dict[str, Any]:
         return {
             "model": self.model,
             "threads": self.threads,
             "milliseconds": {name: spread.record() for name, spread in self.times.items()},
+            "best_peer": self.best,
             "load_seconds": self.load_seconds,
+            "first_seconds": self.first_seconds,
             "open_seconds": self.open_seconds,
             "memory_bytes": self.memory,
+            "reference": self.reference,
             "errors": self.errors,
+            "failures": self.failures,
             "problem": self.problem,
         }
 
 
-def measure_case(case: Case, peers: Sequence[Peer], threads: int, *, seconds: float, memory: bool) -> Result:
-    """All figures of a model; what fails is told in `problem`."""
-    result = Result(case.name, threads)
+def measure_case(
+    case: Case, peers: Sequence[Peer], threads: Sequence[int], *, seconds: float, memory: bool, limit: float
+) -> Iterator[Result]:
+    """All figures of a model, for each number of threads; what fails is told in the result.
+
+    A peer has `limit` seconds to load the model and call it a few times in a process of its own, where the
+    memory is measured: what crashes or takes longer is left out of the rest.
+    """
     feeds = case.feeds()
     with case.file() as path:
-        sessions: dict[str, Session] = {}
-        for peer in peers:
-            start = time.perf_counter()
-            try:
-                sessions[peer.name] = peer.load(path, threads)
-            except Exception as error:  # noqa: BLE001 (a peer that cannot run a model is told in the table)
-                first = str(error).strip().partition("\n")[0]
-                result.problem = f"{peer.name} cannot load it: {first}"
-                continue
-            result.load_seconds[peer.name] = time.perf_counter() - start
-        if OURS.name in sessions:
-            result.open_seconds = _time_to_open(path, threads)
-            _compare(result, sessions, feeds, case.expected())
-        result.times = interleaved(sessions, feeds, seconds)
-        if memory:
-            result.memory = {name: _memory(name, path, threads, feeds) for name in sessions}
-    return result
+        truth = _truth(case, path, feeds) if threads else None
+        for count in threads:
+            result = Result(case.name, count)
+            sessions: dict[str, Session] = {}
+            outputs: dict[str, Mapping[str, Array]] = {}
+            for peer in peers:
+                try:
+                    if memory:
+                        result.memory[peer.name] = _memory(peer.name, path, count, feeds, limit)
+                    start = time.perf_counter()
+                    session = peer.load(path, count)
+                    result.load_seconds[peer.name] = time.perf_counter() - start
+                    outputs[peer.name] = session(feeds)
+                    result.first_seconds[peer.name] = time.perf_counter() - start
+                    sessions[peer.name] = session
+                except Exception as error:  # noqa: BLE001 (what cannot run a model is told below the table)
+                    result.failures[peer.name] = _reason(error)
+            if OURS.name in sessions:
+                result.open_seconds = _time_to_open(path, count)
+            _compare(result, outputs, truth)
+            result.times = interleaved(sessions, feeds, seconds, result.failures)
+            if OURS.name in result.failures:
+                result.problem = f"dlc cannot run it: {result.failures[OURS.name]}"
+            yield result
 
 
 def interleaved(
-    sessions: Mapping[str, Session], feeds: Mapping[str, Array], seconds: float
+    sessions: Mapping[str, Session], feeds: Mapping[str, Array], seconds: float, failures: dict[str, str]
 ) -> dict[str, Spread]:
     """Rounds of A, B, A, B, …: each has the machine for an equal time in a round, after calls that are not
     counted, so that what disturbs the machine disturbs all, and spinning threads of one do not slow the next.
+    One whose call takes longer than its time in a round has no call that is not counted.  What fails in a
+    call goes to `failures` and is left out.
     """
     times: dict[str, list[float]] = {name: [] for name in sessions}
+    share = seconds / ROUNDS
     for _ in range(ROUNDS):
         for name, session in sessions.items():
-            until = time.perf_counter() + 0.1 * seconds / ROUNDS
-            session(feeds)
-            while time.perf_counter() < until:
-                session(feeds)
-            until = time.perf_counter() + seconds / ROUNDS
-            while True:
-                start = time.perf_counter()
-                session(feeds)
-                end = time.perf_counter()
-                times[name].append(end - start)
-                if end >= until:
-                    break
-    return {name: spread_of(found) for name, found in times.items()}
+            if name in failures:
+                continue
+            try:
+                if not times[name] or times[name][-1] < share:
+                    until = time.perf_counter() + 0.1 * share
+                    session(feeds)
+                    while time.perf_counter() < until:
+                        session(feeds)
+                times[name] += _turn(session, feeds, share)
+            except Exception as error:  # noqa: BLE001 (as in measure_case)
+                failures[name] = _reason(error)
+    return {name: spread_of(found) for name, found in times.items() if name not in failures}
+
+
+def _turn(session: Session, feeds: Mapping[str, Array], seconds: float) -> list[float]:
+    """Times of calls one after the other, at least of one."""
+    found = []
+    until = time.perf_counter() + seconds
+    while True:
+        start = time.perf_counter()
+        session(feeds)
+        end = time.perf_counter()
+        found.append(end - start)
+        if end >= until:
+            return found
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what went wrong."""
+    text = str(error).strip().partition("\n")[0]
+    return text or type(error).__name__
 
 
 def _time_to_open(path: Path, threads: int) -> float:
@@ -117,19 +171,44 @@ def _time_to_open(path: Path, threads: int) -> float:
         return time.perf_counter() - start
 
 
-def _compare(
-    result: Result, sessions: Mapping[str, Session], feeds: Mapping[str, Array], expected: Mapping[str, Array]
-) -> None:
-    ours = sessions[OURS.name](feeds)
-    for name, session in sessions.items():
-        if name != OURS.name:
-            result.errors[name] = max(_excess(ours[key], value) for key, value in session(feeds).items())
-    if expected:
-        in_order = list(ours.values())
-        result.errors["expected"] = max(_excess(in_order[int(i)], value) for i, value in expected.items())
-    wrong = [name for name, error in result.errors.items() if not error <= 1]
-    if wrong:
-        result.problem = f"results differ from {' and '.join(wrong)}"
+@dataclass(frozen=True)
+class _Truth:
+    name: str
+    outputs: Mapping[int, Array]
+    """By position."""
+
+
+def _truth(case: Case, path: Path, feeds: Mapping[str, Array]) -> _Truth | None:
+    """The stored outputs, or those of an evaluation in float64 where it is cheap and possible."""
+    stored = case.expected()
+    if stored:
+        return _Truth("stored", {int(index): value for index, value in stored.items()})
+    try:
+        flops = sum(kernel.flops or 0 for kernel in dlc.compile(path).explain().kernels)
+    except DlcError:
+        return None  # told where ours is measured
+    if flops > CHEAP:
+        return None
+    try:
+        return _Truth("float64", dict(enumerate(exact.outputs(path, feeds).values())))
+    except Exception:  # noqa: BLE001 (the evaluator does not know every model; peers are the reference then)
+        return None
+
+
+def _compare(result: Result, outputs: Mapping[str, Mapping[str, Array]], truth: _Truth | None) -> None:
+    """Compare all outputs with the truth, else with those of the first peer that has any."""
+    if truth is None:
+        first = next((name for name in outputs if name != OURS.name), None)
+        if first is None:
+            return
+        truth = _Truth(first, dict(enumerate(outputs[first].values())))
+    result.reference = truth.name
+    for name, found in outputs.items():
+        in_order = list(found.values())
+        result.errors[name] = max(_excess(in_order[index], value) for index, value in truth.outputs.items())
+    result.errors.pop(truth.name, None)
+    if not result.errors.get(OURS.name, 0.0) <= 1:
+        result.problem = f"results differ from {truth.name}"
 
 
 def _excess(got: Array, wanted: Array) -> float:
@@ -142,11 +221,21 @@ def _excess(got: Array, wanted: Array) -> float:
     return float(np.max(np.abs(a - b) / (ATOL + RTOL * np.abs(b))))
 
 
-def _memory(peer: str, path: Path, threads: int, feeds: Mapping[str, Array]) -> int:
+def _memory(peer: str, path: Path, threads: int, feeds: Mapping[str, Array], limit: float) -> int:
+    """Bytes resident in a process that serves the model.  Raises RuntimeError where it fails or is late."""
     with TemporaryDirectory(prefix="dlc-bench-") as folder:
         arrays = Path(folder, "feeds.npz")
         np.savez(arrays, **feeds)
         command = [sys.executable, "-m", "benchmarks.serve", peer, str(path), str(threads), str(arrays)]
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
-        found: int = json.loads(done.stdout)["resident"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=limit
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"no result in {limit:g} s") from None
+        if done.returncode < 0:
+            raise RuntimeError(f"it died of signal {-done.returncode}")
+        if done.returncode:
+            raise RuntimeError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
+        found: int = json.loads(done.stdout.splitlines()[-1])["resident"]
         return found

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import exp, log
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.measure import Result
@@ -19,6 +21,10 @@ from dlc_core.cli.tables import markdown_table
 
 QUIET = 1.5
 """Load average above which figures are not to be trusted."""
+NONE = "–"
+"""In the place of a figure that was not found."""
+BEST = "the best"
+"""In geometric means: the fastest peer of each model."""
 
 
 def machine() -> dict[str, Any]:
@@ -56,65 +62,127 @@ def head(facts: dict[str, Any], peers: Iterable[Peer]) -> str:
     return text
 
 
-def titles(peers: Sequence[Peer]) -> list[str]:
-    others = [peer.name for peer in peers if peer.name != OURS.name]
-    names = ["model", "threads", "dlc ms", "p10–p90"]
-    for name in others:
-        names += [f"{name} ms", "p10–p90", "ratio"]
-    names += ["compile s", "open s", *(f"{name} load s" for name in others)]
-    return [*names, "dlc MiB", *(f"{name} MiB" for name in others), "error"]
+Columns = Sequence[tuple[str, Callable[[Result], str]]]
 
 
-def cells(result: Result, peers: Sequence[Peer]) -> list[str]:
-    others = [peer.name for peer in peers if peer.name != OURS.name]
-    row = [result.model, str(result.threads)]
-    for name in (OURS.name, *others):
-        spread = result.times.get(name)
-        row += ["", ""] if spread is None else [_ms(spread.median), f"{_ms(spread.p10)}–{_ms(spread.p90)}"]
-        if name != OURS.name:
-            ratio = result.ratio(name)
-            row.append("" if ratio is None else f"{ratio:.2f}")
-    for seconds in (result.load_seconds.get(OURS.name), result.open_seconds):
-        row.append("" if seconds is None else f"{seconds:.3g}")
-    row += [f"{result.load_seconds[n]:.3g}" if n in result.load_seconds else "" for n in others]
-    row += [f"{result.memory[n] / 2**20:.0f}" if n in result.memory else "" for n in (OURS.name, *others)]
-    worst = max(result.errors.values(), default=None)
-    row.append("" if worst is None else f"{worst:.2g}")
-    return row
+def speed_columns(peers: Sequence[Peer]) -> Columns:
+    """Titles and cells of the table of times and ratios."""
+    others = _others(peers)
+    return [
+        *_keys(),
+        *((f"{name} ms", partial(_time, name=name)) for name in (OURS.name, *others)),
+        *((f"/ {name}", partial(_ratio, name=name)) for name in others),
+        *([("/ best", lambda result: _ratio(result, result.best))] if others else []),
+        ("error", _error),
+    ]
+
+
+def start_columns(peers: Sequence[Peer], *, memory: bool) -> Columns:
+    """Titles and cells of the table of times to start and of memory."""
+    names = [OURS.name, *_others(peers)]
+    return [
+        *_keys(),
+        ("compile s", lambda result: _number(result.load_seconds.get(OURS.name), "{:.3g}")),
+        ("open s", lambda result: _number(result.open_seconds, "{:.3g}")),
+        *((f"{name} first s", partial(_first, name=name)) for name in names),
+        *((f"{name} MiB", partial(_memory, name=name)) for name in names if memory),
+    ]
+
+
+def _keys() -> Columns:
+    return [("model", lambda result: result.model), ("threads", lambda result: str(result.threads))]
+
+
+def _others(peers: Sequence[Peer]) -> list[str]:
+    return [peer.name for peer in peers if peer.name != OURS.name]
+
+
+def _time(result: Result, name: str) -> str:
+    spread = result.times.get(name)
+    return NONE if spread is None else f"{_ms(spread.median)} [{_ms(spread.p10)}–{_ms(spread.p90)}]"
 
 
 def _ms(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
+def _number(value: float | None, form: str) -> str:
+    return NONE if value is None else form.format(value)
+
+
+def _ratio(result: Result, name: str | None) -> str:
+    return _number(None if name is None else result.ratio(name), "{:.2f}")
+
+
+def _first(result: Result, name: str) -> str:
+    return _number(result.first_seconds.get(name), "{:.3g}")
+
+
+def _memory(result: Result, name: str) -> str:
+    return NONE if name not in result.memory else f"{result.memory[name] / 2**20:.0f}"
+
+
+def _error(result: Result) -> str:
+    return _number(result.errors.get(OURS.name), "{:.2g}")
+
+
 def geomeans(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, float]:
-    """Geometric mean of the ratios, by peer and number of threads."""
+    """Geometric means of the ratios to each peer and to the best one of each model, by number of threads."""
     means = {}
-    for peer in peers:
+    for name in (*_others(peers), BEST):
         for threads in sorted({result.threads for result in results}):
-            ratios = [r for e in results if e.threads == threads and (r := e.ratio(peer.name)) is not None]
-            if peer.name != OURS.name and ratios:
-                means[f"{peer.name}, threads {threads}"] = exp(sum(map(log, ratios)) / len(ratios))
+            ratios = [
+                ratio
+                for each in results
+                if each.threads == threads
+                and (peer := each.best if name == BEST else name) is not None
+                and (ratio := each.ratio(peer)) is not None
+            ]
+            if ratios:
+                means[f"{name}, threads {threads}"] = exp(sum(map(log, ratios)) / len(ratios))
     return means
 
 
-def print_report(results: Sequence[Result], peers: Sequence[Peer], *, markdown: bool) -> None:
-    rows = [cells(result, peers) for result in results]
-    if markdown:
-        print(markdown_table(titles(peers), rows))
-    else:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for index, title in enumerate(titles(peers)):
-            table.add_column(title, justify="left" if index == 0 else "right")
-        for row in rows:
-            table.add_row(*row)
-        console = Console()
-        Console(width=max(console.width, 220)).print(table)
+def remarks(results: Sequence[Result]) -> list[str]:
+    """What did not run, and whose results do not fit; each once, with all numbers of threads."""
+    found: dict[tuple[str, str], list[str]] = {}
     for result in results:
-        if result.problem:
-            print(f"{result.model}, threads {result.threads}: {result.problem}")
+        said = [f"{name} did not run it: {why}" for name, why in result.failures.items() if name != OURS.name]
+        said += [
+            f"{name}'s results differ from {result.reference}: {error:.3g} tolerances"
+            for name, error in result.errors.items()
+            if name != OURS.name and not error <= 1
+        ]
+        for text in (result.problem, *said):
+            if text:
+                found.setdefault((result.model, text), []).append(str(result.threads))
+    return [f"{model}, threads {' and '.join(counts)}: {text}" for (model, text), counts in found.items()]
+
+
+def print_report(results: Sequence[Result], peers: Sequence[Peer], *, markdown: bool) -> None:
+    memory = any(result.memory for result in results)
+    for columns in (speed_columns(peers), start_columns(peers, memory=memory)):
+        titles = [title for title, _ in columns]
+        print_table(titles, [[cell(each) for _, cell in columns] for each in results], markdown=markdown)
+        print()
+    for line in remarks(results):
+        print(line)
     for name, mean in geomeans(results, peers).items():
         print(f"geometric mean of the ratios to {name}: {mean:.3f}")
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool) -> None:
+    """A table on the screen, never narrower than its columns need, or as Markdown."""
+    if markdown:
+        print(markdown_table(titles, rows))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, title in enumerate(titles):
+        table.add_column(escape(title), justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    wide = Console(width=1000)
+    Console(width=max(Console().width, wide.measure(table).maximum)).print(table)
 
 
 def write_json(path: Path, results: Sequence[Result], peers: Sequence[Peer], facts: dict[str, Any]) -> None:

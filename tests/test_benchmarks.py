@@ -13,6 +13,11 @@ import onnx
 import onnx.parser
 import pytest
 
+from benchmarks.measure import Result, measure_case
+from benchmarks.models import Case, folder_cases
+from benchmarks.peers import OURS, Peer, Session
+from benchmarks.report import geomeans, print_report, remarks
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -54,7 +59,9 @@ def test_models_of_a_folder_are_measured(models: Path, tmp_path: Path) -> None:
     record = json.loads(out.read_text())
     (result,) = record["results"]
     assert result["model"] == "twice"
-    assert result["errors"]["expected"] == 0
+    assert result["reference"] == "stored"
+    assert result["errors"]["dlc"] == 0
+    assert result["first_seconds"]["dlc"] > result["load_seconds"]["dlc"]
     assert result["milliseconds"]["dlc"]["median"] > 0
     assert result["memory_bytes"]["dlc"] > 1 << 20
     for name in set(record["peers"]) - {"dlc"}:
@@ -67,7 +74,7 @@ def test_wrong_results_are_named(models: Path, tmp_path: Path) -> None:
     np.savez(models / "twice.npz", in_x=x, out_0=3 * x)
     arguments = ("--models", str(models), "--threads", "1", "--seconds", "0.01", "--no-memory", "--markdown")
     text = run(*arguments, cache=tmp_path / "cache", code=1)
-    assert "twice, threads 1: results differ from expected" in text
+    assert "twice, threads 1: results differ from stored" in text
     assert "| model |" in text
 
 
@@ -75,3 +82,70 @@ def test_a_generated_model_is_measured(tmp_path: Path) -> None:
     arguments = ("perceptron", "--threads", "1", "--seconds", "0.05", "--no-memory")
     assert "perceptron" in run(*arguments, cache=tmp_path / "cache")
     assert "no model nothing" in run("nothing", cache=tmp_path / "cache", code=2)
+
+
+def doubled(path: Path, threads: int) -> Session:
+    return lambda feeds: {"y": 2 * feeds["x"]}
+
+
+def tripled(path: Path, threads: int) -> Session:
+    return lambda feeds: {"y": 3 * feeds["x"]}
+
+
+def unwilling(path: Path, threads: int) -> Session:
+    raise NotImplementedError("no Add here\nand more")
+
+
+def failing(path: Path, threads: int) -> Session:
+    calls = iter(range(3))
+
+    def session(feeds: object) -> dict[str, np.ndarray]:
+        if next(calls) == 2:
+            raise RuntimeError("out of breath")
+        return {"y": np.zeros((2, 3), np.float32)}
+
+    return session
+
+
+def peer(load: object) -> Peer:
+    return Peer(load.__name__, ("numpy",), ("numpy",), load)
+
+
+def measured(case: Case, *loads: object) -> Result:
+    peers = [OURS, *map(peer, loads)]
+    (result,) = measure_case(case, peers, [1], seconds=0.01, memory=False, limit=10)
+    return result
+
+
+def test_absent_peers_are_not_used() -> None:
+    assert peer(doubled).installed
+    assert not Peer("nobody", ("no-such-distribution",), ("numpy",), doubled).installed
+    assert not Peer("nobody", ("numpy",), ("no_such_module.inside",), doubled).installed
+
+
+def test_a_peer_that_fails_has_dashes_and_a_reason(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (case,) = folder_cases(models)
+    loads = doubled, tripled, unwilling, failing
+    result = measured(case, *loads)
+    assert set(result.times) == {"dlc", "doubled", "tripled"}
+    assert result.best == "doubled", "a peer whose results are wrong is not the best"
+    assert not result.problem
+    said = "\n".join(remarks([result]))
+    assert "unwilling did not run it: no Add here" in said
+    assert "and more" not in said
+    assert "failing did not run it: out of breath" in said
+    assert "tripled's results differ from stored" in said
+    peers = [OURS, *map(peer, loads)]
+    means = geomeans([result], peers)
+    assert means["the best, threads 1"] == means["doubled, threads 1"] == result.ratio("doubled")
+    print_report([result], peers, markdown=True)
+    speed = capsys.readouterr().out.splitlines()[2]
+    assert speed.count("–") - speed.count("[") == 4, "the times and ratios of two"
+
+
+def test_float64_is_the_reference_where_nothing_is_stored(models: Path) -> None:
+    (case,) = folder_cases(models)
+    result = measured(Case(case.name, case.make, case.feeds), tripled)
+    assert result.reference == "float64"
+    assert result.errors["dlc"] == 0
+    assert result.errors["tripled"] > 1

@@ -1,0 +1,17 @@
+"""Those who run the models, one module each: ours, and the peers that may be installed."""
+
+from __future__ import annotations
+
+from benchmarks.peers import dlc, onnxruntime, openvino
+from benchmarks.peers.base import Array, Peer, Session
+
+OURS = dlc.PEER
+PEERS = (OURS, onnxruntime.PEER, openvino.PEER)
+"""Ours first."""
+
+
+def installed_peers() -> list[Peer]:
+    return [peer for peer in PEERS if peer.installed]
+
+
+__all__ = ["OURS", "PEERS", "Array", "Peer", "Session", "installed_peers"]

@@ -1,0 +1,50 @@
+"""What a peer is: `load(path, threads)` gives a session, `session(feeds)` its outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+Array = np.ndarray[Any, Any]
+Session = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`load` includes everything from the model's file to the first possible call.
+
+    Every peer runs as its users run it: all graph optimisations, its own memory and thread pools, float32,
+    and as many threads as are asked for.  Its package is imported by `load` alone.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    """Distributions that it needs; the first one's version is the peer's."""
+    modules: tuple[str, ...]
+    """Modules that it imports."""
+    load: Callable[[Path, int], Session]
+
+    @property
+    def version(self) -> str:
+        return version(self.packages[0])
+
+    @property
+    def installed(self) -> bool:
+        try:
+            for package in self.packages:
+                version(package)
+            return all(find_spec(module) is not None for module in self.modules)
+        except (PackageNotFoundError, ModuleNotFoundError):
+            return False
+
+
+def output_names(path: Path) -> list[str]:
+    """Names of a model's outputs, in order."""
+    return [each.name for each in onnx.load(path, load_external_data=False).graph.output]
