@@ -51,8 +51,9 @@ def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str)
     """The place of the input that place x of the result looks at, as numerator and positive denominator."""
     up, down = _step(scale, size, result)
     if kind == "align_corners":
-        steps = maximum(as_expr(result) - 1, 1)
-        return x * (as_expr(size) - 1), steps
+        if scale is None or _is_whole(size, down, up, result):
+            return x * (as_expr(size) - 1), maximum(as_expr(result) - 1, 1)
+        return x * (as_expr(size) - 1) * up, maximum(as_expr(size) * down - up, 1)
     if kind == "asymmetric":
         return x * up, as_expr(down)
     if kind == "half_pixel_symmetric":
@@ -63,12 +64,19 @@ def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str)
     return centre, as_expr(down) * 2
 
 
+def _is_whole(size: Dim, numerator: Dim, denominator: Dim, result: Dim) -> bool:
+    """Whether the size times the scale is the result, and not rounded down to it."""
+    if isinstance(size, int) and isinstance(result, int):
+        return size * numerator == result * denominator
+    return denominator == 1
+
+
 def _coordinate_of(x: int, size: int, result: int, scale: float | None, kind: str) -> Fraction:
     """The same for numbers, by the textbook formula."""
     factor = Fraction(result, size) if scale is None else Fraction(scale).limit_denominator(1 << 16)
     half = Fraction(1, 2)
     if kind == "align_corners":
-        return Fraction(0) if result == 1 else Fraction(x * (size - 1), result - 1)
+        return Fraction(0) if result == 1 else x * (size - 1) / (size * factor - 1)
     if kind == "asymmetric":
         return x / factor
     if kind == "half_pixel_symmetric":
@@ -201,7 +209,7 @@ _SIZES = Attr("sizes", "dims", help="the result's dims at `axes`")
 RESIZE = op(
     "resize",
     "x interpolated to other sizes along axes.  Scales (None: result over input) only enter the coordinates:"
-    " with scale s, half_pixel is (i + 1/2) / s - 1/2, asymmetric i / s align_corners i (in-1) / (out-1);"
+    " with scale s, half_pixel is (i + 1/2) / s - 1/2, asymmetric i / s, align_corners i (in-1) / (s in - 1);"
     " cubic has a = -3/4; places outside are those of the edge",
     ["x"],
     [
@@ -249,6 +257,19 @@ RESIZE = op(
                 "mode": "linear",
                 "coordinates": "half_pixel_symmetric",
             },
+        ),
+        *(
+            Sample(
+                (Tensor((2, 5)),),
+                {
+                    "axes": (1,),
+                    "sizes": (size,),
+                    "scales": (scale,),
+                    "mode": "linear",
+                    "coordinates": "align_corners",
+                },
+            )
+            for size, scale in ((3, 0.75), (1, 0.25), (10, 2.0))
         ),
         Sample(
             (Tensor((2, 5)),),

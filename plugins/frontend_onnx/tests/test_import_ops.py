@@ -8,20 +8,17 @@ from dlc_frontend_onnx.support import supported_ops
 from dlc_frontend_onnx.testing import suite
 from dlc_frontend_onnx.testing.compare import check, parse, run
 
+from dlc_core.diag import ModelError, UnsupportedError
+
 FAST = (
     "averagepool cast clip concat conv einsum flatten gather gemm lstm matmul maxpool pad"
     " pow reducesum reshape shape slice softmax split squeeze topk unsqueeze where"
 )
-KNOWN_WRONG = {
-    # The expected values use a fractional size of the result; the specification says how many there are.
-    "test_resize_downsample_scales_cubic_align_corners",
-    "test_resize_downsample_scales_linear_align_corners",
-}
 
 
 def problems(score):
     """What is worse than unsupported."""
-    bad = [v for v in score.verdicts if v.outcome in ("wrong", "refused") and v.name not in KNOWN_WRONG]
+    bad = [v for v in score.verdicts if v.outcome in ("wrong", "refused")]
     return [f"{v.name}: {v.outcome}: {v.reason}" for v in bad]
 
 
@@ -62,6 +59,50 @@ OLD = [
     (8, "float[3]", "Sum (x, x, x)"),
     (8, "float[3]", "Mean (x, x)"),
 ]
+SIX = [
+    ("float[2,3,4]", "Add <axis = 1, broadcast = 1> (x, v)", lambda x, v: x + v[:, None]),
+    ("float[2,4,3]", "Sub <broadcast = 1> (x, v)", lambda x, v: x - v),
+    ("float[3,2]", "Mul <axis = 0, broadcast = 1> (x, v)", lambda x, v: x * v[:, None]),
+    ("float[2,3,4]", "Div <axis = -2, broadcast = 1> (x, v)", lambda x, v: x / v[:, None]),
+    ("float[3]", "Div (x, v)", lambda x, v: x / v),
+    ("float[3,2]", "Pow <axis = 0, broadcast = 1> (x, v)", lambda x, v: x ** v[:, None]),
+    ("float[2,3,2,2]", "PRelu (x, v)", lambda x, v: np.where(x < 0, x * v[:, None, None], x)),
+    ("float[2,3]", "PRelu (x, v)", lambda x, v: np.where(x < 0, x * v, x)),
+    ("float[3]", "Max (x, v)", np.maximum),
+    ("float[2,4]", "Gemm <broadcast = 1> (x, m, v)", lambda x, v: x @ M + v),
+    ("float[2,3]", "Dropout <is_test = 1> (x)", lambda x, v: x),
+    (
+        "float[2,3,2]",
+        "BatchNormalization <is_test = 1> (x, v, v, v, v)",
+        lambda x, v: ((x.swapaxes(1, 2) - v) / np.sqrt(v + 1e-5) * v + v).swapaxes(1, 2),
+    ),
+]
+M = np.array([1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2], np.float32).reshape(4, 3)
+
+
+@pytest.mark.parametrize(("kind", "call", "wanted"), SIX, ids=[call for _, call, _ in SIX])
+def test_operators_of_opset_6(kind, call, wanted):
+    x, v = x_of(*eval_shape(kind)), np.array([1, 2, 3], np.float32)
+    model = parse(f"g ({kind} x) => (float y) {{ {CONSTANTS} y = {call} }}", opset=6)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    (found,) = run(model, {"x": x})
+    np.testing.assert_allclose(found, wanted(x, v), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "problem"),
+    [
+        ("Add (x, v)", ModelError, "differ in shape"),
+        ("Add <axis = 2, broadcast = 1> (x, m)", ModelError, "does not fit"),
+        ("Dropout (x)", UnsupportedError, "training mode"),
+        ("BatchNormalization (x, v, v, v, v)", UnsupportedError, "training mode"),
+    ],
+)
+def test_what_opset_6_does_not_allow(call, kind, problem):
+    with pytest.raises(kind, match=problem):
+        run(parse(f"g (float[2,3,4] x) => (float[2,3,4] y) {{ {CONSTANTS} y = {call} }}", opset=6), {})
+
+
 CONSTANTS = """
     v = Constant <value = float[3] {1.0, 2.0, 3.0}> ()
     v3 = Constant <value = float[4] {1.0, 2.0, 3.0, 4.0}> ()

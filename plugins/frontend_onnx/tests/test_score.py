@@ -27,9 +27,6 @@ KNOWN_WRONG = {
     # What is exactly zero is compared with rounding errors, within a relative tolerance.
     "test_dft_inverse",
     "test_dft_inverse_opset19",
-    # The expected values use a fractional size of the result; the specification says how many there are.
-    "test_resize_downsample_scales_cubic_align_corners",
-    "test_resize_downsample_scales_linear_align_corners",
 }
 
 
