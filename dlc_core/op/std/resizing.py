@@ -51,9 +51,12 @@ def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str)
     """The place of the input that place x of the result looks at, as numerator and positive denominator."""
     up, down = _step(scale, size, result)
     if kind == "align_corners":
-        if scale is None or _is_whole(size, down, up, result):
-            return x * (as_expr(size) - 1), maximum(as_expr(result) - 1, 1)
-        return x * (as_expr(size) - 1) * up, maximum(as_expr(size) * down - up, 1)
+        moved = x * (as_expr(size) - 1)
+        exact = isinstance(size, int) and isinstance(result, int) and size * down == result * up
+        if scale is None or exact:
+            return moved, maximum(as_expr(result) - 1, 1)
+        # The result has floor(size * scale) places; its corners are those of the fractional size.
+        return moved * up, maximum(as_expr(size) * down - up, 1)
     if kind == "asymmetric":
         return x * up, as_expr(down)
     if kind == "half_pixel_symmetric":
@@ -62,13 +65,6 @@ def _coordinate(x: Expr, size: Dim, result: Dim, scale: float | None, kind: str)
     if kind == "pytorch_half_pixel":
         centre = select(as_expr(result) > 1, centre, const(0))
     return centre, as_expr(down) * 2
-
-
-def _is_whole(size: Dim, numerator: Dim, denominator: Dim, result: Dim) -> bool:
-    """Whether the size times the scale is the result, and not rounded down to it."""
-    if isinstance(size, int) and isinstance(result, int):
-        return size * numerator == result * denominator
-    return denominator == 1
 
 
 def _coordinate_of(x: int, size: int, result: int, scale: float | None, kind: str) -> Fraction:
