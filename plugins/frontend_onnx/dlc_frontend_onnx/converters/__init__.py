@@ -9,9 +9,11 @@ from dlc_frontend_onnx.converters import (
     data,
     einsum,
     elementwise,
+    flex,
     indexing,
     legacy,
     microsoft,
+    ml,
     nn,
     norm,
     quantize,
@@ -24,6 +26,9 @@ from dlc_frontend_onnx.converters import (
     signal,
     sorting,
     spatial,
+    text,
+    training,
+    trees,
 )
 from dlc_frontend_onnx.converters.base import (
     TABLE,
@@ -43,9 +48,11 @@ FAMILIES = (
     data,
     einsum,
     elementwise,
+    flex,
     indexing,
     legacy,
     microsoft,
+    ml,
     nn,
     norm,
     quantize,
@@ -58,6 +65,9 @@ FAMILIES = (
     signal,
     sorting,
     spatial,
+    text,
+    training,
+    trees,
 )
 """The modules that register converters."""
 

@@ -11,6 +11,7 @@ from dlc_core.ir.types import TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.closing import close
 from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.reduce import along_axis
 
 _HINT = "the size of the result depends on data, which this version does not support"
 
@@ -60,9 +61,12 @@ def unique(c: Call, x: Node) -> Sequence[Node]:
 @converter("CumProd", 26)
 def cumprod(c: Call, x: Node, axis: Node) -> Node:
     """Running products: a `scan` along the axis."""
-    rank = len(x.shape)
-    place = c.check_axis(c.number(axis, "the axis"), rank)
     reverse, exclusive = c.flag("reverse"), c.flag("exclusive")
+    return along_axis(c, x, axis, lambda place: _products(x, place, exclusive=exclusive, reverse=reverse))
+
+
+def _products(x: Node, place: int, *, exclusive: bool, reverse: bool) -> Node:
+    rank = len(x.shape)
     order = (place, *(k for k in range(rank) if k != place))
     rows = std.transpose(x, axes=order)
     rows = std.flip(rows, axes=(0,)) if reverse else rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlc_core.graph.node import Node
@@ -69,8 +69,23 @@ def arg(c: Call, x: Node) -> Node:
 
 @converter("CumSum", 11)
 def cumsum(c: Call, x: Node, axis: Node) -> Node:
-    place = c.number(axis, "the axis")
-    return std.cumsum(x, axis=place, exclusive=c.flag("exclusive"), reverse=c.flag("reverse"))
+    exclusive, reverse = c.flag("exclusive"), c.flag("reverse")
+    return along_axis(
+        c, x, axis, lambda place: std.cumsum(x, axis=place, exclusive=exclusive, reverse=reverse)
+    )
+
+
+def along_axis(c: Call, x: Node, axis: Node, make: Callable[[int], Node]) -> Node:
+    """What `make` gives for an axis that is an input; of one that is data, that of every axis is made."""
+    rank = len(x.shape)
+    if c.known(axis) is not None or rank < 1:
+        return make(c.check_axis(c.number(axis, "the axis"), rank))
+    given = std.reshape(c.cast(axis, "int64"), shape=())
+    place = std.mod(given, c.const(rank, "int64"))
+    made = make(rank - 1)
+    for other in range(rank - 1):
+        made = std.where(std.equal(place, c.const(other, "int64")), make(other), made)
+    return made
 
 
 @converter("Softmax LogSoftmax", 13)

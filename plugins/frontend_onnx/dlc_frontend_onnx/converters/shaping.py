@@ -297,9 +297,22 @@ def eye_like(c: Call, x: Node) -> Node:
 @converter("Trilu", 14)
 def trilu(c: Call, x: Node, k: Node | None = None) -> Node:
     diagonal: Dim = 0
+    if k is not None and c.known(k) is None:
+        return _cut_at(c, x, k, upper=c.flag("upper", True))
     if k is not None:
         (diagonal,) = c.dims(std.reshape(k, shape=(1,)), "k")
     return std.trilu(x, upper=c.flag("upper", True), k=diagonal)
+
+
+def _cut_at(c: Call, x: Node, k: Node, *, upper: bool) -> Node:
+    """The triangle above or below a diagonal that is data."""
+    if len(x.shape) < 2:
+        raise c.error(f"{x.type} has no triangles")
+    rows = std.unsqueeze(std.arange(stop=x.shape[-2], dtype="int64"), axes=(1,))
+    diagonal = std.add(rows, std.reshape(k, shape=()))
+    columns = std.arange(stop=x.shape[-1], dtype="int64")
+    kept = std.greater_equal(columns, diagonal) if upper else std.less_equal(columns, diagonal)
+    return std.where(kept, x, c.const(0, x.dtype))
 
 
 @converter("CenterCropPad", 18)

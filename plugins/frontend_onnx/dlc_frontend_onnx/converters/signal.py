@@ -1,12 +1,17 @@
-"""Discrete Fourier transforms as products with matrices of cosines and sines."""
+"""Discrete Fourier transforms as products with matrices of cosines and sines; frames and mel filters."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from dlc_core.graph.node import Node, get_item
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
+
+MAX_FILTERS = 1 << 24
+"""Elements of a matrix of mel filters at most."""
 
 MAX_LENGTH = 4096
 """Places of a transform at most: its matrices have the square of that."""
@@ -30,9 +35,14 @@ def _dft(c: Call, x: Node, length: Node | None, axis: int) -> Node:
     place = c.check_axis(axis, rank)
     if place == rank - 1:
         raise c.error("the axis of the transform holds the parts of the numbers")
-    inverse, onesided = c.flag("inverse"), c.flag("onesided")
-    have = x.shape[place]
     given = None if length is None else c.number(length, "the length")
+    return _transformed(c, x, place, given, inverse=c.flag("inverse"), onesided=c.flag("onesided"))
+
+
+def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bool, onesided: bool) -> Node:
+    """The transform along an axis of a signal cut, or filled with zeros, to a length."""
+    rank = len(x.shape)
+    have = x.shape[place]
     if not isinstance(have, int):
         raise c.unsupported(f"a transform along a dim of {have}", hint="pin the dim with shapes={...}")
     halves = inverse and onesided
@@ -105,3 +115,54 @@ def _halves(c: Call, rows: list[Node | None], size: int, used: int) -> tuple[Nod
         turned = std.matmul(imaginary, c.const(np.sin(angles) * weights[:, None] / size, dtype))
         total = std.sub(total, turned)
     return (total,)
+
+
+@converter("STFT", 17)
+def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node | None = None) -> Node:
+    """Transforms of frames of a signal [batch, places, 1 or 2], one every so many places."""
+    onesided = c.flag("onesided", True)
+    if len(x.shape) != 3 or x.shape[-1] not in (1, 2):
+        raise c.error(f"a signal of {x.type}", why="it must be [batch, places, 1 or 2]")
+    places = x.shape[1]
+    if not isinstance(places, int):
+        raise c.unsupported(f"frames of a signal of {places} places", hint="pin the dim with shapes={...}")
+    hop = c.number(step, "the frame_step")
+    size = places if length is None else c.number(length, "the frame_length")
+    if window is not None:
+        if len(window.shape) != 1:
+            raise c.error(f"a window of {window.type}", why="it must be a vector")
+        own = c.static(window, "the window")[0]
+        if length is not None and own != size:
+            raise c.error(f"a window of {own} places for frames of {size}")
+        size = own
+    if hop < 1 or not 1 <= size <= places:
+        raise c.error(f"frames of {size} places, one every {hop}, of a signal of {places}")
+    count = (places - size) // hop + 1
+    where = np.arange(count)[:, None] * hop + np.arange(size)
+    frames = std.gather(x, c.const(where, "int64"), axis=1)
+    if window is not None:
+        frames = std.mul(frames, std.unsqueeze(window, axes=(-1,)))
+    return _transformed(c, frames, 2, size, inverse=False, onesided=onesided)
+
+
+@converter("MelWeightMatrix", 17)
+def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, high: Node) -> Node:
+    """Triangles, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
+    count, size, samples = (
+        c.number(value, what)
+        for value, what in ((bins, "num_mel_bins"), (length, "dft_length"), (rate, "sample_rate"))
+    )
+    ends = [c.scalar(value, what) for value, what in ((low, "the lower edge"), (high, "the upper edge"))]
+    positive = count > 0 and size > 0 and samples > 0
+    if not positive or not all(-700 < edge < math.inf for edge in ends) or count * size > MAX_FILTERS:
+        raise c.error(f"{count} mel bins of a transform of {size} places at {samples} Hz from {ends}")
+    first, last = (2595 * np.log10(1 + edge / 700) for edge in ends)
+    mels = first + np.arange(count + 2) * ((last - first) / (count + 2))
+    places = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / samples).astype(np.int64)
+    lows, centres, highs = places[:-2], places[1:-1], places[2:]
+    spectrum = np.arange(size // 2 + 1)[:, None]
+    rising = np.where(lows == centres, spectrum == centres, (spectrum - lows) / np.maximum(centres - lows, 1))
+    falling = (highs - spectrum) / np.maximum(highs - centres, 1)
+    inside = (spectrum >= lows) & (spectrum < np.maximum(highs, centres + 1))
+    weights = np.where(inside, np.where((spectrum < centres) | (highs == centres), rising, falling), 0)
+    return c.const(weights, c.dtype("output_datatype", 1) if "output_datatype" in c.node.attrs else "float32")

@@ -1,0 +1,42 @@
+"""FlexAttention: attention whose scores and weights pass through graphs of the model."""
+
+from __future__ import annotations
+
+import math
+
+from dlc_core.graph.node import Node
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, converter
+
+PREVIEW = "ai.onnx.preview"
+
+
+def _modified(c: Call, name: str, value: Node) -> Node:
+    """The value that the graph of an attribute makes of one; itself where there is none."""
+    if name not in c.node.attrs:
+        return value
+    (made,) = c.inline(c.graph(name), [value])
+    if not isinstance(made, Node) or len(made.shape) != 4:
+        raise c.error(f"the graph {name} must give a tensor like its input")
+    return c.cast(made, value.dtype)
+
+
+@converter("FlexAttention", 1, PREVIEW)
+def flex_attention(c: Call, q: Node, k: Node, v: Node) -> Node:
+    """Of [batch, heads, length, size]; heads of keys and values are shared by as many of the queries."""
+    if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
+        raise c.error(f"FlexAttention of {q.type}, {k.type} and {v.type}")
+    heads, shared, size = q.shape[1], k.shape[1], q.shape[3]
+    if not isinstance(heads, int) or not isinstance(shared, int) or not isinstance(size, int):
+        raise c.unsupported(f"FlexAttention of {q.type}", hint="pin the dims with shapes={...}")
+    if shared < 1 or heads % shared or v.shape[1] != shared:
+        raise c.error(f"{heads} heads of queries do not share {shared} of keys")
+    if heads != shared:
+        k, v = (std.repeat(x, repeats=heads // shared, axis=1) for x in (k, v))
+    root = c.const(math.sqrt(c.real("scale", 1 / math.sqrt(size))), q.dtype)
+    scores = std.matmul(std.mul(q, root), std.mul(k, root), transpose_b=True)
+    named = c.integer("softmax_precision", 0)
+    precision = c.element_type(named).name if named else q.dtype.name if q.dtype.bits > 16 else "float32"
+    scores = _modified(c, "score_mod", c.cast(scores, precision))
+    weights = _modified(c, "prob_mod", std.softmax(scores, axis=-1))
+    return c.cast(std.matmul(weights, c.cast(v, precision)), v.dtype)

@@ -1,0 +1,82 @@
+"""Signals, counts of n-grams, and axes and diagonals that are data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dlc_frontend_onnx.testing.compare import check, parse, run
+
+X = np.random.default_rng(5).normal(size=(2, 16, 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_frames_of_a_signal(onesided):
+    model = parse(
+        f"""g (float[2,16,1] x, float[6] w) => (float[a,b,c,d] y) {{
+            step = Constant <value_int = 3> ()
+            y = STFT <onesided = {onesided}> (x, step, w)
+        }}"""
+    )
+    w = np.hanning(8)[1:-1].astype(np.float32)
+    (found,) = run(model, {"x": X, "w": w})
+    frames = np.stack([X[:, begin : begin + 6, 0] * w for begin in range(0, 11, 3)], 1)
+    wanted = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-5)
+
+
+def test_mel_filters():
+    text = """g () => (float[a,b] y) {
+        n = Constant <value_int = 8> () s = Constant <value_int = 32> () r = Constant <value_int = 8192> ()
+        low = Constant <value_float = 0.0> () high = Constant <value_float = 4096.0> ()
+        y = MelWeightMatrix (n, s, r, low, high)
+    }"""
+    check(parse(text), {})
+
+
+@pytest.mark.parametrize(("least", "most", "skips"), [(1, 1, 0), (1, 2, 1), (2, 2, 3), (2, 3, 5)])
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+def test_counts_of_n_grams(least, most, skips, mode):
+    text = f"""g (int32[2,6] x) => (float[a,b] y) {{
+        y = TfIdfVectorizer <min_gram_length = {least}, max_gram_length = {most}, max_skip_count = {skips},
+            mode = "{mode}", ngram_counts = [0, 4, 10], ngram_indexes = [3, 1, 0, 2, 5, 4, 6, 7],
+            weights = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+            pool_int64s = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 1, 5, 6]> (x)
+    }}"""
+    check(parse(text), {"x": np.array([[1, 5, 6, 7, 8, 6], [5, 5, 6, 1, 6, 7]], np.int32)})
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("k", [-5, -1, 0, 2, 4])
+def test_triangles_at_a_diagonal_that_is_data(upper, k):
+    model = parse(f"g (int32[2,3,4] x, int64 k) => (int32[2,3,4] y) {{ y = Trilu <upper = {upper}> (x, k) }}")
+    check(model, {"x": np.arange(1, 25, dtype=np.int32).reshape(2, 3, 4), "k": np.array(k)})
+
+
+@pytest.mark.parametrize("axis", [-3, -1, 0, 1])
+@pytest.mark.parametrize(("op", "opset"), [("CumSum", 14), ("CumProd", 26)])
+def test_running_along_an_axis_that_is_data(op, opset, axis):
+    model = parse(
+        f"g (double[2,3,4] x, int32 a) => (double[2,3,4] y) {{ y = {op} <reverse = 1> (x, a) }}", opset
+    )
+    x = np.random.default_rng(1).normal(size=(2, 3, 4))
+    fold = np.cumsum if op == "CumSum" else np.cumprod
+    (found,) = run(model, {"x": x, "a": np.array(axis, np.int32)})
+    np.testing.assert_allclose(found, np.flip(fold(np.flip(x, axis), axis), axis))
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_attention_whose_scores_pass_through_a_graph(heads):
+    model = parse(
+        f"""g (float[1,4,3,8] q, float[1,{heads},5,8] k, float[1,{heads},5,6] v) => (float[1,4,3,6] y) {{
+            y = ai.onnx.preview.FlexAttention <scale = 0.5, score_mod: graph =
+                mod (float[1,4,3,5] s) => (float[1,4,3,5] t) {{ t = Tanh (s) }}> (q, k, v)
+        }}""",
+        26,
+        ', "ai.onnx.preview" : 1',
+    )
+    rng = np.random.default_rng(2)
+    feeds = {
+        name: rng.normal(size=(1, n, length, size)).astype(np.float32)
+        for name, n, length, size in (("q", 4, 3, 8), ("k", heads, 5, 8), ("v", heads, 5, 6))
+    }
+    check(model, feeds)
