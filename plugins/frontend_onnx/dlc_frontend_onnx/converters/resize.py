@@ -11,7 +11,7 @@ from dlc_core.graph.node import Node
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
-from dlc_frontend_onnx.model import NodeDef
+from dlc_frontend_onnx.converters.resampling import Kernel, resampled
 from dlc_frontend_onnx.shapes import simple
 
 _MODES = ("nearest", "linear", "cubic")
@@ -25,20 +25,6 @@ _COORDINATES = (
     "tf_half_pixel_for_nn",
     "tf_crop_and_resize",
 )
-
-
-def _check(node: NodeDef) -> str | None:
-    attrs = node.attrs
-    if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        return "Resize with the coordinates tf_crop_and_resize is not supported"
-    if attrs.get("antialias"):
-        return "Resize with antialias is not supported"
-    if attrs.get("exclude_outside"):
-        return "Resize with exclude_outside is not supported"
-    cubic = attrs.get("mode") == "cubic"
-    if cubic and attrs.get("cubic_coeff_a", -0.75) != -0.75:
-        return "Resize with a cubic coefficient other than -0.75 is not supported"
-    return None
 
 
 @converter("Upsample", 7)
@@ -123,11 +109,11 @@ def _resize(
     return c.cast(made, x.dtype)
 
 
-@converter("Resize", 11, check=_check)
+@converter("Resize", 11)
 def resize(
     c: Call, x: Node, roi: Node | None = None, scales: Node | None = None, sizes: Node | None = None
 ) -> Node:
-    c.ignore("antialias", "cubic_coeff_a", "exclude_outside", "extrapolation_value")
+    c.ignore("extrapolation_value")
     rank = len(x.shape)
     mode = c.choice("mode", "nearest", _MODES)
     coordinates = c.choice("coordinate_transformation_mode", "half_pixel", _COORDINATES)
@@ -143,19 +129,70 @@ def resize(
         scales = None
     if (scales is None) == (sizes is None):
         raise c.error("exactly one of scales and sizes must be given")
+    kernel = Kernel(
+        mode, rounding, c.real("cubic_coeff_a", -0.75), c.flag("antialias"), c.flag("exclude_outside")
+    )
+    regions = _regions(c, roi, len(axes)) if coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(axes)
+
+    def made(sizes: Sequence[Dim], scales: Sequence[float] | None) -> Node:
+        plain = Kernel(mode, rounding)
+        if kernel == plain and coordinates != "tf_crop_and_resize":
+            return _resize(c, x, axes, sizes, scales, mode, coordinates, rounding)
+        return _by_weights(c, x, kernel, coordinates, axes, sizes, scales, regions)
+
     if scales is not None:
         numbers = _numbers(c, scales)
-        return _resize(c, x, axes, _sizes(c, x, axes, numbers), numbers, mode, coordinates, rounding)
+        parts = [scale * (end - begin) for scale, (begin, end) in zip(numbers, regions)]
+        return made(_sizes(c, x, axes, parts), numbers)
     assert sizes is not None
     wanted = c.sizes(sizes, "the sizes")
     if len(wanted) != len(axes):
         raise c.error(f"{len(wanted)} sizes for {len(axes)} axes")
     if policy == "stretch":
-        return _resize(c, x, axes, wanted, None, mode, coordinates, rounding)
+        return made(wanted, None)
     have = [x.shape[axis] for axis in axes]
     ratios = [Fraction(w, h) for w, h in zip(wanted, have) if isinstance(w, int) and isinstance(h, int) and h]
     if len(ratios) < len(axes):
         raise c.unsupported(f"{policy} with symbolic dims", hint="pin the dims with shapes={...}")
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     kept: list[Dim] = [int(size * ratio + Fraction(1, 2)) for size in have if isinstance(size, int)]
-    return _resize(c, x, axes, kept, [float(ratio)] * len(axes), mode, coordinates, rounding)
+    return made(kept, [float(ratio)] * len(axes))
+
+
+def _regions(c: Call, roi: Node | None, count: int) -> list[tuple[float, float]]:
+    """Begin and end of the region along each axis, as parts of its length."""
+    found = None if roi is None else c.array(roi)
+    if found is None:
+        raise c.unsupported("a resize of a region that is data")
+    if found.size != 2 * count:
+        raise c.error(f"a region of {found.size} numbers for {count} axes")
+    ends = [float(value) for value in found.reshape(-1)]
+    return list(zip(ends[:count], ends[count:]))
+
+
+def _by_weights(
+    c: Call,
+    x: Node,
+    kernel: Kernel,
+    coordinates: str,
+    axes: Sequence[int],
+    sizes: Sequence[Dim],
+    scales: Sequence[float] | None,
+    regions: Sequence[tuple[float, float]],
+) -> Node:
+    """Along axes that change, whose dims must be numbers."""
+    moved = []
+    for index, axis in enumerate(axes):
+        have, size = x.shape[axis], sizes[index]
+        scale = None if scales is None else scales[index]
+        if (have is size or have == size) and scale in (None, 1.0) and regions[index] == (0.0, 1.0):
+            continue
+        if not isinstance(have, int) or not isinstance(size, int):
+            raise c.unsupported(f"such a resize of dim {axis}, {have}", hint="pin the dims with shapes={...}")
+        if have < 1 or size < 1:
+            raise c.error(f"a resize of {have} places to {size}")
+        moved.append((axis, size, size / have if scale is None else scale, regions[index]))
+    if not moved:
+        return x
+    columns = list(zip(*moved))
+    return resampled(c, x, kernel, coordinates, *columns)

@@ -145,7 +145,7 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
     axes = [sampler.taps(axis, mode) for axis in range(rank)]
     total: Node | None = None
     for taps in itertools.product(*axes):
-        part = sampler.at([place for place, _ in taps])
+        part = values_at(c, x, sampler.sizes, [place for place, _ in taps])
         for _, weight in taps:
             part = part if weight is None else std.mul(part, std.unsqueeze(weight, axes=(1,)))
         total = part if total is None else std.add(total, part)
@@ -233,23 +233,24 @@ class Sampler:
         rest = std.sub(one, part)
         return far(std.add(part, one)), near(part), near(rest), far(std.add(rest, one))
 
-    def at(self, places: Sequence[Node]) -> Node:
-        """The values at whole places; 0 outside the image."""
-        valid: Node | None = None
-        flat: Node | None = None
-        for axis, place in enumerate(places):
-            size = self.sizes[axis]
-            limited = std.clip(place, min=0.0, max=size - 1)
-            here = std.equal(limited, place)
-            valid = here if valid is None else std.logical_and(valid, here)
-            index = std.cast(limited, to="int64")
-            flat = index if flat is None else std.add(std.mul(flat, self.c.const(size, "int64")), index)
-        assert valid is not None
-        assert flat is not None
-        batch, channels = self.x.shape[0], self.x.shape[1]
-        image = std.reshape(self.x, shape=(batch, channels, math.prod(self.sizes)))
-        count = std.reshape(flat, shape=(batch, 1, -1))
-        spread = std.broadcast_to(count, shape=(batch, channels, count.shape[2]))
-        picked = std.gather_elements(image, spread, axis=2)
-        values = std.reshape(picked, shape=(batch, channels, *flat.shape[1:]))
-        return std.where(std.unsqueeze(valid, axes=(1,)), values, self.c.const(0, values.dtype))
+
+def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) -> Node:
+    """Images [batch, channels, sizes...] at whole places, floats [batch, ...] for each axis; 0 outside."""
+    valid: Node | None = None
+    flat: Node | None = None
+    for axis, place in enumerate(places):
+        size = sizes[axis]
+        limited = std.clip(place, min=0.0, max=size - 1)
+        here = std.equal(limited, place)
+        valid = here if valid is None else std.logical_and(valid, here)
+        index = std.cast(limited, to="int64")
+        flat = index if flat is None else std.add(std.mul(flat, c.const(size, "int64")), index)
+    assert valid is not None
+    assert flat is not None
+    batch, channels = x.shape[0], x.shape[1]
+    image = std.reshape(x, shape=(batch, channels, math.prod(sizes)))
+    count = std.reshape(flat, shape=(batch, 1, -1))
+    spread = std.broadcast_to(count, shape=(batch, channels, count.shape[2]))
+    picked = std.gather_elements(image, spread, axis=2)
+    values = std.reshape(picked, shape=(batch, channels, *flat.shape[1:]))
+    return std.where(std.unsqueeze(valid, axes=(1,)), values, c.const(0, values.dtype))

@@ -1,0 +1,161 @@
+"""Operators that look at places of images which data tells: DeformConv and RoiAlign."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from dlc_core.graph.node import Node
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.nn import kernel_of, per_dim
+from dlc_frontend_onnx.converters.spatial import values_at
+
+
+def _between(c: Call, x: Node, sizes: tuple[int, ...], places: list[Node]) -> Node:
+    """Images at places between elements, by the nearest elements of each axis; 0 outside."""
+    one = c.const(1, places[0].dtype)
+    axes = []
+    for place in places:
+        base = std.floor(place)
+        part = std.sub(place, base)
+        axes.append(((base, std.sub(one, part)), (std.add(base, one), part)))
+    total: Node | None = None
+    for taps in itertools.product(*axes):
+        value = values_at(c, x, sizes, [place for place, _ in taps])
+        for _, weight in taps:
+            value = std.mul(value, std.unsqueeze(weight, axes=(1,)))
+        total = value if total is None else std.add(total, value)
+    assert total is not None
+    return total
+
+
+@converter("DeformConv", 19)
+def deform_conv(
+    c: Call, x: Node, w: Node, offset: Node, bias: Node | None = None, mask: Node | None = None
+) -> Node:
+    """A convolution whose kernel's elements are moved by offsets, and weighted by a mask, at every place."""
+    rank = len(x.shape) - 2
+    if rank < 1 or len(offset.shape) != rank + 2:
+        raise c.error(f"DeformConv of {x.type} with offsets {offset.type}")
+    _, channels, *sizes = c.static(x, "the input of DeformConv")
+    counts = c.static(offset, "the offsets of DeformConv")[2:]
+    kernel = kernel_of(c, x, w)
+    strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
+    pads = tuple(c.integers("pads", None) or (0,) * (2 * rank))
+    groups, sets = c.integer("group", 1), c.integer("offset_group", 1)
+    taps, area = math.prod(kernel), math.prod(counts)
+    wanted = tuple(
+        (n + low + high - (k - 1) * d - 1) // s + 1
+        for n, k, s, d, low, high in zip(sizes, kernel, strides, dilation, pads[:rank], pads[rank:])
+    )
+    fits = offset.shape[1] == sets * taps * rank and counts == wanted and sets > 0 and channels % sets == 0
+    if not fits or groups < 1 or w.shape[1] != channels // groups:
+        raise c.error(f"offsets {offset.type} do not fit {x.type} and weights {w.type}")
+    batch = x.shape[0]
+    moves = std.reshape(offset, shape=(batch * sets, taps, rank, *counts))
+    moves = moves if x.dtype.name == "float64" else c.cast(moves, "float32")
+    places = []
+    for axis in range(rank):
+        moved = std.squeeze(std.slice(moves, begins=(axis,), ends=(axis + 1,), axes=(2,)), axes=(2,))
+        inner = np.indices(kernel)[axis].reshape(taps, *(1,) * rank) * dilation[axis]
+        outer = np.indices(counts)[axis] * strides[axis] - pads[axis]
+        places.append(std.add(moved, c.const(inner + outer, moved.dtype)))
+    images = std.reshape(c.cast(x, moves.dtype), shape=(batch * sets, channels // sets, *sizes))
+    columns = _between(c, images, tuple(sizes), places)
+    if mask is not None:
+        weights = std.reshape(c.cast(mask, columns.dtype), shape=(batch * sets, 1, taps, *counts))
+        columns = std.mul(columns, weights)
+    columns = std.reshape(columns, shape=(batch, groups, channels // groups * taps, area))
+    kernels = std.reshape(c.cast(w, columns.dtype), shape=(1, groups, -1, channels // groups * taps))
+    made = c.cast(std.reshape(std.matmul(kernels, columns), shape=(batch, w.shape[0], *counts)), x.dtype)
+    return made if bias is None else std.add(made, std.reshape(bias, shape=(-1, *(1,) * rank)))
+
+
+def _samples(c: Call, begin: Node, length: Node, bins: int, ratio: int, size: int) -> tuple[Node, Node, Node]:
+    """Along an axis, for each region, bin and sample: two neighbours as int64, and how near the upper one is.
+
+    [regions, bins ratio]; of samples more than one place outside, the nearness is NaN.
+    """
+    steps = (np.arange(bins * ratio) + 0.5) / ratio / bins
+    begin, length = (std.unsqueeze(value, axes=(1,)) for value in (begin, length))
+    place = std.add(begin, std.mul(length, c.const(steps, "float32")))
+    outside = std.logical_or(
+        std.less(place, c.const(-1, "float32")), std.greater(place, c.const(size, "float32"))
+    )
+    inside = std.clip(place, min=0.0, max=size - 1)
+    base = std.floor(inside)
+    low = std.cast(base, to="int64")
+    high = std.minimum(std.add(low, c.const(1, "int64")), c.const(size - 1, "int64"))
+    part = std.where(outside, c.const(math.nan, "float32"), std.sub(inside, base))
+    return low, high, part
+
+
+@converter("RoiAlign", 10)
+def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
+    """Regions of images in bins of equal number; a bin is the mean (or maximum) of samples inside it."""
+    mode = c.choice("mode", "avg", ("avg", "max"))
+    default = "half_pixel" if c.version >= 16 else "output_half_pixel"
+    modes = ("half_pixel", "output_half_pixel")
+    half = c.choice("coordinate_transformation_mode", default, modes) == "half_pixel"
+    rows, columns = c.integer("output_height", 1), c.integer("output_width", 1)
+    ratio, scale = c.integer("sampling_ratio", 0), c.real("spatial_scale", 1.0)
+    if ratio < 1:
+        raise c.unsupported("RoiAlign whose regions' sizes say how many samples there are")
+    if len(x.shape) != 4 or len(rois.shape) != 2 or rois.shape[1] != 4 or rows < 1 or columns < 1:
+        raise c.error(f"RoiAlign of {x.type} at {rois.type}")
+    _, channels, height, width = x.shape
+    if not isinstance(height, int) or not isinstance(width, int):
+        raise c.unsupported(f"RoiAlign of {x.type}", hint="pin the dims with shapes={...}")
+    ends = std.mul(c.cast(rois, "float32"), c.const(scale, "float32"))
+    ends = std.sub(ends, c.const(0.5, "float32")) if half else ends
+    left, top, right, bottom = (
+        std.squeeze(std.slice(ends, begins=(k,), ends=(k + 1,), axes=(1,)), axes=(1,)) for k in range(4)
+    )
+    spans = [std.sub(bottom, top), std.sub(right, left)]
+    if not half:
+        spans = [std.maximum(span, c.const(1, "float32")) for span in spans]
+    axes = [
+        _samples(c, begin, span, bins, ratio, size)
+        for begin, span, bins, size in zip((top, left), spans, (rows, columns), (height, width))
+    ]
+    values = _corners(c, x, batches, axes)
+    places = (channels, rois.shape[0], rows, ratio, columns, ratio)
+    values = [std.reshape(value, shape=places) for value in values]
+    if mode == "max":
+        best = values[0]
+        for value in values[1:]:
+            best = std.maximum(best, value)
+        made = std.reduce_max(best, axes=(3, 5))
+    else:
+        total = values[0]
+        for value in values[1:]:
+            total = std.add(total, value)
+        made = std.reduce_mean(total, axes=(3, 5))
+    return c.cast(std.transpose(made, axes=(1, 0, 2, 3)), x.dtype)
+
+
+def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]]) -> list[Node]:
+    """The four neighbours of each sample times their weights: [channels, regions, rows, columns]."""
+    count, channels, height, width = x.shape
+    flat = std.reshape(std.transpose(x, axes=(1, 0, 2, 3)), shape=(channels, count * height * width))
+    image = std.reshape(c.cast(batches, "int64"), shape=(-1, 1, 1))
+    one, zero = c.const(1, "float32"), c.const(0, "float32")
+    made = []
+    for upper in itertools.product((False, True), repeat=2):
+        rows, columns = (
+            std.unsqueeze(axis[int(up)], axes=(place,)) for axis, up, place in zip(axes, upper, (2, 1))
+        )
+        where = std.add(std.mul(image, c.const(height, "int64")), rows)
+        where = std.add(std.mul(where, c.const(width, "int64")), columns)
+        parts = [
+            std.unsqueeze(axis[2] if up else std.sub(one, axis[2]), axes=(place,))
+            for axis, up, place in zip(axes, upper, (2, 1))
+        ]
+        weight = std.mul(*parts)
+        weight = std.where(std.isnan(weight), zero, weight)
+        values = c.cast(std.gather(flat, where, axis=1), "float32")
+        made.append(std.mul(values, std.unsqueeze(weight, axes=(0,))))
+    return made

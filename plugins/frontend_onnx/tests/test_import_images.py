@@ -1,0 +1,106 @@
+"""Operators on images: kinds of resizing, regions, convolutions with offsets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
+
+from dlc_core.diag import DlcError, UnsupportedError
+
+RNG = np.random.default_rng(7)
+
+
+def f(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def resize(attrs, numbers, *, kind="sizes", roi=()):
+    given = ", ".join(map(str, numbers))
+    where = "float" if kind == "scales" else "int64"
+    region = f"roi = Constant <value = float[{len(roi)}] {{{', '.join(map(str, roi))}}}> ()" if roi else ""
+    call = f"(x, {'roi' if roi else ''}, n)" if kind == "scales" else f"(x, {'roi' if roi else ''}, , n)"
+    return parse(f"""g (float[1,2,8,9] x) => (float[a,b,c,d] y) {{
+        {region}
+        n = Constant <value = {where}[{len(numbers)}] {{{given}}}> ()
+        y = Resize <{attrs}> {call}
+    }}""", 19)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("sizes", [(1, 2, 3, 4), (1, 2, 5, 20), (1, 2, 1, 9)])
+@pytest.mark.parametrize("option", ["antialias = 1", "exclude_outside = 1", "cubic_coeff_a = -0.5"])
+@pytest.mark.parametrize("kind", ["half_pixel", "align_corners", "asymmetric"])
+def test_kernels_that_are_stretched_cut_or_of_another_kind(mode, sizes, option, kind):
+    attrs = f'mode = "{mode}", {option}, coordinate_transformation_mode = "{kind}"'
+    check(resize(attrs, sizes), {"x": f(1, 2, 8, 9)}, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("roi", [(0, 0, 0.25, 0.5, 1, 1, 0.75, 0.9), (0, 0, -0.4, 0.3, 1, 1, 1.2, 1.5)])
+def test_regions_are_cut_out_and_resized(mode, roi):
+    attrs = (
+        f'mode = "{mode}", coordinate_transformation_mode = "tf_crop_and_resize", extrapolation_value = 10.0'
+    )
+    x = f(1, 2, 8, 9)
+    check(resize(attrs, (1, 2, 5, 4), roi=roi), {"x": x}, rtol=1e-4, atol=1e-5)
+
+
+def test_scales_are_those_of_the_region():
+    attrs = 'mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize", axes = [2, 3]'
+    (found,) = run(resize(attrs, (2.0, 1.0), kind="scales", roi=(0, 0, 0.5, 1)), {"x": f(1, 2, 8, 9)})
+    assert found.shape == (1, 2, 8, 9)
+
+
+def test_regions_that_are_data_are_not_supported():
+    model = parse("""g (float[4,4] x, float[4] roi) => (float[a,b] y) {
+        n = Constant <value_ints = [2, 2]> ()
+        y = Resize <mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize"> (x, roi, , n)
+    }""")
+    with pytest.raises(UnsupportedError, match="region that is data"):
+        main_of(model)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("half", [True, False])
+def test_bins_of_regions(mode, half):
+    kind = "half_pixel" if half else "output_half_pixel"
+    model = parse(f"""g (float[2,3,7,9] x, float[n,4] rois, int64[n] batches) => (float[a,b,c,d] y) {{
+        y = RoiAlign <mode = "{mode}", output_height = 3, output_width = 2, sampling_ratio = 2,
+            spatial_scale = 0.5, coordinate_transformation_mode = "{kind}"> (x, rois, batches)
+    }}""", 16)  # fmt: skip
+    rois = np.array([[0, 0, 9, 9], [4, 2, 17, 13], [-8, -8, 30, 30], [5, 5, 5.5, 5.25]], np.float32)
+    feeds = {"x": f(2, 3, 7, 9), "rois": rois, "batches": np.array([0, 1, 1, 0])}
+    check(model, feeds, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("groups", "sets", "attrs", "size"),
+    [
+        (1, 1, "", (4, 5)),
+        (2, 1, "pads = [1, 0, 1, 2]", (6, 7)),
+        (1, 2, "strides = [2, 1], dilations = [1, 2]", (2, 3)),
+        (2, 2, "pads = [1, 1, 1, 1]", (6, 7)),
+    ],
+)
+@pytest.mark.parametrize("extra", [True, False])
+def test_convolutions_with_offsets(groups, sets, attrs, size, extra):
+    rows, columns = size
+    attrs = ", ".join(filter(None, [attrs, f"group = {groups}", f"offset_group = {sets}"]))
+    more = f", float[6] b, float[2,{9 * sets},{rows},{columns}] m" if extra else ""
+    model = parse(f"""g (float[2,4,6,7] x, float[6,{4 // groups},3,3] w,
+            float[2,{18 * sets},{rows},{columns}] o{more}) => (float[a,b,c,d] y) {{
+        y = DeformConv <{attrs}> (x, w, o{', b, m' if extra else ''})
+    }}""", 19)  # fmt: skip
+    feeds = {"x": f(2, 4, 6, 7), "w": f(6, 4 // groups, 3, 3), "o": f(2, 18 * sets, rows, columns)}
+    if extra:
+        feeds |= {"b": f(6), "m": f(2, 9 * sets, rows, columns)}
+    check(model, feeds, rtol=1e-3, atol=1e-4)
+
+
+def test_offsets_that_do_not_fit_are_refused():
+    model = parse("""g (float[1,1,4,4] x, float[1,1,3,3] w, float[1,18,3,3] o) => (float[a,b,c,d] y) {
+        y = DeformConv (x, w, o)
+    }""", 19)  # fmt: skip
+    with pytest.raises(DlcError, match="do not fit"):
+        main_of(model)
