@@ -23,7 +23,8 @@ from dlc_core.diag import DlcError, UnsupportedError, UsageError
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.convert import domain_of
 from dlc_frontend_onnx.dtypes import number_of
-from dlc_frontend_onnx.importer import load
+from dlc_frontend_onnx.importer import import_parts
+from dlc_frontend_onnx.parts import has_parts
 from dlc_frontend_onnx.placement import target_of
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.specialized import CallableModel, may_decide
@@ -93,9 +94,9 @@ class DlcBackend(Backend):
             read = read_model(model)
             check_support(read, live_nodes(read.graph))
             try:
-                load(read, {"shapes": kwargs.get("shapes")})
+                import_parts(read, kwargs.get("shapes"), {})
             except UnsupportedError:
-                return any(map(may_decide, read.graph.required_inputs))
+                return any(may_decide(info) or has_parts(info.type) for info in read.graph.required_inputs)
         except DlcError:
             return False
         return True

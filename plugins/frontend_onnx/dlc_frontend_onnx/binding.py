@@ -178,7 +178,8 @@ class IOBinding:
 
     def run(self) -> None:
         """Call the session."""
-        exe, feeds = self._session.model.pick(self._inputs)
+        form, feeds = self._session.model.pick(self._inputs)
+        exe = form.exe
         if self._bound is None or self._bound[0] is not exe:
             self._bound = exe, self._bind(exe, feeds)
         self._bound[1]()

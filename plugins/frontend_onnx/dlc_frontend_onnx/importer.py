@@ -14,7 +14,9 @@ from typing import Any
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
+from dlc_frontend_onnx.converters import SequenceValue
 from dlc_frontend_onnx.model import Model
+from dlc_frontend_onnx.parts import Layout, as_params, as_results, check_kind, names_in
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
@@ -30,16 +32,29 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
     node, for what cannot be expressed, UsageError for pins that do not fit.
     """
     read = model if isinstance(model, Model) else read_model(model)
-    pins = dict((context or {}).get("shapes") or {})
+    return import_parts(read, (context or {}).get("shapes"), None)[0]
+
+
+def import_parts(
+    read: Model, shapes: Mapping[str, Any] | None, examples: Mapping[str, Any] | None
+) -> tuple[IRModule, tuple[Layout, ...]]:
+    """As `load`, and the layouts of the outputs.
+
+    With `examples` (values by name, of the inputs that are sequences or optionals) the module is for their
+    lengths and shapes, and outputs may be sequences and optionals; without, all must be tensors.
+    """
     nodes = live_nodes(read.graph)
     check_support(read, nodes)
-    symbols = Symbols(read.graph, pins)
+    symbols = Symbols(read.graph, shapes or {})
     count = len(read.graph.nodes) + sum(len(function.nodes) for function in read.functions.values())
     session = Session(read, budget=MAX_CONVERTED + 4 * count)
     scope = Scope(session, read.opsets)
     scope.add_constants(read.graph)
-    params = []
+    params: list[Node] = []
     for info in read.graph.required_inputs:
+        if examples is not None and info.name in examples and info.type is not None:
+            scope.values[info.name] = as_params(info.type, examples[info.name], info.name, params)
+            continue
         own = param(info.name, symbols.type_of(info, read))
         scope.values[info.name] = own
         params.append(own)
@@ -56,35 +71,44 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
         raise read.place.unsupported(
             "the graphs and functions of the model are nested too deep for the stack that is left"
         ) from None
-    results = _results(read, scope, symbols)
+    results, layouts = _results(read, scope, symbols, examples is not None)
     body = results[0] if len(results) == 1 else make_tuple(results)
     attrs = {
         "inputs": tuple(own.attrs["name"] for own in params),
-        "outputs": tuple(info.name for info in read.graph.outputs),
+        "outputs": tuple(name for layout in layouts for name in names_in(layout)),
     }
     main = Function("main", tuple(params), body).with_attrs(**attrs)
-    return IRModule({"main": main}, {"source": read.source, "name": read.name})
+    return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts
 
 
-def _results(model: Model, scope: Scope, symbols: Symbols) -> list[Node]:
-    found = []
+def _results(
+    model: Model, scope: Scope, symbols: Symbols, parts: bool
+) -> tuple[list[Node], tuple[Layout, ...]]:
+    """The tensors of the outputs, and how each output is made of them; with `parts`, of several."""
+    found: list[Node] = []
+    layouts: list[Layout] = []
     place = model.graph.place
     for info in model.graph.outputs:
         value = scope.find(info.name)
         if isinstance(value, Missing):
             continue
-        if not isinstance(value, Node):
+        if isinstance(value, SequenceValue) and parts:
+            check_kind(info.type, value, info.name, place)
+        elif not isinstance(value, Node):
             scope.session.problems.append(
                 place.unsupported(f"output {quoted(info.name)} is a sequence or an optional, not a tensor")
             )
             continue
-        symbols.check_output(info, value, model)
-        found.append(value)
+        else:
+            symbols.check_output(info, value, model)
+        layouts.append(as_results(value, info.name, found))
     if scope.session.problems:
         raise combined(model, scope.session.problems)
-    if not found:
+    if not layouts:
         raise place.error("the graph has no outputs")
-    return found
+    if not found:
+        raise place.unsupported("no output of the graph holds a tensor")
+    return found, tuple(layouts)
 
 
-__all__ = ["load"]
+__all__ = ["import_parts", "load"]

@@ -6,7 +6,8 @@
 Most models are compiled when they are read, for all sizes of their symbolic dims.  Where the importer refuses
 one because a size, an axis or a number of rounds is an input, such as the shape that Reshape takes, the model
 is compiled at its first call with the fewest such inputs made constants, and again when their values change.
-Values fed for inputs that have an initializer take its place in the same way.
+Values fed for inputs that have an initializer take its place in the same way; inputs that are sequences or
+optionals are compiled for, by their lengths and the shapes in them.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.driver import compile as compile_model
+from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.ndarray import as_host
 from dlc_core.target import Target
-from dlc_frontend_onnx.importer import load
+from dlc_frontend_onnx.importer import import_parts
 from dlc_frontend_onnx.model import Model, ValueInfo
+from dlc_frontend_onnx.parts import Layout, gathered, has_parts, shape_of, spread
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.support import check_support, live_nodes
@@ -39,6 +43,14 @@ MAX_DECISIVE = 4096
 
 MAX_KEPT = 16
 """Compiled forms of one model that are kept for values that come again."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A compiled form of a model: the executable, and how each output is made of its results."""
+
+    exe: Executable
+    layouts: tuple[Layout, ...]
 
 
 class CallableModel:
@@ -61,11 +73,12 @@ class CallableModel:
         self._shapes = dict(shapes or {})
         self._options = options
         self._lock = Lock()
-        self._made: OrderedDict[object, Executable] = OrderedDict()
+        self._made: OrderedDict[object, Form] = OrderedDict()
         self.decisive: tuple[str, ...] = ()
         """The inputs whose values the latest compilation made constants."""
         self.whole: Executable | None = None
         """The executable for all calls, where there is one."""
+        self._form: Form
         self.latest: Executable
         """The executable that was used last; there is none before the first call where `whole` is None."""
         graph = self.model.graph
@@ -74,67 +87,82 @@ class CallableModel:
         self.defaults: Sequence[ValueInfo] = [info for info in graph.inputs if info not in self.inputs]
         """The inputs that have a value and may be fed another one."""
         self._overridable = {info.name for info in self.defaults}
+        self._composed = {
+            info.name: info.type for info in self.inputs if info.type is not None and has_parts(info.type)
+        }
+        if self._composed:
+            check_support(self.model, live_nodes(graph))
+            return
+        composed = any(has_parts(info.type) for info in graph.outputs)
         try:
-            self.whole = self.latest = self._compile(source)
+            self._form = self._compile(self.model if composed else source)
         except UnsupportedError:
             if not any(map(may_decide, self.inputs)):
                 raise
             check_support(self.model, live_nodes(graph))
+        else:
+            self.whole = self.latest = self._form.exe
 
     def __call__(self, feeds: Mapping[str, Any]) -> tuple[Any, ...]:
-        """All outputs, in the order of the graph; raises UsageError for feeds that do not fit."""
-        exe, rest = self.pick(feeds)
-        found = exe.run(rest)
-        return tuple(found[info.name] for info in self.model.graph.outputs)
+        """All outputs, in the order of the graph; raises UsageError for feeds that do not fit.
 
-    def pick(self, feeds: Mapping[str, Any]) -> tuple[Executable, Mapping[str, Any]]:
-        """The executable for these feeds, and those of them that it takes."""
+        A sequence is a list of arrays, an empty optional None.
+        """
+        form, rest = self.pick(feeds)
+        found = form.exe.run(rest)
+        return tuple(gathered(layout, found) for layout in form.layouts)
+
+    def pick(self, feeds: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any]]:
+        """The form for these feeds, and what its executable takes of them."""
         overridden = [name for name in feeds if name in self._overridable]
         if self.whole is not None and not overridden:
-            return self.whole, feeds
+            return self._form, feeds
         self._check_names(feeds)
+        parts = {name: spread(type_, feeds[name], name) for name, type_ in self._composed.items()}
+        shapes = {name: shape_of(type_, feeds[name]) for name, type_ in self._composed.items()}
         with self._lock:
             values = self._values(feeds, (*self.decisive, *overridden))
-            exe = self._made.get(_key(values)) if values else None
-            if exe is None:
+            form = self._made.get((_key(values), repr(shapes)))
+            if form is None:
                 # Values that decide may have become others with the values that were fed.
                 values = self._values(feeds, overridden)
                 if self.whole is None:
                     values = self._fewest(feeds, values)
                     self.decisive = tuple(name for name in values if name not in overridden)
-                exe = self._compile(frozen(self.model, values))
-                self._made[_key(values)] = exe
+                form = self._compile(frozen(self.model, values), feeds)
+                self._made[_key(values), repr(shapes)] = form
                 if len(self._made) > MAX_KEPT:
                     self._made.popitem(last=False)
-            self._made.move_to_end(_key(values))
-            self.latest = exe
-        return exe, {name: array for name, array in feeds.items() if name not in values}
+            self._made.move_to_end((_key(values), repr(shapes)))
+            self.latest = form.exe
+        rest = {name: array for name, array in feeds.items() if name not in values and name not in parts}
+        return form, {**rest, **{name: array for own in parts.values() for name, array in own.items()}}
 
     def _fewest(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
         """The values to make constants: `always`, and the fewest others with which the model is imported."""
         names = [info.name for info in self.inputs if may_decide(info)]
         others = {n: a for n, a in self._values(feeds, names).items() if a.size <= MAX_DECISIVE}
-        load(frozen(self.model, {**always, **others}), {"shapes": self._pins(others)})
+        self._import(frozen(self.model, {**always, **others}), feeds)
         for name in sorted(others, key=lambda name: (others[name].dtype.kind in "iub", -others[name].size)):
             fewer = {other: array for other, array in others.items() if other != name}
             try:
-                load(frozen(self.model, {**always, **fewer}), {"shapes": self._pins(fewer)})
+                self._import(frozen(self.model, {**always, **fewer}), feeds)
             except UnsupportedError:
                 continue
             others = fewer
         return {**always, **others}
 
-    def _compile(self, source: Source | Model) -> Executable:
-        if isinstance(source, Model):
-            fixed = source.graph.initializers
-            return compile_model(load(source, {"shapes": self._pins(fixed)}), self._target, **self._options)
-        if isinstance(source, (str, os.PathLike)):
-            return compile_model(source, self._target, shapes=self._shapes, frontend="onnx", **self._options)
-        return self._compile(self.model)
+    def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
+        fixed = model.graph.initializers
+        pins = {name: pin for name, pin in self._shapes.items() if name not in fixed}
+        return import_parts(model, pins, {name: feeds[name] for name in self._composed})
 
-    def _pins(self, fixed: Mapping[str, object]) -> dict[str, Any]:
-        """The pins of inputs that are still inputs, and of dims."""
-        return {name: pin for name, pin in self._shapes.items() if name not in fixed}
+    def _compile(self, source: Source | Model, feeds: Mapping[str, Any] = MappingProxyType({})) -> Form:
+        if isinstance(source, (str, os.PathLike)):
+            exe = compile_model(source, self._target, shapes=self._shapes, frontend="onnx", **self._options)
+            return Form(exe, tuple(info.name for info in self.model.graph.outputs))
+        module, layouts = self._import(source if isinstance(source, Model) else self.model, feeds)
+        return Form(compile_model(module, self._target, **self._options), layouts)
 
     def _values(self, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Array]:
         values = {name: as_host(feeds[name], f"input {quoted(name)}") for name in names}

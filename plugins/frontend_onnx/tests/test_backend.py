@@ -168,6 +168,63 @@ def test_an_initializer_among_the_inputs_may_be_fed():
     assert [info.name for info in rep.model.defaults] == ["w"]
 
 
+def test_sequences_and_optionals_go_in_and_out():
+    model = parse(
+        """
+        g (seq(float[n]) s, int64 at, optional(float[n]) o)
+            => (seq(float[n]) longer, float[n] one, bool there) {
+            one = SequenceAt(s, at)
+            longer = SequenceInsert(s, one, at)
+            there = OptionalHasElement(o)
+        }
+        """
+    )
+    rep = dlc_backend.prepare(model)
+    a, b, c = floats(1, 2), floats(3), floats(4, 5, 6)
+    longer, one, there = rep.run([[a, b, c], np.array(1), None])
+    assert [item.tolist() for item in longer] == [[1, 2], [3], [3], [4, 5, 6]]
+    assert one.tolist() == [3]
+    assert not there
+    made = rep.model.latest
+    assert rep.run([[c[:2], b, c], np.array(1), None])[0][0].tolist() == [4, 5]
+    assert rep.model.latest is made
+    longer, one, there = rep.run([[a], np.array(-1), b])
+    assert [item.tolist() for item in longer] == [[1, 2], [1, 2]]
+    assert there
+    assert dlc_backend.is_compatible(model)
+    with pytest.raises(UsageError, match="input 's' is a ndarray"):
+        rep.run([a, np.array(0), None])
+    with pytest.raises(UsageError, match=r"input 's\[1\]' is float64, float32 is needed"):
+        rep.run([[a, a.astype(float)], np.array(0), None])
+
+
+def test_a_sequence_is_mapped():
+    model = parse(
+        """
+        g (seq(float[n]) s, float[1] k) => (seq(float[n]) sums, seq(float[n]) products) {
+            sums, products = SequenceMap <body = each (float[n] x, float[1] y) => (float[n] a, float[n] b) {
+                a = Add(x, y)
+                b = Mul(x, y)
+            }> (s, k)
+        }
+        """
+    )
+    rep = dlc_backend.prepare(model)
+    sums, products = rep.run([[floats(1, 2), floats(3)], floats(10)])
+    assert [item.tolist() for item in sums] == [[11, 12], [13]]
+    assert [item.tolist() for item in products] == [[10, 20], [30]]
+
+
+def test_an_optional_output():
+    empty = parse(
+        "g (float[n] x, optional(float[n]) o) => (float[n] y, optional(float[n]) p)"
+        "{ y = Abs(x) p = Identity(o) }"
+    )
+    x = floats(-1)
+    assert dlc_backend.run_model(empty, [x, None])[1] is None
+    assert dlc_backend.run_model(empty, [x, x])[1].tolist() == [-1]
+
+
 def test_cases_of_onnx_are_run_by_its_own_interface():
     cases = suite.cases("relu", "add")
     assert len(cases) > 2

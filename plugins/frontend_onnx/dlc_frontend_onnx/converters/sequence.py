@@ -101,6 +101,22 @@ def split(c: Call, x: Node, sizes: Node | None = None) -> SequenceValue:
     return SequenceValue(tuple(fields))
 
 
+@converter("SequenceMap", 17, sequences=True)
+def sequence_map(c: Call, first: Value, *more: Value) -> Sequence[Value]:
+    """The graph on each element; tensors among the other inputs are the same for all."""
+    graph = c.graph("body")
+    count = len(items_of(c, first))
+    columns = [items_of(c, value) if _is_sequence(value) else (value,) * count for value in (first, *more)]
+    if any(len(column) != count for column in columns):
+        raise c.error(f"sequences of {', '.join(str(len(column)) for column in columns)} elements")
+    rows = [c.inline(graph, row) for row in zip(*columns)]
+    return [SequenceValue(tuple(row[index] for row in rows)) for index in range(len(c.node.outputs))]
+
+
+def _is_sequence(value: Value) -> bool:
+    return isinstance(value, SequenceValue) and value.kind == "sequence"
+
+
 @converter("Optional", 15, sequences=True)
 def optional(c: Call, value: Value | None = None) -> SequenceValue:
     c.ignore("type")

@@ -1,0 +1,134 @@
+"""Sequences and optionals at the border of a model, as the tensors inside them.
+
+A sequence is a list in Python, an empty optional None, a filled one its value.  The compiler knows tensors
+alone: an input "s" with two elements becomes the inputs "s[0]" and "s[1]", and a `Layout` says how the
+outputs are put together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.ir.types import TensorType, dim
+from dlc_core.runtime.ndarray import as_host
+from dlc_frontend_onnx.converters.base import SequenceValue, Value
+from dlc_frontend_onnx.model import ValueType
+from dlc_frontend_onnx.place import Place, quoted
+
+_DTYPES = frozenset(scalar_dtypes())
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A sequence or optional (`kind`) of layouts."""
+
+    kind: str
+    items: tuple[Layout, ...]
+
+
+Layout: TypeAlias = "str | Parts"
+"""The name of a tensor, or parts."""
+
+
+def has_parts(type_: ValueType | None) -> bool:
+    """Whether a type is a sequence or an optional of tensors that the compiler knows."""
+    if type_ is None or type_.kind not in ("sequence", "optional"):
+        return False
+    inner = type_.innermost()
+    return inner.kind == "tensor" and inner.dtype in _DTYPES
+
+
+def spread(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
+    """The arrays in a value by the names of their params; UsageError where it is not of the type."""
+    if type_.kind == "tensor":
+        array = as_host(value, f"input {quoted(name)}")
+        if array.dtype.name != type_.dtype:
+            raise UsageError(f"input {quoted(name)} is {array.dtype}, {type_.dtype} is needed")
+        return {name: array}
+    assert type_.elem is not None
+    if type_.kind == "optional":
+        return {} if value is None else spread(type_.elem, value, name)
+    if not isinstance(value, (list, tuple)):
+        raise UsageError(
+            f"input {quoted(name)} is a {type(value).__name__}", hint="a sequence is a list of arrays"
+        )
+    found: dict[str, Any] = {}
+    for index, item in enumerate(value):
+        found.update(spread(type_.elem, item, f"{name}[{index}]"))
+    return found
+
+
+def shape_of(type_: ValueType, value: Any) -> object:
+    """What a compilation depends on: lengths, which optionals are empty, shapes of the tensors."""
+    if type_.kind == "tensor":
+        return tuple(value.shape)
+    assert type_.elem is not None
+    if type_.kind == "optional":
+        return None if value is None else (shape_of(type_.elem, value),)
+    return tuple(shape_of(type_.elem, item) for item in value)
+
+
+def as_params(type_: ValueType, value: Any, name: str, params: list[Node]) -> Value:
+    """The value of an input that has the lengths and shapes of an example, and its new params."""
+    if type_.kind == "tensor":
+        made = param(name, TensorType(tuple(map(dim, value.shape)), DType(str(type_.dtype))))
+        params.append(made)
+        return made
+    assert type_.elem is not None
+    if type_.kind == "optional":
+        items = () if value is None else (as_params(type_.elem, value, name, params),)
+        return SequenceValue(items, "optional")
+    elem = type_.elem
+    return SequenceValue(
+        tuple(as_params(elem, item, f"{name}[{index}]", params) for index, item in enumerate(value))
+    )
+
+
+def as_results(value: Value, name: str, results: list[Node]) -> Layout:
+    """The layout of an output; its tensors are added to the results, in the order of their names in it."""
+    if isinstance(value, Node):
+        results.append(value)
+        return name
+    items = tuple(as_results(item, f"{name}[{index}]", results) for index, item in enumerate(value.items))
+    return Parts(value.kind, items)
+
+
+def names_in(layout: Layout) -> tuple[str, ...]:
+    """The names of the tensors, in order."""
+    if isinstance(layout, str):
+        return (layout,)
+    return tuple(name for item in layout.items for name in names_in(item))
+
+
+def gathered(layout: Layout, found: Mapping[str, Any]) -> Any:
+    """The value of an output from the tensors by name."""
+    if isinstance(layout, str):
+        return found[layout]
+    if layout.kind == "optional":
+        return gathered(layout.items[0], found) if layout.items else None
+    return [gathered(item, found) for item in layout.items]
+
+
+def check_kind(type_: ValueType | None, value: SequenceValue, name: str, place: Place) -> None:
+    """The declared type of an output must not contradict what it is."""
+    if type_ is not None and type_.kind != value.kind:
+        raise place.error(f"output {quoted(name)} is declared a {type_.kind}, but it is a {value.kind}")
+
+
+__all__ = [
+    "Layout",
+    "Parts",
+    "as_params",
+    "as_results",
+    "check_kind",
+    "gathered",
+    "has_parts",
+    "names_in",
+    "shape_of",
+    "spread",
+]
