@@ -1,4 +1,4 @@
-"""Ops whose places are data: gather, scatter, one_hot.
+"""Ops whose places are data: gather, one_hot; `scatter` has those that write.
 
 Indices are integers; negative ones count from the end.  The reference refuses indices outside the tensor;
 native code never reads or writes outside its memory: gathers clamp such indices.
@@ -6,7 +6,7 @@ native code never reads or writes outside its memory: gathers clamp such indices
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from dlc_core.op.declare import (
     ALL,
     INTS,
     NARROW,
-    NUMBERS,
     STORED,
     Attr,
     ErrorSample,
@@ -35,7 +34,6 @@ from dlc_core.op.infer import (
     axis_of,
     check_dtype,
     check_rank,
-    common_dtype,
     dims_text,
     fail,
     merge_dims,
@@ -43,7 +41,7 @@ from dlc_core.op.infer import (
 from dlc_core.op.lower import clamped_index, compute, replaced
 
 
-def _inside(indices: NDArray, size: int) -> NDArray:
+def inside(indices: NDArray, size: int) -> NDArray:
     """Non-negative indices; refuses those outside."""
     wide = indices.astype(np.int64)
     if wide.size and (wide.min() < -size or wide.max() >= size):
@@ -61,7 +59,7 @@ def _gather_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _gather_reference(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
-    return np.take(x, _inside(indices, x.shape[axis]), axis)
+    return np.take(x, inside(indices, x.shape[axis]), axis)
 
 
 def _gather_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
@@ -75,7 +73,7 @@ def _gather_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Ten
     return compute(type_.shape, body, "gather")
 
 
-def _index(shape: tuple[int, ...], size: int, dtype: str = "int64") -> Tensor:
+def index_sample(shape: tuple[int, ...], size: int, dtype: str = "int64") -> Tensor:
     return Tensor(shape, f"wrap:{size}", dtype)
 
 
@@ -90,21 +88,21 @@ GATHER = op(
     lower=_gather_lower,
     dtypes=ALL,
     samples=(
-        Sample((Tensor((4, 3)), _index((2, 5), 4))),
-        Sample((Tensor((4, 3), "special"), _index((2,), 3, "int32")), {"axis": -1}),
-        Sample((Tensor((4, 3)), _index((), 4)), {"axis": 0}),
+        Sample((Tensor((4, 3)), index_sample((2, 5), 4))),
+        Sample((Tensor((4, 3), "special"), index_sample((2,), 3, "int32")), {"axis": -1}),
+        Sample((Tensor((4, 3)), index_sample((), 4)), {"axis": 0}),
         Sample((Tensor((4,)), Tensor((3,), "index:4", "uint8"))),
         Sample((Tensor((4,)), Tensor((3,), "index:4", "uint8")), {}, NARROW),
     ),
     error_samples=[
         ErrorSample((Tensor((4,)), Tensor((2,))), {}, "indices has dtype float32"),
-        ErrorSample((Tensor((4,)), _index((2,), 4)), {"axis": 1}, "out of range"),
-        ErrorSample((Tensor(()), _index((2,), 4)), {}, "out of range"),
+        ErrorSample((Tensor((4,)), index_sample((2,), 4)), {"axis": 1}, "out of range"),
+        ErrorSample((Tensor(()), index_sample((2,), 4)), {}, "out of range"),
     ],
 )
 
 
-def _gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+def gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
     check_dtype(x.dtype, STORED)
@@ -118,7 +116,7 @@ def _gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 def _gather_elements_reference(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
     own = tuple(slice(n) if i != axis % x.ndim else slice(None) for i, n in enumerate(indices.shape))
-    return np.take_along_axis(x[own], _inside(indices, x.shape[axis]), axis)
+    return np.take_along_axis(x[own], inside(indices, x.shape[axis]), axis)
 
 
 def _gather_elements_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
@@ -136,23 +134,23 @@ GATHER_ELEMENTS = op(
     ["x", "indices"],
     [Attr("axis", "int", 0)],
     kind="injective",
-    infer=_gather_elements_infer,
+    infer=gather_elements_infer,
     reference=_gather_elements_reference,
     lower=_gather_elements_lower,
     dtypes=ALL,
     samples=(
-        Sample((Tensor((4, 3)), _index((2, 3), 4))),
-        Sample((Tensor((4, 3)), _index((2, 5), 3, "int32")), {"axis": -1}),
+        Sample((Tensor((4, 3)), index_sample((2, 3), 4))),
+        Sample((Tensor((4, 3)), index_sample((2, 5), 3, "int32")), {"axis": -1}),
     ),
     error_samples=[
-        ErrorSample((Tensor((4, 3)), _index((2,), 4)), {}, "rank"),
-        ErrorSample((Tensor((4, 3)), _index((2, 4), 4)), {}, "only 3"),
+        ErrorSample((Tensor((4, 3)), index_sample((2,), 4)), {}, "rank"),
+        ErrorSample((Tensor((4, 3)), index_sample((2, 4), 4)), {}, "only 3"),
         ErrorSample((Tensor((4,)), Tensor((2,))), {}, "indices has dtype float32"),
     ],
 )
 
 
-def _last_dim(indices: TensorType) -> int:
+def last_dim(indices: TensorType) -> int:
     check_rank(indices, 1, None, "the indices")
     depth = indices.shape[-1]
     if not isinstance(depth, int):
@@ -164,7 +162,7 @@ def _gather_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
     check_dtype(x.dtype, STORED)
-    depth, batch = _last_dim(indices), attrs["batch_dims"]
+    depth, batch = last_dim(indices), attrs["batch_dims"]
     if batch < 0 or batch + 1 > indices.ndim or batch + depth > x.ndim:
         raise fail(
             f"{batch} batch dims and {depth} indices do not fit {dims_text(x.shape)}",
@@ -182,7 +180,7 @@ def _gather_nd_reference(x: NDArray, indices: NDArray, *, batch_dims: int) -> ND
         shape = [1] * (batch_dims + len(middle))
         shape[k] = x.shape[k]
         places.append(np.arange(x.shape[k]).reshape(shape))
-    places += [_inside(indices[..., k], x.shape[batch_dims + k]) for k in range(depth)]
+    places += [inside(indices[..., k], x.shape[batch_dims + k]) for k in range(depth)]
     return x[tuple(places)] if places else np.broadcast_to(x, (*middle, *x.shape))
 
 
@@ -211,121 +209,14 @@ GATHER_ND = op(
     lower=_gather_nd_lower,
     dtypes=ALL,
     samples=(
-        Sample((Tensor((4, 3)), _index((5, 2), 3))),
-        Sample((Tensor((4, 3, 2)), _index((2, 2, 1), 4))),
-        Sample((Tensor((2, 3, 4)), _index((2, 5, 1), 3, "int32")), {"batch_dims": 1}),
+        Sample((Tensor((4, 3)), index_sample((5, 2), 3))),
+        Sample((Tensor((4, 3, 2)), index_sample((2, 2, 1), 4))),
+        Sample((Tensor((2, 3, 4)), index_sample((2, 5, 1), 3, "int32")), {"batch_dims": 1}),
     ),
     error_samples=[
-        ErrorSample((Tensor((4,)), _index((5, 2), 3)), {}, "do not fit"),
-        ErrorSample((Tensor((4,)), _index((), 3)), {}, "rank"),
-        ErrorSample((Tensor((2, 4)), _index((3, 1), 3)), {"batch_dims": 1}, "must be equal"),
-    ],
-)
-
-_COMBINE: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
-_REDUCTION = Attr("reduction", "str", "none", choices=("none", *_COMBINE))
-
-
-def _scatter(x: NDArray, places: tuple[Any, ...], updates: NDArray, reduction: str) -> NDArray:
-    result = np.array(x)
-    if reduction == "none":
-        result[places] = updates
-    else:
-        _COMBINE[reduction].at(result, places, updates)  # type: ignore[attr-defined]
-    return result
-
-
-def _scatter_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    x, indices, updates = tensor_types(types)
-    _gather_elements_infer((x, indices), attrs)
-    common_dtype((x, updates), ALL if attrs["reduction"] == "none" else NUMBERS)
-    check_rank(updates, x.ndim, x.ndim, "the updates")
-    for i, (a, b) in enumerate(zip(indices.shape, updates.shape, strict=True)):
-        merge_dims(a, b, f"dims {i} of indices and updates")
-    return x
-
-
-def _scatter_elements_reference(
-    x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str
-) -> NDArray:
-    places: list[Any] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = _inside(indices, x.shape[axis])
-    return _scatter(x, tuple(places), updates, reduction)
-
-
-SCATTER_ELEMENTS = op(
-    "scatter_elements",
-    "x with updates at [i0, …, indices[i0, …, ik], …, in], stored or combined.  Where places repeat without a"
-    " reduction, the last update wins",
-    ["x", "indices", "updates"],
-    [Attr("axis", "int", 0), _REDUCTION],
-    kind="opaque",
-    infer=_scatter_elements_infer,
-    reference=_scatter_elements_reference,
-    dtypes=ALL,
-    samples=(
-        Sample((Tensor((4, 3)), Tensor((1, 3), "wrap:4", "int64"), Tensor((1, 3)))),
-        Sample((Tensor((2, 5)), Tensor((2, 2), [[1, -1], [0, 3]], "int32"), Tensor((2, 2))), {"axis": -1}),
-        *(
-            Sample((Tensor((4, 3)), _index((6, 3), 4), Tensor((6, 3))), {"reduction": reduction}, NUMBERS)
-            for reduction in _COMBINE
-        ),
-    ),
-    error_samples=[
-        ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((2, 3))), {}, "must be equal"),
-        ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((1, 3), dtype="int8")), {}, "dtypes"),
-        ErrorSample((Tensor((4, 3)), _index((1, 3), 4), Tensor((3,))), {}, "rank"),
-    ],
-)
-
-
-def _scatter_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    x, indices, updates = tensor_types(types)
-    check_dtype(indices.dtype, INTS, "the indices")
-    common_dtype((x, updates), ALL if attrs["reduction"] == "none" else NUMBERS)
-    depth = _last_dim(indices)
-    if depth > x.ndim:
-        raise fail(f"{depth} indices for rank {x.ndim}")
-    wanted = (*indices.shape[:-1], *x.shape[depth:])
-    if len(wanted) != updates.ndim:
-        raise fail(f"the updates are {dims_text(updates.shape)}, but {dims_text(wanted)} is needed")
-    for i, (a, b) in enumerate(zip(wanted, updates.shape, strict=True)):
-        merge_dims(a, b, f"dims {i} of the updates")
-    return x
-
-
-def _scatter_nd_reference(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str) -> NDArray:
-    places = tuple(_inside(indices[..., k], x.shape[k]) for k in range(indices.shape[-1]))
-    return _scatter(x, places, updates, reduction)
-
-
-SCATTER_ND = op(
-    "scatter_nd",
-    "x with slices of updates at places that the last dim of the indices holds, stored or combined.  Where"
-    " places repeat without a reduction, the last update wins",
-    ["x", "indices", "updates"],
-    [_REDUCTION],
-    kind="opaque",
-    infer=_scatter_nd_infer,
-    reference=_scatter_nd_reference,
-    dtypes=ALL,
-    samples=(
-        Sample((Tensor((4, 3)), Tensor((2, 1), [[2], [-4]], "int64"), Tensor((2, 3)))),
-        Sample((Tensor((4, 3)), Tensor((2, 2), [[2, 1], [0, -1]], "int64"), Tensor((2,)))),
-        *(
-            Sample((Tensor((4, 3)), _index((6, 1), 4), Tensor((6, 3))), {"reduction": reduction}, NUMBERS)
-            for reduction in _COMBINE
-        ),
-    ),
-    error_samples=[
-        ErrorSample((Tensor((4,)), _index((2, 2), 4), Tensor((2,))), {}, "2 indices for rank 1"),
-        ErrorSample((Tensor((4, 3)), _index((2, 1), 4), Tensor((2,))), {}, "is needed"),
-        ErrorSample((Tensor((4,)), Tensor((2, 1)), Tensor((2,))), {}, "indices has dtype"),
+        ErrorSample((Tensor((4,)), index_sample((5, 2), 3)), {}, "do not fit"),
+        ErrorSample((Tensor((4,)), index_sample((), 3)), {}, "rank"),
+        ErrorSample((Tensor((2, 4)), index_sample((3, 1), 3)), {"batch_dims": 1}, "must be equal"),
     ],
 )
 
@@ -381,4 +272,4 @@ ONE_HOT = op(
     ],
 )
 
-OPS = (GATHER, GATHER_ELEMENTS, GATHER_ND, SCATTER_ELEMENTS, SCATTER_ND, ONE_HOT)
+OPS = (GATHER, GATHER_ELEMENTS, GATHER_ND, ONE_HOT)

@@ -1,0 +1,236 @@
+"""Ops that write at places which data tells.
+
+Indices are integers; negative ones count from the end.  The reference refuses indices outside the tensor;
+native code leaves their updates out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core import te
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, cast_to, const_value, load, logical_and, maximum, minimum, select
+from dlc_core.ir.types import TensorType, Type
+from dlc_core.op.declare import (
+    ALL,
+    INTS,
+    NUMBERS,
+    Attr,
+    ErrorSample,
+    NDArray,
+    Sample,
+    Tensor,
+    op,
+    tensor_types,
+)
+from dlc_core.op.infer import (
+    Attrs,
+    axis_of,
+    check_dtype,
+    check_rank,
+    common_dtype,
+    dims_text,
+    fail,
+    merge_dims,
+)
+from dlc_core.op.lower import compute_type, replaced, rounded
+from dlc_core.op.std.indexing import gather_elements_infer, index_sample, inside, last_dim
+from dlc_core.tir.stmt import If, Stmt, loop, store
+
+_COMBINE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+_REDUCTION = Attr("reduction", "str", "none", choices=("none", *_COMBINE))
+
+
+def _scatter(x: NDArray, places: tuple[Any, ...], updates: NDArray, reduction: str) -> NDArray:
+    result = np.array(x)
+    if reduction == "none":
+        result[places] = updates
+    else:
+        _COMBINE[reduction].at(result, places, updates)  # type: ignore[attr-defined]
+    return result
+
+
+_APPLY: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "none": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "min": minimum,
+    "max": maximum,
+}
+
+
+def _nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt]) -> Stmt:
+    """Loops over a shape, the last dim innermost."""
+    indices = [Var(f"i{axis}", "int64") for axis in range(len(shape))]
+    made = body(list(indices))
+    for var, extent in reversed(list(zip(indices, shape, strict=True))):
+        made = loop(var, extent, made)
+    return made
+
+
+def _scattered(
+    type_: TensorType,
+    reduction: str,
+    tensors: Sequence[te.Tensor],
+    target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr]]],
+) -> te.Tensor:
+    """x copied, then the updates in order: `target(indices, i)` gives the index in the result of update i
+    and the conditions under which that is inside.
+
+    Sums and products of narrow floats are rounded once, at the end.
+    """
+    held = type_.dtype if reduction in ("none", "min", "max") else compute_type(type_.dtype)
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> list[Stmt]:
+        x, indices, updates = ins
+        (out,) = outs
+
+        def update(i: list[Expr]) -> Stmt:
+            where, valid = target(indices, i)
+            made = _APPLY[reduction](load(out, where), cast_to(held, load(updates, i)))
+            written = store(out, where, made)
+            return If(logical_and(*valid), written) if valid else written
+
+        copied = _nest(x.shape, lambda i: store(out, i, cast_to(held, load(x, i))))
+        return [copied, _nest(updates.shape, update)]
+
+    made = te.extern(type_.shape, tensors, body, "scatter", dtype_=held)
+    return rounded(made, type_.dtype, "scatter_end")
+
+
+def _place(index: Expr, size: Expr) -> tuple[Expr, list[Expr]]:
+    """An index that may count from the end, as a place, and the conditions under which it is inside."""
+    wide = cast_to("int64", index)
+    if index.dtype.kind == "int":
+        wide = select(wide < 0, wide + size, wide)
+    return wide, [wide >= 0, wide < size]
+
+
+def _scatter_elements_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
+    axis = axis_of(attrs["axis"], type_.ndim)
+    size = tensors[0].shape[axis]
+
+    def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
+        place, valid = _place(load(indices, i), size)
+        return list(replaced(tuple(i), axis, place)), valid
+
+    return _scattered(type_, attrs["reduction"], tensors, target)
+
+
+def _scatter_nd_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
+    x, places, _ = tensors
+    outer, depth = places.ndim - 1, const_value(places.shape[-1]) or 0
+
+    def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
+        found = [_place(load(indices, [*i[:outer], k]), x.shape[k]) for k in range(depth)]
+        where = [place for place, _ in found]
+        return [*where, *i[outer:]], [condition for _, valid in found for condition in valid]
+
+    return _scattered(type_, attrs["reduction"], tensors, target)
+
+
+def _scatter_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices, updates = tensor_types(types)
+    gather_elements_infer((x, indices), attrs)
+    common_dtype((x, updates), ALL if attrs["reduction"] == "none" else NUMBERS)
+    check_rank(updates, x.ndim, x.ndim, "the updates")
+    for i, (a, b) in enumerate(zip(indices.shape, updates.shape, strict=True)):
+        merge_dims(a, b, f"dims {i} of indices and updates")
+    return x
+
+
+def _scatter_elements_reference(
+    x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str
+) -> NDArray:
+    places: list[Any] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = inside(indices, x.shape[axis])
+    return _scatter(x, tuple(places), updates, reduction)
+
+
+SCATTER_ELEMENTS = op(
+    "scatter_elements",
+    "x with updates at [i0, …, indices[i0, …, ik], …, in], stored or combined.  Where places repeat without a"
+    " reduction, the last update wins",
+    ["x", "indices", "updates"],
+    [Attr("axis", "int", 0), _REDUCTION],
+    kind="opaque",
+    infer=_scatter_elements_infer,
+    reference=_scatter_elements_reference,
+    lower=_scatter_elements_lower,
+    dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), Tensor((1, 3), "wrap:4", "int64"), Tensor((1, 3)))),
+        Sample((Tensor((2, 5)), Tensor((2, 2), [[1, -1], [0, 3]], "int32"), Tensor((2, 2))), {"axis": -1}),
+        *(
+            Sample(
+                (Tensor((4, 3)), index_sample((6, 3), 4), Tensor((6, 3))), {"reduction": reduction}, NUMBERS
+            )
+            for reduction in _COMBINE
+        ),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4, 3)), index_sample((1, 3), 4), Tensor((2, 3))), {}, "must be equal"),
+        ErrorSample((Tensor((4, 3)), index_sample((1, 3), 4), Tensor((1, 3), dtype="int8")), {}, "dtypes"),
+        ErrorSample((Tensor((4, 3)), index_sample((1, 3), 4), Tensor((3,))), {}, "rank"),
+    ],
+)
+
+
+def _scatter_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices, updates = tensor_types(types)
+    check_dtype(indices.dtype, INTS, "the indices")
+    common_dtype((x, updates), ALL if attrs["reduction"] == "none" else NUMBERS)
+    depth = last_dim(indices)
+    if depth > x.ndim:
+        raise fail(f"{depth} indices for rank {x.ndim}")
+    wanted = (*indices.shape[:-1], *x.shape[depth:])
+    if len(wanted) != updates.ndim:
+        raise fail(f"the updates are {dims_text(updates.shape)}, but {dims_text(wanted)} is needed")
+    for i, (a, b) in enumerate(zip(wanted, updates.shape, strict=True)):
+        merge_dims(a, b, f"dims {i} of the updates")
+    return x
+
+
+def _scatter_nd_reference(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str) -> NDArray:
+    places = tuple(inside(indices[..., k], x.shape[k]) for k in range(indices.shape[-1]))
+    return _scatter(x, places, updates, reduction)
+
+
+SCATTER_ND = op(
+    "scatter_nd",
+    "x with slices of updates at places that the last dim of the indices holds, stored or combined.  Where"
+    " places repeat without a reduction, the last update wins",
+    ["x", "indices", "updates"],
+    [_REDUCTION],
+    kind="opaque",
+    infer=_scatter_nd_infer,
+    reference=_scatter_nd_reference,
+    lower=_scatter_nd_lower,
+    dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), Tensor((2, 1), [[2], [-4]], "int64"), Tensor((2, 3)))),
+        Sample((Tensor((4, 3)), Tensor((2, 2), [[2, 1], [0, -1]], "int64"), Tensor((2,)))),
+        *(
+            Sample(
+                (Tensor((4, 3)), index_sample((6, 1), 4), Tensor((6, 3))), {"reduction": reduction}, NUMBERS
+            )
+            for reduction in _COMBINE
+        ),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4,)), index_sample((2, 2), 4), Tensor((2,))), {}, "2 indices for rank 1"),
+        ErrorSample((Tensor((4, 3)), index_sample((2, 1), 4), Tensor((2,))), {}, "is needed"),
+        ErrorSample((Tensor((4,)), Tensor((2, 1)), Tensor((2,))), {}, "indices has dtype"),
+    ],
+)
+
+OPS = (SCATTER_ELEMENTS, SCATTER_ND)

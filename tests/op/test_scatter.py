@@ -1,0 +1,48 @@
+"""Scatters as tensor programs: what the samples of the ops do not show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.lower import lower_node
+from dlc_core.tir.interpreter import run
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def params_of(x, indices, updates, *, index="int64", dtype="float32"):
+    kinds = (("x", x, dtype), ("i", indices, index), ("u", updates, dtype))
+    return [param(name, tensor_type(shape, kind)) for name, shape, kind in kinds]
+
+
+def ran(node, *inputs):
+    out = np.full(node.type.static_shape(), -1, node.dtype.numpy)
+    run(lower_node(node), *inputs, out)
+    return out
+
+
+def test_updates_outside_are_left_out():
+    node = std.scatter_nd(*params_of((4, 3), (4, 1), (4, 3)))
+    made = ran(node, X, np.array([[4], [-5], [1], [-1]]), np.full((4, 3), 50, np.float32))
+    want = X.copy()
+    want[[1, 3]] = 50
+    np.testing.assert_array_equal(made, want)
+
+
+def test_the_last_of_equal_places_wins():
+    node = std.scatter_elements(*params_of((4, 3), (3, 3), (3, 3), index="int32"), axis=0)
+    indices = np.array([[2, 0, 0], [2, 1, 0], [2, 0, -4]], np.int32)
+    made = ran(node, X, indices, -np.arange(9, dtype=np.float32).reshape(3, 3))
+    assert [made[2, 0], made[0, 1], made[1, 1], made[0, 2]] == [-6, -7, -4, -8]
+
+
+@pytest.mark.parametrize("count", [64, 300])
+def test_sums_of_halves_are_rounded_once(count):
+    node = std.scatter_elements(*params_of((1,), (count,), (count,), dtype="float16"), reduction="add")
+    updates = np.full(count, 0.01, np.float16)
+    made = ran(node, np.array([16], np.float16), np.zeros(count, np.int64), updates)
+    assert made[0] == np.float16(16 + updates.astype(np.float32).sum())
