@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +15,9 @@ import numpy as np
 import dlc_core as dlc
 from benchmarks import exact
 from benchmarks.models import Array, Case
-from benchmarks.peers import OURS, Peer, Session
+from benchmarks.peers import OURS, Peer
+from benchmarks.peers.dlc import SAVED
+from benchmarks.worker import Worker
 from dlc_core.diag import DlcError
 from dlc_core.runtime.measure import Spread, spread_of
 
@@ -35,7 +35,7 @@ class Result:
     threads: int
     times: dict[str, Spread] = field(default_factory=dict)
     load_seconds: dict[str, float] = field(default_factory=dict)
-    """From the file to the first possible call; of ours a compile without the cache."""
+    """From the file to the first possible call, imports included; of ours a compile without the cache."""
     first_seconds: dict[str, float] = field(default_factory=dict)
     """From the file to the first result."""
     open_seconds: float | None = None
@@ -84,80 +84,65 @@ def measure_case(
 ) -> Iterator[Result]:
     """All figures of a model, for each number of threads; what fails is told in the result.
 
-    A peer has `limit` seconds to load the model and call it a few times in a process of its own, where the
-    memory is measured: what crashes or takes longer is left out of the rest.
+    Each peer is in a process of its own, and has `limit` seconds for each of its answers.
     """
     feeds = case.feeds()
     with case.file() as path:
-        truth = _truth(case, path, feeds) if threads else None
+        truth = _truth(case, path, feeds)
         for count in threads:
             result = Result(case.name, count)
-            sessions: dict[str, Session] = {}
-            outputs: dict[str, Mapping[str, Array]] = {}
-            for peer in peers:
-                try:
-                    if memory:
-                        result.memory[peer.name] = _memory(peer.name, path, count, feeds, limit)
-                    start = time.perf_counter()
-                    session = peer.load(path, count)
-                    result.load_seconds[peer.name] = time.perf_counter() - start
-                    outputs[peer.name] = session(feeds)
-                    result.first_seconds[peer.name] = time.perf_counter() - start
-                    sessions[peer.name] = session
-                except Exception as error:  # noqa: BLE001 (what cannot run a model is told below the table)
-                    result.failures[peer.name] = _reason(error)
-            if OURS.name in sessions:
-                result.open_seconds = _time_to_open(path, count)
-            _compare(result, outputs, truth)
-            result.times = interleaved(sessions, feeds, seconds, result.failures)
+            with ExitStack() as stack:
+                workers: dict[str, Worker] = {}
+                for peer in peers:
+                    try:
+                        worker = Worker(peer, path, count, feeds, limit)
+                    except RuntimeError as error:
+                        result.failures[peer.name] = str(error)
+                        continue
+                    stack.callback(worker.close)
+                    workers[peer.name] = worker
+                    result.load_seconds[peer.name] = worker.load_seconds
+                    result.first_seconds[peer.name] = worker.first_seconds
+                _compare(result, {name: worker.outputs for name, worker in workers.items()}, truth)
+                result.times = interleaved(workers, seconds, result.failures)
+                if memory:
+                    _add_memory(result, workers, path, feeds)
             if OURS.name in result.failures:
                 result.problem = f"dlc cannot run it: {result.failures[OURS.name]}"
+            else:
+                result.open_seconds = _time_to_open(path, count)
             yield result
 
 
-def interleaved(
-    sessions: Mapping[str, Session], feeds: Mapping[str, Array], seconds: float, failures: dict[str, str]
-) -> dict[str, Spread]:
+def interleaved(workers: Mapping[str, Worker], seconds: float, failures: dict[str, str]) -> dict[str, Spread]:
     """Rounds of A, B, A, B, …: each has the machine for an equal time in a round, after calls that are not
-    counted, so that what disturbs the machine disturbs all, and spinning threads of one do not slow the next.
-    One whose call takes longer than its time in a round has no call that is not counted.  What fails in a
-    call goes to `failures` and is left out.
+    counted, so that what disturbs the machine disturbs all.  What fails in a call goes to `failures` and is
+    left out.
     """
-    times: dict[str, list[float]] = {name: [] for name in sessions}
-    share = seconds / ROUNDS
+    times: dict[str, list[float]] = {name: [] for name in workers}
     for _ in range(ROUNDS):
-        for name, session in sessions.items():
+        for name, worker in workers.items():
             if name in failures:
                 continue
             try:
-                if not times[name] or times[name][-1] < share:
-                    until = time.perf_counter() + 0.1 * share
-                    session(feeds)
-                    while time.perf_counter() < until:
-                        session(feeds)
-                times[name] += _turn(session, feeds, share)
-            except Exception as error:  # noqa: BLE001 (as in measure_case)
-                failures[name] = _reason(error)
+                times[name] += worker.turn(seconds / ROUNDS)
+            except RuntimeError as error:
+                failures[name] = str(error)
     return {name: spread_of(found) for name, found in times.items() if name not in failures}
 
 
-def _turn(session: Session, feeds: Mapping[str, Array], seconds: float) -> list[float]:
-    """Times of calls one after the other, at least of one."""
-    found = []
-    until = time.perf_counter() + seconds
-    while True:
-        start = time.perf_counter()
-        session(feeds)
-        end = time.perf_counter()
-        found.append(end - start)
-        if end >= until:
-            return found
-
-
-def _reason(error: Exception) -> str:
-    """The first line of what went wrong."""
-    text = str(error).strip().partition("\n")[0]
-    return text or type(error).__name__
+def _add_memory(
+    result: Result, workers: Mapping[str, Worker], path: Path, feeds: Mapping[str, Array]
+) -> None:
+    for name, worker in workers.items():
+        if name in result.failures:
+            continue
+        if name != OURS.name:
+            result.memory[name] = worker.resident()
+            continue
+        saved = Worker(SAVED, path, result.threads, feeds, worker.limit)
+        result.memory[name] = saved.resident()
+        saved.close()
 
 
 def _time_to_open(path: Path, threads: int) -> float:
@@ -219,23 +204,3 @@ def _excess(got: Array, wanted: Array) -> float:
         return 0.0
     a, b = got.astype(np.float64), wanted.astype(np.float64)
     return float(np.max(np.abs(a - b) / (ATOL + RTOL * np.abs(b))))
-
-
-def _memory(peer: str, path: Path, threads: int, feeds: Mapping[str, Array], limit: float) -> int:
-    """Bytes resident in a process that serves the model.  Raises RuntimeError where it fails or is late."""
-    with TemporaryDirectory(prefix="dlc-bench-") as folder:
-        arrays = Path(folder, "feeds.npz")
-        np.savez(arrays, **feeds)
-        command = [sys.executable, "-m", "benchmarks.serve", peer, str(path), str(threads), str(arrays)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=limit
-            )
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"no result in {limit:g} s") from None
-        if done.returncode < 0:
-            raise RuntimeError(f"it died of signal {-done.returncode}")
-        if done.returncode:
-            raise RuntimeError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
-        found: int = json.loads(done.stdout.splitlines()[-1])["resident"]
-        return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,11 @@ def peer(load: object) -> Peer:
     return Peer(load.__name__, ("numpy",), ("numpy",), load)
 
 
+def crashing(path: Path, threads: int) -> Session:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
 def measured(case: Case, *loads: object) -> Result:
     peers = [OURS, *map(peer, loads)]
     (result,) = measure_case(case, peers, [1], seconds=0.01, memory=False, limit=10)
@@ -125,7 +131,7 @@ def test_absent_peers_are_not_used() -> None:
 
 def test_a_peer_that_fails_has_dashes_and_a_reason(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (case,) = folder_cases(models)
-    loads = doubled, tripled, unwilling, failing
+    loads = doubled, tripled, unwilling, failing, crashing
     result = measured(case, *loads)
     assert set(result.times) == {"dlc", "doubled", "tripled"}
     assert result.best == "doubled", "a peer whose results are wrong is not the best"
@@ -134,13 +140,15 @@ def test_a_peer_that_fails_has_dashes_and_a_reason(models: Path, capsys: pytest.
     assert "unwilling did not run it: no Add here" in said
     assert "and more" not in said
     assert "failing did not run it: out of breath" in said
+    assert "crashing did not run it: it died of signal 9" in said
     assert "tripled's results differ from stored" in said
     peers = [OURS, *map(peer, loads)]
     means = geomeans([result], peers)
-    assert means["the best, threads 1"] == means["doubled, threads 1"] == result.ratio("doubled")
+    assert means["the best, threads 1"] == means["doubled, threads 1"]
+    assert means["doubled, threads 1"] == pytest.approx(result.ratio("doubled"))
     print_report([result], peers, markdown=True)
     speed = capsys.readouterr().out.splitlines()[2]
-    assert speed.count("–") - speed.count("[") == 4, "the times and ratios of two"
+    assert speed.count("–") - speed.count("[") == 6, "the times and ratios of three"
 
 
 def test_float64_is_the_reference_where_nothing_is_stored(models: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.peers import dlc, onnxruntime, openvino
+from benchmarks.peers import dlc, iree, onnxruntime, openvino, tvm
 from benchmarks.peers.base import Array, Peer, Session
 
 OURS = dlc.PEER
-PEERS = (OURS, onnxruntime.PEER, openvino.PEER)
+PEERS = (OURS, onnxruntime.PEER, openvino.PEER, iree.PEER, tvm.PEER)
 """Ours first."""
 
 

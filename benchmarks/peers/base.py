@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 Array = np.ndarray[Any, Any]
 Session = Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -47,4 +46,15 @@ class Peer:
 
 def output_names(path: Path) -> list[str]:
     """Names of a model's outputs, in order."""
+    import onnx
+
     return [each.name for each in onnx.load(path, load_external_data=False).graph.output]
+
+
+def input_names(path: Path) -> list[str]:
+    """Names of a model's inputs, in order; old models list their weights too, which are left out."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    constants = {each.name for each in graph.initializer}
+    return [each.name for each in graph.input if each.name not in constants]

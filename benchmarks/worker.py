@@ -1,0 +1,147 @@
+"""A process of its own for each peer, which loads a model and calls it when it is its turn.
+
+One that crashes or hangs takes nobody along, libraries that cannot live in one process need not, and the
+memory is its own.  Parent and worker exchange pickled messages over a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.base import Array, Peer, Session
+
+CALLS = 3
+"""After which the memory is measured."""
+
+
+class Worker:
+    """A peer that has loaded a model and called it once.  Raises RuntimeError at all that goes wrong."""
+
+    load_seconds: float
+    """From the file to the first possible call, the import of the library included."""
+    first_seconds: float
+    """From the file to the first result."""
+    outputs: dict[str, Array]
+
+    def __init__(
+        self, peer: Peer, path: Path, threads: int, feeds: Mapping[str, Array], limit: float
+    ) -> None:
+        self.limit = limit
+        self._pipe, theirs = Pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        try:
+            self.load_seconds, self.first_seconds, self.outputs = self._ask(
+                (peer, path, threads, dict(feeds))
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def turn(self, seconds: float) -> list[float]:
+        """Seconds of calls one after the other, after some that are not counted."""
+        found: list[float] = self._ask(("turn", seconds))
+        return found
+
+    def resident(self) -> int:
+        """Bytes of the process in memory after a few calls, pages shared with files included."""
+        found: int = self._ask(("resident",))
+        return found
+
+    def close(self) -> None:
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _ask(self, message: tuple[Any, ...]) -> Any:
+        try:
+            self._pipe.send(message)
+            if not self._pipe.poll(self.limit):
+                raise RuntimeError(f"no answer in {self.limit:g} s")
+            said, value = self._pipe.recv()
+        except (EOFError, OSError):
+            code = self._process.wait()
+            raise RuntimeError(
+                f"it died of signal {-code}" if code < 0 else f"it ended with {code}"
+            ) from None
+        if said == "failed":
+            raise RuntimeError(value)
+        return value
+
+
+def serve(pipe: Connection) -> None:
+    """The worker's side: load, then answer until the parent closes the pipe."""
+    peer, path, threads, feeds = pipe.recv()
+    start = time.perf_counter()
+    session = peer.load(path, threads)
+    loaded = time.perf_counter()
+    outputs = dict(session(feeds))
+    first = time.perf_counter()
+    pipe.send(("done", (loaded - start, first - start, outputs)))
+    last = first - loaded
+    while True:
+        what, *arguments = pipe.recv()
+        if what == "turn":
+            found = _turn(session, feeds, *arguments, last)
+            last = found[-1]
+            pipe.send(("done", found))
+        else:
+            for _ in range(CALLS - 1):
+                session(feeds)
+            pipe.send(("done", _resident()))
+
+
+def _turn(session: Session, feeds: Mapping[str, Array], seconds: float, last: float) -> list[float]:
+    """Times of calls, at least of one.  One that takes longer than its turn has none that is not counted."""
+    if last < seconds:
+        until = time.perf_counter() + 0.1 * seconds
+        session(feeds)
+        while time.perf_counter() < until:
+            session(feeds)
+    found = []
+    until = time.perf_counter() + seconds
+    while True:
+        start = time.perf_counter()
+        session(feeds)
+        end = time.perf_counter()
+        found.append(end - start)
+        if end >= until:
+            return found
+
+
+def _resident() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in a line: the first that tells of an error, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[0] if lines else type(error).__name__)
+
+
+if __name__ == "__main__":
+    channel = Connection(int(sys.argv[1]))
+    try:
+        serve(channel)
+    except EOFError:
+        pass  # nobody asks any more
+    except Exception as error:  # noqa: BLE001 (the parent tells it below the tables)
+        channel.send(("failed", _reason(error)))
