@@ -10,13 +10,13 @@ how long a vector is, and how many of them there are registers for.
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import numpy as np
 
 import dlc_core as dlc
 from dlc_core.schedule import Schedule
 from dlc_core.script import T
+from dlc_core.testing.peak import peak_gflops
 
 options = argparse.ArgumentParser(description="A matrix product, step by step.")
 options.add_argument("--size", type=int, default=128, help="rows, columns and the length of a dot product")
@@ -31,42 +31,6 @@ def matmul(a: T.Buffer((N, N), "float32"), b: T.Buffer((N, N), "float32"), c: T.
             with T.init():
                 c[vi, vj] = T.float32(0.0)
             c[vi, vj] = c[vi, vj] + a[vi, vk] * b[vk, vj]
-
-
-def fma_loop(lanes: int, chains: int, steps: int) -> Any:
-    """`chains` accumulators in registers, each multiplied and added to `steps` times."""
-
-    @T.prim_func
-    def fma(
-        x: T.Buffer((lanes,), "float32"),
-        y: T.Buffer((lanes,), "float32"),
-        z: T.Buffer((chains, lanes), "float32"),
-    ):
-        acc = T.alloc_buffer((chains, lanes), "float32", scope="local")
-        for c in T.unroll(chains):
-            for lane in T.vectorized(lanes):
-                acc[c, lane] = T.float32(0.0)
-        for _ in range(steps):
-            for c in T.unroll(chains):
-                for lane in T.vectorized(lanes):
-                    acc[c, lane] = acc[c, lane] * x[lane] + y[lane]
-        for c in T.unroll(chains):
-            for lane in T.vectorized(lanes):
-                z[c, lane] = acc[c, lane]
-
-    return dlc.build(fma, num_threads=1)
-
-
-def peak(vector: int, registers: int, steps: int = 1 << 16) -> float:
-    """The best GFLOP/s of one core over widths and numbers of independent chains."""
-    best = 0.0
-    for lanes in {vector, max(1, vector // 2)}:
-        for chains in (8, 10, 12):
-            if chains + 2 <= registers:
-                half = np.full(lanes, 0.5, np.float32)
-                seconds = fma_loop(lanes, chains, steps).time_evaluator(number=1, repeat=7)(half, half).min
-                best = max(best, 2 * lanes * chains * steps / seconds / 1e9)
-    return best
 
 
 def register_tile(size: int, lanes: int, registers: int) -> tuple[int, int]:
@@ -108,7 +72,7 @@ block = s.get_block("product")
 machine = dlc.build(s).target.describe()
 lanes, registers = machine.lanes(32), machine.vector_registers
 rows, vectors = register_tile(N, lanes, registers)
-core = peak(lanes, registers)
+core = peak_gflops(lanes, registers)
 print(f"\n{N}³ in float32, a vector is {lanes} elements, the tile is {rows} rows × {vectors} vectors")
 print(f"{'peak of a core: independent multiply-adds':44} {core:8.1f} GFLOP/s")
 report("three loops", s, repeat=1)

@@ -22,10 +22,10 @@ from benchmarks.report import geomeans, print_report, remarks
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(*arguments: str, cache: Path, code: int = 0) -> str:
+def run(*arguments: str, cache: Path, code: int = 0, module: str = "benchmarks") -> str:
     environment = {**os.environ, "DLC_CACHE_DIR": str(cache), "NO_COLOR": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -157,3 +157,21 @@ def test_float64_is_the_reference_where_nothing_is_stored(models: Path) -> None:
     assert result.reference == "float64"
     assert result.errors["dlc"] == 0
     assert result.errors["tripled"] > 1
+
+
+def test_kernels_are_measured_against_the_peak(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    names = "matmul 1×768×768", "256→1024 14²", "softmax 1536"
+    arguments = (*names, "--threads", "1", "--runs", "1", "--json", str(out))
+    text = run(*arguments, cache=tmp_path / "cache", module="benchmarks.kernels")
+    assert "cpu.rows" in text
+    record = json.loads(out.read_text())
+    product, conv, softmax = record["kernels"]
+    peak = record["peaks"]["1"]
+    assert peak > 0
+    assert product["gflops"] == pytest.approx(2 * 768 * 768 / product["milliseconds"] / 1e6)
+    assert conv["gflops"] == pytest.approx(2 * 14 * 14 * 256 * 1024 / conv["milliseconds"] / 1e6)
+    assert conv["percent"] == pytest.approx(100 * conv["gflops"] / peak)
+    assert softmax["gflops"] is None
+    assert softmax["gbytes"] > 0
+    assert "no kernel nothing" in run("nothing", cache=tmp_path, code=2, module="benchmarks.kernels")
