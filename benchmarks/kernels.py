@@ -33,6 +33,8 @@ class Work:
     module: nn.Module
     flops: int | None
     """Multiplications and additions of its definition; None where memory is the measure."""
+    direct: bool = False
+    """Whether Winograd's tiles are not to be used."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,14 @@ def matmul(rows: int, inner: int, columns: int) -> Work:
 
 
 def conv(
-    channels: int, filters: int, size: int, kernel: int, stride: int = 1, groups: int = 1, kind: str = "conv"
+    channels: int,
+    filters: int,
+    size: int,
+    kernel: int,
+    stride: int = 1,
+    groups: int = 1,
+    kind: str = "conv",
+    direct: bool = False,
 ) -> Work:
     """Of an image of `size`², padded so that stride 1 keeps its size."""
     module = nn.Conv2d(
@@ -84,7 +93,8 @@ def conv(
     out = (size + 2 * (kernel // 2) - kernel) // stride + 1
     flops = 2 * out * out * filters * channels // groups * kernel * kernel
     name = f"{kind} {channels}→{filters} {size}² {kernel}×{kernel}" + (f" /{stride}" if stride > 1 else "")
-    return Work(name, (1, channels, size, size), module, flops)
+    name += " direct" if direct else ""
+    return Work(name, (1, channels, size, size), module, flops, direct)
 
 
 def all_work() -> list[Work]:
@@ -100,7 +110,9 @@ def all_work() -> list[Work]:
             (64, 64, 56), (64, 256, 56), (256, 64, 56), (512, 128, 28), (128, 512, 28), (1024, 256, 14),
             (256, 1024, 14), (2048, 512, 7), (512, 2048, 7), (16, 96, 112), (96, 24, 56), (320, 1280, 7),
         )),
-        *(conv(*each, 3) for each in ((64, 64, 56), (128, 128, 28), (256, 256, 14), (512, 512, 7))),
+        *(conv(*each, 3, direct=direct)
+          for each in ((64, 64, 56), (128, 128, 28), (256, 256, 14), (512, 512, 7))
+          for direct in (True, False)),
         *(conv(*each, 3, stride=2) for each in ((128, 128, 56), (256, 256, 28), (512, 512, 14))),
         conv(256, 512, 56, 1, stride=2),
         *(conv(c, c, size, 3, stride=s, groups=c, kind="depthwise") for c, size, s in (
@@ -120,12 +132,13 @@ def all_work() -> list[Work]:
 def measure(work: Work, threads: int, peak: float, runs: int) -> Figure:
     """The least of some rounds of calls."""
     module = work.module.init(seed=0)
-    exe = dlc.compile(
-        module.to_module({"x": work.shape}),
-        params=module.state_dict(),
-        num_threads=threads,
-        cache=False,
-    )
+    with dlc.PassContext(disabled={"winograd"} if work.direct else ()):
+        exe = dlc.compile(
+            module.to_module({"x": work.shape}),
+            params=module.state_dict(),
+            num_threads=threads,
+            cache=False,
+        )
     x = np.random.default_rng(0).standard_normal(work.shape, np.float32)
     rules = {kernel.name: kernel.rule for kernel in exe.explain().kernels}
     best: list[tuple[float, str, int]] = []

@@ -19,9 +19,9 @@ def fma_loop(lanes: int, chains: int, steps: int, threads: int = 1) -> Executabl
 
     @T.prim_func
     def fma(
-        x: T.Buffer((lanes,), "float32"),
-        y: T.Buffer((lanes,), "float32"),
-        z: T.Buffer((threads, chains, lanes), "float32"),
+        x: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
+        y: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
+        z: T.Buffer((threads, chains, lanes), "float32"),  # type: ignore[valid-type]
     ) -> None:
         for part in T.parallel(threads):
             acc = T.alloc_buffer((chains, lanes), "float32", scope="local")
