@@ -124,7 +124,12 @@ class InferenceSession:
         return [_described(info) for info in self.model.inputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """The inputs that have a value and may be fed another; each other value is compiled anew."""
+        """The inputs that have a value and may be fed another; each other value is compiled anew.
+
+        Files before IR version 4 list all their weights among the inputs: there are none in these.
+        """
+        if self.model.model.ir_version < 4:
+            return []
         return [_described(info) for info in self.model.defaults]
 
     def get_outputs(self) -> list[NodeArg]:

@@ -151,6 +151,8 @@ def test_an_initializer_among_the_inputs_is_overridable():
     x = np.array([1, 10], np.float32)
     assert session.run(None, {"x": x})[0].tolist() == [2, 30]
     assert session.run(None, {"x": x, "w": x})[0].tolist() == [1, 100]
+    made.ir_version = 3
+    assert ours.InferenceSession(made, providers=["reference"]).get_overridable_initializers() == []
 
 
 def test_options_have_an_effect(model):
