@@ -29,7 +29,7 @@ from dlc_core.op.declare import (
     op,
 )
 from dlc_core.op.infer import Attrs, axes_of, axis_of, of_input, product
-from dlc_core.op.lower import compute, compute_type, narrow, replaced, rounded, truncate_div, widen
+from dlc_core.op.lower import compute, compute_type, narrow, rounded, truncate_div, widen
 from dlc_core.op.samples import wrong_dtype
 from dlc_core.tir.intrinsics import intrinsic
 
@@ -350,22 +350,36 @@ def _cumsum_reference(x: NDArray, *, axis: int, exclusive: bool, reverse: bool) 
 
 
 def _cumsum_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
+    """A scan whose state t is the sum of the first t elements."""
     axis = axis_of(attrs["axis"], x.ndim)
-    k = te.reduce_axis(x.shape[axis], "k")
+    steps = x.shape[axis]
+    shape = (steps + 1, *x.shape[:axis], *x.shape[axis + 1 :])
 
-    def body(*i: Expr) -> te.tensor.Reduction:
-        here, there = (i[axis], k.var) if not attrs["reverse"] else (k.var, i[axis])
-        counted = there < here if attrs["exclusive"] else there <= here
-        return te.sum(widen(x[replaced(i, axis, k.var)]), axis=k, where=counted)
+    def element(t: Expr, rest: Sequence[Expr]) -> Expr:
+        place = (*rest[:axis], steps - 1 - t if attrs["reverse"] else t, *rest[axis:])
+        return widen(x[place])
 
-    total = compute(x.shape, body, "cumsum")
-    return rounded(total, type_.dtype, "cumsum_end")
+    def longer(t: Expr, *rest: Expr) -> Expr:
+        before = (t - 1, *rest)
+        return state[before] + element(t - 1, rest)
+
+    wide = compute_type(x.dtype)
+    state = te.placeholder(shape, wide, "state")
+    start = compute((1, *shape[1:]), lambda *i: const(0, wide), "start")
+    total = te.scan(start, compute(shape, longer, "step"), state, inputs=[x], name="cumsum")
+
+    def ended(*i: Expr) -> Expr:
+        before = steps - 1 - i[axis] if attrs["reverse"] else i[axis]
+        count = before if attrs["exclusive"] else before + 1
+        place = (count, *i[:axis], *i[axis + 1 :])
+        return narrow(total[place], type_.dtype)
+
+    return compute(x.shape, ended, "cumsum_end")
 
 
 CUMSUM = op(
     "cumsum",
-    "running sums along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end."
-    " The lowering takes time quadratic in the dim",
+    "running sums along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end",
     ["x"],
     [Attr("axis", "int"), Attr("exclusive", "bool", False), Attr("reverse", "bool", False)],
     kind="reduction",
