@@ -7,6 +7,7 @@ import gc
 import sys
 from pathlib import Path
 
+from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import default_cases, folder_cases
 from benchmarks.peers import OURS, installed_peers
@@ -30,6 +31,9 @@ def main() -> int:
     parser.add_argument("--no-memory", action="store_true", help="leave the memory columns out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
+    parser.add_argument(
+        "--chart", type=Path, help="also draw the ratios: a .html file, or .png by matplotlib"
+    )
     options = parser.parse_args()
 
     cases = default_cases() if options.models is None else folder_cases(options.models)
@@ -37,6 +41,10 @@ def main() -> int:
     unknown = [name for name in options.names if name not in known]
     if unknown or not cases:
         print(f"no model {unknown[0] if unknown else 'here'}; known: {', '.join(known)}", file=sys.stderr)
+        return 2
+    wrong = check_chart(options.chart) if options.chart is not None else ""
+    if wrong:
+        print(wrong, file=sys.stderr)
         return 2
     peers, facts = installed_peers(), machine()
     if options.peers is not None:
@@ -67,6 +75,8 @@ def main() -> int:
     print_report(results, peers, markdown=options.markdown)
     if options.json is not None:
         write_json(options.json, results, peers, facts)
+    if options.chart is not None:
+        write_chart(options.chart, results, peers, head(facts, peers))
     return int(any(result.problem for result in results))
 
 

@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
 import onnx.parser
 import pytest
 
+from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
 from benchmarks.peers import OURS, Peer, Session
 from benchmarks.report import geomeans, print_report, remarks
+from dlc_core.runtime.measure import Spread
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -175,3 +178,26 @@ def test_kernels_are_measured_against_the_peak(tmp_path: Path) -> None:
     assert softmax["gflops"] is None
     assert softmax["gbytes"] > 0
     assert "no kernel nothing" in run("nothing", cache=tmp_path, code=2, module="benchmarks.kernels")
+
+
+def test_a_chart_has_a_bar_for_each_peer(tmp_path: Path) -> None:
+    ours, theirs = (Spread(ms, ms, ms, ms, ms, 1) for ms in (1.0, 4.0))
+    result = Result("a<b", 2, times={"dlc": ours, "doubled": theirs})
+    path = tmp_path / "chart.html"
+    write_chart(path, [result], [OURS, peer(doubled), peer(tripled)], "machine & versions")
+    page = path.read_text(encoding="utf-8")
+    for text in ("a&lt;b, 2 T", ">0.25<", ">–<", "doubled", "tripled", "machine &amp; versions"):
+        assert text in page
+    drawing = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    widths = [float(each.get("width")) for each in drawing.findall("{*}rect") if each.get("x") == "220"][1:]
+    assert widths == [100.0, 0.0]
+    assert "not chart.gif" in check_chart(Path("chart.gif"))
+    assert not check_chart(path)
+
+
+def test_a_chart_as_png(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "chart.png"
+    ours, theirs = (Spread(ms, ms, ms, ms, ms, 1) for ms in (1.0, 4.0))
+    write_chart(path, [Result("m", 1, times={"dlc": ours, "doubled": theirs})], [OURS, peer(doubled)], "")
+    assert path.read_bytes().startswith(b"\x89PNG")
