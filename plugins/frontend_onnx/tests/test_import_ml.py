@@ -150,12 +150,13 @@ def test_classes_by_trees(kind):
 @pytest.mark.parametrize(("aggregate", "number"), [("SUM", 1), ("MIN", 2), ("MAX", 3), ("AVERAGE", 0)])
 def test_trees_of_the_newer_operator(modes, aggregate, number):
     x = np.round(x_of(30, 2) * 2)
+    splits = np.where(np.equal(modes, 6), np.nan, [0, 1]).astype(np.float32)
     attrs = {
         "nodes_featureids": [0, 1], "nodes_truenodeids": [0, 1], "nodes_trueleafs": [1, 1],
         "nodes_falsenodeids": [1, 2], "nodes_falseleafs": [0, 1], "leaf_targetids": [0, 1, 0],
         "tree_roots": [0, 1], "n_targets": 2, "aggregate_function": number,
         "nodes_modes": onnx.numpy_helper.from_array(np.array(modes, np.uint8), "m"),
-        "nodes_splits": onnx.numpy_helper.from_array(np.array([0.0, 1.0], np.float32), "s"),
+        "nodes_splits": onnx.numpy_helper.from_array(splits, "s"),
         "leaf_weights": onnx.numpy_helper.from_array(np.array([1.5, 2.5, -3.5], np.float32), "w"),
     }  # fmt: skip
     if 6 in modes:

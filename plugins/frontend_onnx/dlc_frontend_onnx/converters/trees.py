@@ -150,7 +150,7 @@ class _Plain:
         self.features = c.integers("nodes_featureids")
         count = len(self.features)
         self.splits = self.column(c.tensor("nodes_splits"), count, "nodes_splits")
-        numbers = self.column(c.tensor("nodes_modes"), count, "nodes_modes")
+        numbers = self.column(c.tensor("nodes_modes"), count, "nodes_modes", "iu")
         self.modes = [_index(c, MODES, int(m), "mode") for m in numbers]
         self.branches = [
             self.column(c.integers(name), count, name)
@@ -165,9 +165,9 @@ class _Plain:
         self.sets = _sets([] if members is None else np.asarray(members).reshape(-1).tolist())
         self.leaves: dict[int, int] = {}
 
-    def column(self, values: Any, count: int, name: str) -> list[Any]:
+    def column(self, values: Any, count: int, name: str, kinds: str = "iuf") -> list[Any]:
         given = np.asarray(values)
-        if given.dtype.kind not in "iuf" or not np.isfinite(given).all():
+        if given.dtype.kind not in kinds:
             raise self.c.error(f"{name} must be numbers")
         made = given.reshape(-1).tolist()
         if len(made) != count:
