@@ -137,12 +137,14 @@ def _add_memory(
     for name, worker in workers.items():
         if name in result.failures:
             continue
-        if name != OURS.name:
+        try:
+            if name == OURS.name:
+                worker = Worker(SAVED, path, result.threads, feeds, worker.limit)
             result.memory[name] = worker.resident()
-            continue
-        saved = Worker(SAVED, path, result.threads, feeds, worker.limit)
-        result.memory[name] = saved.resident()
-        saved.close()
+        except RuntimeError as error:
+            result.failures[name] = str(error)
+        finally:
+            worker.close()
 
 
 def _time_to_open(path: Path, threads: int) -> float:
