@@ -17,7 +17,7 @@ from benchmarks import exact
 from benchmarks.models import Array, Case
 from benchmarks.peers import OURS, Peer
 from benchmarks.peers.dlc import SAVED
-from benchmarks.worker import Worker
+from benchmarks.worker import Here, Worker
 from dlc_core.diag import DlcError
 from dlc_core.runtime.measure import Spread, spread_of
 
@@ -84,7 +84,8 @@ def measure_case(
 ) -> Iterator[Result]:
     """All figures of a model, for each number of threads; what fails is told in the result.
 
-    Each peer is in a process of its own, and has `limit` seconds for each of its answers.
+    Peers that can be are together in this process, the others each in one of their own with `limit` seconds
+    for each of their answers.
     """
     feeds = case.feeds()
     with case.file() as path:
@@ -92,10 +93,14 @@ def measure_case(
         for count in threads:
             result = Result(case.name, count)
             with ExitStack() as stack:
-                workers: dict[str, Worker] = {}
+                workers: dict[str, Here | Worker] = {}
                 for peer in peers:
                     try:
-                        worker = Worker(peer, path, count, feeds, limit)
+                        worker: Here | Worker
+                        if peer.together:
+                            worker = Here(peer, path, count, feeds)
+                        else:
+                            worker = Worker(peer, path, count, feeds, limit)
                     except RuntimeError as error:
                         result.failures[peer.name] = str(error)
                         continue
@@ -105,8 +110,8 @@ def measure_case(
                     result.first_seconds[peer.name] = worker.first_seconds
                 _compare(result, {name: worker.outputs for name, worker in workers.items()}, truth)
                 result.times = interleaved(workers, seconds, result.failures)
-                if memory:
-                    _add_memory(result, workers, path, feeds)
+            if memory:
+                _add_memory(result, [p for p in peers if p.name in workers], path, feeds, limit)
             if OURS.name in result.failures:
                 result.problem = f"dlc cannot run it: {result.failures[OURS.name]}"
             else:
@@ -114,7 +119,9 @@ def measure_case(
             yield result
 
 
-def interleaved(workers: Mapping[str, Worker], seconds: float, failures: dict[str, str]) -> dict[str, Spread]:
+def interleaved(
+    workers: Mapping[str, Here | Worker], seconds: float, failures: dict[str, str]
+) -> dict[str, Spread]:
     """Rounds of A, B, A, B, …: each has the machine for an equal time in a round, after calls that are not
     counted, so that what disturbs the machine disturbs all.  What fails in a call goes to `failures` and is
     left out.
@@ -132,17 +139,22 @@ def interleaved(workers: Mapping[str, Worker], seconds: float, failures: dict[st
 
 
 def _add_memory(
-    result: Result, workers: Mapping[str, Worker], path: Path, feeds: Mapping[str, Array]
+    result: Result, peers: Sequence[Peer], path: Path, feeds: Mapping[str, Array], limit: float
 ) -> None:
-    for name, worker in workers.items():
-        if name in result.failures:
+    """Each in a new process."""
+    for peer in peers:
+        if peer.name in result.failures:
             continue
         try:
-            if name == OURS.name:
-                worker = Worker(SAVED, path, result.threads, feeds, worker.limit)
-            result.memory[name] = worker.resident()
+            alone = SAVED if peer.name == OURS.name else peer
+            worker = Worker(alone, path, result.threads, feeds, limit)
         except RuntimeError as error:
-            result.failures[name] = str(error)
+            result.failures[peer.name] = str(error)
+            continue
+        try:
+            result.memory[peer.name] = worker.resident()
+        except RuntimeError as error:
+            result.failures[peer.name] = str(error)
         finally:
             worker.close()
 

@@ -1,7 +1,7 @@
-"""A process of its own for each peer, which loads a model and calls it when it is its turn.
+"""Who loads a model and calls it when it is its turn: in this process, or in one of its own.
 
-One that crashes or hangs takes nobody along, libraries that cannot live in one process need not, and the
-memory is its own.  Parent and worker exchange pickled messages over a pipe.
+In a process of its own one that crashes or hangs takes nobody along, libraries that cannot live beside others
+need not, and the memory is its own.  Parent and worker exchange pickled messages over a pipe.
 """
 
 from __future__ import annotations
@@ -22,8 +22,40 @@ CALLS = 3
 """After which the memory is measured."""
 
 
+class Here:
+    """A peer in this process that has loaded a model and called it once; errors are RuntimeErrors."""
+
+    def __init__(self, peer: Peer, path: Path, threads: int, feeds: Mapping[str, Array]) -> None:
+        self._feeds = dict(feeds)
+        start = time.perf_counter()
+        try:
+            self._session = peer.load(path, threads)
+            loaded = time.perf_counter()
+            self.outputs = dict(self._session(self._feeds))
+        except Exception as error:
+            raise RuntimeError(_reason(error)) from error
+        self.load_seconds = loaded - start
+        self.first_seconds = time.perf_counter() - start
+        self._last = self.first_seconds - self.load_seconds
+
+    def turn(self, seconds: float) -> list[float]:
+        """As `Worker.turn`."""
+        try:
+            found = _turn(self._session, self._feeds, seconds, self._last)
+        except Exception as error:
+            raise RuntimeError(_reason(error)) from error
+        self._last = found[-1]
+        return found
+
+    def close(self) -> None:
+        del self._session
+
+
 class Worker:
-    """A peer that has loaded a model and called it once.  Raises RuntimeError at all that goes wrong."""
+    """A peer in a process of its own that has loaded a model and called it once.
+
+    All that goes wrong, crashes too, is a RuntimeError.
+    """
 
     load_seconds: float
     """From the file to the first possible call, the import of the library included."""

@@ -29,6 +29,8 @@ class Peer:
     modules: tuple[str, ...]
     """Modules that it imports."""
     load: Callable[[Path, int], Session]
+    together: bool = False
+    """Whether it is measured in the benchmark's own process, beside the others that are."""
 
     @property
     def version(self) -> str:

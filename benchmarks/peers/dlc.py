@@ -28,5 +28,5 @@ def load_saved(path: Path, threads: int) -> Session:
         return dlc.open(saved, num_threads=threads).run
 
 
-PEER = Peer("dlc", ("dlc-core",), ("dlc_core",), load)
+PEER = Peer("dlc", ("dlc-core",), ("dlc_core",), load, together=True)
 SAVED = Peer("dlc", ("dlc-core",), ("dlc_core",), load_saved)

@@ -18,4 +18,4 @@ def load(path: Path, threads: int) -> Session:
     return lambda feeds: dict(zip(names, session.run(None, dict(feeds))))
 
 
-PEER = Peer("onnxruntime", ("onnxruntime",), ("onnxruntime",), load)
+PEER = Peer("onnxruntime", ("onnxruntime",), ("onnxruntime",), load, together=True)
