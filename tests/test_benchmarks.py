@@ -15,6 +15,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from benchmarks import exact
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
@@ -201,3 +202,14 @@ def test_a_chart_as_png(tmp_path: Path) -> None:
     ours, theirs = (Spread(ms, ms, ms, ms, ms, 1) for ms in (1.0, 4.0))
     write_chart(path, [Result("m", 1, times={"dlc": ours, "doubled": theirs})], [OURS, peer(doubled)], "")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_old_operator_sets_are_not_evaluated(tmp_path):
+    """Softmax then worked on several axes at once, which the evaluator does not know."""
+    old = onnx.parser.parse_model(
+        '<ir_version: 7, opset_import: ["" : 9]>'
+        "old (float[1, 4, 1, 1] x) => (float[1, 4, 1, 1] y) { y = Softmax (x) }"
+    )
+    onnx.save(old, tmp_path / "old.onnx")
+    with pytest.raises(ValueError, match="operator set 9"):
+        exact.outputs(tmp_path / "old.onnx", {"x": np.zeros((1, 4, 1, 1), np.float32)})
