@@ -22,8 +22,8 @@ FIRST_SET = 13
 def outputs(path: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """Outputs by name.
 
-    Raises ValueError for a model of an operator set before 13, which the evaluator reads by the rules of later
-    ones, and whatever the evaluator raises at what it does not know.
+    Raises ValueError for a model of an operator set before 13, which the evaluator reads by the rules of
+    later ones, and whatever the evaluator raises at what it does not know.
     """
     model = onnx.load(path)
     version = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
