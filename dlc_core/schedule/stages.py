@@ -29,9 +29,9 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.te.func import Argument, create_prim_func, inputs_of
-from dlc_core.te.math import ThreadAxis
 from dlc_core.te.scan import ScanOp
 from dlc_core.te.tensor import Operation, Tensor, producer_of
+from dlc_core.te.threads import ThreadAxis
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range
 

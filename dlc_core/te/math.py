@@ -1,14 +1,11 @@
 """Scalar functions and names for expressions in computes, as `te.exp(A[i])`.
 
-Functions of floats give the dtype of their argument; what they give for special values is in
-`dlc_core.tir.intrinsics`.
+Those that the tensor IR has a function for are that function.  Functions of floats give the dtype of their
+argument; what they give for special values is in `dlc_core.tir.intrinsics`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import BOOL, INDEX, DTypeLike, dtype
 from dlc_core.ir.expr import (
     Expr,
@@ -22,7 +19,6 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.te.reducers import highest, lowest
 from dlc_core.tir.intrinsics import intrinsic
-from dlc_core.tir.stmt import Range
 
 
 def var(name: str = "n", dtype_: DTypeLike = INDEX) -> Var:
@@ -88,11 +84,6 @@ def truncmod(a: ExprLike, b: ExprLike) -> Expr:
     return binary("truncmod", a, b)
 
 
-def exp(x: Expr) -> Expr:
-    """e ** x."""
-    return intrinsic("exp", x)
-
-
 def exp2(x: Expr) -> Expr:
     """2 ** x."""
     return intrinsic("exp2", x)
@@ -101,11 +92,6 @@ def exp2(x: Expr) -> Expr:
 def expm1(x: Expr) -> Expr:
     """e ** x - 1, exact near 0."""
     return intrinsic("expm1", x)
-
-
-def log(x: Expr) -> Expr:
-    """Natural logarithm."""
-    return intrinsic("log", x)
 
 
 def log2(x: Expr) -> Expr:
@@ -121,16 +107,6 @@ def log10(x: Expr) -> Expr:
 def log1p(x: Expr) -> Expr:
     """log(1 + x), exact near 0."""
     return intrinsic("log1p", x)
-
-
-def sqrt(x: Expr) -> Expr:
-    """Square root."""
-    return intrinsic("sqrt", x)
-
-
-def rsqrt(x: Expr) -> Expr:
-    """1 / sqrt(x)."""
-    return intrinsic("rsqrt", x)
 
 
 def sin(x: Expr) -> Expr:
@@ -178,11 +154,6 @@ def cosh(x: Expr) -> Expr:
     return intrinsic("cosh", x)
 
 
-def tanh(x: Expr) -> Expr:
-    """Hyperbolic tangent."""
-    return intrinsic("tanh", x)
-
-
 def asinh(x: Expr) -> Expr:
     """Inverse hyperbolic sine."""
     return intrinsic("asinh", x)
@@ -198,54 +169,9 @@ def atanh(x: Expr) -> Expr:
     return intrinsic("atanh", x)
 
 
-def erf(x: Expr) -> Expr:
-    """The error function."""
-    return intrinsic("erf", x)
-
-
-def sigmoid(x: Expr) -> Expr:
-    """1 / (1 + exp(-x))."""
-    return intrinsic("sigmoid", x)
-
-
-def power(x: ExprLike, y: ExprLike) -> Expr:
-    """x ** y, of floats or of integers."""
-    return intrinsic("pow", x, y)
-
-
-def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
-    """a * b + c of floats, rounded once."""
-    return intrinsic("fma", a, b, c)
-
-
 def fmod(a: ExprLike, b: ExprLike) -> Expr:
     """Remainder of floats with the dividend's sign."""
     return intrinsic("fmod", a, b)
-
-
-def floor(x: Expr) -> Expr:
-    """Rounded down."""
-    return intrinsic("floor", x)
-
-
-def ceil(x: Expr) -> Expr:
-    """Rounded up."""
-    return intrinsic("ceil", x)
-
-
-def round(x: Expr) -> Expr:
-    """Rounded to the nearest integer, halves to even."""
-    return intrinsic("round", x)
-
-
-def trunc(x: Expr) -> Expr:
-    """Rounded towards zero."""
-    return intrinsic("trunc", x)
-
-
-def abs(x: Expr) -> Expr:
-    """Magnitude."""
-    return intrinsic("abs", x)
 
 
 def sign(x: Expr) -> Expr:
@@ -271,25 +197,3 @@ def isinf(x: Expr) -> Expr:
 def popcount(x: Expr) -> Expr:
     """Bits set of an integer."""
     return intrinsic("popcount", x)
-
-
-@dataclass(frozen=True)
-class ThreadAxis:
-    """A hardware axis of the target, by the target's name for it; with `dom`, of that extent."""
-
-    name: str
-    dom: Range | None = None
-
-
-def thread_axis(dom: ExprLike | tuple[ExprLike, ExprLike] | str | None = None, tag: str = "") -> ThreadAxis:
-    """The hardware axis `tag`, for `stage.bind`: `thread_axis("name")` or `thread_axis((0, 32), "name")`."""
-    if isinstance(dom, str):
-        if tag:
-            raise UsageError(f"a thread axis with two names, {dom!r} and {tag!r}")
-        return ThreadAxis(dom)
-    if not tag:
-        raise UsageError("a thread axis without a name", hint="name it as the target does")
-    if dom is None:
-        return ThreadAxis(tag)
-    begin, end = map(as_expr, dom if isinstance(dom, tuple) else (0, dom))
-    return ThreadAxis(tag, Range(begin, end - begin))

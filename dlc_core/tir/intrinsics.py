@@ -425,58 +425,72 @@ def vector_reduce(op: str, vector: Expr) -> Expr:
 
 
 def exp(x: Expr) -> Expr:
+    """e ** x."""
     return intrinsic("exp", x)
 
 
 def log(x: Expr) -> Expr:
+    """Natural logarithm."""
     return intrinsic("log", x)
 
 
 def sqrt(x: Expr) -> Expr:
+    """Square root."""
     return intrinsic("sqrt", x)
 
 
 def rsqrt(x: Expr) -> Expr:
+    """1 / sqrt(x)."""
     return intrinsic("rsqrt", x)
 
 
 def tanh(x: Expr) -> Expr:
+    """Hyperbolic tangent."""
     return intrinsic("tanh", x)
 
 
 def erf(x: Expr) -> Expr:
+    """The error function."""
     return intrinsic("erf", x)
 
 
 def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x))."""
     return intrinsic("sigmoid", x)
 
 
 def power(x: ExprLike, y: ExprLike) -> Expr:
+    """x ** y, of floats or of integers."""
     return intrinsic("pow", x, y)
 
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
+    """a * b + c of floats, rounded once."""
     return intrinsic("fma", a, b, c)
 
 
 def floor(x: Expr) -> Expr:
+    """Rounded down."""
     return intrinsic("floor", x)
 
 
 def ceil(x: Expr) -> Expr:
+    """Rounded up."""
     return intrinsic("ceil", x)
 
 
 def round_even(x: Expr) -> Expr:
+    """Rounded to the nearest integer, halves to even."""
     return intrinsic("round", x)
 
 
 def trunc(x: Expr) -> Expr:
+    """Rounded towards zero."""
     return intrinsic("trunc", x)
 
 
 def absolute(x: Expr) -> Expr:
+    """Magnitude."""
     return intrinsic("abs", x)
 
 

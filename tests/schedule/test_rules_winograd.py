@@ -8,7 +8,7 @@ import pytest
 from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.op.std.winograd import _exact
+from dlc_core.op.std.winograd import exact_inputs
 from dlc_core.schedule.rules.cpu import winograd
 from dlc_core.schedule.rules.cpu.winograd_plan import Core, Layer, Plan, direct_cycles, plan
 from dlc_core.target import Description
@@ -71,7 +71,7 @@ def test_plans():
 
 def test_exact_samples_are_exact():
     """Whole numbers that are small enough for every intermediate sum."""
-    x, u = _exact(4, (1, 7, 8, 16), 32)
+    x, u = exact_inputs(4, (1, 7, 8, 16), 32)
     values = std.winograd_conv.decl.reference(
         np.asarray(x.values, np.float32), np.asarray(u.values, np.float32), tile=4, padding=(1, 1, 1, 1)
     )

@@ -273,7 +273,7 @@ def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bi
     return finish(total, type_, bias, "NXC", "winograd")
 
 
-def _exact(tile: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, Tensor]:
+def exact_inputs(tile: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, Tensor]:
     """Inputs and weights of whole numbers, so small that all sums are exact: every order of them gives the
     same.
     """
@@ -294,10 +294,10 @@ CONV = op(
     lower=_conv_lower,
     dtypes=("float32", "float64"),
     samples=(
-        Sample(_exact(2, (1, 6, 6, 3), 5), {"tile": 2}),
-        Sample((*_exact(2, (2, 5, 7, 2), 4), Tensor((4,))), {"tile": 2, "padding": (1, 1, 1, 1)}),
-        Sample((*_exact(4, (1, 8, 9, 4), 3), Tensor((3,))), {"tile": 4, "padding": (1, 0, 1, 2)}),
-        Sample(_exact(4, (1, 7, 8, 16), 32), {"tile": 4, "padding": (1, 1, 1, 1)}),
+        Sample(exact_inputs(2, (1, 6, 6, 3), 5), {"tile": 2}),
+        Sample((*exact_inputs(2, (2, 5, 7, 2), 4), Tensor((4,))), {"tile": 2, "padding": (1, 1, 1, 1)}),
+        Sample((*exact_inputs(4, (1, 8, 9, 4), 3), Tensor((3,))), {"tile": 4, "padding": (1, 0, 1, 2)}),
+        Sample(exact_inputs(4, (1, 7, 8, 16), 32), {"tile": 4, "padding": (1, 1, 1, 1)}),
     ),
     error_samples=(
         ErrorSample((Tensor((1, 6, 6)), Tensor((6, 6, 3, 5))), {}, "rank"),
