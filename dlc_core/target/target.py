@@ -59,6 +59,9 @@ class Description:
     vector_registers: int = 16
     fma: bool = False
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
+    cache_line: int = 64
+    cache_ways: int = 8
+    """Lines of the nearest cache that addresses a power of two apart share."""
     cores: int = 1
     parallel: bool = True
     """Whether `parallel` loops are executed by several threads."""

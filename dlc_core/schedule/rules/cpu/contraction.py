@@ -41,10 +41,6 @@ PARALLEL_WORK = 1 << 16
 """Multiply-adds below which a kernel is not worth waking other threads for."""
 MANY_COLUMNS = 128
 """Columns from which a copy of the left-hand side costs little beside the products."""
-WAYS = 8
-"""Lines of the nearest cache that addresses a power of two apart share."""
-LINE = 64
-"""Bytes of a line."""
 
 
 @dataclass(frozen=True)
@@ -194,11 +190,12 @@ class Contract:
         step = const_value(found.lhs.factors[found.m[-1].var])
         if step is None:
             return
-        way = self.machine.description.caches[0] // WAYS
+        facts = self.machine.description
+        way = facts.caches[0] // facts.cache_ways
         places = max(1, way // math.gcd(step * buffer.dtype.itemsize, way))
-        if -(-tile.rows // places) <= WAYS // 2:
+        if -(-tile.rows // places) <= facts.cache_ways // 2:
             return
-        line = LINE // buffer.dtype.itemsize
+        line = facts.cache_line // buffer.dtype.itemsize
         if buffer in s.func.params:
             made = s.cache_read(self.block, buffer.name, "global")
             schedule_map(s, made, self.machine)
