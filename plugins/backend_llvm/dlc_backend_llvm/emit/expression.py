@@ -15,7 +15,7 @@ from dlc_backend_llvm.emit.types import NARROW_FLOATS, literal, memory_type, reg
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import BOOL, INDEX, DType, dtype
+from dlc_core.ir.dtype import INDEX, DType, dtype
 from dlc_core.ir.expr import (
     Binary,
     Broadcast,
@@ -30,8 +30,8 @@ from dlc_core.ir.expr import (
     Var,
     const,
     const_value,
-    transform,
 )
+from dlc_core.tir.lanes import lane_of, ramp_form
 
 _TRAPPING = ("floordiv", "floormod", "truncdiv", "truncmod", "div")
 
@@ -436,40 +436,3 @@ class ExpressionEmitter:
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
         """`a` or `b` by control flow; defined where basic blocks are made."""
         raise NotImplementedError
-
-
-def ramp_form(expr: Expr) -> tuple[Expr, Expr] | None:
-    """(value of lane 0, step between lanes) of an index, or None when the step is not uniform."""
-    if expr.dtype.lanes == 1:
-        return expr, const(0, expr.dtype)
-    if isinstance(expr, Ramp):
-        return expr.base, expr.stride
-    if isinstance(expr, Broadcast):
-        return expr.value, const(0, expr.value.dtype)
-    if isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"):
-        left, right = ramp_form(expr.a), ramp_form(expr.b)
-        if left is None or right is None:
-            return None
-        if expr.op == "add":
-            return left[0] + right[0], left[1] + right[1]
-        if expr.op == "sub":
-            return left[0] - right[0], left[1] - right[1]
-        if const_value(right[1]) == 0:
-            return left[0] * right[0], left[1] * right[0]
-        if const_value(left[1]) == 0:
-            return left[0] * right[0], left[0] * right[1]
-    return None
-
-
-def lane_of(expr: Expr, lane: int) -> Expr:
-    """The scalar expression of one lane of a vector expression."""
-
-    def visit(e: Expr) -> Expr | None:
-        if isinstance(e, Ramp):
-            return e.base + e.stride * const(lane, e.base.dtype)
-        return e.value if isinstance(e, Broadcast) else None
-
-    return transform(expr, visit)
-
-
-TRUE = const(True, BOOL)

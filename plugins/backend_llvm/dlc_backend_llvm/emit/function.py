@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dlc_backend_llvm.emit.clock import CLOCK
-from dlc_backend_llvm.emit.expression import ExpressionEmitter, lane_of
+from dlc_backend_llvm.emit.expression import ExpressionEmitter
 from dlc_backend_llvm.emit.failure import FAIL, FAILURE_IR
-from dlc_backend_llvm.emit.promote import promotable
 from dlc_backend_llvm.emit.scope import Lines, Scope, flatten
 from dlc_backend_llvm.emit.types import memory_type, register_type
 from dlc_backend_llvm.emit.unit import Unit
@@ -22,6 +21,8 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
 from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt
+from dlc_core.tir.lanes import lane_of
+from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 STACK_LIMIT = 1 << 20

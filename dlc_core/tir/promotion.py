@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dlc_backend_llvm.emit.expression import ramp_form
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Call, Expr, const_value, loads_in, post_order
 from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.lanes import ramp_form
 from dlc_core.tir.stmt import For, Stmt, Store, View, While
 
 MAX_REGISTERS = 64
