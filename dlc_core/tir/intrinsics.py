@@ -169,6 +169,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         "pow(x, 0) = pow(1, y) = 1 even for NaN; NaN for negative ** fraction",
     ),
     Intrinsic("fma", 3, _FLOAT, "same", _per_element(fused_multiply_add), "a * b + c rounded once"),
+    Intrinsic("rounded_mul", 2, _FLOAT, "same", np.multiply, "a * b, never fused with an addition behind it"),
     _math("floor", np.floor, "keeps infinities and the sign of zero"),
     _math("ceil", np.ceil, "keeps infinities and the sign of zero"),
     _math("round", np.rint, "halves to even; keeps infinities and the sign of zero"),
@@ -467,6 +468,11 @@ def power(x: ExprLike, y: ExprLike) -> Expr:
 def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
     """a * b + c of floats, rounded once."""
     return intrinsic("fma", a, b, c)
+
+
+def rounded_mul(a: ExprLike, b: ExprLike) -> Expr:
+    """a * b of floats, rounded by itself: every target gives the same bits, whatever it is added to."""
+    return intrinsic("rounded_mul", a, b)
 
 
 def floor(x: Expr) -> Expr:

@@ -8,6 +8,7 @@ rounding.
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -183,7 +184,9 @@ UNARY: dict[str, Callable[[float], Any]] = {
     "isnan": math.isnan,
     "isinf": math.isinf,
 }
-BINARY: dict[str, Callable[[Any, Any], Any]] = {"atan2": math.atan2, "fmod": fmod, "copysign": math.copysign}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "atan2": math.atan2, "fmod": fmod, "copysign": math.copysign, "rounded_mul": operator.mul,
+}  # fmt: skip
 EXACT = frozenset({"floor", "ceil", "round", "trunc", "abs", "sign", "fmod", "copysign", "nextafter"})
 """Float intrinsics whose value the operands' dtype can represent, so that nothing is left to round."""
 

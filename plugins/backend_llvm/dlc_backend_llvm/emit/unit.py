@@ -78,6 +78,8 @@ class Unit:
             return lines, self._integer(name, args, operand, emit)
         if name in _LLVM and (self.vmath.machine.rounding or name not in _ROUNDING):
             return lines, self._call_llvm(_LLVM[name], args, operand, emit)
+        if name == "rounded_mul":
+            return lines, emit(f"fmul {kind} {args[0]}, {args[1]}")
         if name == "isnan":
             return lines, emit(f"fcmp uno {kind} {args[0]}, {args[0]}")
         if name == "isinf":

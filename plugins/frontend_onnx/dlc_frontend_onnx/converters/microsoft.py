@@ -75,7 +75,7 @@ def fused_matmul(c: Call, a: Node, b: Node) -> Node:
         "transpose_a": c.flag("transA") and len(a.shape) > 1,
         "transpose_b": c.flag("transB") and len(b.shape) > 1,
     }
-    return scaled(c, product_of(left, right, **flags), c.real("alpha", 1.0))
+    return scaled(c, product_of(left, right, lambda x, y: std.matmul(x, y, **flags)), c.real("alpha", 1.0))
 
 
 def _activated(c: Call, x: Node) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Expr
@@ -16,12 +16,12 @@ def matmul(c: Call, a: Node, b: Node) -> Node:
     return product_of(a, b)
 
 
-def product_of(a: Node, b: Node, **attrs: object) -> Node:
+def product_of(a: Node, b: Node, multiply: Callable[[Node, Node], Node] = std.matmul) -> Node:
     """numpy.matmul: a vector on the left is a row, on the right a column, and its dim is dropped again."""
     row, column = len(a.shape) == 1, len(b.shape) == 1
     left = std.unsqueeze(a, axes=(0,)) if row else a
     right = std.unsqueeze(b, axes=(1,)) if column else b
-    made = std.matmul(left, right, **attrs)
+    made = multiply(left, right)
     dropped = ((-2,) if row else ()) + ((-1,) if column else ())
     return std.squeeze(made, axes=dropped) if dropped else made
 

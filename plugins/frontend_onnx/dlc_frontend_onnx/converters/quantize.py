@@ -1,4 +1,4 @@
-"""Quantized operators: scales and zero points, and products of integers."""
+"""Quantized operators of the standard: scales and zero points, and products of integers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc_core.graph.node import Node
+from dlc_core.graph.node import Node, const_array, constant
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
+from dlc_core.op.std.integer_product import BYTES
+from dlc_core.op.std.quantization import QUANTIZED
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.casts import saturated
 from dlc_frontend_onnx.converters.nn import check_image, kernel_of, per_dim, product_of, spatial_pads
+
+
+def shaped(value: Node, shape: tuple[Dim, ...]) -> Node:
+    """The value in another shape; a constant stays one."""
+    array = const_array(value)
+    if tuple(value.shape) == shape:
+        return value
+    if array is None or not all(isinstance(size, int) for size in shape):
+        return std.reshape(value, shape=shape)
+    return constant(array.reshape([int(size) for size in shape]))  # type: ignore[arg-type]
+
+
+def plain(value: Node) -> Node:
+    """A scale or zero point of a whole tensor as a number."""
+    return shaped(value, ())
 
 
 def along(c: Call, vector: Node, like: Node, axis: int, block: int = 0) -> Node:
@@ -20,15 +37,13 @@ def along(c: Call, vector: Node, like: Node, axis: int, block: int = 0) -> Node:
     block along it."""
     rank = len(like.shape)
     if len(vector.shape) == 0 or vector.tensor_type.static_shape() == (1,):
-        return std.reshape(vector, shape=()) if len(vector.shape) else vector
+        return plain(vector)
     place = c.check_axis(axis, rank)
     if block:
         return _blocks(c, vector, like, place, block)
     if len(vector.shape) != 1:
         raise c.error(f"a scale of {vector.type} for {like.type}")
-    shape: list[Dim] = [1] * rank
-    shape[place] = vector.shape[0]
-    return std.reshape(vector, shape=tuple(shape))
+    return shaped(vector, (vector.shape[0], *(1,) * (rank - 1 - place)))
 
 
 def _blocks(c: Call, vector: Node, like: Node, axis: int, block: int) -> Node:
@@ -40,31 +55,32 @@ def _blocks(c: Call, vector: Node, like: Node, axis: int, block: int) -> Node:
     return std.slice(wide, begins=(0,), ends=(like.shape[axis],), axes=(axis,))
 
 
+def is_zero(c: Call, value: Node | None) -> bool:
+    """Whether a zero point is left out or known to be 0."""
+    found = None if value is None else c.array(value)
+    return value is None or (found is not None and not np.any(found))
+
+
 def dequantized(c: Call, x: Node, scale: Node, zero: Node | None) -> Node:
     """(x - zero) scale, in the dtype of the scale; scale and zero broadcast already."""
-    wide = c.cast(x, "int32" if x.dtype.is_int and zero is not None else scale.dtype)
-    if zero is not None and not _is_zero(c, zero):
+    if x.dtype.name in (*QUANTIZED, "int32"):
+        points = () if zero is None or is_zero(c, zero) else (zero,)
+        return std.dequantize(x, scale, *points)
+    wide = c.cast(x, scale.dtype)
+    if zero is not None and not is_zero(c, zero):
         wide = std.sub(wide, c.cast(zero, wide.dtype))
-    return std.mul(c.cast(wide, scale.dtype), scale)
-
-
-def _is_zero(c: Call, value: Node) -> bool:
-    found = c.array(value)
-    return found is not None and not np.any(found)
+    return std.mul(wide, scale)
 
 
 def quantized(c: Call, x: Node, scale: Node, zero: Node | None, to: DType) -> Node:
     """x / scale, rounded to even, plus zero, and limited to the range of the dtype."""
-    if not to.is_int:
-        moved = std.div(x, scale)
-        if zero is not None and not _is_zero(c, zero):
-            moved = std.add(moved, c.cast(zero, moved.dtype))
-        return saturated(c, moved, to) if c.flag("saturate", True) else c.cast(moved, to)
-    rounded = std.round(std.div(x, scale))
-    if zero is not None and not _is_zero(c, zero):
-        rounded = std.add(rounded, c.cast(zero, rounded.dtype))
-    low, high = to.int_range()
-    return c.cast(std.clip(rounded, min=low, max=high), to)
+    points = () if zero is None or is_zero(c, zero) else (zero,)
+    if to.is_int:
+        return std.quantize(x, scale, *points, to=to)
+    moved = std.div(x, scale)
+    if points:
+        moved = std.add(moved, c.cast(points[0], moved.dtype))
+    return saturated(c, moved, to) if c.flag("saturate", True) else c.cast(moved, to)
 
 
 @converter("QuantizeLinear", 10)
@@ -75,11 +91,13 @@ def quantize_linear(c: Call, x: Node, scale: Node, zero: Node | None = None) -> 
     to = zero.dtype if zero is not None else declared or DType("uint8")
     if declared is not None and declared is not to:
         raise c.error(f"output_dtype is {declared}, but the zero point is {to}")
-    wide = x if x.dtype.is_float and x.dtype.bits >= 32 else c.cast(x, "float32")
-    if c.integer("precision", 0):
-        wide = c.cast(x, c.dtype("precision"))
-    step = along(c, c.cast(scale, wide.dtype), x, axis, block)
-    return quantized(c, wide, step, None if zero is None else along(c, zero, x, axis, block), to)
+    # The quotient is rounded in the precision that the node names, else in that of the scale.
+    precise = c.dtype("precision") if c.integer("precision", 0) else scale.dtype
+    if not precise.is_float:
+        raise c.error(f"a scale of {precise}")
+    step = along(c, c.cast(scale, precise), x, axis, block)
+    points = None if zero is None else along(c, zero, x, axis, block)
+    return quantized(c, c.cast(x, precise), step, points, to)
 
 
 @converter("DequantizeLinear", 10)
@@ -91,31 +109,63 @@ def dequantize_linear(c: Call, x: Node, scale: Node, zero: Node | None = None) -
     return c.cast(made, declared)
 
 
-def centred(c: Call, x: Node, zero: Node | None) -> Node:
-    """x - zero in int32; x itself where zero is 0."""
-    if zero is None or _is_zero(c, zero):
-        return x
-    return std.sub(c.cast(x, "int32"), c.cast(zero, "int32"))
+@converter("DynamicQuantizeLinear", 11)
+def dynamic_quantize_linear(c: Call, x: Node) -> Sequence[Node]:
+    """x as uint8 by its own range, which includes 0; what is 0 everywhere has the scale 0."""
+    zero = c.const(0, x.dtype)
+    low = std.minimum(std.reduce_min(x), zero)
+    high = std.maximum(std.reduce_max(x), zero)
+    scale = std.div(std.sub(high, low), c.const(255, x.dtype))
+    step = std.where(std.equal(scale, zero), c.const(1, x.dtype), scale)
+    point = std.cast(std.round(std.clip(std.sub(zero, std.div(low, step)), min=0, max=255)), to="uint8")
+    return [std.quantize(x, step, point, to="uint8"), scale, point]
 
 
-def _rows(zero: Node | None, rank: int) -> Node | None:
-    """The zero point of a left operand: one number, or one for each row."""
-    if zero is None or len(zero.shape) != 1 or zero.shape[0] == 1 or rank < 2:
-        return zero
-    return std.unsqueeze(zero, axes=(1,))
+def _rows(value: Node | None, rank: int) -> Node | None:
+    """What belongs to a left operand: one number, or one for each row."""
+    if value is None or len(value.shape) != 1 or rank < 2:
+        return value
+    return plain(value) if value.shape[0] == 1 else shaped(value, (value.shape[0], 1))
+
+
+def columns(value: Node | None, rank: int) -> Node | None:
+    """What belongs to a right operand: one number, or one for each column."""
+    if value is None or len(value.shape) != 1:
+        return value
+    return plain(value) if value.shape[0] == 1 else value
 
 
 def integer_product(c: Call, a: Node, b: Node, a_zero: Node | None, b_zero: Node | None) -> Node:
     """The matrix product of integers less their zero points, in int32."""
-    left, right = centred(c, a, _rows(a_zero, len(a.shape))), centred(c, b, b_zero)
-    if left.dtype is not right.dtype and not (left.dtype.bits == right.dtype.bits == 8):
-        left, right = c.cast(left, "int32"), c.cast(right, "int32")
-    return product_of(left, right, out_dtype="int32")
+    for value, what in ((a, "the left"), (b, "the right")):
+        if value.dtype.name not in BYTES:
+            raise c.unsupported(f"{c.node.op} with {what} operand of {value.dtype}")
+    left, right = _rows(a_zero, len(a.shape)), columns(b_zero, len(b.shape))
+    zeros: list[Node] = []
+    if left is not None or right is not None:
+        zeros.append(c.const(0, a.dtype) if left is None else left)
+    if right is not None and not is_zero(c, right):
+        zeros.append(right)
+    if len(zeros) == 1 and is_zero(c, zeros[0]):
+        zeros = []
+    return product_of(a, b, lambda x, y: std.integer_matmul(x, y, *zeros))
 
 
 @converter("MatMulInteger", 10)
 def matmul_integer(c: Call, a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | None = None) -> Node:
     return integer_product(c, a, b, a_zero, b_zero)
+
+
+def requantized(c: Call, total: Node, scale: Node, y_scale: Node, y_zero: Node | None, to: DType) -> Node:
+    """A sum of products times scale / y_scale, rounded, plus y_zero, limited to the range of the dtype.
+
+    The three scales become one factor in float32, as onnxruntime has it; the standard leaves that open.
+    """
+    factor = std.div(c.cast(scale, "float32"), c.cast(y_scale, "float32"))
+    if not to.is_int:
+        return quantized(c, c.cast(total, "float32"), std.reciprocal(factor), y_zero, to)
+    points = () if y_zero is None or is_zero(c, y_zero) else (y_zero,)
+    return std.requantize(total, factor, *points, to=to)
 
 
 @converter("QLinearMatMul", 10)
@@ -130,11 +180,12 @@ def qlinear_matmul(
     y_scale: Node,
     y_zero: Node,
 ) -> Node:
-    total = c.cast(integer_product(c, a, b, a_zero, b_zero), "float32")
-    left = c.cast(_rows(a_scale, len(a.shape)) or a_scale, "float32")
-    scale = std.mul(left, c.cast(b_scale, "float32"))
-    wide = c.cast(y_scale, "float32")
-    return quantized(c, std.mul(total, scale), wide, y_zero, y_zero.dtype)
+    total = integer_product(c, a, b, a_zero, b_zero)
+    rank = len(a.shape)
+    left, right = _rows(a_scale, rank) or a_scale, columns(b_scale, len(b.shape)) or b_scale
+    scale = std.mul(c.cast(left, "float32"), c.cast(right, "float32"))
+    own, zero = _rows(y_scale, rank) or y_scale, _rows(y_zero, rank)
+    return requantized(c, total, scale, own, zero, y_zero.dtype)
 
 
 def _integer_conv(c: Call, x: Node, w: Node, x_zero: Node | None, w_zero: Node | None) -> Node:
@@ -143,19 +194,16 @@ def _integer_conv(c: Call, x: Node, w: Node, x_zero: Node | None, w_zero: Node |
     kernel = kernel_of(c, x, w)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
     pads = spatial_pads(c, x, kernel, strides, dilation)
-    vector = None if w_zero is None else along(c, w_zero, w, 0)
-    left, right = centred(c, x, x_zero), centred(c, w, vector)
-    if left.dtype is not right.dtype and not (left.dtype.bits == right.dtype.bits == 8):
-        left, right = c.cast(left, "int32"), c.cast(right, "int32")
-    return std.conv(
-        left,
-        right,
-        strides=strides,
-        padding=pads,
-        dilation=dilation,
-        groups=c.integer("group", 1),
-        out_dtype="int32",
-    )
+    for value, what in ((x, "an input"), (w, "a kernel")):
+        if value.dtype.name not in BYTES:
+            raise c.unsupported(f"{c.node.op} with {what} of {value.dtype}")
+    zeros: list[Node] = []
+    if not is_zero(c, x_zero) or not is_zero(c, w_zero):
+        zeros.append(c.const(0, x.dtype) if x_zero is None else plain(x_zero))
+    if w_zero is not None and not is_zero(c, w_zero):
+        zeros.append(along(c, w_zero, w, 0))
+    groups = c.integer("group", 1)
+    return std.integer_conv(x, w, *zeros, strides=strides, padding=pads, dilation=dilation, groups=groups)
 
 
 @converter("ConvInteger", 10)
@@ -179,16 +227,5 @@ def qlinear_conv(
     total = _integer_conv(c, x, w, x_zero, w_zero)
     if bias is not None:
         total = std.add(total, along(c, bias, total, 1) if len(bias.shape) else bias)
-    scale = std.mul(_scalar(x_scale), along(c, w_scale, total, 1))
-    return quantized(
-        c, std.mul(c.cast(total, "float32"), scale), _scalar(y_scale), _scalar(y_zero), y_zero.dtype
-    )
-
-
-def _scalar(value: Node) -> Node:
-    return std.reshape(value, shape=()) if len(value.shape) else value
-
-
-def through_floats(c: Call, xs: Sequence[tuple[Node, Node, Node | None]]) -> list[Node]:
-    """Quantized tensors (value, scale, zero point) as floats."""
-    return [dequantized(c, x, _scalar(s), None if z is None else _scalar(z)) for x, s, z in xs]
+    scale = std.mul(plain(x_scale), along(c, w_scale, total, 1))
+    return requantized(c, total, scale, plain(y_scale), plain(y_zero), y_zero.dtype)

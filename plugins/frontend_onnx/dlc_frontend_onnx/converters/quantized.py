@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dlc_core.graph.node import Node
+from dlc_core.graph.node import Node, const_array, constant
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
-from dlc_frontend_onnx.converters.nn import average_pool, product_of, scaled
+from dlc_frontend_onnx.converters.nn import average_pool, scaled
 from dlc_frontend_onnx.converters.quantize import (
-    along,
-    centred,
+    columns,
     dequantize_linear,
     dequantized,
+    dynamic_quantize_linear,
     integer_product,
+    plain,
     quantize_linear,
     quantized,
+    requantized,
 )
 
 _SAME: dict[str, Function] = {"DequantizeLinear": dequantize_linear, "QuantizeLinear": quantize_linear}
@@ -26,14 +28,9 @@ def dynamic_quantize_matmul(
     c: Call, a: Node, b: Node, b_scale: Node, b_zero: Node | None = None, bias: Node | None = None
 ) -> Node:
     """a is quantized by its own range, as DynamicQuantizeLinear does."""
-    zero = c.const(0, a.dtype)
-    high = std.maximum(std.reduce_max(a), zero)
-    low = std.minimum(std.reduce_min(a), zero)
-    scale = std.div(std.sub(high, low), c.const(255, a.dtype))
-    point = std.clip(std.round(std.neg(std.div(low, scale))), min=0, max=255)
-    whole = quantized(c, a, scale, std.cast(point, to="uint8"), std.cast(point, to="uint8").dtype)
-    total = c.cast(integer_product(c, whole, b, std.cast(point, to="uint8"), b_zero), a.dtype)
-    made = std.mul(total, std.mul(scale, b_scale))
+    whole, scale, point = dynamic_quantize_linear(c, a)
+    total = c.cast(integer_product(c, whole, b, point, b_zero), a.dtype)
+    made = std.mul(total, std.mul(scale, columns(b_scale, len(b.shape)) or b_scale))
     return made if bias is None else std.add(made, bias)
 
 
@@ -49,16 +46,12 @@ def matmul_integer_to_float(
     bias: Node | None = None,
 ) -> Node:
     total = c.cast(integer_product(c, a, b, a_zero, b_zero), a_scale.dtype)
-    made = std.mul(total, std.mul(a_scale, b_scale))
+    made = std.mul(total, std.mul(plain(a_scale), columns(b_scale, len(b.shape)) or b_scale))
     return made if bias is None else std.add(made, bias)
 
 
-def _plain(value: Node) -> Node:
-    return std.reshape(value, shape=()) if len(value.shape) else value
-
-
 def _float(c: Call, x: Node, scale: Node, zero: Node | None) -> Node:
-    return dequantized(c, x, _plain(scale), None if zero is None else _plain(zero))
+    return dequantized(c, x, plain(scale), None if zero is None else plain(zero))
 
 
 @converter("QLinearAdd QLinearMul", 1, MICROSOFT)
@@ -75,7 +68,7 @@ def qlinear_binary(
 ) -> Node:
     combine = std.add if c.node.op == "QLinearAdd" else std.mul
     made = combine(_float(c, a, a_scale, a_zero), _float(c, b, b_scale, b_zero))
-    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), a.dtype)
+    return quantized(c, made, plain(y_scale), None if y_zero is None else plain(y_zero), a.dtype)
 
 
 @converter("QLinearSigmoid QLinearLeakyRelu QLinearSoftmax", 1, MICROSOFT)
@@ -91,7 +84,7 @@ def qlinear_unary(
         if c.integer("opset", 13) < 13:
             raise c.unsupported("QLinearSoftmax of an opset before 13")
         made = std.softmax(wide, axis=c.integer("axis", -1))
-    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), x.dtype)
+    return quantized(c, made, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
 
 
 @converter("QLinearGlobalAveragePool QLinearAveragePool", 1, MICROSOFT)
@@ -105,7 +98,7 @@ def qlinear_pool(
         made = std.global_avg_pool(wide)
     else:
         made = average_pool(c, wide)
-    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), x.dtype)
+    return quantized(c, made, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
 
 
 @converter("QLinearConcat", 1, MICROSOFT)
@@ -114,7 +107,7 @@ def qlinear_concat(c: Call, y_scale: Node, y_zero: Node, *xs: Node) -> Node:
         raise c.error(f"{len(xs)} inputs are not (tensor, scale, zero point) each")
     parts = [_float(c, *xs[index : index + 3]) for index in range(0, len(xs), 3)]
     return quantized(
-        c, std.concat(*parts, axis=c.integer("axis")), _plain(y_scale), _plain(y_zero), y_zero.dtype
+        c, std.concat(*parts, axis=c.integer("axis")), plain(y_scale), plain(y_zero), y_zero.dtype
     )
 
 
@@ -131,15 +124,19 @@ def qgemm(
     y_scale: Node | None = None,
     y_zero: Node | None = None,
 ) -> Node:
-    left = std.transpose(a) if c.flag("transA") else a
-    right = centred(c, b, along(c, b_zero, b, 0 if c.flag("transB") else 1))
-    right = std.transpose(right) if c.flag("transB") else right
-    total = product_of(c.cast(centred(c, left, a_zero), "int32"), c.cast(right, "int32"), out_dtype="int32")
+    left = _turned(a) if c.flag("transA") else a
+    right = _turned(b) if c.flag("transB") else b
+    total = integer_product(c, left, right, plain(a_zero), b_zero)
     if bias is not None:
         total = std.add(total, bias)
-    scale = scaled(c, std.mul(a_scale, b_scale), c.real("alpha", 1.0))
-    made = std.mul(c.cast(total, "float32"), scale)
+    steps = columns(b_scale, 2) or b_scale
+    scale = scaled(c, std.mul(plain(a_scale), steps), c.real("alpha", 1.0))
     if y_scale is None:
-        return made
+        return std.mul(c.cast(total, "float32"), scale)
     to = y_zero.dtype if y_zero is not None else a.dtype
-    return quantized(c, made, _plain(y_scale), None if y_zero is None else _plain(y_zero), to)
+    return requantized(c, total, scale, plain(y_scale), None if y_zero is None else plain(y_zero), to)
+
+
+def _turned(value: Node) -> Node:
+    array = const_array(value)
+    return std.transpose(value) if array is None else constant(array.T)

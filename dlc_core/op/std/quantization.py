@@ -1,0 +1,370 @@
+"""Quantized numbers: q stands for (q - zero) scale, where q is an integer of few bits.
+
+Scales and zero points broadcast against the tensor: one number for all of it, `[c, 1, 1]` for one each
+channel, or one for each element.  Quotients and products are rounded by themselves, in the dtype of the
+scale, and values to the nearest integer, halves to even; so every target gives the same bits.  The result for
+NaN is not defined.
+
+    quantize(x, s, z)         clamp(round(x / s) + z)
+    dequantize(q, s, z)       (q - z) s
+    requantize(n, m, z)       clamp(round(n m) + z)           n, the sums of products, in int32
+    requantize_fixed(n, …)    the same of the exact product, in integers alone
+
+Source: ONNX QuantizeLinear, DequantizeLinear, QLinearConv and QLinearMatMul.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, as_expr, cast_to, const, maximum, minimum
+from dlc_core.ir.types import TensorType, Type
+from dlc_core.op.declare import (
+    FLOATS,
+    Attr,
+    ErrorSample,
+    NDArray,
+    Sample,
+    Tensor,
+    op,
+    tensor_types,
+)
+from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, fail
+from dlc_core.op.lower import elementwise, widen
+from dlc_core.tir.intrinsics import intrinsic, rounded_mul
+
+QUANTIZED = ("int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2")
+"""The dtypes of quantized tensors."""
+SUMS = ("int32",)
+TO = Attr("to", "dtype", help="the result's dtype, an integer of at most 16 bits")
+
+
+def _broadcast_to(x: TensorType, others: Sequence[TensorType], dtype: DType) -> TensorType:
+    """x in another dtype; the others must broadcast to its shape."""
+    shape = broadcast_dims(x.shape, *(t.shape for t in others))
+    if len(shape) != x.ndim or any(a is not b and a != b and b == 1 for a, b in zip(shape, x.shape)):
+        shapes = ", ".join(map(str, others))
+        raise fail(f"{shapes} do not broadcast to {x}", "give the axes of one element each as 1")
+    return TensorType(x.shape, dtype)
+
+
+def _check_zero(types: Sequence[TensorType], wanted: DType) -> None:
+    for zero in types:
+        if zero.dtype is not wanted:
+            raise fail(f"the zero point has dtype {zero.dtype}, {wanted} is needed")
+
+
+def _clamped(value: Expr, zero: Sequence[Expr], to: DType) -> Expr:
+    """A whole number as a float, plus the zero point, in the range of `to`."""
+    for point in zero:
+        value = value + cast_to(value.dtype, cast_to("int32", point))
+    low, high = to.int_range()
+    limited = minimum(maximum(value, const(low, value.dtype)), const(high, value.dtype))
+    return cast_to(to, cast_to("int32", limited))
+
+
+def _saturated(value: NDArray, zero: Sequence[NDArray], to: DType) -> NDArray:
+    low, high = to.int_range()
+    for point in zero:
+        value = value + point.astype(value.dtype)
+    return np.clip(value, low, high).astype(to.numpy)
+
+
+def _quantize_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, *others = tensor_types(types)
+    check_dtype(x.dtype, FLOATS)
+    check_dtype(attrs["to"], QUANTIZED, "the result")
+    if others[0].dtype is not x.dtype:
+        raise fail(f"the scale has dtype {others[0].dtype}, {x.dtype} is needed")
+    _check_zero(others[1:], attrs["to"])
+    return _broadcast_to(x, others, attrs["to"])
+
+
+def _wide(value: NDArray) -> NDArray:
+    narrow = DType.of(value.dtype)
+    return value.astype(np.float32) if narrow.is_float and narrow.bits < 32 else value
+
+
+def _quantize_reference(x: NDArray, scale: NDArray, *zero: NDArray, to: DType) -> NDArray:
+    return _saturated(np.rint(_wide(x / scale)), zero, to)
+
+
+def _quantize(x: Expr, scale: Expr, *zero: Expr, to: DType, own: DType) -> Expr:
+    quotient = widen(cast_to(own, x / scale))
+    return _clamped(intrinsic("round", quotient), zero, to)
+
+
+def _quantize_lower(type_: TensorType, attrs: Attrs, x: Any, *others: Any) -> Any:
+    own: DType = x.dtype
+    return elementwise("quantize", lambda *e, to: _quantize(*e, to=to, own=own))(
+        type_, dict(attrs), x, *others
+    )
+
+
+def _per_channel(rank: int, values: str = "positive", dtype: str = "") -> Tensor:
+    return Tensor((3, *(1,) * (rank - 2)), values, dtype)
+
+
+QUANTIZE = op(
+    "quantize",
+    "x / scale rounded to the nearest integer, halves to even, plus the zero point, limited to the range of"
+    " the result",
+    ["x", "scale", "zero?"],
+    [TO],
+    kind="broadcast",
+    infer=_quantize_infer,
+    reference=_quantize_reference,
+    lower=_quantize_lower,
+    dtypes=FLOATS,
+    raw=True,
+    samples=(
+        *(
+            Sample((Tensor((2, 3, 4, 5), "uniform:-90:90"), Tensor((), np.float32(0.37))), {"to": to})
+            for to in ("int8", "uint8")
+        ),
+        *(
+            Sample(
+                (Tensor((2, 3, 4, 5), "uniform:-9:9"), _per_channel(4), Tensor((), np.array(3), to)),
+                {"to": to},
+                ("float32",),
+            )
+            for to in QUANTIZED
+            if to != "int2"
+        ),
+        Sample((Tensor((2, 3), "uniform:-9:9"), Tensor((2, 3), "positive")), {"to": "int4"}, ("float32",)),
+        Sample(
+            (
+                Tensor((40,), np.arange(-20, 20) / 2),
+                Tensor((), np.array(1.0)),
+                Tensor((), np.array(1), "int8"),
+            ),
+            {"to": "int8"},
+            ("float32", "float64"),
+            note="halves go to the even number before the zero point is added",
+        ),
+        Sample(
+            (Tensor((5,), np.array([np.inf, -np.inf, 1e30, -1e30, -0.0])), Tensor((), np.array(1e-3))),
+            {"to": "uint8"},
+            ("float32", "float64"),
+        ),
+        Sample((Tensor((0, 3)), Tensor(())), {"to": "int8"}, ("float32",), note="empty"),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((2,)), Tensor(())), {"to": "int32"}, "dtype int32"),
+        ErrorSample((Tensor((2,)), Tensor((), dtype="float16")), {"to": "int8"}, "the scale has dtype"),
+        ErrorSample((Tensor((2,)), Tensor(()), Tensor((), dtype="uint8")), {"to": "int8"}, "the zero point"),
+        ErrorSample((Tensor((2, 1)), Tensor((2, 3))), {"to": "int8"}, "do not broadcast to"),
+        ErrorSample((Tensor((2,)), Tensor(())), {"to": "int8"}, "dtype int32", "int32"),
+    ],
+)
+
+
+def _dequantize_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    q, scale, *zero = tensor_types(types)
+    check_dtype(q.dtype, (*QUANTIZED, *SUMS))
+    check_dtype(scale.dtype, FLOATS, "the scale")
+    _check_zero(zero, q.dtype)
+    return _broadcast_to(q, (scale, *zero), scale.dtype)
+
+
+def _dequantize_reference(q: NDArray, scale: NDArray, *zero: NDArray) -> NDArray:
+    wide = q.astype(np.int32)
+    for point in zero:
+        wide = wide - point.astype(np.int32)
+    step = _wide(scale)
+    return np.asarray((wide.astype(step.dtype) * step).astype(scale.dtype))
+
+
+def _dequantize(q: Expr, scale: Expr, *zero: Expr) -> Expr:
+    wide = cast_to("int32", q)
+    for point in zero:
+        wide = wide - cast_to("int32", point)
+    return rounded_mul(cast_to(scale.dtype, wide), scale)
+
+
+DEQUANTIZE = op(
+    "dequantize",
+    "(q - zero) scale, in the dtype of the scale",
+    ["q", "scale", "zero?"],
+    kind="broadcast",
+    infer=_dequantize_infer,
+    reference=_dequantize_reference,
+    lower=elementwise("dequantize", _dequantize),
+    dtypes=QUANTIZED,
+    raw=True,
+    samples=(
+        Sample((Tensor((2, 3, 4, 5), "special"), Tensor((), np.float32(0.37), "float32"))),
+        Sample((Tensor((2, 3, 4, 5)), _per_channel(4, dtype="float32"), Tensor((), "special")), {}),
+        Sample((Tensor((2, 3)), Tensor((2, 3), dtype="float64"), Tensor((3,)))),
+        Sample((Tensor((2, 3)), Tensor((), "positive", "float16"), Tensor(())), {}, ("int8", "uint8")),
+        Sample((Tensor((2, 3)), Tensor((), "positive", "bfloat16")), {}, ("int8",)),
+        Sample((Tensor((24,), "special"), Tensor((), "positive", "float32")), {}, SUMS),
+        Sample((Tensor((0, 3)), Tensor((), dtype="float32")), {}, ("int8",), note="empty"),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((2,)), Tensor((), dtype="float32")), {}, "dtype float32", "float32"),
+        ErrorSample((Tensor((2,)), Tensor((), dtype="int8")), {}, "the scale has dtype", "int8"),
+        ErrorSample(
+            (Tensor((2,)), Tensor((), dtype="float32"), Tensor((), dtype="int8")),
+            {},
+            "the zero point",
+            "uint8",
+        ),
+        ErrorSample((Tensor((2,)), Tensor((3, 2), dtype="float32")), {}, "do not broadcast to", "uint8"),
+    ],
+)
+
+
+def _requantize_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    n, factor, *zero = tensor_types(types)
+    check_dtype(n.dtype, SUMS)
+    check_dtype(factor.dtype, ("float32",), "the factor")
+    check_dtype(attrs["to"], QUANTIZED, "the result")
+    _check_zero(zero, attrs["to"])
+    return _broadcast_to(n, (factor, *zero), attrs["to"])
+
+
+def _requantize_reference(n: NDArray, factor: NDArray, *zero: NDArray, to: DType) -> NDArray:
+    return _saturated(np.rint(n.astype(np.float32) * factor), zero, to)
+
+
+def _requantize(n: Expr, factor: Expr, *zero: Expr, to: DType) -> Expr:
+    return _clamped(intrinsic("round", rounded_mul(cast_to("float32", n), factor)), zero, to)
+
+
+_SUM = Tensor((2, 3, 4, 5), "uniform:-70000:70000")
+
+REQUANTIZE = op(
+    "requantize",
+    "a sum of products times a factor, in float32, rounded to the nearest integer, halves to even, plus the"
+    " zero point, limited to the range of the result",
+    ["n", "factor", "zero?"],
+    [TO],
+    kind="broadcast",
+    infer=_requantize_infer,
+    reference=_requantize_reference,
+    lower=elementwise("requantize", _requantize),
+    dtypes=SUMS,
+    raw=True,
+    samples=(
+        Sample((_SUM, Tensor((), np.float32(0.0017), "float32")), {"to": "int8"}),
+        Sample(
+            (_SUM, _per_channel(4, "uniform:0:0.003", "float32"), Tensor((), np.array(7), "uint8")),
+            {"to": "uint8"},
+        ),
+        Sample((Tensor((24,), "special"), Tensor((), np.float32(0.5), "float32")), {"to": "int16"}),
+        Sample((Tensor((21,), np.arange(-10, 11)), Tensor((), np.float32(0.5), "float32")), {"to": "int4"}),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((2,)), Tensor((), dtype="float32")), {"to": "int8"}, "dtype int8", "int8"),
+        ErrorSample((Tensor((2,)), Tensor((), dtype="float64")), {"to": "int8"}, "the factor", "int32"),
+    ],
+)
+
+
+def fixed_point(factors: NDArray) -> tuple[NDArray, NDArray]:
+    """(mantissa, shift) in int32 of float32 numbers of [0, 2^31): each is mantissa 2^-shift, exactly.
+
+    Only numbers below 2^-38 lose digits, of which any int32 times them is below 2^-7 and rounds to 0.
+    """
+    fraction, exponent = np.frexp(factors.astype(np.float64))
+    mantissa, shift = np.rint(fraction * 2.0**24), 24 - exponent.astype(np.int64)
+    lost = np.maximum(shift - 62, 0)
+    mantissa, shift = np.rint(np.ldexp(mantissa, -lost)), shift - lost
+    # A shift that would be to the left becomes one of 0 or more by a longer mantissa.
+    left = np.maximum(-shift, 0)
+    mantissa, shift = np.ldexp(mantissa, left), shift + left
+    return mantissa.astype(np.int32), shift.astype(np.int32)
+
+
+def fixed_point_product(n: Expr, mantissa: Expr, shift: Expr) -> Expr:
+    """n mantissa 2^-shift rounded to the nearest integer, halves to even: int32 in, int64 out.
+
+    The mantissa is at least 0 and the shift from 0 to 62: the product has at most 62 bits, so nothing
+    overflows.
+    """
+    one = as_expr(const(1, "int64"))
+    product = cast_to("int64", n) * cast_to("int64", mantissa)
+    by = cast_to("int64", shift)
+    floor = product >> by
+    rest = product - (floor << by)
+    # Twice the rest against the divisor; at a tie the odd go up.
+    twice = rest + rest + (floor & one)
+    return floor + cast_to("int64", twice > (one << by))
+
+
+def _fixed_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    n, mantissa, shift, *zero = tensor_types(types)
+    for value, what in ((n, "the sum"), (mantissa, "the mantissa"), (shift, "the shift")):
+        check_dtype(value.dtype, SUMS, what)
+    check_dtype(attrs["to"], QUANTIZED, "the result")
+    _check_zero(zero, attrs["to"])
+    return _broadcast_to(n, (mantissa, shift, *zero), attrs["to"])
+
+
+def _fixed_reference(n: NDArray, mantissa: NDArray, shift: NDArray, *zero: NDArray, to: DType) -> NDArray:
+    product, by = n.astype(np.int64) * mantissa.astype(np.int64), shift.astype(np.int64)
+    floor = product >> by
+    twice = 2 * (product - (floor << by)) + (floor & 1)
+    return _saturated(floor + (twice > (np.int64(1) << by)), zero, to)
+
+
+def _requantize_fixed(n: Expr, mantissa: Expr, shift: Expr, *zero: Expr, to: DType) -> Expr:
+    value = fixed_point_product(n, mantissa, shift)
+    for point in zero:
+        value = value + cast_to("int64", point)
+    low, high = to.int_range()
+    return cast_to(to, minimum(maximum(value, const(low, "int64")), const(high, "int64")))
+
+
+_SHIFT = Tensor((), np.array(33), "int32")
+
+REQUANTIZE_FIXED = op(
+    "requantize_fixed",
+    "a sum of products times mantissa 2^-shift, exactly, rounded to the nearest integer, halves to even, plus"
+    " the zero point, limited to the range of the result; 0 <= mantissa, 0 <= shift <= 62",
+    ["n", "mantissa", "shift", "zero?"],
+    [TO],
+    kind="broadcast",
+    infer=_fixed_infer,
+    reference=_fixed_reference,
+    lower=elementwise("requantize_fixed", _requantize_fixed),
+    dtypes=SUMS,
+    raw=True,
+    samples=(
+        Sample((_SUM, Tensor((), np.array(14260634), "int32"), _SHIFT), {"to": "int8"}),
+        Sample(
+            (_SUM, _per_channel(4, "index:16777216", "int32"), _SHIFT, Tensor((), np.array(7), "uint8")),
+            {"to": "uint8"},
+        ),
+        Sample(
+            (
+                Tensor((24,), "special"),
+                Tensor((), np.array((1 << 31) - 1), "int32"),
+                Tensor((), np.array(62), "int32"),
+            ),
+            {"to": "int16"},
+            note="the largest numbers",
+        ),
+        Sample(
+            (
+                Tensor((21,), np.arange(-10, 11)),
+                Tensor((), np.array(1), "int32"),
+                Tensor((), np.array(1), "int32"),
+            ),
+            {"to": "int4"},
+            note="ties",
+        ),
+    ),
+    error_samples=[
+        ErrorSample(
+            (Tensor((2,)), Tensor(()), Tensor((), dtype="int64")), {"to": "int8"}, "the shift", "int32"
+        ),
+    ],
+)
+
+OPS = (QUANTIZE, DEQUANTIZE, REQUANTIZE, REQUANTIZE_FIXED)
