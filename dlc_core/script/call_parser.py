@@ -43,6 +43,7 @@ from dlc_core.tir.intrinsics import (
     lookup,
     reinterpret,
     vector_concat,
+    vector_dot,
     vector_shuffle,
 )
 
@@ -327,6 +328,12 @@ class CallParser(ExprParser):
             if part.dtype.scalar is not parts[0].dtype.scalar:
                 self.fail(argument, f"vector_concat of {parts[0].dtype} and {part.dtype}")
         return vector_concat(*parts)
+
+    def _call_vector_dot(self, node: ast.Call) -> Expr:
+        try:
+            return vector_dot(*(self.expr(argument) for argument in self.exactly(node, 3)))
+        except UsageError as error:
+            self.fail(node, error.what)
 
     def lanes(self, node: ast.expr) -> int:
         lanes = self.integer(node, "a number of lanes")

@@ -51,6 +51,20 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Dot:
+    """An instruction that sums products of neighbours: each of up to `lanes` accumulators of dtype `acc` takes
+    the products of a group of `group` elements of dtype `a`, the same group for all lanes, with a group of
+    dtype `b` of its own.
+    """
+
+    a: str
+    b: str
+    acc: str
+    group: int
+    lanes: int
+
+
+@dataclass(frozen=True)
 class Description:
     """The facts of a machine that schedules, legality and cost models read.  Bytes; caches per core."""
 
@@ -75,11 +89,17 @@ class Description:
     """Most threads in a group, over all its axes; 0 where only the axes are limited."""
     shared_bytes: int = 0
     """Memory that a group of threads shares; 0 where that is not known."""
+    dots: tuple[Dot, ...] = ()
+    """Dot products of narrow elements that are faster than multiply-adds of wide ones."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def lanes(self, bits: int) -> int:
         """Elements of `bits` width in one vector register; 1 on a scalar machine."""
         return max(1, self.vector_bits // bits)
+
+    def dot(self, a: str, b: str, acc: str) -> Dot | None:
+        """The dot product of these dtypes, where the machine has it."""
+        return next((d for d in self.dots if (d.a, d.b, d.acc) == (a, b, acc)), None)
 
 
 @dataclass(frozen=True)

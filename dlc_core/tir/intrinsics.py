@@ -196,6 +196,15 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     Intrinsic("vector_reduce_add", 1, _NUMBER, "scalar", np.sum, "the order of float additions is open"),
     Intrinsic("vector_reduce_max", 1, _NUMBER, "scalar", np.max, "NaN where any lane is"),
     Intrinsic("vector_reduce_min", 1, _NUMBER, "scalar", np.min, "NaN where any lane is"),
+    Intrinsic(
+        "vector_dot",
+        3,
+        _NUMBER,
+        "first",
+        None,
+        "(acc, a, b): to lane i of acc the products of b's group i with a's, which is one group for all lanes"
+        " or one for each; in acc's dtype, modulo its width or with the order and rounding of the sum open",
+    ),
     Intrinsic("barrier", 0, _ANY, "status", None, "no thread goes on before all have arrived"),
     Intrinsic("subgroup_shuffle", 3, _NUMBER, "first", None, "(x, lane, width): the x of that lane"),
     Intrinsic(
@@ -278,6 +287,8 @@ def check_call(expr: Call) -> str | None:
         return f"{expr.name} does not take {', '.join(wrong)}"
     if expr.name == "if_then_else" and (not types[0].is_bool or types[1] is not types[2]):
         return f"if_then_else of {', '.join(map(str, types))}: wants a bool and two values of one dtype"
+    if expr.name == "vector_dot":
+        return _dot_problem(expr.dtype, *types)
     if entry.result == "first" and not all(t.is_int and t.lanes == 1 for t in types[1:]):
         return f"{expr.name} of {', '.join(map(str, types))}: wants integers after the value"
     expected = _result(entry, expr, types)
@@ -285,6 +296,20 @@ def check_call(expr: Call) -> str | None:
         return f"{expr.name} of {', '.join(map(str, types))} gives {expected}, not {expr.dtype}"
     if entry.result == "same" and any(t is not expr.dtype for t in data):
         return f"{expr.name} of {', '.join(map(str, types))}: arguments must have one dtype"
+    return None
+
+
+def _dot_problem(result: DType, acc: DType, a: DType, b: DType) -> str | None:
+    """What is wrong with the types of a `vector_dot`."""
+    text = f"vector_dot of {acc}, {a} and {b}"
+    if result is not acc:
+        return f"{text} gives {acc}, not {result}"
+    group, rest = divmod(b.lanes, acc.lanes)
+    if rest or a.lanes not in (group, b.lanes):
+        return f"{text}: a group of a, or one for each lane, and one of b for each lane"
+    kinds = {"float" if t.is_float else "int" if t.is_int else "none" for t in (acc, a, b)}
+    if kinds not in ({"float"}, {"int"}) or max(a.bits, b.bits) > acc.bits:
+        return f"{text}: all floats or all integers, none wider than the sum"
     return None
 
 
@@ -418,6 +443,15 @@ def vector_shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
 def vector_concat(*parts: Expr) -> Expr:
     """All lanes of the parts, which have one scalar dtype."""
     return call("vector_concat", parts, parts[0].dtype.with_lanes(sum(p.dtype.lanes for p in parts)))
+
+
+def vector_dot(acc: Expr, a: Expr, b: Expr) -> Expr:
+    """Each lane of `acc` with the products of `a` and that lane's group of `b` added."""
+    made = call("vector_dot", (acc, a, b), acc.dtype)
+    problem = check_call(made) if isinstance(made, Call) else None
+    if problem:
+        raise UsageError(problem)
+    return made
 
 
 def vector_reduce(op: str, vector: Expr) -> Expr:

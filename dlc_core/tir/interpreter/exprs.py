@@ -349,6 +349,10 @@ class Writer:
             return f"{vectors[0]}[{chosen}[{self.lane}]]"
         if e.name == "vector_concat":
             return f"({' + '.join(vectors)})[{self.lane}]"
+        if e.name == "vector_dot":
+            type_ = e.dtype.scalar
+            finish = scalars.rounder(type_) if type_.is_float else _Wrapper(type_)
+            return f"dot({', '.join(vectors)}, {self.lane}, {self.helper(f'finish_{type_}', finish)})"
         if e.name == "vector_reduce_add":
             type_ = e.dtype
             finish = scalars.rounder(type_) if type_.is_float else _Wrapper(type_)

@@ -251,3 +251,13 @@ def add_lanes(values: list[Any], finish: Callable[[Any], Any]) -> Any:
     for value in values[1:]:
         total = finish(total + value)
     return total
+
+
+def dot(
+    acc: list[Any], a: list[Any], b: list[Any], lane: int, finish: Callable[[Any], Any]
+) -> Any:
+    """Lane number `lane` of an accumulator, with the products of its groups added and rounded once."""
+    group = len(b) // len(acc)
+    first = lane * group if len(a) == len(b) else 0
+    products = (a[first + i] * b[lane * group + i] for i in range(group))
+    return finish(sum(products, acc[lane]))

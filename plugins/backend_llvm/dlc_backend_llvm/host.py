@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, llvm
+from dlc_backend_llvm.dots import PROBES, read_probes
 from dlc_backend_llvm.resources import TYPICAL_CACHES, cache_sizes, usable_cores
 from dlc_core.diag import TargetError
 
@@ -81,6 +82,8 @@ class HostCpu:
     """Whether floor, ceil, trunc and roundeven are instructions (else libm calls per lane)."""
     float16: bool = False
     """Whether float16 <-> float32 conversion is an instruction."""
+    dots: frozenset[str] = frozenset()
+    """What it has of the instructions that dot products are made of (see `dots.py`)."""
 
     @property
     def arch(self) -> str:
@@ -162,22 +165,26 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
 
 
 @lru_cache(maxsize=64)
-def vector_facts(triple: str, cpu: str, features: str) -> tuple[int, int, bool, bool, bool]:
-    """(vector bits, vector registers, fma, rounding, float16) of a machine, read off assembly."""
+def vector_facts(
+    triple: str, cpu: str, features: str
+) -> tuple[int, int, bool, bool, bool, frozenset[str]]:
+    """(vector bits, vector registers, fma, rounding, float16, dots) of a machine, read off assembly."""
     with LOCK:
         binding = llvm()
         target = _target(triple)
         machine = target.create_target_machine(cpu=cpu, features=features, opt=1, codemodel="small")
         context = binding.create_context()
-        module = binding.parse_assembly(_PROBE, context=context)
+        module = binding.parse_assembly(_PROBE + PROBES, context=context)
         module.triple = triple
         text = machine.emit_assembly(module)
         module.close()
         context.close()
     first, _, rest = text.partition("probe_rounding:")
-    second, _, third = rest.partition("probe_float16:")
+    second, _, rest = rest.partition("probe_float16:")
+    third, _, dots = rest.partition("probe_bfloat:")
     rounding, float16 = "floorf" not in second, not re.search(r"__(extendhfsf2|truncsfhf2|gnu_)", third)
-    return *_read_probe(normal_arch(triple), first, third), rounding, float16
+    found = read_probes("probe_bfloat:" + dots)
+    return *_read_probe(normal_arch(triple), first, third), rounding, float16, found
 
 
 def _target(triple: str) -> Any:

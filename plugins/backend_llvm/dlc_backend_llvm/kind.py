@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc_backend_llvm.binding import llvm_version
+from dlc_backend_llvm.dots import dots_of
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
 from dlc_core.target import Description, Option, Target, TargetKind
 
@@ -49,6 +50,7 @@ def description(options: Mapping[str, Any]) -> Description:
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
         dtypes=DTYPES,
+        dots=tuple(dots_of(cpu)),
     )
 
 

@@ -24,6 +24,14 @@ def dlc_codegens() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_tensor_intrins() -> Iterable[Declaration]:
+    from dlc_backend_llvm.dots import DOTS
+    from dlc_core.schedule.dots import dot_intrins
+
+    return [intrin for dot in DOTS for intrin in dot_intrins(dot)]
+
+
+@hookimpl
 def dlc_devices() -> Iterable[Declaration]:
     from dlc_backend_llvm.device import CpuDevice
 

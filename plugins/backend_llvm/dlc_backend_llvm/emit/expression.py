@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc_backend_llvm.dots import GROUP, emit_dot, emit_group
 from dlc_backend_llvm.emit.address import affine, sum_of
 from dlc_backend_llvm.emit.operators import binary_instruction, cast_instructions, unary_instruction
 from dlc_backend_llvm.emit.scope import Lines, Scope
@@ -378,6 +379,14 @@ class ExpressionEmitter:
             target = expr.args[0]
             assert isinstance(target, Load)
             return self.pointer(target.buffer, target.buffer.linear_index(target.indices))
+        if expr.name == "vector_dot":
+            return emit_dot(self, expr)
+        if expr.name == GROUP:
+            return emit_group(self, expr)
+        if expr.name == "reinterpret" and isinstance(expr.args[0], Load):
+            bits = self._bits_in_memory(expr.args[0])
+            if bits is not None:
+                return self._reinterpret_bits(bits, expr.args[0].dtype, expr.dtype)
         args = [self.value(arg) for arg in expr.args]
         if expr.name == "reinterpret":
             return self._reinterpret(args[0], expr.args[0].dtype, expr.dtype)
@@ -389,6 +398,20 @@ class ExpressionEmitter:
         """The same bits, which those of floats kept wider have in memory alone."""
         if source.scalar.name in NARROW_FLOATS:
             operand = self.to_memory(operand, source)
+        return self._reinterpret_bits(operand, source, to)
+
+    def _bits_in_memory(self, expr: Load) -> str | None:
+        """Elements of a narrow float as they are stored, where they are loaded from one place."""
+        if expr.dtype.scalar.name not in NARROW_FLOATS or expr.buffer in self.registers or self.mask:
+            return None
+        start, stride, _ = self.place(expr.buffer, expr.indices)
+        if stride != 1:
+            return None
+        pointer = self.pointer(expr.buffer, start)
+        return self.emit(f"load {memory_type(expr.dtype)}, ptr {pointer}, align {expr.buffer.dtype.itemsize}")
+
+    def _reinterpret_bits(self, operand: str, source: DType, to: DType) -> str:
+        """The same, of bits as they are in memory."""
         made = self.emit(f"bitcast {memory_type(source)} {operand} to {memory_type(to)}")
         return self._from_memory(made, to) if to.scalar.name in NARROW_FLOATS else made
 

@@ -1,0 +1,96 @@
+"""Tensor intrinsics of the dot products that a target's description names.
+
+    C[l] += A[j] * B[l * group + j]          for each lane l, summed over the group's elements j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, cast_to, const, load, ramp
+from dlc_core.schedule.intrin import Array, TensorIntrin
+from dlc_core.target.target import Dot
+from dlc_core.tir.intrinsics import vector_dot
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, Store, loop
+
+
+def dot_intrin(dot: Dot, lanes: int) -> TensorIntrin:
+    """The dot product of `lanes` lanes, a power of two up to those of the instruction."""
+    return _made(replace(dot, lanes=lanes))
+
+
+@cache
+def _made(dot: Dot) -> TensorIntrin:
+    lanes = dot.lanes
+    name = f"dot.{dot.a}.{dot.b}.{dot.acc}.{lanes}x{dot.group}"
+    return TensorIntrin(
+        name,
+        _description(dot, lanes),
+        _implementation(dot, lanes),
+        _reference,
+        doc=f"{lanes} sums of {dot.group} products of {dot.a} and {dot.b} in {dot.acc}",
+    )
+
+
+def dot_intrins(dot: Dot) -> Iterator[TensorIntrin]:
+    """Those of all numbers of lanes."""
+    lanes = dot.lanes
+    while lanes:
+        yield dot_intrin(dot, lanes)
+        lanes //= 2
+
+
+def _buffers(dot: Dot, lanes: int) -> tuple[Buffer, Buffer, Buffer]:
+    return (
+        Buffer("A", (dot.group,), dot.a),
+        Buffer("B", (lanes * dot.group,), dot.b),
+        Buffer("C", (lanes,), dot.acc, scope="local"),
+    )
+
+
+def _description(dot: Dot, lanes: int) -> PrimFunc:
+    a, b, c = _buffers(dot, lanes)
+    lane, place = Var("vl"), Var("vj")
+    product = cast_to(c.dtype, load(a, (place,))) * cast_to(c.dtype, load(b, (lane * dot.group + place,)))
+    regions = [(a, place), (b, lane * dot.group + place), (c, lane)]
+    reads = tuple(Region(buffer, (Range(index, const(1)),)) for buffer, index in regions)
+    axes = (
+        IterVar(lane, Range(const(0), const(lanes))),
+        IterVar(place, Range(const(0), const(dot.group)), "reduce"),
+    )
+    loops = [Var("l"), Var("j")]
+    body: Stmt = Block(
+        "dot", axes, tuple(loops), reads, reads[2:], Store(c, (lane,), load(c, (lane,)) + product)
+    )
+    for var, axis in reversed(list(zip(loops, axes, strict=True))):
+        body = loop(var, axis.dom.extent, body)
+    return PrimFunc("dot", (a, b, c), body)
+
+
+def _implementation(dot: Dot, lanes: int) -> PrimFunc:
+    a, b, c = _buffers(dot, lanes)
+
+    def all_of(buffer: Buffer) -> Expr:
+        return load(buffer, _whole(buffer))
+
+    return PrimFunc("dot", (a, b, c), Store(c, _whole(c), vector_dot(all_of(c), all_of(a), all_of(b))))
+
+
+def _whole(buffer: Buffer) -> tuple[Expr]:
+    """The index of all elements of a buffer of one dim."""
+    shape = buffer.static_shape()
+    assert shape is not None
+    return (const(0) if shape[0] == 1 else ramp(const(0), const(1), shape[0]),)
+
+
+def _reference(a: Array, b: Array, c: Array) -> None:
+    groups = b.reshape(c.size, a.size).astype(c.dtype)
+    c += np.sum(groups * a.astype(c.dtype), axis=1, dtype=c.dtype)
+
+
+__all__ = ["dot_intrin", "dot_intrins"]
