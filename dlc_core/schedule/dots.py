@@ -1,6 +1,6 @@
 """Tensor intrinsics of the dot products that a target's description names.
 
-    C[l] += A[j] * B[l * group + j]          for each lane l, summed over the group's elements j
+C[l] += A[j] * B[l * group + j]          for each lane l, summed over the group's elements j
 """
 
 from __future__ import annotations

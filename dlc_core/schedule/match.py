@@ -257,6 +257,8 @@ class Matcher:
                 f"{path}: described {want.name}, which is {self.state.buffers[want].name}; "
                 f"there is {have.name}"
             )
+        # An index may mention an axis that it does not move with: (16 * o + i) // 48 with i below 16.
+        given = [i if isinstance(i, Var) else self.analyzer.simplify(i) for i in given]
         wanted = [(i, index) for i, index in enumerate(asked) if self._moves(index, self.want)]
         there = [(i, index) for i, index in enumerate(given) if self._moves(index, self.have)]
         if len(wanted) != len(there):

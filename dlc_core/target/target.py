@@ -52,9 +52,9 @@ class Option:
 
 @dataclass(frozen=True)
 class Dot:
-    """An instruction that sums products of neighbours: each of up to `lanes` accumulators of dtype `acc` takes
-    the products of a group of `group` elements of dtype `a`, the same group for all lanes, with a group of
-    dtype `b` of its own.
+    """An instruction that sums products of neighbours: each of `lanes` accumulators of dtype `acc` takes the
+    products of a group of `group` elements of dtype `a`, the same for all lanes, with a group of dtype `b`
+    of its own.
     """
 
     a: str

@@ -352,7 +352,7 @@ class Writer:
         if e.name == "vector_dot":
             type_ = e.dtype.scalar
             finish = scalars.rounder(type_) if type_.is_float else _Wrapper(type_)
-            return f"dot({', '.join(vectors)}, {self.lane}, {self.helper(f'finish_{type_}', finish)})"
+            return f"dot({', '.join(vectors)}, {self.lane or 0}, {self.helper(f'finish_{type_}', finish)})"
         if e.name == "vector_reduce_add":
             type_ = e.dtype
             finish = scalars.rounder(type_) if type_.is_float else _Wrapper(type_)

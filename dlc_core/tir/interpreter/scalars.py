@@ -253,9 +253,7 @@ def add_lanes(values: list[Any], finish: Callable[[Any], Any]) -> Any:
     return total
 
 
-def dot(
-    acc: list[Any], a: list[Any], b: list[Any], lane: int, finish: Callable[[Any], Any]
-) -> Any:
+def dot(acc: list[Any], a: list[Any], b: list[Any], lane: int, finish: Callable[[Any], Any]) -> Any:
     """Lane number `lane` of an accumulator, with the products of its groups added and rounded once."""
     group = len(b) // len(acc)
     first = lane * group if len(a) == len(b) else 0

@@ -163,7 +163,7 @@ class _Emit:
     def run(self) -> str:
         cpu, a, b = self.e.unit.cpu, self.a.dtype.scalar, self.b.dtype.scalar
         sum32 = self.acc.dtype.scalar.name in ("float32", "int32")
-        if not sum32 or self.group * a.bits != 32 or a.bits != b.bits:
+        if not sum32 or self.lanes > cpu.lanes(32) or self.group * a.bits != 32 or a.bits != b.bits:
             return self.written_out()
         found = instruction(cpu, a.name, b.name)
         if found is not None:
@@ -184,7 +184,7 @@ class _Emit:
 
     def fit(self, names: dict[int, str]) -> tuple[str, int]:
         """The instruction that has the lanes, or more of them."""
-        wide = min((n for n in names if n >= self.lanes), default=max(names))
+        wide = min(n for n in names if n >= self.lanes)
         return names[wide], wide
 
     def word(self, operand: Expr) -> str:

@@ -165,9 +165,7 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
 
 
 @lru_cache(maxsize=64)
-def vector_facts(
-    triple: str, cpu: str, features: str
-) -> tuple[int, int, bool, bool, bool, frozenset[str]]:
+def vector_facts(triple: str, cpu: str, features: str) -> tuple[int, int, bool, bool, bool, frozenset[str]]:
     """(vector bits, vector registers, fma, rounding, float16, dots) of a machine, read off assembly."""
     with LOCK:
         binding = llvm()

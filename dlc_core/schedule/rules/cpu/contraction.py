@@ -31,10 +31,12 @@ from dlc_core.schedule.rules.analysis import (
     loads_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.tile import ALONE, Dealt, Tile, choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.target.target import Dot
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 16
@@ -102,9 +104,13 @@ class Contract:
         assert isinstance(out, Store)
         self.lanes = machine.lanes(out.buffer.dtype.bits)
         self.digits = False
+        self.dot: Dot | None = None
+        self.dotted: list[LoopRV] = []
+        """Loops over columns that dot products shall compute."""
 
     def run(self) -> None:
         s = self.s
+        self.dot = dot_for(s.func, self.found, self.machine)
         for handle in s.get_producers(self.block):
             schedule_map(s, handle, self.machine)
         if s.get_output_blocks() == [self.block]:
@@ -120,6 +126,10 @@ class Contract:
         self.pack(tile)
         self._keep_rows_apart(tile)
         self.nest(out, row, columns[-1], tile)
+        if self.dot is not None:
+            s.compact_buffers()
+            for column in self.dotted:
+                dot_columns(s, column, self.dot)
 
     # Which loops of the output are rows and columns
 
@@ -209,26 +219,23 @@ class Contract:
     def pack(self, tile: Tile) -> None:
         """Repack a constant right-hand side into panels of the tile's width."""
         s, found = self.s, self.found
-        buffer = found.rhs.load.buffer
-        constants = s.func.attrs.get("constants", ())
-        if buffer not in s.func.params or s.func.params.index(buffer) not in constants:
+        if not is_constant(s.func, found):
             return
-        places = {a.var for a in found.block.axes}
-        order: list[Var] = []
-        for index in found.rhs.load.indices:
-            if not isinstance(index, Var) or index not in places:
-                return
-            order.append(index)
+        buffer = found.rhs.load.buffer
+        order = list(found.rhs.load.indices)
+        group = 1 if self.dot is None else self.dot.group
         columns = order.index(found.n.var)
         width = tile.vectors * self.lanes
         inner = [order.index(a.var) for a in found.k if a.var in order]
         lead = [i for i in range(len(order)) if i != columns and i not in inner]
 
         def packed(*indices: Expr) -> tuple[ExprLike, ...]:
-            column = indices[columns]
-            return (
-                *(indices[i] for i in lead), column // width, *(indices[i] for i in inner), column % width,
-            )  # fmt: skip
+            column, steps = indices[columns], [indices[i] for i in inner]
+            place = column % width
+            if group > 1:
+                place = place * group + steps[-1] % group
+                steps[-1] = steps[-1] // group
+            return (*(indices[i] for i in lead), column // width, *steps, place)
 
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
 
@@ -361,9 +368,18 @@ class Contract:
         own = s.get_loops(names.block)[-len(block.axes) :]
         reduction = [loop for loop, axis in zip(own, block.axes, strict=True) if axis.kind == "reduce"]
         spatial = [loop for loop in own if loop not in reduction]
-        s.reorder(*reduction, *spatial)
+        within = []
+        if self.dot is not None:
+            reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
+            within.append(member)
+        s.reorder(*reduction, *spatial, *within)
         init = s.decompose_reduction(names.block, reduction[0])
-        self._registers(spatial)
+        if self.dot is None:
+            self._registers(spatial)
+        else:
+            for loop in spatial[:-1]:
+                s.unroll(loop)
+            self.dotted.append(spatial[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
         self._registers([names.column] if names.row is None else [names.row, names.column])
 

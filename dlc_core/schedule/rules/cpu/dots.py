@@ -1,0 +1,64 @@
+"""Contractions of narrow elements by the dot products that the target's description names.
+
+    accumulators[row, lane] += sum over j of lhs[row, k + j] * rhs[k + j, lane]          j < group
+
+The right-hand side is constant and packed as [panel][k…][column in panel × group], so that a vector of it has
+a group of neighbours for each lane; the left-hand side is read in place, a group at a time.
+"""
+
+from __future__ import annotations
+
+from dlc_core.ir.expr import Var, const_value
+from dlc_core.schedule.dots import dot_intrin
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import Contraction, extent_of
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.target.target import Dot
+from dlc_core.tir.stmt import IterVar, PrimFunc, Store
+
+
+def dot_for(func: PrimFunc, found: Contraction, machine: Machine) -> Dot | None:
+    """The dot product that a contraction can be made of, or None."""
+    body = found.block.body
+    assert isinstance(body, Store)
+    lhs, rhs = found.lhs.load.buffer, found.rhs.load.buffer
+    dot = machine.description.dot(lhs.dtype.name, rhs.dtype.name, body.buffer.dtype.name)
+    if dot is None or not is_constant(func, found):
+        return None
+    axis = grouped_axis(found)
+    extent = None if axis is None else extent_of(axis)
+    return dot if extent is not None and extent % dot.group == 0 and lhs.scope == "global" else None
+
+
+def is_constant(func: PrimFunc, found: Contraction) -> bool:
+    """Whether the right-hand side is known at compile time, and indexed by axes as they are."""
+    buffer, axes = found.rhs.load.buffer, {a.var for a in found.block.axes}
+    if buffer not in func.params or func.params.index(buffer) not in func.attrs.get("constants", ()):
+        return False
+    return all(isinstance(index, Var) and index in axes for index in found.rhs.load.indices)
+
+
+def grouped_axis(found: Contraction) -> IterVar | None:
+    """The reduction axis that neighbours of the left-hand side lie along, which is the innermost."""
+    last = found.k[-1]
+    both = found.lhs.uses(last) and found.rhs.uses(last)
+    return last if both and const_value(found.lhs.factors[last.var]) == 1 else None
+
+
+def dot_columns(schedule: Schedule, column: LoopRV, dot: Dot) -> None:
+    """A loop over columns around one over the elements of a group, as unrolled dot products."""
+    extent = const_value(schedule.extent(column))
+    assert extent is not None
+    lanes = min(dot.lanes, 1 << (extent.bit_length() - 1))
+    if lanes == extent:
+        schedule.tensorize(column, dot_intrin(dot, lanes))
+        return
+    loops = schedule.split(column, [None, lanes], tail="partition")
+    schedule.unroll(loops[0])
+    schedule.tensorize(loops[1], dot_intrin(dot, lanes))
+    if loops.tail is not None:
+        dot_columns(schedule, loops.tail.loop, dot)
+
+
+__all__ = ["BlockRV", "dot_columns", "dot_for", "grouped_axis", "is_constant"]
