@@ -6,6 +6,7 @@ from dlc_core.passes.graph.dead_code import DeadCode
 from dlc_core.passes.graph.expand_composites import ExpandComposites
 from dlc_core.passes.graph.fold_batch_norm import FoldBatchNorm
 from dlc_core.passes.graph.fold_constants import FoldConstants
+from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer
@@ -21,6 +22,7 @@ RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES)
 PASSES = (
     Infer,
     Simplify,
+    FoldQuantization,
     FoldConstants,
     Recompose,
     ExpandComposites,
@@ -44,6 +46,7 @@ __all__ = [
     "ExpandComposites",
     "FoldBatchNorm",
     "FoldConstants",
+    "FoldQuantization",
     "FoldScaleAxis",
     "Fuse",
     "Infer",
