@@ -12,6 +12,7 @@ found one.
    Reductions take what computes their input; contractions only what computes a further operand of their
    epilogue.
 
+A node that widens narrow numbers (`COPIED`) may be a member of several groups: each computes it for itself.
 A member that is read at several places per result element is computed as many times: this is counted
 (`_Contexts`) and bounded.  A reshape is free between groups and therefore never at a group's edge.
 """
@@ -41,6 +42,10 @@ COSTLY = frozenset((
     "sinh", "cosh", "asinh", "acosh", "atanh",
 ))  # fmt: skip
 """Elementwise ops that are dearer to compute twice than to store and load."""
+
+COPIED = frozenset({"dequantize"})
+"""Elementwise ops that each consumer computes for itself where their input is narrower than their result: to
+store and load the result would cost more."""
 
 LOOKAHEAD = 24
 """How many nodes behind an anchor are looked at for the end of a diamond."""
@@ -98,6 +103,11 @@ def kind_of(value: Node) -> str:
     if decl.lower is None or functions_of(value):
         return "host"
     return decl.kind if isinstance(value.type, TensorType) else "opaque"
+
+
+def _is_copied(value: Node) -> bool:
+    """Whether a node widens its input by an operation that is cheaper than memory."""
+    return value.op.name in COPIED and value.args[0].dtype.bits < value.dtype.bits
 
 
 def _is_windowed(value: Node) -> bool:
@@ -200,12 +210,17 @@ class _Grouper:
             if not obstacle:
                 region[nearest] = None
                 still_read = [n for n in (*still_read, nearest) if self._is_read_outside(n, region)]
-                if still_read == [nearest]:
+                if still_read == [nearest] and not self.is_left_to_users(nearest):
                     group.root, group.members = nearest, list(region)
         self.obstacles[group.root] = obstacle
         for member in group.members:
             self.groups[member] = group
             self.contexts[member] = frozenset([None])
+
+    def is_left_to_users(self, value: Node) -> bool:
+        """Whether a node is better computed in the kernels that read it than at the end of its input's."""
+        kinds = {self.kinds[user] for user in self.users[value]}
+        return _is_copied(value) and value not in self.results and kinds <= {*JOINING, "reduction"}
 
     def _is_read_outside(self, value: Node, region: Mapping[Node, None]) -> bool:
         return value in self.results or any(u not in region for u in self.users[value])
@@ -229,6 +244,8 @@ class _Grouper:
         if current in self.groups:
             return
         obstacle = self.joining_obstacle(current)
+        if obstacle and self.copied(current):
+            return
         if obstacle:
             self.obstacles[current] = obstacle
             if self.kinds[current] != "view":
@@ -238,6 +255,21 @@ class _Grouper:
         group.members.append(current)
         self.groups[current] = group
         self.contexts[current] = self.contexts_of(current)
+
+    def copied(self, current: Node) -> bool:
+        """Whether a node became a member of each of the groups of its users, of which there are several."""
+        users = self.users[current]
+        if not _is_copied(current) or current in self.results or any(u not in self.groups for u in users):
+            return False
+        groups = {id(self.groups[u]): self.groups[u] for u in users}
+        for user in users:
+            group = self.groups[user]
+            if self.pair_obstacle(current, user, group) or len(group.members) >= self.max_ops:
+                return False
+        for group in groups.values():
+            group.members.append(current)
+        self.contexts[current] = self.contexts_of(current)
+        return True
 
     def joining_obstacle(self, current: Node) -> str:
         """Why a node cannot join the group of its users; empty where it can."""
