@@ -38,6 +38,7 @@ from dlc_core.schedule import (
 from dlc_core.schedule import blockize as blockizing
 from dlc_core.schedule import compute_at as moving
 from dlc_core.schedule import loops as loop_primitives
+from dlc_core.schedule import prefetch as prefetching
 from dlc_core.schedule import reindex as reindexing
 from dlc_core.schedule import tensorize as tensorizing
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
@@ -258,6 +259,14 @@ class Schedule(Sampling):
         which is returned.  What the block depends on there runs ahead with it.
         """
         return pipeline.double_buffer(self._program, block)
+
+    @primitive
+    def prefetch(self, loop: LoopRV, buffer: str, ahead: int) -> None:
+        """Ask in each iteration of a loop for memory `ahead` elements behind what it reads of a buffer.
+
+        The distance is one in memory, whatever the buffer's shape, and may lead out of it: hints do no harm.
+        """
+        prefetching.prefetch(self._program, loop, buffer, ahead)
 
     @primitive
     def annotate(self, target: LoopRV | BlockRV, key: str, value: Any) -> None:

@@ -251,7 +251,8 @@ def buffers_read(root: Stmt) -> list[Buffer]:
 def buffers_written(root: Stmt) -> list[Buffer]:
     """Buffers that are stored to, or whose address is taken, in first-use order.
 
-    Where a block takes the address of what it declares to read and not to write, that is not written.
+    Where a block takes the address of what it declares to read and not to write, that is not written, nor is
+    what only a prefetch takes the address of.
     """
     found: dict[Buffer, None] = {}
     work: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
@@ -263,7 +264,8 @@ def buffers_written(root: Stmt) -> list[Buffer]:
             written = {r.buffer for r in stmt.writes}
             only_read = frozenset(r.buffer for r in stmt.reads if r.buffer not in written)
         exprs = exprs_of(stmt)
-        for expr in post_order(*exprs) if loads_in(*exprs) else ():
+        hint = isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "prefetch"
+        for expr in post_order(*exprs) if loads_in(*exprs) and not hint else ():
             if isinstance(expr, Call) and expr.name == "address_of":
                 taken = (arg.buffer for arg in expr.args if isinstance(arg, Load))
                 found.update((buffer, None) for buffer in taken if buffer not in only_read)

@@ -421,6 +421,11 @@ def launch_kernel(symbol: str, args: Sequence[Buffer | ExprLike], extents: Seque
     return call(LAUNCH + symbol, exprs, STATUS)
 
 
+def prefetch(handle: Expr) -> Expr:
+    """A hint that the memory behind a handle is used soon.  Use it under `Eval`."""
+    return intrinsic("prefetch", handle)
+
+
 def barrier() -> Expr:
     """The threads of a group wait for each other.  Use it under `Eval`."""
     return intrinsic("barrier")

@@ -212,6 +212,19 @@ def test_constant_weights_are_repacked_in_panels():
     assert "repack" not in check_schedule(matmul((13, 6), (6, 37)), MACHINES["usual"]).attrs
 
 
+def test_weights_of_point_convolutions_are_repacked():
+    func = schedule_for(conv(64, (7, 7), 96, (1, 1)), MACHINES["wide"])
+    assert func.buffers[1].static_shape() == (1, 1, 6, 64, 16)
+
+
+@pytest.mark.parametrize(("inner", "wanted"), [(64, False), (256, True)])
+def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, wanted):
+    machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10))
+    func = check_schedule(matmul((28, inner), (inner, 96), constants=(1,)), machine)
+    noted = [s.annotations["prefetch"] for s in stmts(func.body) if isinstance(s, For) and s.annotations]
+    assert noted == [("p1", (512 << 10) // 8 // 4)] * wanted
+
+
 def test_small_kernels_wake_no_threads_and_large_ones_do():
     def kinds(func):
         return {s.kind for s in stmts(schedule_for(func, MACHINES["usual"]).body) if isinstance(s, For)}

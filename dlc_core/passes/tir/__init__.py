@@ -18,6 +18,7 @@ from dlc_core.passes.tir.lower_blocks import LowerBlocks, lower_blocks
 from dlc_core.passes.tir.narrow import NarrowIndices
 from dlc_core.passes.tir.no_ops import RemoveNoOps
 from dlc_core.passes.tir.partition import PartitionLoops
+from dlc_core.passes.tir.prefetch import InjectPrefetches
 from dlc_core.passes.tir.registers import PromoteRegisters
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
@@ -44,6 +45,7 @@ PASSES: tuple[type[Pass], ...] = (
     FlattenBuffers,
     VectorizeLoops,
     UnrollLoops,
+    InjectPrefetches,
     HoistWorkspace,
     SplitHostDevice,
     CompactBuffers,

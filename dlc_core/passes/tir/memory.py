@@ -57,7 +57,8 @@ class Memory:
         found = self._effects.get(expr)
         if found is None:
             buffers, waits = NOTHING, False
-            for e in post_order(expr) if isinstance(expr, Call) or loads_in(expr) else ():
+            hint = isinstance(expr, Call) and expr.name == "prefetch"
+            for e in post_order(expr) if not hint and (isinstance(expr, Call) or loads_in(expr)) else ():
                 if isinstance(e, Call) and e.name == "address_of":
                     buffers |= {self.root(a.buffer) for a in e.args if isinstance(a, Load)}
                 waits = waits or (isinstance(e, Call) and e.name in CONVERGENT)

@@ -120,7 +120,7 @@ class Writer:
         if isinstance(e, Call):
             if e.name == "if_then_else":
                 return e.args[:1]
-            if e.name.startswith("vector_") or e.name == "address_of":
+            if e.name.startswith("vector_") or e.name in ("address_of", "prefetch"):
                 return ()
         return e.children
 

@@ -16,8 +16,9 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, Var, binary, broadcast, cast_to, const, load, ramp, select
 from dlc_core.tir import interpreter
-from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Stmt, Store, View, While, seq
+from dlc_core.tir.functor import buffers_written
+from dlc_core.tir.intrinsics import address_of, if_then_else, prefetch
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While, seq
 
 Array = np.ndarray[Any, Any]
 N = 16
@@ -259,6 +260,17 @@ def test_scattered_vector_stores(agree: Any) -> None:
         PrimFunc("f", (x, places, out), body),
         [ints().astype(np.float16), order, np.zeros(N, np.float16)],
     )
+
+
+def test_hints_change_nothing_even_outside_of_memory(agree: Any) -> None:
+    a, out = Buffer("a", (N,), "int32"), Buffer("out", (N,), "int32")
+    func = PrimFunc(
+        "f",
+        (a, out),
+        loop(N, lambda i: seq(Eval(prefetch(address_of(a, i + (1 << 40)))), Store(out, (i,), a[i] + 1))),
+    )
+    assert buffers_written(func.body) == [out]
+    agree(func, [ints(), np.zeros(N, np.int32)])
 
 
 def test_a_temporary_that_is_too_large_is_refused(native: Any) -> None:

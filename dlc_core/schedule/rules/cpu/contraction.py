@@ -19,12 +19,14 @@ from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import ScheduleError
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Expr, ExprLike, Load, Var, as_expr, const_value, free_vars, substitute
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
+    bytes_of,
     deal_out,
     extent_of,
     inline_pointwise,
@@ -41,6 +43,8 @@ from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 16
 """Multiply-adds below which a kernel is not worth waking other threads for."""
+AHEAD = 8
+"""Weights are asked for one part in so many of the second cache before they are used."""
 MANY_COLUMNS = 128
 """Columns from which a copy of the left-hand side costs little beside the products."""
 
@@ -107,6 +111,8 @@ class Contract:
         self.dot: Dot | None = None
         self.dotted: list[LoopRV] = []
         """Loops over columns that dot products shall compute."""
+        self.packed: Buffer | None = None
+        """The right-hand side, once it is in panels."""
 
     def run(self) -> None:
         s = self.s
@@ -238,6 +244,17 @@ class Contract:
             return (*(indices[i] for i in lead), column // width, *steps, place)
 
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
+        self.packed = next(r.buffer for r in s.get(self.block).reads if r.buffer.name == buffer.name)
+
+    def _prefetch(self, reduction: Sequence[LoopRV]) -> None:
+        """Ask for the next panels while these are used: the first tile of a panel outruns memory."""
+        caches = self.machine.description.caches
+        if self.packed is None or len(caches) < 2:
+            return
+        size = bytes_of(self.packed)
+        ahead = caches[1] // AHEAD
+        if size is not None and size > ahead:
+            self.s.prefetch(reduction[-1], self.packed.name, ahead // self.packed.dtype.itemsize)
 
     # Loops
 
@@ -373,6 +390,7 @@ class Contract:
             reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
+        self._prefetch(reduction)
         init = s.decompose_reduction(names.block, reduction[0])
         if self.dot is None:
             self._registers(spatial)

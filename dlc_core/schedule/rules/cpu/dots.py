@@ -8,7 +8,7 @@ a group of neighbours for each lane; the left-hand side is read in place, a grou
 
 from __future__ import annotations
 
-from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.expr import const_value
 from dlc_core.schedule.dots import dot_intrin
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import Contraction, extent_of
@@ -32,11 +32,11 @@ def dot_for(func: PrimFunc, found: Contraction, machine: Machine) -> Dot | None:
 
 
 def is_constant(func: PrimFunc, found: Contraction) -> bool:
-    """Whether the right-hand side is known at compile time, and indexed by axes as they are."""
+    """Whether the right-hand side is known at compile time, and indexed by axes as they are and by zeros."""
     buffer, axes = found.rhs.load.buffer, {a.var for a in found.block.axes}
     if buffer not in func.params or func.params.index(buffer) not in func.attrs.get("constants", ()):
         return False
-    return all(isinstance(index, Var) and index in axes for index in found.rhs.load.indices)
+    return all(index in axes or const_value(index) == 0 for index in found.rhs.load.indices)
 
 
 def grouped_axis(found: Contraction) -> IterVar | None:

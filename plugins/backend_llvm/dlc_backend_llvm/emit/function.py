@@ -316,10 +316,19 @@ class FunctionEmitter(ExpressionEmitter):
             self.unit.use_clock()
             self.lines.append(f"  call void @{CLOCK}({', '.join(self.typed(a) for a in value.args)})")
             return
+        if value.name == "prefetch":
+            self._prefetch(value.args[0])
+            return
         if value.name in ("check", "check_index"):
             self._check(value)
             return
         raise CodegenError(f"intrinsic {value.name} has no effect that this backend knows")
+
+    def _prefetch(self, handle: Expr) -> None:
+        """Bring a line to the second cache: it is asked for too far ahead for the nearest one."""
+        self.unit.declare("llvm.prefetch.p0", "void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        place = self.typed(handle)
+        self.lines.append(f"  call void @llvm.prefetch.p0({place}, i32 0, i32 2, i32 1)")
 
     def _check(self, value: Call) -> None:
         """Go on in any case; where the check fails, leave its code for the entry to return."""
