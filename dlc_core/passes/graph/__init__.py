@@ -1,5 +1,6 @@
 """The core's passes over graphs, and the rewrite rules that they apply."""
 
+from dlc_core.passes.graph.align_channels import AlignChannels
 from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
 from dlc_core.passes.graph.dead_code import DeadCode
@@ -29,6 +30,7 @@ PASSES = (
     FoldBatchNorm,
     FoldScaleAxis,
     ConvertLayout,
+    AlignChannels,
     Winograd,
     CanonicalCasts,
     CommonSubexpressions,
@@ -39,6 +41,7 @@ PASSES = (
 __all__ = [
     "PASSES",
     "RULES",
+    "AlignChannels",
     "CanonicalCasts",
     "CommonSubexpressions",
     "ConvertLayout",

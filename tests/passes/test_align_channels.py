@@ -1,0 +1,58 @@
+"""align_channels: whole groups of dot products, where the target has these."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import Function, Node, constant, param, post_order
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.reference import evaluate
+from dlc_core.passes import PassContext
+from dlc_core.passes.graph import AlignChannels
+from dlc_core.target.target import Description, Dot, Target, TargetKind
+
+
+def context(*dots: Dot) -> PassContext:
+    kind = TargetKind("toy", "", "", "", describe=lambda options: Description(dots=dots))
+    return PassContext(target=Target(kind))
+
+
+FOURS = Dot("uint8", "int8", "int32", 4, 16)
+RNG = np.random.default_rng(0)
+
+
+def conv(channels: int, x_dtype: str = "uint8", w_dtype: str = "int8", groups: int = 1) -> Function:
+    x = param("x", tensor_type((1, 7, 7, channels), x_dtype))
+    w = constant(RNG.integers(-9, 9, (3, 3, channels // groups, 8)).astype(w_dtype))
+    made = std.conv(
+        x, w, out_dtype="int32", layout="NXC", kernel_layout="XIO", groups=groups, padding=(1, 1, 1, 1)
+    )
+    return Function("main", (x,), made)
+
+
+def convolution(function: Function) -> Node:
+    return next(n for n in post_order(function.body) if n.op.name == "conv")
+
+
+@pytest.mark.parametrize("channels", [1, 3, 5, 15])
+def test_channels_in_whole_groups(channels: int) -> None:
+    before = conv(channels)
+    after = AlignChannels().run_function(before, context(FOURS))
+    x, w = convolution(after).args
+    assert x.shape[-1] == w.shape[-2] == -(-channels // 4) * 4
+    data = RNG.integers(0, 255, (1, 7, 7, channels), np.uint8)
+    assert np.array_equal(evaluate(after, [data]), evaluate(before, [data]))
+
+
+def test_what_has_no_use_for_groups_stays() -> None:
+    for before, where in (
+        (conv(3), context()),
+        (conv(3), PassContext()),
+        (conv(3, "int8"), context(FOURS)),
+        (conv(8), context(FOURS)),
+        (conv(18), context(FOURS)),
+        (conv(6, groups=2), context(FOURS)),
+    ):
+        assert AlignChannels().run_function(before, where) is before
