@@ -1,12 +1,16 @@
 """Compiled models kept between processes: one artefact file for each key, in `config.cache_dir`.
 
-    key = cache_key(model, target, settings)       None where the model's bytes cannot be named without
-    reading it Store().get(key) -> Saved | None Store().put(key, exe)
+    key = cache_key(parts)                  of the named parts that `dlc_core.request` finds out
+    Store().get(key) -> Saved | None
+    Store().put(key, exe, parts)
 
 A key is made before the model is imported: it covers the model's bytes (or its IR), the target and the
 machine that it stands for, every setting, and the code of the compiler and of all plugins.  Files appear
 whole or not at all, so that processes may share the folder.  A damaged file is removed and counts as
 missing.  The files used longest ago are removed when they take more than `config.cache_size` together.
+
+Beside each artefact is a mark: the size and time of the file whose weights were last compared with their
+checksum, so that this is not done with every start; and when it was last touched, the artefact was used.
 """
 
 from __future__ import annotations
@@ -18,22 +22,20 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from dlc_core.config import config
-from dlc_core.diag import ArtifactError, DlcError
-from dlc_core.ir.module import IRModule
-from dlc_core.ir.structural import structural_hash
-from dlc_core.runtime.container import SCHEMA
+from dlc_core.diag import ArtifactError
+from dlc_core.remember import forget, remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read, save
-from dlc_core.target import Target
-from dlc_core.version import __version__
 
-SUFFIX = ".dlc"
+SUFFIX, MARK = ".dlc", ".mark"
 _CHUNK = 1 << 22
+_SETTLED = 2.0
+"""Seconds after which another change of a file is sure to give it another time."""
 _STALE = 3600.0
 """Seconds after which a file that was never finished is taken for abandoned."""
 
@@ -63,29 +65,42 @@ class Store:
         path = self.path(key)
         if not path.is_file():
             return None
+        mark = path.with_suffix(MARK)
         try:
-            saved = read(path)
+            state = _state(path)
+            known = _text(mark) == state
+            saved = read(path, verify=not known)
+        except OSError:
+            return None
         except ArtifactError:
             self.discard(key)
             return None
         with suppress(OSError):  # a folder that may only be read still serves
-            os.utime(path)
+            if known:
+                os.utime(mark)
+            else:
+                mark.write_text(state)
         return saved
 
-    def put(self, key: str, exe: Executable) -> None:
-        """Keep an executable; ArtifactError where the folder cannot be written."""
+    def put(self, key: str, exe: Executable, parts: Mapping[str, Any] | None = None) -> None:
+        """Keep an executable, and what its key is made of.
+
+        Raises ArtifactError where the folder cannot be written.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise ArtifactError(f"the cache folder {self.folder} cannot be made", why=why) from None
-        save(exe, self.path(key), durable=False)
+        path = self.path(key)
+        save(exe, path, durable=False, made_from=parts)
+        with suppress(OSError):  # another process may have removed it
+            path.with_suffix(MARK).write_text(_state(path))
         self.trim(keep=key)
 
     def discard(self, key: str) -> None:
         """Forget one artefact."""
-        with suppress(OSError):
-            self.path(key).unlink(missing_ok=True)
+        _remove(self.path(key))
 
     def entries(self) -> list[Entry]:
         """What is kept, the longest unused first."""
@@ -93,7 +108,9 @@ class Store:
         for path in self._files("*" + SUFFIX):
             with suppress(OSError):
                 status = path.stat()
-                found.append(Entry(path, status.st_size, status.st_mtime))
+                mark = path.with_suffix(MARK)
+                used = mark.stat().st_mtime if mark.exists() else status.st_mtime
+                found.append(Entry(path, status.st_size, used))
         return sorted(found, key=lambda entry: (entry.used, entry.path.name))
 
     def trim(self, keep: str = "") -> None:
@@ -102,22 +119,22 @@ class Store:
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > _STALE:
                     part.unlink()
+        forget()
         entries = self.entries()
         total = sum(entry.size for entry in entries)
         for entry in entries:
             if total <= self.limit:
                 break
             if entry.path.name != keep + SUFFIX:
-                with suppress(OSError):
-                    entry.path.unlink()
+                _remove(entry.path)
                 total -= entry.size
 
     def clear(self) -> int:
         """Remove everything; gives the number of artefacts."""
+        forget(everything=True)
         entries = self.entries()
         for entry in entries:
-            with suppress(OSError):
-                entry.path.unlink()
+            _remove(entry.path)
         return len(entries)
 
     def _files(self, pattern: str) -> list[Path]:
@@ -127,71 +144,60 @@ class Store:
             return []
 
 
+def _remove(path: Path) -> None:
+    for each in (path, path.with_suffix(MARK)):
+        with suppress(OSError):
+            each.unlink(missing_ok=True)
+
+
+def _state(path: Path) -> str:
+    """What a change of the file changes, and copying it to another place does not."""
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return None
+
+
 def file_digest(paths: Iterable[str | os.PathLike[str]]) -> str:
     """SHA-256 of the names' and contents' sequence; what a frontend's `digest` makes for a model of
     several files.
+
+    A file's own digest is remembered for as long as its size, times and place stay the same.
     """
     digest = hashlib.sha256()
-    for path in paths:
-        with Path(path).open("rb") as file:
-            digest.update(f"{Path(path).name}\0{os.fstat(file.fileno()).st_size}\0".encode())
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+    for path in map(Path, paths):
+        stamp = file_stamp(path)
+        make = partial(_content_digest, path)
+        digest.update(f"{path.name}\0".encode())
+        digest.update(make() if stamp is None else remembered("file", stamp, make))
     return digest.hexdigest()
 
 
-def model_digest(model: Any, frontend: Any, shapes: Mapping[str, Any] | None) -> str | None:
-    """A name for a model's content; None where there is none without importing it.
-
-    A frontend says by its `digest(model, {"shapes": ...})` what its models depend on.
-    """
-    if isinstance(model, IRModule):
-        return "ir:" + structural_hash(model)
-    name = getattr(frontend, "digest", None)
-    if name is None:
+def file_stamp(path: Path) -> str | None:
+    """What changes when a file does; None for one that was changed just now, whose time may not tell."""
+    status = path.stat()
+    if time.time() - max(status.st_mtime, status.st_ctime) < _SETTLED:
         return None
-    try:
-        digest = name(model, {"shapes": dict(shapes or {})})
-    except (OSError, DlcError):  # importing it will tell what is wrong
-        return None
-    return None if digest is None else f"{frontend.name}:{digest}"
+    numbers = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+    return f"{path.resolve()}\0{' '.join(map(str, numbers))}"
 
 
-def cache_key(
-    digest: str | None, target: Target, settings: Mapping[str, Any], packages: Iterable[Any]
-) -> str | None:
-    """The name of a compile's result; None where one of its settings cannot be written as text.
-
-    `packages` are the modules whose code takes part.
-    """
-    if digest is None:
-        return None
-    try:
-        parts = [SCHEMA, __version__, digest, str(target), target.identity, repr(target.describe())]
-        parts.append(_plain(settings))
-        parts.append([code_stamp(str(path)) for path in _folders(packages)])
-        text = json.dumps(parts, sort_keys=True)
-    except (TypeError, ValueError):
-        return None
-    return hashlib.sha256(text.encode()).hexdigest()[:40]
+def _content_digest(path: Path) -> bytes:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.digest()
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON data; TypeError for what has no lasting text."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no lasting text")
-
-
-def _folders(packages: Iterable[Any]) -> list[Path]:
-    files = [Path(file) for package in packages if (file := getattr(package, "__file__", None))]
-    return sorted({file.parent if (file.parent / "__init__.py").exists() else file for file in files})
+def cache_key(parts: Mapping[str, Any]) -> str:
+    """The name of a compile's result, of all that it depends on: JSON data."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:40]
 
 
 @lru_cache(maxsize=64)
@@ -205,4 +211,4 @@ def code_stamp(place: str) -> str:
     return digest.hexdigest()
 
 
-__all__ = ["Entry", "Store", "cache_key", "code_stamp", "file_digest", "model_digest"]
+__all__ = ["Entry", "Store", "cache_key", "code_stamp", "file_digest", "file_stamp"]

@@ -5,32 +5,41 @@ and devices come from the registry.
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dlc_core import version
-from dlc_core.cache import Store, cache_key, model_digest
+from dlc_core.cache import Store, cache_key
 from dlc_core.config import config as settings
 from dlc_core.diag import ArtifactError, DlcError, TargetError, UnsupportedError, UsageError
-from dlc_core.graph.bind import bind_params
 from dlc_core.ir.module import IRModule
-from dlc_core.job import Job, Progress, Teller, context_for, pipelines
-from dlc_core.passes import PassContext, Pipeline
-from dlc_core.passes.lower.single import prim_func, scheduled_module, single_module
-from dlc_core.passes.watch import configured_watchers
+from dlc_core.lazy import lazy
 from dlc_core.registry import Registry, registry
-from dlc_core.runtime import library
+from dlc_core.request import Answer, Request, current_context, explain
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.library import Library
-from dlc_core.runtime.saving import read
-from dlc_core.schedule import Schedule
+from dlc_core.runtime.saving import Saved, read
 from dlc_core.target import Target, TargetKind
-from dlc_core.te import Argument
 
-Arguments = Sequence[Argument]
+if TYPE_CHECKING:
+    from dlc_core import job, passes, schedule
+    from dlc_core.graph import bind
+    from dlc_core.passes import watch
+    from dlc_core.passes.lower import single
+    from dlc_core.runtime import library
+    from dlc_core.te import Argument
+else:
+    # Opening what was compiled before needs no compiler.
+    bind = lazy("dlc_core.graph.bind")
+    job = lazy("dlc_core.job")
+    library = lazy("dlc_core.runtime.library")
+    passes = lazy("dlc_core.passes")
+    schedule = lazy("dlc_core.schedule")
+    single = lazy("dlc_core.passes.lower.single")
+    watch = lazy("dlc_core.passes.watch")
+
+Arguments = Sequence["Argument"]
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 
@@ -108,7 +117,7 @@ def compile(  # noqa: A001  (the public name)
     cache: bool | None = None,
     verify: str | None = None,
     watchers: Sequence[Any] = (),
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[job.Progress], None] | None = None,
 ) -> Executable:
     """Compile a model (a path, bytes, a frontend's form or an IRModule) for a target; None is this machine.
 
@@ -124,48 +133,98 @@ def compile(  # noqa: A001  (the public name)
     where = find_target(target)
     _check_precision(precision)
     if params:
-        model = bind_params(load(model, frontend=frontend, shapes=shapes), params)
+        model = bind.bind_params(load(model, frontend=frontend, shapes=shapes), params)
     start = time.perf_counter()
     with settings.override(**({} if verify is None else {"verify": verify})):
-        seeing = (*configured_watchers(), *watchers)
-    context = context_for(where, opt_level, config, precision=precision, watchers=seeing)
-    job = Job(where, context, num_threads)
+        watching = settings.verify != "off" or settings.dump_dir is not None
+        seeing = (*(watch.configured_watchers() if watching else ()), *watchers)
+    current = current_context()
     reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
 
     def read_model() -> IRModule:
         return load(model, frontend=None if reader is None else reader.name, shapes=shapes)
 
-    store, key = Store(), None
+    def new_job() -> job.Job:
+        context = job.context_for(
+            where, opt_level, config, precision=precision, watchers=seeing, current=current
+        )
+        return job.Job(where, context, num_threads)
+
+    store, key, parts = Store(), None, None
     wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
     # What a tuner knows may have changed since a result was kept.
-    if wanted and not context.watchers and context.tuner is None:
-        key = _key(model_digest(model, reader, shapes), where, context, shapes)
+    blind = not seeing and not registry().has_tuner
+    if wanted and blind and (current is None or not (current.watchers or current.tuner)):
+        parts = Request(model, reader, where, opt_level, config, precision, shapes).parts(current)
+        key = None if parts is None else cache_key(parts)
     saved = None if key is None else store.get(key)
     if saved is not None:
-        job.seconds["load"] = time.perf_counter() - start
-        exe = job.opened(saved, read_model)
-        exe.report["cache"] = "hit"
+        seconds = {"load": time.perf_counter() - start}
+        exe = _opened(saved, where, num_threads)
+        exe.report |= {"seconds": seconds, "cache": "hit"}
+        exe.add_sources(
+            {
+                **{form: partial(_text, new_job, read_model, form) for form in _stages_shown(where)},
+                **{
+                    form: partial(_code_text, new_job, read_model, form)
+                    for form in getattr(exe.codegen, "forms", ())
+                    if form not in saved.artifact.sources
+                },
+            }
+        )
         return exe
+    work = new_job()
     if progress is not None:
-        job.tell = Teller(progress, context)
-        job.context = context.with_(watchers=(*context.watchers, job.tell))
+        work.tell = job.Teller(progress, work.context)
+        work.context = work.context.with_(watchers=(*work.context.watchers, work.tell))
     module = read_model()
-    job.seconds["load"] = time.perf_counter() - start
-    exe = job.executable(module, read_model)
+    work.seconds["load"] = time.perf_counter() - start
+    exe = work.executable(module, read_model)
     exe.report["cache"] = "off" if key is None else "stored"
-    if key is not None:
+    if key is not None and parts is not None:
         try:
-            store.put(key, exe)
+            store.put(key, exe, parts)
         except DlcError as error:  # a cache that cannot be written never fails a compile
             exe.report["cache"] = f"not stored: {error.what}"
     return exe
 
 
+def _stages_shown(target: Target) -> tuple[str, ...]:
+    return tuple(form for form in ("graph", "tir") if form in target.stages)
+
+
+def _text(new_job: Callable[[], job.Job], again: Callable[[], IRModule], form: str) -> str:
+    return new_job().text(again, form)
+
+
+def _code_text(new_job: Callable[[], job.Job], again: Callable[[], IRModule], form: str) -> str:
+    return new_job().code_text(again, form)
+
+
+def explain_cache(
+    model: Any,
+    target: str | Target | Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float32",
+    shapes: Mapping[str, Any] | None = None,
+    opt_level: int = 3,
+    config: Mapping[str, Any] | None = None,
+    frontend: str | None = None,
+) -> Answer:
+    """Whether `compile` with these arguments would take a kept result, and if not, what is different about
+    the nearest one.
+    """
+    reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
+    asked = Request(model, reader, find_target(target), opt_level, config, precision, shapes)
+    return explain(asked, Store())
+
+
 def _check_precision(precision: str) -> None:
     if precision not in PRECISIONS:
         raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join(PRECISIONS))
-    given = [p for p in registry().passes.values() if precision in getattr(p, "precisions", ())]
-    if precision != "float32" and not given:
+    if precision == "float32":
+        return
+    if not any(precision in getattr(p, "precisions", ()) for p in registry().passes.values()):
         raise UnsupportedError(f"no pass computes in {precision}", hint='compile with precision="float32"')
 
 
@@ -190,9 +249,9 @@ def build(
     """
     given, wanted = _arguments_and_target(args, target)
     where = find_target(wanted)
-    module = single_module(subject, given)
-    job = Job(where, context_for(where, opt_level, config), num_threads)
-    return job.executable(module, lambda: module)
+    module = single.single_module(subject, given)
+    context = job.context_for(where, opt_level, config)
+    return job.Job(where, context, num_threads).executable(module, lambda: module)
 
 
 def lower(
@@ -213,27 +272,28 @@ def lower(
     """
     if isinstance(subject, IRModule):
         module = subject
-    elif isinstance(subject, Schedule):
-        module = scheduled_module(subject)
+    elif isinstance(subject, schedule.Schedule):
+        module = single.scheduled_module(subject)
     else:
-        func = prim_func(subject, args, name)
+        func = single.prim_func(subject, args, name)
         module = IRModule({func.name: func}, entry=func.name)
     if target is None:
         where = None
-        context = PassContext.current().with_(opt_level=opt_level, target=None, config=dict(config or {}))
+        current = passes.PassContext.current()
+        context = current.with_(opt_level=opt_level, target=None, config=dict(config or {}))
     else:
         where = find_target(target)
-        context = context_for(where, opt_level, config)
-    stages = pipelines(where, context)
+        context = job.context_for(where, opt_level, config)
+    stages = job.pipelines(where, context)
     if "tir" not in stages:
         raise UsageError(f"the target {where} does not compile tensor programs")
-    passes = list(stages["tir"])
+    chosen = list(stages["tir"])
     if before is not None:
-        names = [one.name for one in passes]
+        names = [one.name for one in chosen]
         if before not in names:
             raise UsageError(f"there is no pass {before!r} to stop at", hint=f"passes: {', '.join(names)}")
-        passes = passes[: names.index(before)]
-    return Pipeline(tuple(passes)).run(module, context)
+        chosen = chosen[: names.index(before)]
+    return passes.Pipeline(tuple(chosen)).run(module, context)
 
 
 def _arguments_and_target(args: Any, target: Any) -> tuple[Arguments | None, Any]:
@@ -271,12 +331,18 @@ def open(  # noqa: A001  (the public name)
     check = getattr(device, "check", None)
     if check is not None:
         check(saved.artifact)
+    return _opened(saved, target, num_threads)
+
+
+def _opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
+    """The executable of a file's parts; its device may be absent."""
+    known = registry()
     return Executable(
         saved.signature,
         saved.artifact,
         saved.weights,
         target,
-        device,
+        known.devices.get(saved.device),
         codegen=known.codegens.get(saved.codegen),
         entry=saved.entry,
         num_threads=num_threads or settings.num_threads or target.describe().cores,
@@ -287,7 +353,7 @@ def open(  # noqa: A001  (the public name)
 
 def load_library(
     path: str | os.PathLike[str], *, name: str | None = None, num_threads: int | None = None
-) -> Library:
+) -> library.Library:
     """Load what `exe.export` wrote as a shared library; it is called, bound and timed like an executable.
 
     This runs native code of the file's author, if only its initialisers: load what you trust.  `name` is what
@@ -303,48 +369,30 @@ def load_library(
     return library.load_library(path, name=name, num_threads=num_threads or settings.num_threads, check=check)
 
 
-def _key(
-    digest: str | None, target: Target, context: PassContext, shapes: Mapping[str, Any] | None
-) -> str | None:
-    loaded = [plugin for plugin in registry().loaded if plugin.value is not None]
-    packages: list[Any] = [version]
-    for plugin in loaded:
-        value = plugin.value
-        packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
-    added = _added_passes(context)
-    if added is None:
-        return None
-    packages += [sys.modules[type(one).__module__] for _, one in context.passes]
-    chosen = {
-        "passes": added,
-        "plugins": [[p.name, p.source.distribution, p.source.version] for p in loaded],
-        "opt_level": context.opt_level,
-        "disabled": context.disabled,
-        "config": {k: v for k, v in context.config.items() if k != "reproducer_dir"},
-        "shapes": dict(shapes or {}),
-    }
-    return cache_key(digest, target, chosen, packages)
+def context_for(
+    target: Target,
+    opt_level: int = 3,
+    config: Mapping[str, Any] | None = None,
+    *,
+    precision: str = "float32",
+    watchers: Iterable[Any] = (),
+) -> passes.PassContext:
+    """The pass context of a compile: the current one, with this target and what the plugins give."""
+    return job.context_for(target, opt_level, config, precision=precision, watchers=watchers)
 
 
-def _added_passes(context: PassContext) -> list[list[str]] | None:
-    """The passes that the context adds, as text; None where their code or options cannot be named."""
-    found = []
-    for where, one in context.passes:
-        cls = type(one)
-        if "<locals>" in cls.__qualname__ or not hasattr(sys.modules.get(cls.__module__), "__file__"):
-            return None
-        try:
-            found.append([where, f"{cls.__module__}.{cls.__qualname__}", str(one)])
-        except UsageError:
-            return None
-    return found
+def pipelines(target: Target | None, context: passes.PassContext | None = None) -> dict[str, passes.Pipeline]:
+    """The pipeline of each stage that a target (None: a machine) has: the default passes, those of plugins,
+    and those that the context (by default the current one) asks for.
+    """
+    return job.pipelines(target, context)
 
 
 __all__ = [
-    "Progress",
     "build",
     "compile",
     "context_for",
+    "explain_cache",
     "find_target",
     "load",
     "load_library",

@@ -19,11 +19,11 @@ from dlc_core.passes.lower.weights import ALIGN, Constant, write_constant
 from dlc_core.passes.places import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.registry import registry
+from dlc_core.request import merged_settings
 from dlc_core.runtime.encode import encode_signature
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.memory import NDArray, aligned_bytes
-from dlc_core.runtime.saving import Saved
 from dlc_core.runtime.signature import Signature
 from dlc_core.script import script
 from dlc_core.target import Artifact, Target
@@ -37,10 +37,11 @@ def context_for(
     *,
     precision: str = "float32",
     watchers: Iterable[Any] = (),
+    current: PassContext | None = None,
 ) -> PassContext:
     """The pass context of a compile: the current one, with this target and what the plugins give."""
     known = registry()
-    current = PassContext.current()
+    current = PassContext.current() if current is None else current
     return current.with_(
         opt_level=opt_level,
         target=target,
@@ -50,12 +51,7 @@ def context_for(
         tuner=current.tuner or (known.schedule if known.has_tuner else None),
         tensor_intrins=dict(known.tensor_intrins),
         watchers=(*current.watchers, *watchers),
-        config={
-            "reproducer_dir": settings.reproducer_dir,
-            **({"check_bounds": True} if settings.check_bounds else {}),
-            **(config or {}),
-            "precision": precision,
-        },
+        config={"reproducer_dir": settings.reproducer_dir, **merged_settings(config, precision)},
     )
 
 
@@ -158,14 +154,6 @@ class Job:
         program = _host_program(module)
         return self._made(signature, artifact, weights, about, program, again)
 
-    def opened(self, saved: Saved, again: Callable[[], IRModule]) -> Executable:
-        """The executable that a kept artefact holds; forms of its code are generated when asked for."""
-        parts = saved.signature, saved.artifact, saved.weights, saved.about, saved.program
-        exe = self._made(*parts, again, saved.entry)
-        forms = [f for f in getattr(exe.codegen, "forms", ()) if f not in saved.artifact.sources]
-        exe.add_sources({form: partial(self._code_text, again, form) for form in forms})
-        return exe
-
     def _made(
         self,
         signature: Any,
@@ -174,7 +162,6 @@ class Job:
         about: Mapping[str, Any],
         program: Program | None,
         again: Callable[[], IRModule],
-        entry: str = "main",
     ) -> Executable:
         known, kind = registry(), self.target.kind
         threads = self.num_threads or settings.num_threads or self.target.describe().cores
@@ -185,19 +172,18 @@ class Job:
             self.target,
             known.devices.get(kind.device),
             codegen=known.codegens[kind.codegen],
-            entry=entry,
             num_threads=threads,
             report={"seconds": self.seconds},
             about=about,
             program=program,
             sources={
-                form: partial(self._text, again, form)
+                form: partial(self.text, again, form)
                 for form in ("graph", "tir")
                 if form in self.target.stages
             },
         )
 
-    def _text(self, again: Callable[[], IRModule], last: str) -> str:
+    def text(self, again: Callable[[], IRModule], last: str) -> str:
         """The module after all stages up to `last`, as text."""
         module = again()
         quiet = self.context.with_(watchers=())
@@ -207,7 +193,7 @@ class Job:
                 break
         return script(IRModule(module.functions, {}, module.entry))
 
-    def _code_text(self, again: Callable[[], IRModule], form: str) -> str:
+    def code_text(self, again: Callable[[], IRModule], form: str) -> str:
         """The module's code in a readable form."""
         module, _ = lower(again(), self.context.with_(watchers=()))
         text = self._emit(module).sources[form]

@@ -21,7 +21,9 @@ FLOORS = {
     "hooks": 0,
     "config": 0,
     "diag": 0,
+    "lazy": 0,
     "version": 0,
+    "remember": 1,
     "ir": 1,
     "arith": 1,
     "graph": 2,
@@ -41,6 +43,7 @@ FLOORS = {
     "driver": 6,
     "cache": 6,
     "job": 6,
+    "request": 6,
     "cli": 7,
     "testing": 7,
     "__main__": 8,
@@ -51,8 +54,8 @@ FLOORS = {
 LAZY = ("registry", "builtin", "cli")
 """May import `dlc_core` inside functions: plugins and commands are loaded when they are asked for."""
 
-DYNAMIC = ("dlc_core/__init__.py", "dlc_core/testing/__init__.py", "dlc_core/hooks.py")
-"""May import by a name made at run time: the lazy public names, the entry of a command."""
+DYNAMIC = ("dlc_core/__init__.py", "dlc_core/lazy.py", "dlc_core/testing/__init__.py", "dlc_core/hooks.py")
+"""May import by a name made at run time: the lazy public names and modules, the entry of a command."""
 
 FOREIGN = (
     "llvm|llvmlite|mlir|nvptx|amdgpu|cuda|cublas|cudnn|cutlass|tensorrt|nvidia|nvcc|nvrtc|ptx|opencl|clang|spirv|"

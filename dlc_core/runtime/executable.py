@@ -21,21 +21,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.lazy import lazy
 from dlc_core.runtime.calling import Caller, InPlace, caller_for
 from dlc_core.runtime.encode import decode_signature
 from dlc_core.runtime.explain import Explanation, explain
-from dlc_core.runtime.hosted import Hosted, Program
 from dlc_core.runtime.measure import TimeEvaluator
 from dlc_core.runtime.ndarray import as_host, contiguous
 from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_core.runtime import hosted
+else:
+    hosted = lazy("dlc_core.runtime.hosted")
 
 NDArray = np.ndarray[Any, Any]
 
@@ -85,7 +90,7 @@ class Executable:
         num_threads: int = 1,
         report: Mapping[str, Any] | None = None,
         about: Mapping[str, Any] | None = None,
-        program: Program | None = None,
+        program: hosted.Program | None = None,
         sources: Mapping[str, Callable[[], str]] | None = None,
     ) -> None:
         self.signature = signature
@@ -338,7 +343,7 @@ class Executable:
 
     def _caller_of(self, loaded: Any) -> Caller:
         if self.program is not None:
-            return Hosted(self.signature, self.device, loaded, self.program, self.weights)
+            return hosted.Hosted(self.signature, self.device, loaded, self.program, self.weights)
         return caller_for(self.signature, self.device, loaded.entry(self.entry), self.weights)
 
 

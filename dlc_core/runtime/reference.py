@@ -5,25 +5,33 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlc_core.diag import ArtifactError, UsageError
-from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.module import IRModule
-from dlc_core.op.kernels import KernelRunner
+from dlc_core.lazy import lazy
 from dlc_core.op.known import known_ops
-from dlc_core.op.reference import Value, evaluate
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.signature import Plan
-from dlc_core.script.json import from_json
 from dlc_core.target import Artifact
 from dlc_core.target.reference import GRAPH, TENSOR
-from dlc_core.tir.interpreter import run
-from dlc_core.tir.stmt import PrimFunc
+
+if TYPE_CHECKING:
+    from dlc_core import graph
+    from dlc_core.op import kernels, reference
+    from dlc_core.script import json as from_data
+    from dlc_core.tir import interpreter
+    from dlc_core.tir.stmt import PrimFunc
+else:
+    graph = lazy("dlc_core.graph")
+    kernels = lazy("dlc_core.op.kernels")
+    reference = lazy("dlc_core.op.reference")
+    from_data = lazy("dlc_core.script.json")
+    interpreter = lazy("dlc_core.tir.interpreter")
 
 Array = np.ndarray[Any, Any]
 
@@ -64,7 +72,7 @@ class LoadedModule:
                 data = json.loads(self._artifact.code)
             except (ValueError, RecursionError) as error:
                 raise ArtifactError("the module in the artefact is no JSON", why=str(error)) from None
-            made = from_json(data, known_ops(), self._arrays(weights))
+            made = from_data.from_json(data, known_ops(), self._arrays(weights))
             if not isinstance(made, IRModule):
                 raise ArtifactError("the artefact has no module", why=f"it has a {type(made).__name__}")
             self._module, self._weights = made, weights
@@ -93,8 +101,9 @@ class Entry:
         """The results; see `op.reference.evaluate` and `tir.interpreter.run` for what is raised."""
         module = self._loaded.module(weights)
         function = module[self._symbol]
-        if isinstance(function, Function):
-            return _flat(evaluate(function, list(arrays), call_prim=KernelRunner(module, check=self._check)))
+        if isinstance(function, graph.Function):
+            runner = kernels.KernelRunner(module, check=self._check)
+            return _flat(reference.evaluate(function, list(arrays), call_prim=runner))
         return self._run_main(function, module, arrays, weights, plan())
 
     def _run_main(
@@ -107,11 +116,11 @@ class Entry:
         scratch = np.empty(plan.arena, np.uint8)
         held = weights[: const_value(main.buffers[len(arrays) + len(outputs)].num_elements())]
         values: list[Any] = [*arrays, *outputs, held, scratch, *plan.scalars]
-        run(main, *values, module=module, check=self._check)
+        interpreter.run(main, *values, module=module, check=self._check)
         return outputs
 
 
-def _flat(value: Value) -> list[Array]:
+def _flat(value: reference.Value) -> list[Array]:
     return [a for item in value for a in _flat(item)] if isinstance(value, tuple) else [value]
 
 

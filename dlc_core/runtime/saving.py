@@ -19,16 +19,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import ArtifactError
+from dlc_core.lazy import lazy
 from dlc_core.runtime.container import Opened, read_container, write_container
 from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.memory import NDArray, bytes_of
 from dlc_core.runtime.signature import Signature
 from dlc_core.target import Artifact
 from dlc_core.version import __version__
 
 if TYPE_CHECKING:
+    from dlc_core.runtime import hosted
     from dlc_core.runtime.executable import Executable
+else:
+    hosted = lazy("dlc_core.runtime.hosted")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Saved:
     weights: NDArray
     """A read-only view of the mapped file."""
     about: Mapping[str, Any]
-    program: Program | None
+    program: hosted.Program | None
     entry: str
     target: str
     device: str
@@ -51,8 +54,18 @@ class Saved:
     """The version of dlc-core that wrote it."""
 
 
-def save(exe: Executable, path: Path, sources: Iterable[str] = (), *, durable: bool = True) -> None:
-    """Write an executable; raises ArtifactError where the file cannot be written."""
+def save(
+    exe: Executable,
+    path: Path,
+    sources: Iterable[str] = (),
+    *,
+    durable: bool = True,
+    made_from: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an executable; raises ArtifactError where the file cannot be written.
+
+    `made_from` is kept in its header.
+    """
     artifact = exe.artifact
     header = {
         "core": __version__,
@@ -64,6 +77,7 @@ def save(exe: Executable, path: Path, sources: Iterable[str] = (), *, durable: b
         "symbols": list(artifact.symbols),
         "metadata": dict(artifact.metadata),
         "signature": encode_signature(exe.signature),
+        **({} if made_from is None else {"made_from": dict(made_from)}),
     }
     about = json.dumps(dict(exe.about), separators=(",", ":")).encode()
     texts = [(f"source:{form}", exe.source(form).encode()) for form in sources]
@@ -107,7 +121,9 @@ def read(path: Path, *, verify: bool = False) -> Saved:
         sources=_sources(opened),
         metadata=MappingProxyType(metadata),
     )
-    program = Program.decode(bytes(opened.sections["program"])) if "program" in opened.sections else None
+    program = None
+    if "program" in opened.sections:
+        program = hosted.Program.decode(bytes(opened.sections["program"]))
     return Saved(signature, artifact, weights, _about(opened), program, **words)
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlc_core.arith import compile_exprs, eval_expr, solve_dim
 from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
 from dlc_core.ir.types import Dim, TensorType
+from dlc_core.lazy import lazy
+
+if TYPE_CHECKING:
+    from dlc_core import arith
+else:
+    arith = lazy("dlc_core.arith")
 
 Shape = tuple[int, ...]
 
@@ -122,10 +127,10 @@ class Signature:
                 details=[str(v) for v in self.outputs],
             )
         try:
-            return compile_exprs(exprs, self.symbols)
+            return arith.compile_exprs(exprs, self.symbols)
         except UsageError:  # an expression of narrow integers
             return lambda *values: tuple(
-                eval_expr(e, dict(zip(self.symbols, values, strict=True))) for e in exprs
+                arith.eval_expr(e, dict(zip(self.symbols, values, strict=True))) for e in exprs
             )
 
     def bind_symbols(self, shapes: Sequence[Shape]) -> dict[Var, int]:
@@ -147,11 +152,11 @@ class Signature:
             size = shape[axis]
             rest = substitute(dim, {v: const(known[v]) for v in free_vars(dim) if v in known})
             free = free_vars(rest)
-            if len(free) == 1 and (solved := solve_dim(rest, size, free[0])) is not None:
+            if len(free) == 1 and (solved := arith.solve_dim(rest, size, free[0])) is not None:
                 known[free[0]] = solved
             elif free:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, and {dim} cannot be that")
-            elif (wanted := eval_expr(rest, {})) != size:
+            elif (wanted := arith.eval_expr(rest, {})) != size:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {wanted}")
         return known
 
@@ -161,7 +166,7 @@ class Signature:
     def output_shapes(self, symbols: Mapping[Var, int]) -> list[Shape]:
         """Shapes of the outputs for given symbol values."""
         return [
-            tuple(d if isinstance(d, int) else eval_expr(d, symbols) for d in value.type.shape)
+            tuple(d if isinstance(d, int) else arith.eval_expr(d, symbols) for d in value.type.shape)
             for value in self.outputs
         ]
 

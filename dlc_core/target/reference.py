@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlc_core.diag import TargetError
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
-from dlc_core.script.json import to_json
+from dlc_core.lazy import lazy
 from dlc_core.target.artifact import Artifact
 from dlc_core.target.target import STAGES, Description, Option, Stages, Target, TargetKind
-from dlc_core.tir.stmt import PrimFunc
+
+if TYPE_CHECKING:
+    from dlc_core.script import json as as_json
+    from dlc_core.tir import stmt
+else:
+    as_json = lazy("dlc_core.script.json")
+    stmt = lazy("dlc_core.tir.stmt")
 
 GRAPH, TENSOR = "graph-json", "tir-json"
 """The artefact formats of the two levels."""
@@ -71,11 +77,11 @@ class ReferenceCodegen:
         """The module's JSON, with the places of its arrays in the metadata."""
         arrays: list[np.ndarray[Any, Any]] = []
         format_ = _level(target["level"])
-        kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+        kernels: dict[str, stmt.PrimFunc] = module.of_kind(stmt.PrimFunc)
         # The graph of a host program is no code: it lies beside it in an artefact.
         bare = IRModule(kernels if format_ == TENSOR else module.functions, {}, module.entry)
         entries = tuple(n for n, f in kernels.items() if f.attrs.get("entry")) or (module.entry,)
-        code = json.dumps(to_json(bare, arrays), separators=(",", ":")).encode()
+        code = json.dumps(as_json.to_json(bare, arrays), separators=(",", ":")).encode()
         places = {id(data): offset for offset, data in module.attrs["constants"]}
         listed = [[DType.of(a.dtype).name, list(a.shape), places[id(a)]] for a in arrays]
         metadata = {

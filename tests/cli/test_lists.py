@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlc_core.cli.main import main
 from dlc_core.cli.tables import first_line, markdown_table, shortened
 
 
@@ -71,6 +72,24 @@ def test_the_cache_is_told_and_cleared(dlc, dlc_json, folder, monkeypatch):
         "bytes": entries[0]["bytes"],
     }
     assert dlc_json("cache")["entries"] == []
+
+
+def test_the_cache_says_why(dlc, dlc_json, folder, monkeypatch, capsys):
+    monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "kept"))
+    assert "nothing is kept" in dlc("cache", "explain", "model.onnx")
+    dlc("run", "model.onnx", "--random")
+    assert dlc("cache", "explain", "model.onnx").startswith("it is kept")
+    assert dlc_json("cache", "size")["bytes"] > 1000
+    said = dlc("cache", "explain", "model.onnx", "--opt-level", "1", "--shape", "batch=2")
+    assert "opt_level: kept 3, now 1" in said
+    assert "shapes.batch: kept nothing, now 2" in said
+    answer = dlc_json("cache", "explain", "model.onnx", "--target", "llvm -opt=1")
+    assert [each["part"] for each in answer["differences"]] == ["target"]
+    data = (folder / "model.onnx").read_bytes()
+    (folder / "model.onnx").write_bytes(data + b"\x1a\x00")  # an empty documentation string
+    assert dlc("cache", "explain", "model.onnx").count("model: kept") == 1
+    assert main(["cache", "explain"]) != 0
+    assert "takes a model" in capsys.readouterr().err
 
 
 def test_words_of_tables():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core import driver, job, te
+from dlc_core import driver, job, request, te
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
@@ -182,7 +182,7 @@ def test_compiles_are_kept_apart_by_their_passes():
     target = driver.find_target(None)
 
     def key(*passes) -> str | None:
-        return driver._key("digest", target, driver.context_for(target).with_(passes=passes), None)
+        return request.added_passes(driver.context_for(target).with_(passes=passes).passes)
 
     plain = key()
     assert plain is not None
@@ -203,6 +203,6 @@ def test_loops_can_be_changed_between_the_default_passes():
 
     with PassContext(passes=[unroll_all()], disabled=("schedule_kernels",)):
         exe = dlc.build(doubled())
-        module = job.lower(driver.single_module(doubled()), driver.context_for(exe.target))[0]
+        module = job.lower(driver.single.single_module(doubled()), driver.context_for(exe.target))[0]
     assert not [s for s in stmts(module["twice"].body) if isinstance(s, For)]
     assert (np.asarray(exe(np.ones((4, 4), "float32"))) == 2).all()

@@ -11,10 +11,15 @@ single calls only.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import platform
 import threading
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from dlc_core.diag import PluginError
+from dlc_core.remember import remembered
 
 LOCK = threading.RLock()
 _loaded: list[Any] = []
@@ -41,9 +46,37 @@ def llvm() -> Any:
     return _loaded[0]
 
 
+@lru_cache(maxsize=1)
 def llvm_version() -> str:
     """The LLVM version behind llvmlite, as `22.1.0`; part of every cache key."""
+    stamp = installed()
+    if not stamp:
+        return _loaded_version()
+    return remembered("llvm", stamp, lambda: _loaded_version().encode()).decode()
+
+
+def _loaded_version() -> str:
     return ".".join(str(part) for part in llvm().llvm_version_info)
 
 
-__all__ = ["LOCK", "llvm", "llvm_version"]
+@lru_cache(maxsize=1)
+def installed() -> str:
+    """Which llvmlite is installed, found out without importing it: places, sizes and times of its files.
+
+    Empty where that cannot be told.
+    """
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return ""
+    folder = Path(spec.origin).parent
+    words = [str(folder), platform.machine()]
+    try:
+        for file in (folder / "_version.py", *sorted((folder / "binding").glob("*llvmlite*"))):
+            status = file.stat()
+            words.append(f"{file.name} {status.st_size} {status.st_mtime_ns}")
+    except OSError:
+        return ""
+    return "\n".join(words)
+
+
+__all__ = ["LOCK", "installed", "llvm", "llvm_version"]

@@ -3,71 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dlc_backend_llvm.emit.failure import FAIL, STATUS_IR
-from dlc_backend_llvm.emit.function import emit_function
-from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.engine import assemble, compile_ir
-from dlc_backend_llvm.host import HostCpu
+from dlc_backend_llvm.form import FORMAT
 from dlc_backend_llvm.kind import cpu_of
-from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.module import IRModule
-from dlc_core.passes.tir.check_bounds import described_checks
-from dlc_core.runtime.failure import CHECKS
+from dlc_core.lazy import lazy
 from dlc_core.target import Artifact, Target
-from dlc_core.tir.stmt import PrimFunc
 
-FORMAT = "object"
-"""Artefacts of this format are relocatable object files whose entry points have the packed
-signature below.
-"""
-
-ENTRY_SUFFIX = "__entry"
-
-
-def packed_entry(func: PrimFunc, *, checked: bool = False) -> str:
-    """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit
-    integers.  The result is 0, or the code of a check that failed where the module is `checked`.
-    """
-    lines, args = [], []
-    buffers = scalars = 0
-    for index, param in enumerate(func.params):
-        if isinstance(param, Buffer):
-            lines.append(f"  %p{index} = getelementptr ptr, ptr %buffers, i64 {buffers}")
-            lines.append(f"  %a{index} = load ptr, ptr %p{index}, align 8")
-            args.append(f"ptr %a{index}")
-            buffers += 1
-        else:
-            lines.append(f"  %p{index} = getelementptr i64, ptr %scalars, i64 {scalars}")
-            lines.append(f"  %a{index} = load i64, ptr %p{index}, align 8")
-            args.append(f"i64 %a{index}")
-            scalars += 1
-    name = f"{func.name}{ENTRY_SUFFIX}"
-    head = f"define i32 @{name}(ptr %buffers, ptr %scalars, i32 %threads) nounwind {{"
-    call = f"  call void @{func.name}({', '.join([*args, 'i32 %threads'])})"
-    end = STATUS_IR if checked else ["  ret i32 0"]
-    return "\n".join([head, *lines, call, *end, "}", ""])
-
-
-def module_text(module: IRModule, cpu: HostCpu) -> tuple[str, tuple[str, ...]]:
-    """LLVM IR of a module and the names of its entry points."""
-    unit = Unit(cpu)
-    entries: dict[int, PrimFunc] = {}
-    for func in module.of_kind(PrimFunc).values():
-        emit_function(unit, func)
-        if func.attrs.get("entry"):
-            entries[len(unit.functions)] = func
-            unit.functions.append("")
-    for place, func in entries.items():
-        unit.functions[place] = packed_entry(func, checked=FAIL in unit.helpers)
-    return unit.text(), tuple(func.name for func in entries.values())
-
-
-def _metadata(module: IRModule, cpu: HostCpu, level: int) -> dict[str, Any]:
-    metadata = {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level}
-    checks = described_checks(module)
-    return {**metadata, CHECKS: checks} if checks else metadata
+if TYPE_CHECKING:
+    from dlc_backend_llvm import export as exporting
+    from dlc_backend_llvm.emit import module as unit
+else:
+    exporting = lazy("dlc_backend_llvm.export")
+    unit = lazy("dlc_backend_llvm.emit.module")
 
 
 class LlvmCodegen:
@@ -83,7 +33,7 @@ class LlvmCodegen:
         callable from outside.
         """
         cpu = cpu_of(target)
-        text, entries = module_text(module, cpu)
+        text, entries = unit.module_text(module, cpu)
         level = target["opt"]
         code = compile_ir(text, cpu.triple, cpu.cpu, cpu.features, opt=level)
         return Artifact(
@@ -92,7 +42,7 @@ class LlvmCodegen:
             str(target),
             entries,
             {"llvm": text, "asm": lambda: assemble(text, cpu.triple, cpu.cpu, cpu.features, opt=level)},
-            _metadata(module, cpu, level),
+            unit.metadata_of(module, cpu, level),
         )
 
     def source(self, artifact: Artifact, form: str) -> str | None:
@@ -106,6 +56,4 @@ class LlvmCodegen:
 
     def export(self, exe: Any, path: Path) -> list[Path]:
         """A library with a C header, or a folder of objects; see `dlc_backend_llvm.export`."""
-        from dlc_backend_llvm.export import export
-
-        return export(exe, path)
+        return exporting.export(exe, path)

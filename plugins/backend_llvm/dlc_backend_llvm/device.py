@@ -9,11 +9,11 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Any
 
-from dlc_backend_llvm.codegen import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.emit.failure import FAILURE
-from dlc_backend_llvm.engine import Loaded as LoadedObject
-from dlc_backend_llvm.engine import engine
+from dlc_backend_llvm.form import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.host import host_cpu
+from dlc_backend_llvm.loaded import Loaded as LoadedObject
+from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_core.diag import ArtifactError, RuntimeFailure
@@ -138,7 +138,7 @@ class CpuDevice(HostMemory):
         """
         self.check(artifact)
         pool()
-        return LoadedArtifact(engine().load(artifact.code), artifact.metadata)
+        return LoadedArtifact(load_object(artifact.code), artifact.metadata)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Returns when the work is done."""

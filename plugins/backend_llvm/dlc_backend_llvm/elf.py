@@ -1,5 +1,6 @@
 """Object files made and changed by hand, where a compiler would be slow or is not there.
 
+    read_elf(data) -> Elf | None            sections, symbols, relocations of a 64-bit object
     hidden(data, names) -> bytes            the object with those global symbols invisible outside the library
     write_data_object(path, ...)            an object whose one read-only section is given bytes
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dlc_core.diag import ArtifactError, UnsupportedError
@@ -18,7 +20,8 @@ from dlc_core.diag import ArtifactError, UnsupportedError
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_SYMTAB, _STRTAB, _PROGBITS = 2, 3, 1
+_RELOCATION = struct.Struct("<QQq")
+_SYMTAB, _STRTAB, _PROGBITS, _RELA, _NOBITS = 2, 3, 1, 4, 8
 _HIDDEN = 2
 _ALIGN = 64
 
@@ -43,6 +46,114 @@ def machine_of(data: bytes) -> Machine:
         )
     fields = _HEADER.unpack_from(data)
     return Machine(data[7], fields[2], fields[7])
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section: its place in the table, its flags, and its bytes (`size` zeros where `has_data` is not)."""
+
+    index: int
+    kind: int
+    flags: int
+    size: int
+    link: int
+    info: int
+    align: int
+    data: memoryview
+
+    @property
+    def has_data(self) -> bool:
+        return self.kind != _NOBITS
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A symbol: the index of its section (0: it is defined elsewhere), and where it is there."""
+
+    name: str
+    is_global: bool
+    section: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """A place in a section where the address of a symbol is to be written."""
+
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+@dataclass(frozen=True)
+class Elf:
+    """A 64-bit little-endian object; whatever is read beyond the file's end is an ArtifactError."""
+
+    machine: int
+    relocatable: bool
+    sections: tuple[Section, ...]
+
+    @cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        table = next((s for s in self.sections if s.kind == _SYMTAB), None)
+        if table is None:
+            return ()
+        if table.size % _SYMBOL.size or not table.link < len(self.sections):
+            raise _damaged("its table of symbols is malformed")
+        names = bytes(self.sections[table.link].data)
+        found = []
+        for name, info, _, section, value, _ in _SYMBOL.iter_unpack(table.data):
+            end = names.find(b"\0", name)
+            if end < 0:
+                raise _damaged("the name of a symbol is cut off")
+            # Section symbols have no name of their own.
+            found.append(
+                Symbol(names[name:end].decode("utf-8", "replace"), info >> 4 in (1, 2), section, value)
+            )
+        return tuple(found)
+
+    def symbol(self, index: int) -> Symbol:
+        if index >= len(self.symbols):
+            raise _damaged(f"there is no symbol {index}")
+        return self.symbols[index]
+
+    def relocations(self, section: Section) -> list[Relocation]:
+        """The relocations of a section."""
+        found = []
+        for table in self.sections:
+            if table.kind != _RELA or table.info != section.index:
+                continue
+            if table.size % _RELOCATION.size:
+                raise _damaged("a table of relocations is malformed")
+            for offset, info, addend in _RELOCATION.iter_unpack(table.data):
+                found.append(Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend))
+        return found
+
+
+def _damaged(why: str) -> ArtifactError:
+    return ArtifactError("damaged object file", why=why)
+
+
+def read_elf(data: bytes) -> Elf | None:
+    """The object; None for what is no 64-bit little-endian ELF file, ArtifactError for a damaged one."""
+    if len(data) < _HEADER.size or data[:6] != b"\x7fELF\x02\x01":
+        return None
+    fields = _HEADER.unpack_from(data)
+    table, size, count = fields[6], fields[11], fields[12]
+    if size != _SECTION.size or table + size * count > len(data):
+        raise _damaged("its table of sections is malformed")
+    whole = memoryview(data)
+    sections = []
+    for index in range(count):
+        _, kind, flags, _, offset, length, link, info, align, _ = _SECTION.unpack_from(
+            data, table + size * index
+        )
+        if kind != _NOBITS and offset + length > len(data):
+            raise _damaged("a section ends behind the file")
+        view = whole[offset : offset + length] if kind != _NOBITS else whole[:0]
+        sections.append(Section(index, kind, flags, length, link, info, align, view))
+    return Elf(fields[2], fields[1] == 1, tuple(sections))
 
 
 def hidden(data: bytes, names: Collection[str]) -> bytes:
@@ -121,4 +232,14 @@ def write_data_object(path: Path, machine: Machine, symbol: str, data: memoryvie
         file.write(bytes(at_sections - at_names - len(names)) + b"".join(sections))
 
 
-__all__ = ["Machine", "hidden", "machine_of", "write_data_object"]
+__all__ = [
+    "Elf",
+    "Machine",
+    "Relocation",
+    "Section",
+    "Symbol",
+    "hidden",
+    "machine_of",
+    "read_elf",
+    "write_data_object",
+]

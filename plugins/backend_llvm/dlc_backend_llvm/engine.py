@@ -5,7 +5,6 @@
     optimise(text, passes, ...) -> str                                             IR after a pass pipeline
     engine() -> Engine                                        the one engine of this process
     engine().load(object, ..., keep=False) -> Loaded          .address(symbol) .symbols .close()
-    engine().add_symbol(name, address)                        what later loads may refer to
 
 An empty triple means this machine (its cpu and features too, when those are empty).  `passes` names an LLVM
 pipeline: "" (none: our own passes already made the code final), "light" (always-inline, SROA, CSE and CFG
@@ -15,7 +14,8 @@ Loading.  Each `load` is one LLJIT of its own (0.7 ms; closing it gives everythi
 closed inside a shared LLJIT leave 10 KB each).  JITLink puts it into one contiguous block, so the small
 code model is right however far apart loads lie, and calls to symbols outside (libc, libm, the pool) go
 through stubs.  Those symbols are resolved here, before linking, in this order: the other objects of the
-load, `add_symbol`, the process, libm, libgcc; a name found nowhere is an error that lists all such names.
+load, `symbols.add_symbol`, the process, libm, libgcc; a name found nowhere is an error that lists all such
+names.
 `Loaded.close()` unmaps the code: the caller sees to it that nothing runs there any more.  What a pool
 worker may still be executing (the pool itself) is loaded with `keep=True` and stays until the process ends.
 """
@@ -23,16 +23,16 @@ worker may still be executing (the pool itself) is loaded with `keep=True` and s
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import re
-import weakref
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, llvm
 from dlc_backend_llvm.host import describe, host_cpu, normal_arch
+from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
+from dlc_backend_llvm.symbols import find_symbol
 from dlc_core.diag import CodegenError, UsageError
 
 _SPEED = {"O1": 1, "O2": 2, "O3": 3}
@@ -193,52 +193,6 @@ def _run_passes(module: Any, machine: Any, passes: str) -> None:
     manager.run(module, builder)
 
 
-class Loaded:
-    """Object code in memory; addresses are valid until `close()` or until the handle is collected."""
-
-    def __init__(self, jit: Any, tracker: Any, addresses: dict[str, int], keep: bool) -> None:
-        self._addresses = addresses
-        self._finalizer: weakref.finalize[..., Any] | None = None
-        if keep:
-            tracker._owned = jit._owned = True
-        else:
-            self._finalizer = weakref.finalize(self, _free, jit, tracker)
-            self._finalizer.atexit = False
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The global symbols this load defines."""
-        return tuple(self._addresses)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the code has been unmapped."""
-        return self._finalizer is not None and not self._finalizer.alive
-
-    def address(self, symbol: str) -> int:
-        """Address of a global symbol; CodegenError where there is none or the handle is closed."""
-        if self.closed:
-            raise CodegenError(f"the code that defines {symbol!r} has been unloaded")
-        try:
-            return self._addresses[symbol]
-        except KeyError:
-            known = ", ".join(sorted(self._addresses)[:12])
-            raise CodegenError(
-                f"no symbol {symbol!r} in the loaded code", hint=f"it defines: {known}"
-            ) from None
-
-    def close(self) -> None:
-        """Unmap the code (kept code stays).  Nothing may be running in it.  Closing twice is fine."""
-        if self._finalizer is not None:
-            self._finalizer()
-
-    def __enter__(self) -> Loaded:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 def _free(jit: Any, tracker: Any) -> None:
     with LOCK:
         tracker.close()
@@ -255,12 +209,6 @@ class Engine:
         self._machine = binding.Target.from_triple(host.triple).create_target_machine(
             reloc="pic", codemodel="small", jit=True
         )
-        self._symbols: dict[str, int] = {}
-
-    def add_symbol(self, name: str, address: int) -> None:
-        """Let later loads refer to `name`; the address must stay valid for as long as they live."""
-        with LOCK:
-            self._symbols[name] = address
 
     def load(self, *objects: bytes, keep: bool = False) -> Loaded:
         """Link relocatable objects together into executable memory and return the handle.
@@ -280,7 +228,7 @@ class Engine:
             builder = llvm().JITLibraryBuilder()
             missing = []
             for name in wanted:
-                address = self._symbols.get(name) or _process_symbol(name)
+                address = find_symbol(name)
                 if address:
                     builder.import_symbol(name, address)
                 else:
@@ -289,7 +237,7 @@ class Engine:
                 raise CodegenError(
                     "generated code refers to functions that nothing in this process defines",
                     details=sorted(missing),
-                    hint="give their addresses to Engine.add_symbol before loading",
+                    hint="give their addresses to symbols.add_symbol before loading",
                 )
             for data in objects:
                 builder.add_object_img(data)
@@ -301,28 +249,9 @@ class Engine:
             except RuntimeError as error:
                 jit.close()
                 raise CodegenError("LLVM cannot load the object code", why=str(error).strip()) from error
-            return Loaded(jit, tracker, {name: tracker[name] for name in defined}, keep)
-
-
-@lru_cache(maxsize=1)
-def _libraries() -> tuple[Any, ...]:
-    libraries = [ctypes.CDLL(None)]
-    for name in ("libm.so.6", "libgcc_s.so.1"):
-        try:
-            libraries.append(ctypes.CDLL(name))
-        except OSError:
-            continue
-    return tuple(libraries)
-
-
-def _process_symbol(name: str) -> int:
-    """Address of a symbol of this process (libc and libm included), 0 where there is none."""
-    for library in _libraries():
-        try:
-            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-        except AttributeError:
-            continue
-    return 0
+            return Loaded(
+                {name: tracker[name] for name in defined}, None if keep else partial(_free, jit, tracker)
+            )
 
 
 def engine() -> Engine:

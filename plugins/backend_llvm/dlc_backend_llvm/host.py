@@ -13,17 +13,21 @@ and reading which registers the assembly uses.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from dlc_backend_llvm.binding import LOCK, llvm
+from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.dots import PROBES, read_probes
-from dlc_backend_llvm.resources import TYPICAL_CACHES, cache_sizes, usable_cores
+from dlc_backend_llvm.resources import TYPICAL_CACHES, cache_sizes, processor_words, usable_cores
+from dlc_core.cache import code_stamp
 from dlc_core.diag import TargetError
+from dlc_core.remember import remembered
 
 _LEVELS = {
     "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",
@@ -113,7 +117,26 @@ def normal_arch(triple: str) -> str:
 
 @lru_cache(maxsize=1)
 def host_cpu() -> HostCpu:
-    """This machine.  Cached: affinity and quota are read once; call `usable_cores` to read them again."""
+    """This machine.  Cached: affinity and quota are read once; call `usable_cores` to read them again.
+
+    What LLVM says of the processor is remembered between processes.
+    """
+    words, stamp = processor_words(), installed()
+    if words and stamp:
+        # The code that asks and reads the answers is part of the key.
+        asked = "\n".join((stamp, words, code_stamp(str(Path(__file__).parent))))
+        known = remembered("host", asked, _ask_llvm)
+    else:
+        known = _ask_llvm()
+    triple, cpu, features, bits, registers, fma, rounding, float16, dots = json.loads(known)
+    sizes, cores = cache_sizes(), usable_cores()
+    return HostCpu(
+        triple, cpu, features, bits, registers, fma, *sizes, cores, rounding, float16, frozenset(dots)
+    )
+
+
+def _ask_llvm() -> bytes:
+    """Triple, cpu, features and facts of this machine, as JSON."""
     with LOCK:
         binding = llvm()
         triple = binding.get_process_triple()
@@ -128,8 +151,8 @@ def host_cpu() -> HostCpu:
             cpu = level
         table["prefer-256-bit"] = False
     features = ",".join(("+" if on else "-") + feature for feature, on in sorted(table.items()))
-    facts = vector_facts(triple, cpu, features)
-    return HostCpu(triple, cpu, features, *facts[:3], *cache_sizes(), usable_cores(), *facts[3:])
+    *facts, dots = vector_facts(triple, cpu, features)
+    return json.dumps([triple, cpu, features, *facts, sorted(dots)]).encode()
 
 
 def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) -> HostCpu:

@@ -26,19 +26,22 @@ from __future__ import annotations
 import ctypes
 from functools import lru_cache
 
-from dlc_backend_llvm.binding import LOCK
-from dlc_backend_llvm.engine import compile_ir, engine
+from dlc_backend_llvm.binding import LOCK, installed
+from dlc_backend_llvm.engine import compile_ir
 from dlc_backend_llvm.host import host_cpu
+from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.pool_text import SYMBOLS, pool_ir
+from dlc_backend_llvm.symbols import add_symbol
+from dlc_core.remember import remembered
 
 
 class Pool:
     """The pool of this process, for callers in Python; kernels call `dlc_parallel_for` themselves."""
 
     def __init__(self) -> None:
-        self._loaded = engine().load(compile_ir(pool_ir(host_cpu().triple), jit=True), keep=True)
+        self._loaded = load_object(_pool_object(), keep=True)
         for name in SYMBOLS:
-            engine().add_symbol(name, self._loaded.address(name))
+            add_symbol(name, self._loaded.address(name))
         address = self._loaded.address
         self._for = ctypes.CFUNCTYPE(
             ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
@@ -57,6 +60,17 @@ class Pool:
     def num_threads(self) -> int:
         """How many threads a call that asks for 0 uses."""
         return int(self._get())
+
+
+def _pool_object() -> bytes:
+    """The pool compiled for this machine, or as it was kept."""
+    cpu = host_cpu()
+    text, stamp = pool_ir(cpu.triple), installed()
+
+    def make() -> bytes:
+        return compile_ir(text, cpu.triple, cpu.cpu, cpu.features)
+
+    return remembered("pool", f"{stamp}\n{cpu.cpu} {cpu.features}\n{text}", make) if stamp else make()
 
 
 def pool() -> Pool:

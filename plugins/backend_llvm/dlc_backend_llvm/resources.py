@@ -1,6 +1,9 @@
 """What this process may use of the machine: cache sizes and cores.
 
-cache_sizes() -> (L1d, L2, L3) in bytes       usable_cores() -> int       cgroup_quota() -> float | None
+cache_sizes() -> (L1d, L2, L3) in bytes
+usable_cores() -> int
+cgroup_quota() -> float | None
+processor_words() -> str                which processor the system says this is
 """
 
 from __future__ import annotations
@@ -42,6 +45,24 @@ def _sysfs_caches(folder: Path) -> list[int]:
     except (OSError, ValueError):
         return [0, 0, 0]
     return sizes
+
+
+_CHANGING = ("processor", "cpu mhz", "bogomips", "apicid", "initial apicid", "core id", "physical id", "hart")
+
+
+def processor_words(path: Path = Path("/proc/cpuinfo")) -> str:
+    """What the system tells of the first processor: its name and features; empty where it tells nothing."""
+    lines = []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:  # of a machine of hundreds of processors only the first is read
+                if not line.strip():
+                    break
+                if line.partition(":")[0].strip().lower() not in _CHANGING:
+                    lines.append(line)
+    except OSError:
+        return ""
+    return "".join(lines)
 
 
 def usable_cores(root: Path = Path("/")) -> int:
@@ -110,4 +131,4 @@ def _quota_of(folder: Path) -> list[float]:
         return []
 
 
-__all__ = ["TYPICAL_CACHES", "cache_sizes", "cgroup_quota", "usable_cores"]
+__all__ = ["TYPICAL_CACHES", "cache_sizes", "cgroup_quota", "processor_words", "usable_cores"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from dlc_backend_llvm.engine import assemble, compile_ir, engine, optimise
+from dlc_backend_llvm.symbols import add_symbol
 
 from dlc_core.diag import CodegenError, UsageError
 
@@ -93,7 +94,7 @@ def test_symbols_given_by_address() -> None:
     assert "test_given" in str(caught.value)
     address = ctypes.cast(callback, ctypes.c_void_p).value
     assert address
-    engine().add_symbol("test_given", address)
+    add_symbol("test_given", address)
     assert _function(engine().load(compile_ir(text)).address("f"), ctypes.c_int32)() == 11
 
 

@@ -10,13 +10,15 @@ wrong.
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dlc_core.cache import file_digest
+from dlc_core.cache import file_digest, file_stamp
+from dlc_core.remember import remembered
 
 _KEY = b"\x0a\x08location\x12"
 _MOST = 4096
@@ -36,7 +38,7 @@ def digest(model: Any) -> str | None:
 
 def _external(path: Path) -> list[Path] | None:
     """The files of a model's external data; None where one is not inside the model's folder."""
-    names = _locations(path)
+    names = _remembered_locations(path)
     if names is None:
         return None
     folder = path.parent.resolve()
@@ -49,6 +51,15 @@ def _external(path: Path) -> list[Path] | None:
             return None
         found.append(place)
     return found
+
+
+def _remembered_locations(path: Path) -> list[str] | None:
+    """As `_locations`, which reads the whole file, once for each state of the file."""
+    stamp = file_stamp(path)
+    if stamp is None:
+        return _locations(path)
+    found = json.loads(remembered("external", stamp, lambda: json.dumps(_locations(path)).encode()))
+    return found if isinstance(found, list) else None
 
 
 def _locations(path: Path) -> list[str] | None:

@@ -1,0 +1,63 @@
+"""A module of PrimFuncs as LLVM IR text, with the entry points that are called from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlc_backend_llvm.emit.failure import FAIL, STATUS_IR
+from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_backend_llvm.form import ENTRY_SUFFIX
+from dlc_backend_llvm.host import HostCpu
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.module import IRModule
+from dlc_core.passes.tir.check_bounds import described_checks
+from dlc_core.runtime.failure import CHECKS
+from dlc_core.tir.stmt import PrimFunc
+
+
+def packed_entry(func: PrimFunc, *, checked: bool = False) -> str:
+    """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit
+    integers.  The result is 0, or the code of a check that failed where the module is `checked`.
+    """
+    lines, args = [], []
+    buffers = scalars = 0
+    for index, param in enumerate(func.params):
+        if isinstance(param, Buffer):
+            lines.append(f"  %p{index} = getelementptr ptr, ptr %buffers, i64 {buffers}")
+            lines.append(f"  %a{index} = load ptr, ptr %p{index}, align 8")
+            args.append(f"ptr %a{index}")
+            buffers += 1
+        else:
+            lines.append(f"  %p{index} = getelementptr i64, ptr %scalars, i64 {scalars}")
+            lines.append(f"  %a{index} = load i64, ptr %p{index}, align 8")
+            args.append(f"i64 %a{index}")
+            scalars += 1
+    name = f"{func.name}{ENTRY_SUFFIX}"
+    head = f"define i32 @{name}(ptr %buffers, ptr %scalars, i32 %threads) nounwind {{"
+    call = f"  call void @{func.name}({', '.join([*args, 'i32 %threads'])})"
+    end = STATUS_IR if checked else ["  ret i32 0"]
+    return "\n".join([head, *lines, call, *end, "}", ""])
+
+
+def module_text(module: IRModule, cpu: HostCpu) -> tuple[str, tuple[str, ...]]:
+    """LLVM IR of a module and the names of its entry points."""
+    unit = Unit(cpu)
+    entries: dict[int, PrimFunc] = {}
+    for func in module.of_kind(PrimFunc).values():
+        emit_function(unit, func)
+        if func.attrs.get("entry"):
+            entries[len(unit.functions)] = func
+            unit.functions.append("")
+    for place, func in entries.items():
+        unit.functions[place] = packed_entry(func, checked=FAIL in unit.helpers)
+    return unit.text(), tuple(func.name for func in entries.values())
+
+
+def metadata_of(module: IRModule, cpu: HostCpu, level: int) -> dict[str, Any]:
+    metadata = {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level}
+    checks = described_checks(module)
+    return {**metadata, CHECKS: checks} if checks else metadata
+
+
+__all__ = ["metadata_of", "module_text", "packed_entry"]

@@ -1,0 +1,10 @@
+"""What the code generator and the device agree on."""
+
+FORMAT = "object"
+"""Artefacts of this format are relocatable object files whose entry points have the packed signature of
+`emit.module.packed_entry`.
+"""
+
+ENTRY_SUFFIX = "__entry"
+
+__all__ = ["ENTRY_SUFFIX", "FORMAT"]

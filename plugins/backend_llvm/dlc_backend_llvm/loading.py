@@ -1,0 +1,19 @@
+"""Object code into this process: our own way where it does, LLVM's where not."""
+
+from __future__ import annotations
+
+from dlc_backend_llvm.engine import engine
+from dlc_backend_llvm.loaded import Loaded
+from dlc_backend_llvm.mapping import map_object
+
+
+def load_object(data: bytes, *, keep: bool = False) -> Loaded:
+    """A relocatable object made ready to run; `keep` lets it stay until the process ends.
+
+    Raises CodegenError for objects of another machine, and for references that nothing defines.
+    """
+    mapped = map_object(data, keep=keep)
+    return engine().load(data, keep=keep) if mapped is None else mapped
+
+
+__all__ = ["load_object"]

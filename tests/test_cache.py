@@ -1,0 +1,229 @@
+"""Kept results: what their keys are made of, damage, full disks, many processes at once."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core import cache, remember, request
+from dlc_core.cache import Store, cache_key, code_stamp, file_digest, file_stamp
+from dlc_core.config import config
+from dlc_core.driver import find_target
+from dlc_core.graph.node import Function, constant, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op.known import known_ops
+from dlc_core.request import Request, explain
+
+TENSOR = "reference -level=tir"
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+class Reader:
+    """A frontend of one-number files."""
+
+    name = "scaling"
+
+    def digest(self, model, context):
+        return file_digest([model])
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path):
+    with config.override(cache=True, cache_dir=tmp_path / "cache"):
+        yield tmp_path / "cache"
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "double.scale"
+    path.write_text("2")
+    return path
+
+
+def module(factor=2.0):
+    x = param("x", tensor_type((2, 3)))
+    value = constant(np.full((2, 3), factor, np.float32))
+    return IRModule({"main": Function("main", (x,), known_ops()["mul"].build(x, value))})
+
+
+def compiled(factor=2.0):
+    return dlc.compile(module(factor), TENSOR, cache=True)
+
+
+def test_keys_name_the_code_that_took_part(model, tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    own = SimpleNamespace(__file__=str(package / "__init__.py"), __version__="1")
+    monkeypatch.setattr(request, "version", own)
+    asked = Request(model, Reader(), find_target("reference"))
+    before = asked.parts()
+    assert before == asked.parts()
+    (package / "new.py").write_text("x = 1")
+    code_stamp.cache_clear()
+    after = asked.parts()
+    assert [name for name in before if before[name] != after[name]] == ["code"]
+    assert cache_key(before) != cache_key(after)
+    assert replace(asked, config={"f": print}).parts() is None
+    assert replace(asked, reader=None).parts() is None
+
+
+def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
+    file = tmp_path / "weights"
+    file.write_bytes(b"one")
+    assert file_stamp(file) is None  # another write in the same tick of the clock would not be seen
+    monkeypatch.setattr(cache, "_SETTLED", -1.0)
+    first = file_digest([file])
+    read = cache._content_digest
+    monkeypatch.setattr(cache, "_content_digest", lambda path: pytest.fail("it is read again"))
+    assert file_digest([file]) == first
+    monkeypatch.setattr(cache, "_content_digest", read)
+    file.write_bytes(b"two")
+    assert file_digest([file]) != first
+    for fact in remember.folder().iterdir():
+        fact.write_bytes(fact.read_bytes()[:-1] + b"?")
+    assert file_digest([file]) != first
+    file.write_bytes(b"one")
+    assert file_digest([file]) == first
+    with config.override(cache=False):
+        assert file_digest([file]) == first
+
+
+def test_old_facts_are_forgotten():
+    assert remember.remembered("a", "key", lambda: b"old") == b"old"
+    assert remember.remembered("a", "key", lambda: b"new") == b"old"
+    assert remember.remembered("a", "other", lambda: b"new") == b"new"
+    (first, _) = sorted(remember.folder().iterdir())
+    os.utime(first, (0, 0))
+    remember.forget()
+    assert len(list(remember.folder().iterdir())) == 1
+    Store().clear()
+    assert not list(remember.folder().iterdir())
+
+
+@pytest.mark.parametrize("place", [0.02, 0.5, 1.0])
+def test_flipped_bits_are_found(place):
+    exe = compiled()
+    store = Store()
+    (entry,) = store.entries()
+    key, data = entry.path.stem, bytearray(entry.path.read_bytes())
+    assert store.get(key) is not None
+    data[int(place * (len(data) - 1))] ^= 4
+    entry.path.write_bytes(data)
+    found = store.get(key)
+    if found is not None:  # a byte between two sections
+        np.testing.assert_array_equal(found.weights, exe.weights)
+    else:
+        assert not entry.path.exists()
+    again = compiled()
+    np.testing.assert_array_equal(again(X), 2 * X)
+
+
+def test_a_file_of_another_place_is_compared_once(monkeypatch):
+    compiled()
+    store = Store()
+    (entry,) = store.entries()
+    entry.path.with_suffix(".mark").unlink()
+    checked = []
+    read = cache.read
+    monkeypatch.setattr(cache, "read", lambda p, verify: (checked.append(verify), read(p, verify=verify))[1])
+    for _ in range(3):
+        assert store.get(entry.path.stem) is not None
+    assert checked == [True, False, False]
+
+
+def test_why_something_is_not_kept(model):
+    asked = Request(module(), None, find_target(TENSOR))
+    assert explain(asked, Store()).why == "nothing is kept"
+    compiled()
+    answer = explain(asked, Store())
+    assert answer.entry is not None
+    assert answer.entry.path.stem == answer.key
+    for changed, parts in (
+        ({"opt_level": 1}, ["opt_level"]),
+        ({"config": {"x": 1}}, ["config.x"]),
+        ({"shapes": {"n": 2}}, ["shapes.n"]),
+        ({"precision": "bfloat16"}, ["config.precision"]),
+        ({"model": module(3.0)}, ["model"]),
+        ({"target": find_target("reference")}, ["target"]),
+    ):
+        answer = explain(replace(asked, **changed), Store())
+        assert answer.entry is None
+        assert [each.part for each in answer.differences] == parts
+    with dlc.PassContext(disabled=("fuse",)):
+        assert [each.part for each in explain(asked, Store()).differences] == ["disabled"]
+    unnamed = explain(replace(asked, config={"f": print}), Store())
+    assert (unnamed.key, unnamed.why) == (None, "the model, a pass or a setting has no lasting name")
+    next(iter(Store().entries())).path.write_bytes(b"not an artefact")
+    assert explain(replace(asked, opt_level=1), Store()).why == "nothing is kept"
+
+
+SCRIPT = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from tests.test_cache import X, compiled
+for turn in range(6):
+    factor = float(turn % int(sys.argv[2]) + 2)
+    exe = compiled(factor)
+    assert exe.report["cache"] in ("hit", "stored"), exe.report
+    np.testing.assert_array_equal(exe(X), factor * X)
+"""
+
+
+@pytest.mark.parametrize("models", [1, 3])
+def test_processes_share_the_folder(own_folder, models, request):
+    """Several processes compile the same models at once, in a folder that holds only some of them."""
+    exe = compiled()
+    size = Store().entries()[0].size
+    assert exe.report["cache"] == "stored"
+    limit = "1" if size < 1 << 20 else "8"
+    variables = {**os.environ, "DLC_CACHE": "1", "DLC_CACHE_DIR": str(own_folder), "DLC_CACHE_SIZE": limit}
+    command = [sys.executable, "-c", SCRIPT, str(request.config.rootpath), str(models)]
+    running = [subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for one in running:
+        _, said = one.communicate(timeout=100)
+        assert one.returncode == 0, said
+    assert len(Store().entries()) == models
+    assert not list(Store().folder.glob(".*.part"))
+
+
+def test_a_full_disk_keeps_nothing_and_fails_nothing(own_folder):
+    """A limit on the size of files stands for the disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        exe = compiled()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert exe.report["cache"].startswith("not stored: ")
+    np.testing.assert_array_equal(exe(X), 2 * X)
+    assert not [path for path in own_folder.rglob("*") if path.is_file() and path.suffix != ".mark"]
+    assert compiled().report["cache"] == "stored"
+
+
+def test_a_folder_that_may_only_be_read_still_serves(own_folder, monkeypatch):
+    compiled()
+
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "read-only")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    monkeypatch.setattr("pathlib.Path.write_bytes", refuse)
+    monkeypatch.setattr(cache, "save", refuse)
+    assert compiled().report["cache"] == "hit"
+    Store().entries()[0].path.with_suffix(".mark").unlink()
+    assert compiled().report["cache"] == "hit"
