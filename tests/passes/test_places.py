@@ -10,9 +10,11 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core import driver, job, request, te
+from dlc_core.cache import cache_key
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
+from dlc_core.passes.lower import single
 from dlc_core.passes.places import PHASES, insert_passes, read_place
 from dlc_core.passes.tir import PASSES
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
@@ -180,9 +182,11 @@ def test_a_pass_without_a_place_is_refused():
 
 def test_compiles_are_kept_apart_by_their_passes():
     target = driver.find_target(None)
+    module = single.single_module(doubled())
 
     def key(*passes) -> str | None:
-        return request.added_passes(driver.context_for(target).with_(passes=passes).passes)
+        parts = request.Request(module, None, target).parts(driver.context_for(target).with_(passes=passes))
+        return None if parts is None else cache_key(parts)
 
     plain = key()
     assert plain is not None
@@ -203,6 +207,6 @@ def test_loops_can_be_changed_between_the_default_passes():
 
     with PassContext(passes=[unroll_all()], disabled=("schedule_kernels",)):
         exe = dlc.build(doubled())
-        module = job.lower(driver.single.single_module(doubled()), driver.context_for(exe.target))[0]
+        module = job.lower(single.single_module(doubled()), driver.context_for(exe.target))[0]
     assert not [s for s in stmts(module["twice"].body) if isinstance(s, For)]
     assert (np.asarray(exe(np.ones((4, 4), "float32"))) == 2).all()
