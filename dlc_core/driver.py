@@ -58,15 +58,29 @@ def ops() -> Mapping[str, Any]:
     return registry().ops
 
 
-def load(model: Any, *, frontend: str | None = None, shapes: Mapping[str, Any] | None = None) -> IRModule:
+def load(
+    model: Any,
+    *,
+    frontend: str | None = None,
+    shapes: Mapping[str, Any] | None = None,
+    importers: Sequence[Any] = (),
+) -> IRModule:
     """Read a model: a path (the frontend is chosen by its suffix), bytes, or a frontend's in-memory form.
 
-    `shapes` pins dims: input name to shape, or dim name to int.  Raises ModelError for malformed files and
-    UnsupportedError, naming every node, for what cannot be expressed.
+    `shapes` pins dims: input name to shape, or dim name to int.  `importers` import operators that the
+    frontend does not know, beside those of plugins (hook `dlc_importers`).  Raises ModelError for malformed
+    files and UnsupportedError, naming every node, for what cannot be expressed.
     """
     if isinstance(model, IRModule):
         return model
-    result: IRModule = _frontend(registry(), model, frontend).load(model, {"shapes": dict(shapes or {})})
+    reader = _frontend(registry(), model, frontend)
+    context: dict[str, Any] = {"shapes": dict(shapes or {})}
+    if importers:
+        context["importers"] = tuple(importers)
+    unknown = [name for name in context if name not in getattr(reader, "options", ("shapes",))]
+    if unknown:
+        raise UsageError(f"the frontend {reader.name!r} takes no {unknown[0]}")
+    result: IRModule = reader.load(model, context)
     return result
 
 
@@ -114,6 +128,7 @@ def compile(  # noqa: A001  (the public name)
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
     frontend: str | None = None,
+    importers: Sequence[Any] = (),
     cache: bool | None = None,
     verify: str | None = None,
     watchers: Sequence[Any] = (),
@@ -123,17 +138,20 @@ def compile(  # noqa: A001  (the public name)
 
     `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
     shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
-    are stored as kernels read them best.  `precision` is the narrowest dtype in which float32 arithmetic may
-    be done.  `verify` checks the module after each pass: "structure", or "each" for its results too.
-    `watchers` observe the passes.  `progress` is called as each step begins.
+    are stored as kernels read them best.  `importers` import operators as in `load`.  `precision` is the
+    narrowest dtype in which float32 arithmetic may be done.  `verify` checks the module after each pass:
+    "structure", or "each" for its results too.  `watchers` observe the passes.  `progress` is called as each
+    step begins.
 
     Results are kept on disk and taken from there (`cache`: None for files where `DLC_CACHE` allows it, True
-    for in-memory models too); never where `verify` or `watchers` are to see the passes run.
+    for in-memory models too); never where `verify` or `watchers` are to see the passes run, nor with
+    `importers`, whose code has no name.
     """
     where = find_target(target)
     _check_precision(precision)
     if params:
-        model = bind.bind_params(load(model, frontend=frontend, shapes=shapes), params)
+        given = load(model, frontend=frontend, shapes=shapes, importers=importers)
+        model = bind.bind_params(given, params)
     start = time.perf_counter()
     with settings.override(**({} if verify is None else {"verify": verify})):
         watching = settings.verify != "off" or settings.dump_dir is not None
@@ -142,7 +160,8 @@ def compile(  # noqa: A001  (the public name)
     reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
 
     def read_model() -> IRModule:
-        return load(model, frontend=None if reader is None else reader.name, shapes=shapes)
+        name = None if reader is None else reader.name
+        return load(model, frontend=name, shapes=shapes, importers=importers)
 
     def new_job() -> job.Job:
         context = job.context_for(
@@ -153,7 +172,7 @@ def compile(  # noqa: A001  (the public name)
     store, key, parts = Store(), None, None
     wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
     # What a tuner knows may have changed since a result was kept.
-    blind = not seeing and not registry().has_tuner
+    blind = not seeing and not registry().has_tuner and not importers
     if wanted and blind and (current is None or not (current.watchers or current.tuner)):
         parts = Request(model, reader, where, opt_level, config, precision, shapes).parts(current)
         key = None if parts is None else cache_key(parts)

@@ -51,7 +51,8 @@ class Declaration(Protocol):
 class Frontend(Declaration, Protocol):
     """A reader of models: `load` takes a path, bytes or an in-memory model and gives an `IRModule`.
 
-    `suffixes` are the file endings it answers to, with the dot and in lower case.
+    `suffixes` are the file endings it answers to, with the dot and in lower case.  A frontend that takes more
+    than `context["shapes"]` names what it takes in an attribute `options`: "importers" (see `dlc_importers`).
     """
 
     @property
@@ -116,6 +117,15 @@ def dlc_frontends() -> Iterable[Frontend]:
     """Readers of model files: `name`, `suffixes`, `load(model, context) -> IRModule`.
 
     Example: `return [AcmeNet(name="acmenet", suffixes=(".anet",))]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_importers() -> Iterable[Declaration]:
+    """Importers of operators that a frontend does not know by itself; the frontend says how they are made.
+
+    Example: `return [swish]` with `swish` a function under the frontend's own `@operator("com.acme::Swish")`.
     """
     raise NotImplementedError
 

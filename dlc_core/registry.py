@@ -35,6 +35,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "rules": "rule",
         "passes": "pass",
         "frontends": "frontend",
+        "importers": "importer",
         "targets": "target",
         "codegens": "codegen",
         "devices": "device",
@@ -176,6 +177,7 @@ class Registry:
     rules = _CategoryOf()
     passes = _CategoryOf()
     frontends = _CategoryOf()
+    importers = _CategoryOf()
     targets = _CategoryOf()
     codegens = _CategoryOf()
     devices = _CategoryOf()

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dlc_frontend_onnx.binding import IOBinding as IOBinding
     from dlc_frontend_onnx.binding import OrtValue as OrtValue
+    from dlc_frontend_onnx.custom import Result as Result
+    from dlc_frontend_onnx.custom import host_function as host_function
+    from dlc_frontend_onnx.custom import operator as operator
     from dlc_frontend_onnx.options import GraphOptimizationLevel as GraphOptimizationLevel
     from dlc_frontend_onnx.options import RunOptions as RunOptions
     from dlc_frontend_onnx.options import SessionOptions as SessionOptions
@@ -23,10 +26,13 @@ _LAZY = {
     "IOBinding": "binding",
     "InferenceSession": "session",
     "OrtValue": "binding",
+    "Result": "custom",
     "RunOptions": "options",
     "SessionOptions": "options",
     "get_available_providers": "session",
     "get_device": "session",
+    "host_function": "custom",
+    "operator": "custom",
 }
 
 

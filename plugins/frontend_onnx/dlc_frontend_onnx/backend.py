@@ -22,6 +22,7 @@ from onnx.backend.base import Backend, BackendRep
 from dlc_core.diag import DlcError, UnsupportedError, UsageError
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.convert import domain_of
+from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.dtypes import number_of
 from dlc_frontend_onnx.importer import import_parts
 from dlc_frontend_onnx.parts import has_parts
@@ -30,7 +31,7 @@ from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.specialized import CallableModel, may_decide
 from dlc_frontend_onnx.support import check_support, live_nodes
 
-_OPTIONS = ("target", "num_threads", "opt_level", "shapes", "config")
+_OPTIONS = ("target", "num_threads", "opt_level", "shapes", "config", "importers")
 _OF_TESTS = ("rtol", "atol")
 """What the suite of ONNX hands to a backend though it is for the comparison."""
 
@@ -68,8 +69,8 @@ class DlcBackendRep(BackendRep):
 class DlcBackend(Backend):
     """`onnx.backend.base.Backend` by dlc.
 
-    Keywords are those of `dlc.compile` (`target`, `num_threads`, `opt_level`, `shapes`, `config`); `target`
-    stands above `device`.
+    Keywords are those of `dlc.compile` (`target`, `num_threads`, `opt_level`, `shapes`, `config`,
+    `importers`); `target` stands above `device`.
     """
 
     @classmethod
@@ -92,6 +93,7 @@ class DlcBackend(Backend):
             return False
         try:
             read = read_model(model)
+            read.importers = importers_for(kwargs.get("importers", ()))
             check_support(read, live_nodes(read.graph))
             try:
                 import_parts(read, kwargs.get("shapes"), {})

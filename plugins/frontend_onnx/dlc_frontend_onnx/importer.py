@@ -15,6 +15,7 @@ from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_frontend_onnx.converters import SequenceValue
+from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.model import Model
 from dlc_frontend_onnx.parts import Layout, as_params, as_results, check_kind, names_in
 from dlc_frontend_onnx.place import quoted
@@ -28,11 +29,14 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
     """The model at a path, in bytes, in a `ModelProto` or read already, as a module.
 
     `context["shapes"]` pins dims: input name to shape (None leaves a dim as it is), or dim name to int.
+    `context["importers"]` are importers of operators (see `custom`), beside those that plugins give.
     ModelError for models that contradict themselves or the standard, UnsupportedError, which names every such
     node, for what cannot be expressed, UsageError for pins that do not fit.
     """
+    given = context or {}
     read = model if isinstance(model, Model) else read_model(model)
-    return import_parts(read, (context or {}).get("shapes"), None)[0]
+    read.importers = importers_for(given.get("importers", ()))
+    return import_parts(read, given.get("shapes"), None)[0]
 
 
 def import_parts(

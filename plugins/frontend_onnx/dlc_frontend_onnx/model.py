@@ -7,11 +7,15 @@ Nothing here refers to protobuf.  Names are `str`; the default operator domain, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from dlc_frontend_onnx.place import Place
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
+
+if TYPE_CHECKING:
+    from dlc_frontend_onnx.converters.base import Entry
 
 Shape: TypeAlias = "tuple[int | str | None, ...]"
 """Dimensions: a number, the name of a symbolic dimension, or `None` when nothing is known."""
@@ -177,6 +181,8 @@ class Model:
     model_version: int = 0
     description: str = ""
     graph_description: str = ""
+    importers: Mapping[tuple[str, str], Sequence[Entry]] = field(default_factory=dict)
+    """The operators that third parties import."""
 
     @property
     def place(self) -> Place:

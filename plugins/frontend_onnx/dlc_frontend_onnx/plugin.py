@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlc_core.config import Knob
-from dlc_core.hooks import Frontend, hookimpl
+from dlc_core.hooks import Declaration, Frontend, hookimpl
 
 DLC_API = "0.1"
 
@@ -26,6 +26,7 @@ class Onnx:
     name: str = "onnx"
     suffixes: tuple[str, ...] = (".onnx",)
     help: str = "ONNX models: files, bytes, onnx.ModelProto"
+    options: tuple[str, ...] = ("shapes", "importers")
 
     def load(self, model: Any, context: Mapping[str, Any] | None = None) -> Any:
         """The model as an `IRModule`; see `dlc_frontend_onnx.importer.load`."""
@@ -58,6 +59,13 @@ class Onnx:
 @hookimpl
 def dlc_frontends() -> Iterable[Frontend]:
     return [Onnx()]
+
+
+@hookimpl
+def dlc_ops() -> Iterable[Declaration]:
+    from dlc_frontend_onnx.host_op import HOST_OP, IMPURE_OP
+
+    return [HOST_OP, IMPURE_OP]
 
 
 @hookimpl

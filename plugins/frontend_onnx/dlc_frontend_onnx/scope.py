@@ -214,7 +214,7 @@ class Scope:
             values.pop()
         version = self.opsets.get(node.domain, 0)
         check_call(node, version, values)
-        entry = find_entry(node.domain, node.op, version)
+        entry = find_entry(node.domain, node.op, version, self.session.model.importers)
         if entry is None:
             body = function_body(node, version, values)
             if body is None:

@@ -63,7 +63,8 @@ class InferenceSession:
     name and options: "CPUExecutionProvider" is the best CPU target (`DLC_ONNX_TARGET` names another one), and
     the text of any target is a provider too, such as "reference"; the first that can be used is taken, and
     those before it are named in a warning.  `provider_options`, a dict for each provider, are options of its
-    target; those that it does not have are named in a warning too.
+    target; those that it does not have are named in a warning too.  `importers` import operators that this
+    package does not know (see `custom`).
 
     Raises ModelError for malformed models, UnsupportedError for what cannot be expressed, UsageError for
     wrong arguments.
@@ -75,6 +76,8 @@ class InferenceSession:
         sess_options: Any = None,
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        importers: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
         if kwargs:
@@ -82,7 +85,7 @@ class InferenceSession:
         self._options = sess_options
         self._provider, self._target = _choose(providers, provider_options)
         options = compile_options(sess_options)
-        self.model = CallableModel(path_or_bytes, self._target, **options)
+        self.model = CallableModel(path_or_bytes, self._target, importers=importers, **options)
         """The compiled model, for what sessions do not have: `session.model.whole` is its executable."""
 
     def run(

@@ -28,6 +28,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.ndarray import as_host
 from dlc_core.target import Target
+from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.importer import import_parts
 from dlc_frontend_onnx.model import Model, ValueInfo
 from dlc_frontend_onnx.parts import Layout, gathered, has_parts, shape_of, spread
@@ -56,8 +57,8 @@ class Form:
 class CallableModel:
     """A model with the executables made of it.
 
-    `options` are those of `dlc.compile`.  Raises what reading, importing and compiling raise; where values of
-    inputs are needed first, what they cannot cure is raised by the first call.
+    `importers` and `options` are those of `dlc.compile`.  Raises what reading, importing and compiling raise;
+    where values of inputs are needed first, what they cannot cure is raised by the first call.
     """
 
     def __init__(
@@ -66,11 +67,14 @@ class CallableModel:
         target: Target | str | None = None,
         *,
         shapes: Mapping[str, Any] | None = None,
+        importers: Sequence[Any] = (),
         **options: Any,
     ) -> None:
         self.model = read_model(source)
+        self.model.importers = importers_for(importers)
         self._target = target
         self._shapes = dict(shapes or {})
+        self._importers = tuple(importers)
         self._options = options
         self._lock = Lock()
         self._made: OrderedDict[object, Form] = OrderedDict()
@@ -159,7 +163,14 @@ class CallableModel:
 
     def _compile(self, source: Source | Model, feeds: Mapping[str, Any] = MappingProxyType({})) -> Form:
         if isinstance(source, (str, os.PathLike)):
-            exe = compile_model(source, self._target, shapes=self._shapes, frontend="onnx", **self._options)
+            exe = compile_model(
+                source,
+                self._target,
+                shapes=self._shapes,
+                frontend="onnx",
+                importers=self._importers,
+                **self._options,
+            )
             return Form(exe, tuple(info.name for info in self.model.graph.outputs))
         module, layouts = self._import(source if isinstance(source, Model) else self.model, feeds)
         return Form(compile_model(module, self._target, **self._options), layouts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from onnx import defs
 
 from dlc_core.diag import UnsupportedError
-from dlc_frontend_onnx.converters import TABLE, find_entry
+from dlc_frontend_onnx.converters import TABLE, Entries, find_entry
 from dlc_frontend_onnx.functions import standard_function
 from dlc_frontend_onnx.model import FunctionDef, Graph, Model, NodeDef
 from dlc_frontend_onnx.place import quoted
@@ -46,13 +46,13 @@ def check_support(model: Model, nodes: Sequence[NodeDef]) -> None:
             own = model.functions.get(key)
             version = opsets.get(node.domain, 0)
             if own is None:
-                reason = _reason(node, version)
+                reason = _reason(node, version, model.importers)
                 if reason:
                     problem = node.place.unsupported(reason)
                     located(problem, node)
                     problems.append(problem)
                     continue
-                own = _body(node, version)
+                own = _body(node, version, model.importers)
             if own is not None and (key, version) not in seen:
                 seen.add((key, version))
                 pending.append((own.nodes, own.opsets))
@@ -60,9 +60,9 @@ def check_support(model: Model, nodes: Sequence[NodeDef]) -> None:
         raise combined(model, problems)
 
 
-def _body(node: NodeDef, version: int) -> FunctionDef | None:
+def _body(node: NodeDef, version: int, own: Entries) -> FunctionDef | None:
     """The body of the standard that stands for a node, where it does not depend on types."""
-    if find_entry(node.domain, node.op, version) is not None:
+    if find_entry(node.domain, node.op, version, own) is not None:
         return None
     schema = find_schema(node.domain, node.op, version)
     if schema is None or not schema.has_function:
@@ -71,9 +71,9 @@ def _body(node: NodeDef, version: int) -> FunctionDef | None:
     return None if body is None else standard_function(body, version, default_attributes(node, version))
 
 
-def _reason(node: NodeDef, version: int) -> str:
+def _reason(node: NodeDef, version: int, own: Entries) -> str:
     """Why a node is not supported; empty where it is."""
-    entry = find_entry(node.domain, node.op, version)
+    entry = find_entry(node.domain, node.op, version, own)
     if entry is not None:
         return (entry.check(node) or "") if entry.check is not None else ""
     if has_body(node.domain, node.op, version):
@@ -82,6 +82,9 @@ def _reason(node: NodeDef, version: int) -> str:
     known = TABLE.get((node.domain, node.op))
     if known:
         return f"{what} of opset {version} is not supported, only from opset {known[0].since} on"
+    newer = own.get((node.domain, node.op))
+    if newer:
+        return f"the importer of {what} is for versions from {newer[0].since} on, not {version}"
     schema = find_schema(node.domain, node.op, version)
     if schema is not None:
         return f"{what} is not supported"

@@ -34,6 +34,7 @@ from dlc_frontend_onnx.converters import (
 from dlc_frontend_onnx.converters.base import (
     TABLE,
     Call,
+    Entries,
     Entry,
     SequenceValue,
     Value,
@@ -77,6 +78,7 @@ __all__ = [
     "FAMILIES",
     "TABLE",
     "Call",
+    "Entries",
     "Entry",
     "SequenceValue",
     "Value",

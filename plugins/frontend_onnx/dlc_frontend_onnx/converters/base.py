@@ -13,7 +13,7 @@ ignored in silence.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -68,6 +68,8 @@ class Entry:
     check: Check | None = None
 
 
+Entries: TypeAlias = "Mapping[tuple[str, str], Sequence[Entry]]"
+
 TABLE: dict[tuple[str, str], list[Entry]] = {}
 """(domain, operator) -> its entries, by version."""
 
@@ -97,6 +99,13 @@ def add_entry(
     check: Check | None = None,
 ) -> None:
     """Registers one function for one operator from a version on."""
+    entries = TABLE.setdefault((domain, op), [])
+    entries.append(entry_of(since, function, sequences=sequences, check=check))
+    entries.sort(key=lambda entry: entry.since)
+
+
+def entry_of(since: int, function: Function, *, sequences: bool = False, check: Check | None = None) -> Entry:
+    """The entry of a function, whose signature says which inputs there are."""
     params = list(inspect.signature(function).parameters.values())[1:]
     variadic = any(p.kind is p.VAR_POSITIONAL for p in params)
     plain = [p for p in params if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -104,19 +113,20 @@ def add_entry(
     needed = frozenset(
         index for index, p in enumerate(plain) if p.default is p.empty and "None" not in str(p.annotation)
     )
-    entries = TABLE.setdefault((domain, op), [])
     most = None if variadic else len(plain)
-    entries.append(Entry(since, function, least, most, len(plain), needed, sequences, check))
-    entries.sort(key=lambda entry: entry.since)
+    return Entry(since, function, least, most, len(plain), needed, sequences, check)
 
 
-def find_entry(domain: str, op: str, version: int) -> Entry | None:
-    """The converter for an operator in a version of its domain."""
-    found = None
-    for entry in TABLE.get((domain, op), ()):
-        if entry.since <= version:
-            found = entry
-    return found
+def find_entry(domain: str, op: str, version: int, own: Entries | None = None) -> Entry | None:
+    """The converter for an operator in a version of its domain, of those in `own` or else of the table."""
+    for entries in ((own or {}).get((domain, op), ()), TABLE.get((domain, op), ())):
+        found = None
+        for entry in entries:
+            if entry.since <= version:
+                found = entry
+        if found is not None:
+            return found
+    return None
 
 
 _REQUIRED: Any = object()

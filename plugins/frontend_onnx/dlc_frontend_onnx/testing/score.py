@@ -22,7 +22,7 @@ import traceback
 import unittest
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -149,7 +149,7 @@ class Worker:
 
 
 def run(
-    tests: Tests,
+    tests: Mapping[str, Callable[[], None]],
     *,
     target: str | None = None,
     jobs: int = 0,
@@ -221,8 +221,10 @@ def _received(worker: Worker) -> Verdict:
         return Verdict(worker.case, "crashed", f"its process ended with code {worker.process.exitcode}")
 
 
-def _work(pipe: Connection, given: Tests | Sequence[str], target: str | None) -> None:
-    tests = given if isinstance(given, dict) else load_tests(given)
+def _work(
+    pipe: Connection, given: Mapping[str, Callable[[], None]] | Sequence[str], target: str | None
+) -> None:
+    tests = given if isinstance(given, Mapping) else load_tests(given)
     Watched.target = target
     while True:
         try:

@@ -1,0 +1,209 @@
+"""Operators of third parties: how `domain::Op` is imported, said in a few lines of Python.
+
+    from dlc_core.op import std
+    from dlc_frontend_onnx import Result, host_function, operator
+
+    @operator("com.acme::Swish")                       # by ops of the core: compiled and fused like any other
+    def swish(c, x):
+        return std.mul(x, std.sigmoid(std.mul(x, c.const(c.real("beta", 1.0), x.dtype))))
+
+    @host_function("com.acme::Median", results=lambda x, axis=-1: Result(x.shape[:-1], x.dtype))
+    def median(x, axis=-1):                            # by NumPy, on the host
+        return np.median(x, axis).astype(x.dtype)
+
+    dlc.compile("model.onnx", importers=[swish, median])
+
+A plugin gives the same values in its hook `dlc_importers`, and then every model may use the operators.  A
+name may end in "@3": since version 3 of the domain; of several, the newest not above the model's is taken.
+They stand above the package's own operators; functions of the model itself stand above them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from dlc_core.diag import DlcError, UsageError
+from dlc_core.graph.node import Node, get_item
+from dlc_core.ir.dtype import DTypeLike
+from dlc_core.ir.types import Dim, TensorType, tensor_type
+from dlc_core.registry import registry
+from dlc_frontend_onnx.converters.base import Call, Entry, entry_of
+from dlc_frontend_onnx.host_op import HOST, IMPURE, key_of
+from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.tensors import Tensor
+
+
+@dataclass(frozen=True)
+class Result:
+    """The type of an output: a shape of ints and expressions of the inputs' dims, and a dtype."""
+
+    shape: Sequence[Dim]
+    dtype: DTypeLike
+
+
+Told: TypeAlias = "Result | TensorType"
+Results: TypeAlias = "Callable[..., Told | Sequence[Told]]"
+"""Of the types of the inputs (None for one that is left out) and the attributes: the types of the outputs."""
+
+
+@dataclass(frozen=True)
+class Importer:
+    """How one operator is imported: a declaration of the hook `dlc_importers`.
+
+    `name` is "domain::Op" or "domain::Op@version"; `convert` makes the nodes.
+    """
+
+    name: str
+    convert: Callable[..., Any]
+    frontend: str = "onnx"
+    key: tuple[str, str] = field(init=False)
+    """(domain, operator)."""
+    entry: Entry = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        domain, _, rest = self.name.rpartition("::")
+        operator, at, version = rest.partition("@")
+        if not operator or "::" in domain or (at and not version.isdecimal()):
+            raise UsageError(
+                f"{self.name!r} does not name an operator",
+                hint='write "com.acme::Swish" or "com.acme::Swish@3"',
+            )
+        object.__setattr__(self, "key", ("" if domain == "ai.onnx" else domain, operator))
+        object.__setattr__(self, "entry", entry_of(int(version or 1), self.convert))
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        """The function itself."""
+        return self.convert(*args, **attrs)
+
+
+@dataclass(frozen=True)
+class HostFunction(Importer):
+    """An importer that makes calls of a Python function."""
+
+    call: Callable[..., Any] = lambda: None
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        return self.call(*args, **attrs)
+
+
+def operator(name: str) -> Callable[[Callable[..., Any]], Importer]:
+    """The importer of an operator by a function of the call and the inputs, which makes nodes of core ops.
+
+    The function's signature says which inputs there are: those with the default None may be left out, `*xs`
+    takes any number.  It reads attributes through the call (`c.integer("axis", 0)`, `c.real`, `c.text`,
+    `c.integers`, `c.tensor`, ...) and gives a node, or one for each output.  An attribute of the model that
+    it does not read is an error; so is one that it wants and that is missing: both name the node.
+    """
+
+    def register(function: Callable[..., Any]) -> Importer:
+        return Importer(name, function)
+
+    return register
+
+
+def host_function(
+    name: str, *, results: Results | None = None, pure: bool = True
+) -> Callable[[Callable[..., Any]], HostFunction]:
+    """The importer of an operator by a function of arrays, which Python runs on the host.
+
+    It is called with the inputs as arrays (None for one that is left out) and the attributes by name (tensors
+    as arrays), and gives an array, or a tuple for several outputs, of the types that `results` tells: a
+    function of the inputs' types (`shape`, `dtype`) and the same attributes, which gives one or several.
+    Without `results` there is one output, of the first input's type.  A function that is not `pure` is called
+    each time, though its inputs are constants.
+    """
+
+    def register(function: Callable[..., Any]) -> HostFunction:
+        def convert(c: Call, *inputs: Node | None) -> Sequence[Node]:
+            return _calls(c, made, results or _as_first, pure, inputs)
+
+        made = HostFunction(name, convert, call=function)
+        return made
+
+    return register
+
+
+def importers_for(given: Iterable[Any] = ()) -> Mapping[tuple[str, str], tuple[Entry, ...]]:
+    """By (domain, operator), the entries of plugins and of `given` importers, which stand above them.
+
+    Raises UsageError for what is no importer, and for two of one name.
+    """
+    own: dict[str, Importer] = {}
+    for item in given:
+        if not isinstance(item, Importer):
+            raise UsageError(f"{item!r} is no importer", hint="make it by @operator or @host_function")
+        if item.name in own:
+            raise UsageError(f"two importers are given for {item.name!r}")
+        own[item.name] = item
+    every = [item for item in registry().importers.values() if isinstance(item, Importer)]
+    table: dict[tuple[str, str], tuple[Entry, ...]] = {}
+    for item in (*(item for item in every if item.name not in own), *own.values()):
+        entries = (*table.get(item.key, ()), item.entry)
+        table[item.key] = tuple(sorted(entries, key=lambda entry: entry.since))
+    return MappingProxyType(table)
+
+
+def _as_first(*types: TensorType | None, **attrs: Any) -> TensorType:
+    first = next((type_ for type_ in types if type_ is not None), None)
+    if first is None:
+        raise UsageError("it has no input whose type its output could have", hint="say results=...")
+    return first
+
+
+def _calls(
+    c: Call, item: HostFunction, results: Results, pure: bool, inputs: Sequence[Node | None]
+) -> Sequence[Node]:
+    """The nodes of one call: a node of `HOST` and what takes its outputs apart."""
+    attrs: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
+    args = [value for value in inputs if value is not None]
+    places: list[int | None] = []
+    for value in inputs:
+        places.append(None if value is None else sum(place is not None for place in places))
+    for name, given in c.node.attrs.items():
+        c.ignore(name)
+        if isinstance(given, Tensor):
+            array = given.to_numpy()
+            attrs[name] = array
+            plain[name] = {"input": len(args)}
+            args.append(c.const(array, c.numpy_dtype(array, f"attribute {quoted(name)}")))
+        elif _is_plain(given):
+            attrs[name] = plain[name] = list(given) if isinstance(given, tuple) else given
+        else:
+            raise c.unsupported(f"attribute {quoted(name)} cannot be given to a host function")
+    try:
+        told = results(*(None if value is None else value.tensor_type for value in inputs), **attrs)
+        types = [tensor_type(one.shape, one.dtype) for one in _several(told)]
+    except DlcError as error:
+        raise c.error(f"{item.name}: {error.what}", why=error.why, hint=error.hint) from error
+    except Exception as error:  # whatever a third party's function raises is told with the node
+        raise c.error(
+            f"the results of {item.name} cannot be told", why=f"{type(error).__name__}: {error}"
+        ) from error
+    made = (HOST if pure else IMPURE)(
+        *args,
+        function=key_of(item),
+        where=c.node.place.describe(),
+        inputs=json.dumps(places),
+        attributes=json.dumps(plain),
+        dims=tuple(dim for type_ in types for dim in type_.shape),
+        ranks=tuple(len(type_.shape) for type_ in types),
+        dtypes=",".join(type_.dtype.name for type_ in types),
+    )
+    return [made] if len(types) == 1 else [get_item(made, index) for index in range(len(types))]
+
+
+def _is_plain(value: Any) -> bool:
+    items = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(item, (int, float, str)) for item in items)
+
+
+def _several(told: Told | Sequence[Told]) -> Sequence[Told]:
+    return [told] if isinstance(told, (Result, TensorType)) else list(told)
+
+
+__all__ = ["HostFunction", "Importer", "Result", "host_function", "importers_for", "operator"]

@@ -1,0 +1,1 @@
+"""Random valid models, for comparing compilers: see `differential` for the command."""

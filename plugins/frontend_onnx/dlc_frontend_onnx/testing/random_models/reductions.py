@@ -1,0 +1,100 @@
+"""Operators that fold axes, order elements or run along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlc_frontend_onnx.testing.random_models.builder import FLOATS, Builder, Refused
+from dlc_frontend_onnx.testing.random_models.templates import template
+
+
+@template(
+    "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp"
+    " ReduceSumSquare",
+    0.7,
+)
+def reduce(b: Builder, op: str) -> None:
+    dtype = b.draw_dtype(op)
+    value = b.need(dtype, (0, 4), when=lambda v: v.array.size > 0)
+    # Means of integers round, and by how much is not said.
+    if dtype not in FLOATS and op in ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"):
+        raise Refused(op)
+    attrs: dict[str, Any] = {"keepdims": int(b.chance(0.5))} if b.chance(0.8) else {}
+    axes = b.axes(value.rank) if value.rank and b.chance(0.8) else None
+    exact = op in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1")
+    if b.has_attribute(op, "axes"):
+        if axes is not None:
+            attrs["axes"] = axes
+        b.emit(op, [value], exact=exact, **attrs)
+        return
+    if axes is None and b.chance(0.4):
+        attrs["noop_with_empty_axes"] = int(b.chance(0.5))
+    b.emit(op, [value, None if axes is None else b.constant(axes)], exact=exact, **attrs)
+
+
+@template("ArgMax ArgMin", 0.7)
+def arg(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (1, 4), exact=True, when=lambda v: v.array.size > 0)
+    attrs: dict[str, Any] = {"axis": b.axis(value.rank)} if b.chance(0.8) else {}
+    if b.chance(0.5):
+        attrs["keepdims"] = int(b.chance(0.5))
+    if b.has_attribute(op, "select_last_index") and b.chance(0.4):
+        attrs["select_last_index"] = 1
+    b.emit(op, [value], exact=True, **attrs)
+
+
+@template("TopK", 0.7)
+def topk(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (1, 3), exact=True, when=lambda v: v.array.size > 0)
+    axis = b.axis(value.rank)
+    count = b.rng.randint(1, value.shape[axis])
+    if b.has_attribute(op, "k"):
+        b.emit(op, [value], 2, exact=True, axis=axis, k=count)
+        return
+    attrs: dict[str, Any] = {"largest": int(b.chance(0.5))} if b.opset >= 11 and b.chance(0.5) else {}
+    b.emit(op, [value, b.constant([count])], 2, exact=True, axis=axis, **attrs)
+
+
+@template("CumSum", 0.7)
+def cumsum(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (1, 3))
+    attrs: dict[str, Any] = {name: 1 for name in ("exclusive", "reverse") if b.chance(0.4)}
+    b.emit(op, [value, b.constant(b.axis(value.rank), b.rng.choice(("int64", "int32")))], exact=True, **attrs)
+
+
+@template("Softmax LogSoftmax")
+def softmax(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (1, 4), when=lambda v: v.array.size > 0)
+    attrs: dict[str, Any] = {"axis": b.axis(value.rank)} if b.chance(0.8) else {}
+    b.emit(op, [value], **attrs)
+
+
+@template("Hardmax", 0.3)
+def hardmax(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (1, 3), exact=True, when=lambda v: v.array.size > 0)
+    b.emit(op, [value], exact=True, axis=b.axis(value.rank))
+
+
+@template("LpNormalization", 0.3)
+def lp_normalization(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (1, 3), when=lambda v: v.array.size > 0)
+    b.emit(op, [value], axis=b.axis(value.rank), p=b.rng.choice((1, 2)))
+
+
+@template("LayerNormalization RMSNormalization", 0.8)
+def layer_normalization(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (2, 4), when=lambda v: v.array.size > 0)
+    axis = b.rng.randrange(-value.rank, value.rank)
+    scale = b.given(b.fill(value.shape[axis:], value.dtype))
+    attrs: dict[str, Any] = {"epsilon": 1e-3} if b.chance(0.5) else {}
+    inputs = [value, scale]
+    if op == "LayerNormalization" and b.chance(0.6):
+        inputs.append(b.given(b.fill(value.shape[axis:], value.dtype)))
+    b.emit(op, inputs, axis=axis, **attrs)
+
+
+@template("MeanVarianceNormalization", 0.3)
+def mean_variance(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), 4, when=lambda v: v.array.size > 8)
+    attrs: dict[str, Any] = {"axes": b.axes(4)} if b.chance(0.5) else {}
+    b.emit(op, [value], **attrs)

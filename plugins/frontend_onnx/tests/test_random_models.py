@@ -1,0 +1,66 @@
+"""Random valid models against the evaluator of the onnx package."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import onnx
+import pytest
+from dlc_frontend_onnx.testing.random_models import differential
+from dlc_frontend_onnx.testing.random_models.templates import all_templates
+from dlc_frontend_onnx.testing.score import score_of
+
+from dlc_core.diag import UnsupportedError
+
+MISREAD = (
+    "BatchNormalization Conv GRU GlobalMaxPool Hardmax LRN LSTM LogSoftmax Loop LpNormalization LpPool MaxPool RNN"
+    " Resize Softmax Unsqueeze Upsample"
+)
+"""Operators that the evaluator misreads in some opsets: the large run asks onnxruntime too."""
+
+TRUSTED = tuple(op for op in all_templates() if op not in MISREAD.split())
+
+
+def test_the_same_seed_gives_the_same_model():
+    one, two = differential.draw(7), differential.draw(7)
+    assert one.model.SerializeToString() == two.model.SerializeToString()
+    assert len(one.model.graph.node) > 0
+
+
+def test_random_models_are_right():
+    refused = 0
+    for seed in range(40):
+        try:
+            differential.judge(seed, ops=TRUSTED)
+        except UnsupportedError:
+            refused += 1
+    assert refused < 4
+
+
+def test_a_wrong_result_is_found_and_cut_down(tmp_path, monkeypatch):
+    honest = differential.by_dlc
+
+    def wrong(model, feeds, target=None):
+        found = list(honest(model, feeds, "reference"))
+        if any(node.op_type == "Relu" for node in model.graph.node):
+            found = [array + 1 if array.dtype.kind == "f" else array for array in found]
+        return found
+
+    monkeypatch.setattr(differential, "by_dlc", wrong)
+    for seed in range(200):
+        try:
+            differential.judge(seed, folder=tmp_path, ops=("Relu", "Add", "Reshape", "Transpose"))
+        except AssertionError as error:
+            if "agrees with the evaluator" in str(error):
+                break
+    (path,) = tmp_path.glob(f"seed{seed}.onnx")
+    assert [node.op_type for node in onnx.load(path).graph.node].count("Relu") == 1
+
+
+@pytest.mark.slow
+def test_many_random_models_are_right():
+    pytest.importorskip("onnxruntime")
+    names = {f"random {seed}": partial(differential.judge, seed) for seed in range(1000, 3000)}
+    score = score_of(names, limit=120.0)
+    bad = [v.reason for outcome in ("wrong", "crashed", "late") for v in score.of(outcome)]
+    assert bad == []
