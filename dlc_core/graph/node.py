@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import Span, UsageError
-from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.dtype import STRING, DType, dtype
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.structural import Structure, Structured, array_digest
 from dlc_core.ir.text import Printable
@@ -229,6 +229,8 @@ def constant(value: Any, dtype_: Any = None) -> Node:
         array = value
     else:
         data = np.asarray(value, dtype=None if dtype_ is None else dtype(dtype_).numpy)
+        if data.dtype.hasobject:
+            raise UsageError("a constant of texts", hint="make it by the op `texts`")
         array = Array(data)
     return node(CONST, (), {"value": array}, array.type)
 
@@ -251,6 +253,20 @@ def get_item(value: Node, index: int) -> Node:
 def call_function(function: Function, args: Sequence[Node]) -> Node:
     """A call of a closed function, as fused groups are."""
     return node(CALL, args, {"function": function}, function.body.type)
+
+
+def touches_texts(value: Node) -> bool:
+    """Whether a node computes texts or from texts, which only the host can."""
+    if value.op is PARAM:
+        return False
+    types: list[Type] = [value.type, *(arg.type for arg in value.args)]
+    while types:
+        type_ = types.pop()
+        if isinstance(type_, TupleType):
+            types += type_.fields
+        elif type_.dtype is STRING:
+            return True
+    return False
 
 
 def const_array(value: Node) -> np.ndarray[Any, Any] | None:

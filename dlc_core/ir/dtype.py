@@ -44,6 +44,7 @@ def _scalar_table() -> dict[str, tuple[str, int, np.dtype[Any]]]:
     for name in ("complex64", "complex128"):
         table[name] = ("complex", _BITS[name], np.dtype(name))
     table["handle"] = ("handle", 64, np.dtype(np.uint64))
+    table["string"] = ("string", 64, np.dtype(object))
     return table
 
 
@@ -52,9 +53,11 @@ _BY_NUMPY = {entry[2]: name for name, entry in _TABLE.items() if name != "handle
 
 
 class DType:
-    """An element type.  `kind` is bool, int, uint, float, complex or handle; `bits` the width of one lane.
+    """An element type.  `kind` is bool, int, uint, float, complex, handle or string; `bits` the width of one
+    lane.
 
-    `scalar` is the type of one lane.  `is_int` says of signed and unsigned integers (bool is neither).
+    `scalar` is the type of one lane.  `is_int` says of signed and unsigned integers (bool is neither). Texts
+    (arrays of `str` objects) exist on the host only: no device holds them.
     """
 
     __slots__ = (
@@ -159,11 +162,13 @@ def dtype(value: DTypeLike) -> DType:
 
 
 def scalar_dtypes() -> tuple[str, ...]:
-    """Names of all element types."""
-    return tuple(name for name in _TABLE if name != "handle")
+    """Names of all element types that memory of devices holds."""
+    return tuple(name for name in _TABLE if name not in ("handle", "string"))
 
 
 BOOL = DType("bool")
 INDEX = DType("int64")
 """The type of indices, extents and symbolic dims."""
 HANDLE = DType("handle")
+STRING = DType("string")
+"""Texts: tensors of them are arrays of `str` objects, and live in host programs alone."""

@@ -27,7 +27,7 @@ import numpy as np
 from dlc_core.diag import DlcError, TypeInferenceError, UsageError
 from dlc_core.graph.node import Array, Function, Node, Op, freeze_attr, node
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr
+from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import TensorType, Type
 
 NDArray = np.ndarray[Any, Any]
@@ -50,6 +50,8 @@ NARROW = (
 )  # fmt: skip
 """Dtypes for storage: tensors have them, are moved about and cast, but nothing is computed in them."""
 STORED = (*ALL, *NARROW)
+MOVED = (*STORED, "string")
+"""Dtypes of what is only moved about: texts too, on the host."""
 
 REQUIRED = object()
 
@@ -58,8 +60,11 @@ REQUIRED = object()
 class Attr:
     """A typed attribute.
 
-    `kind` is one of int, ints, float, floats, bool, str, dtype, dim (int or symbolic expression), dims,
-    array, function.  An attribute whose default is None may be None.
+    `kind` is one of int, ints, float, floats, bool, str, strs, dtype, dim (int or symbolic expression), dims,
+    array, function, fresh.  An attribute whose default is None may be None.
+
+    A *fresh* one is a new `Var`: a dim of the result that data tells, bound when the op has run.  References
+    do not get it.
     """
 
     name: str
@@ -241,6 +246,8 @@ def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
         "floats": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, float)) for i in v),
         "bool": lambda v: isinstance(v, (bool, int)),
         "str": lambda v: isinstance(v, str),
+        "strs": lambda v: isinstance(v, tuple) and all(isinstance(i, str) for i in v),
+        "fresh": lambda v: isinstance(v, Var),
         "dtype": lambda v: isinstance(v, (str, DType)),
         "dim": lambda v: isinstance(v, (int, Expr)),
         "dims": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, Expr)) for i in v),

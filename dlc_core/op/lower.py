@@ -20,6 +20,7 @@ from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import (
     Expr,
     ExprLike,
+    Var,
     as_expr,
     binary,
     cast_to,
@@ -35,7 +36,7 @@ from dlc_core.ir.expr import (
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import Lower, OpDecl
 from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.stmt import PrimFunc, Stmt, loop
 
 
 def compute_type(type_: DType) -> DType:
@@ -145,6 +146,15 @@ def rounded(tensor: te.Tensor, to: DType, name: str) -> te.Tensor:
     if tensor.dtype is to:
         return tensor
     return compute(tensor.shape, lambda *i: narrow(tensor[i], to), name)
+
+
+def nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt]) -> Stmt:
+    """Loops over a shape, the last dim innermost."""
+    indices = [Var(f"i{axis}", "int64") for axis in range(len(shape))]
+    made = body(list(indices))
+    for var, extent in reversed(list(zip(indices, shape, strict=True))):
+        made = loop(var, extent, made)
+    return made
 
 
 def padded(

@@ -77,7 +77,8 @@ def apply(
     Symbolic attributes need `env`, PrimFuncs called in functions among the attributes need `call_prim`.
     """
     env = {} if env is None else env
-    values = {name: concrete(value, env, call_prim) for name, value in attrs.items()}
+    fresh = {a.name for a in decl.attrs.values() if a.kind == "fresh"}
+    values = {name: concrete(value, env, call_prim) for name, value in attrs.items() if name not in fresh}
     if decl.reference is None:
         params = [param(f"arg{index}", _type_of(arg)) for index, arg in enumerate(args)]
         body = decl.expand(params, values)

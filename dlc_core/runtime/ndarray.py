@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UsageError
-from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.dtype import STRING, DType, DTypeLike, dtype
 from dlc_core.runtime import dlpack
 from dlc_core.runtime.device import Device, shares_memory
 from dlc_core.runtime.memory import bytes_of
@@ -94,7 +94,7 @@ def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[An
     """A value as a NumPy array in host memory, a view where it can be; `what` names it in errors.
 
     Raises UsageError for what is no array: None, lists and Python numbers (whose dtype would be a guess),
-    objects.
+    objects.  Where texts are wanted, arrays of NumPy's own texts become arrays of objects.
     """
     if isinstance(value, np.ndarray):
         array = value
@@ -123,10 +123,24 @@ def as_host(value: Any, what: str, wanted: DType | None = None) -> np.ndarray[An
         raise UsageError(
             f"{what} is a {type(value).__name__}, not an array", hint="give a NumPy or DLPack array"
         )
+    if wanted is STRING:
+        return _texts(array, what)
     if array.dtype.hasobject:
         raise UsageError(
             f"{what} has the dtype {array.dtype}", hint="give numbers; convert with .astype(...)"
         )
+    return array
+
+
+def _texts(array: np.ndarray[Any, Any], what: str) -> np.ndarray[Any, Any]:
+    """An array of `str` objects; UsageError where an element is none."""
+    if array.dtype.kind in "UT":
+        return array.astype(object)
+    if array.dtype.kind != "O":
+        raise UsageError(f"{what} is {array.dtype}, texts are needed", hint="give an array of str")
+    for item in array.flat:
+        if not isinstance(item, str):
+            raise UsageError(f"{what} holds a {type(item).__name__}, texts are needed")
     return array
 
 

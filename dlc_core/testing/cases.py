@@ -14,7 +14,7 @@ from dlc_core.graph.node import Function, Node, param
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import tensor_type
+from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.op.declare import NDArray, OpDecl, Sample, Tensor
 from dlc_core.op.reference import evaluate
 from dlc_core.op.samples import make_array, make_inputs, sample_dtypes, tolerance
@@ -46,6 +46,13 @@ def outputs_of(value: Any) -> tuple[NDArray, ...]:
     if isinstance(value, (tuple, list)):
         return tuple(array for item in value for array in outputs_of(item))
     return (value,)
+
+
+def fits_type(array: NDArray, type_: TensorType) -> bool:
+    """Whether an array is what inference says; dims that only data tells may be anything."""
+    sizes = list(zip(type_.shape, array.shape, strict=False))
+    known = all(size == have for size, have in sizes if not isinstance(size, Var))
+    return known and array.ndim == type_.ndim and array.dtype == type_.dtype.numpy
 
 
 def module_of(body: Node, params: Sequence[Node]) -> IRModule:

@@ -13,8 +13,10 @@ from dlc_core.op.std import (
     control,
     convolution,
     creation,
+    draw,
     indexing,
     integer_product,
+    linalg,
     norm,
     pool,
     product,
@@ -22,9 +24,11 @@ from dlc_core.op.std import (
     reduce,
     resizing,
     scatter,
+    selecting,
     shape,
     slicing,
     softmaxes,
+    strings,
     unary,
     winograd,
 )
@@ -49,6 +53,10 @@ OPS: tuple[OpDecl, ...] = (
     *norm.OPS,
     *resizing.OPS,
     *control.OPS,
+    *linalg.OPS,
+    *selecting.OPS,
+    *draw.OPS,
+    *strings.OPS,
 )
 BY_NAME = {decl.name: decl for decl in OPS}
 

@@ -42,13 +42,15 @@ def _binary(
     right: str = "normal",
     special: bool = True,
     result: str = "",
+    texts: bool = False,
 ) -> OpDecl:
     refused = next(d for d in (*ALL, "complex64") if d not in dtypes)
     errors = [
         MISMATCH if "float32" in dtypes else ErrorSample(MISMATCH.inputs, {}, MISMATCH.message, dtypes[0])
     ]
+    allowed = (*dtypes, "string") if texts else dtypes
     return op(
-        name, doc, ["a", "b"], kind="broadcast", infer=broadcast_type(dtypes, result), reference=reference,
+        name, doc, ["a", "b"], kind="broadcast", infer=broadcast_type(allowed, result), reference=reference,
         lower=elementwise(name, body), dtypes=dtypes, samples=binary_samples(left, right, special=special),
         error_samples=[*errors, MIXED, wrong_dtype(refused, 2)],
     )  # fmt: skip
@@ -153,8 +155,8 @@ MAXIMUM = _binary("maximum", "the larger; NaN where one is NaN", np.maximum, _ir
 ATAN2 = _binary(
     "atan2", "angle of the point (b, a) in radians", np.arctan2, lambda a, b: intrinsic("atan2", a, b), FLOATS
 )
-EQUAL = _binary("equal", "a == b", np.equal, eq, ALL, result="bool")
-NOT_EQUAL = _binary("not_equal", "a != b", np.not_equal, ne, ALL, result="bool")
+EQUAL = _binary("equal", "a == b", np.equal, eq, ALL, result="bool", texts=True)
+NOT_EQUAL = _binary("not_equal", "a != b", np.not_equal, ne, ALL, result="bool", texts=True)
 LESS = _binary("less", "a < b", np.less, _ir("lt"), NUMBERS, result="bool")
 LESS_EQUAL = _binary("less_equal", "a <= b", np.less_equal, _ir("le"), NUMBERS, result="bool")
 GREATER = _binary("greater", "a > b", np.greater, _ir("gt"), NUMBERS, result="bool")
@@ -189,7 +191,7 @@ def _where_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     cond, a, b = tensor_types(types)
     if not cond.dtype.is_bool:
         raise fail(f"the condition has dtype {cond.dtype}", "bool is needed")
-    return TensorType(broadcast_dims(cond.shape, a.shape, b.shape), common_dtype((a, b), ALL))
+    return TensorType(broadcast_dims(cond.shape, a.shape, b.shape), common_dtype((a, b), (*ALL, "string")))
 
 
 WHERE = op(

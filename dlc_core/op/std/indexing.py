@@ -19,8 +19,8 @@ from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     ALL,
     INTS,
+    MOVED,
     NARROW,
-    STORED,
     Attr,
     ErrorSample,
     NDArray,
@@ -52,7 +52,7 @@ def inside(indices: NDArray, size: int) -> NDArray:
 def _gather_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
-    check_dtype(x.dtype, STORED)
+    check_dtype(x.dtype, MOVED)
     axis = axis_of(attrs["axis"], x.ndim)
     check_rank(x, 1)
     return TensorType((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
@@ -105,7 +105,7 @@ GATHER = op(
 def gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
-    check_dtype(x.dtype, STORED)
+    check_dtype(x.dtype, MOVED)
     check_rank(indices, x.ndim, x.ndim, "the indices")
     axis = axis_of(attrs["axis"], x.ndim)
     for i, (size, wanted) in enumerate(zip(x.shape, indices.shape, strict=True)):
@@ -161,7 +161,7 @@ def last_dim(indices: TensorType) -> int:
 def _gather_nd_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, indices = tensor_types(types)
     check_dtype(indices.dtype, INTS, "the indices")
-    check_dtype(x.dtype, STORED)
+    check_dtype(x.dtype, MOVED)
     depth, batch = last_dim(indices), attrs["batch_dims"]
     if batch < 0 or batch + 1 > indices.ndim or batch + depth > x.ndim:
         raise fail(

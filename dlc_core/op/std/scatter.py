@@ -13,7 +13,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, cast_to, const_value, load, logical_and, maximum, minimum, select
+from dlc_core.ir.expr import Expr, cast_to, const_value, load, logical_and, maximum, minimum, select
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     ALL,
@@ -37,9 +37,9 @@ from dlc_core.op.infer import (
     fail,
     merge_dims,
 )
-from dlc_core.op.lower import compute_type, replaced, rounded
+from dlc_core.op.lower import compute_type, nest, replaced, rounded
 from dlc_core.op.std.indexing import gather_elements_infer, index_sample, inside, last_dim
-from dlc_core.tir.stmt import If, Stmt, loop, store
+from dlc_core.tir.stmt import If, Stmt, store
 
 _COMBINE: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -68,15 +68,6 @@ _APPLY: dict[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-def _nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt]) -> Stmt:
-    """Loops over a shape, the last dim innermost."""
-    indices = [Var(f"i{axis}", "int64") for axis in range(len(shape))]
-    made = body(list(indices))
-    for var, extent in reversed(list(zip(indices, shape, strict=True))):
-        made = loop(var, extent, made)
-    return made
-
-
 def _scattered(
     type_: TensorType,
     reduction: str,
@@ -100,8 +91,8 @@ def _scattered(
             written = store(out, where, made)
             return If(logical_and(*valid), written) if valid else written
 
-        copied = _nest(x.shape, lambda i: store(out, i, cast_to(held, load(x, i))))
-        return [copied, _nest(updates.shape, update)]
+        copied = nest(x.shape, lambda i: store(out, i, cast_to(held, load(x, i))))
+        return [copied, nest(updates.shape, update)]
 
     made = te.extern(type_.shape, tensors, body, "scatter", dtype_=held)
     return rounded(made, type_.dtype, "scatter_end")

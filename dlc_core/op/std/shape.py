@@ -11,7 +11,7 @@ from dlc_core import te
 from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import Dim, TensorType
-from dlc_core.op.declare import ALL, STORED, Attr, ErrorSample, Sample, Tensor, op, tensor_types
+from dlc_core.op.declare import ALL, MOVED, Attr, ErrorSample, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
     Attrs,
     axes_of,
@@ -105,7 +105,7 @@ def _reshape_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 RESHAPE = op(
     "reshape", "the elements in row-major order in another shape; one dim may be -1: what remains", ["x"],
-    [Attr("shape", "dims")], kind="injective", infer=of_input(_reshape_infer, STORED),
+    [Attr("shape", "dims")], kind="injective", infer=of_input(_reshape_infer, MOVED),
     reference=lambda x, *, shape: np.reshape(x, shape), lower=_reshape_lower, dtypes=ALL,
     samples=(
         Sample((Tensor((2, 3, 4)),), {"shape": (6, 4)}),
@@ -146,7 +146,7 @@ TRANSPOSE = op(
     ["x"],
     [Attr("axes", "ints", None)],
     kind="injective",
-    infer=of_input(_transpose_infer, STORED),
+    infer=of_input(_transpose_infer, MOVED),
     reference=lambda x, *, axes: np.transpose(x, axes),
     lower=_transpose_lower,
     dtypes=ALL,
@@ -179,7 +179,7 @@ BROADCAST_TO = op(
     ["x"],
     [Attr("shape", "dims")],
     kind="broadcast",
-    infer=of_input(_broadcast_infer, STORED),
+    infer=of_input(_broadcast_infer, MOVED),
     reference=lambda x, *, shape: np.broadcast_to(x, shape),
     lower=elementwise("broadcast_to", lambda x, *, shape: x),
     dtypes=ALL,
@@ -221,7 +221,7 @@ def _squeeze_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 SQUEEZE = op(
     "squeeze", "without the dims of 1 at `axes` (None: all that are known to be 1)", ["x"],
-    [Attr("axes", "ints", None)], kind="injective", infer=of_input(_squeeze_infer, STORED),
+    [Attr("axes", "ints", None)], kind="injective", infer=of_input(_squeeze_infer, MOVED),
     reference=lambda x, *, axes: np.squeeze(x, axes), lower=_squeeze_lower, dtypes=ALL,
     samples=(
         Sample((Tensor((1, 3, 1, 2)),), {"axes": (0,)}),
@@ -253,7 +253,7 @@ UNSQUEEZE = op(
     ["x"],
     [Attr("axes", "ints")],
     kind="injective",
-    infer=of_input(_unsqueeze_infer, STORED),
+    infer=of_input(_unsqueeze_infer, MOVED),
     reference=lambda x, *, axes: np.expand_dims(x, axes),
     lower=_unsqueeze_lower,
     dtypes=ALL,

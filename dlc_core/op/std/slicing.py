@@ -11,7 +11,7 @@ from dlc_core import te
 from dlc_core.arith import Analyzer
 from dlc_core.ir.expr import Expr, as_expr, const_value, free_vars, maximum, minimum
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim
-from dlc_core.op.declare import ALL, STORED, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.declare import ALL, MOVED, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
     Attrs,
     axes_of,
@@ -37,7 +37,7 @@ def _concat_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     tensors = tensor_types(types)
     if not tensors:
         raise fail("nothing to concatenate")
-    dtype = common_dtype(tensors, STORED)
+    dtype = common_dtype(tensors, MOVED)
     rank = tensors[0].ndim
     check_rank(tensors[0], 1)
     axis = axis_of(attrs["axis"], rank)
@@ -241,7 +241,7 @@ SLICE = op(
     ["x"],
     [Attr("begins", "dims"), Attr("ends", "dims"), Attr("strides", "ints", None), Attr("axes", "ints", None)],
     kind="injective",
-    infer=of_input(_slice_infer, STORED),
+    infer=of_input(_slice_infer, MOVED),
     reference=_slice_reference,
     lower=_slice_lower,
     dtypes=ALL,
@@ -331,7 +331,7 @@ PAD = op(
         Attr("mode", "str", "constant", choices=("constant", "edge", "reflect", "wrap")),
     ],
     kind="injective",
-    infer=of_input(_pad_infer, STORED),
+    infer=of_input(_pad_infer, MOVED),
     reference=_pad_reference,
     lower=_pad_lower,
     dtypes=ALL,
@@ -374,7 +374,7 @@ FLIP = op(
     ["x"],
     [Attr("axes", "ints")],
     kind="injective",
-    infer=of_input(_flip_infer, STORED),
+    infer=of_input(_flip_infer, MOVED),
     reference=lambda x, *, axes: np.flip(x, axes),
     lower=_flip_lower,
     dtypes=ALL,
@@ -400,7 +400,7 @@ def _roll_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 ROLL = op(
     "roll", "elements moved on by shifts along axes, around the end", ["x"],
-    [Attr("shifts", "ints"), Attr("axes", "ints")], kind="injective", infer=of_input(_roll_infer, STORED),
+    [Attr("shifts", "ints"), Attr("axes", "ints")], kind="injective", infer=of_input(_roll_infer, MOVED),
     reference=lambda x, *, shifts, axes: np.roll(x, shifts, axes), lower=_roll_lower, dtypes=ALL,
     samples=(
         Sample((Tensor((2, 5)),), {"shifts": (2,), "axes": (1,)}),
@@ -429,7 +429,7 @@ def _tile_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
 TILE = op(
     "tile", "x repeated as a whole along every axis", ["x"], [Attr("repeats", "dims")], kind="injective",
-    infer=of_input(_tile_infer, STORED), reference=lambda x, *, repeats: np.tile(x, repeats),
+    infer=of_input(_tile_infer, MOVED), reference=lambda x, *, repeats: np.tile(x, repeats),
     lower=_tile_lower, dtypes=ALL,
     samples=(
         Sample((Tensor((2, 3)),), {"repeats": (2, 1)}),
@@ -463,7 +463,7 @@ REPEAT = op(
     ["x"],
     [Attr("repeats", "int"), Attr("axis", "int")],
     kind="injective",
-    infer=of_input(_repeat_infer, STORED),
+    infer=of_input(_repeat_infer, MOVED),
     reference=lambda x, *, repeats, axis: np.repeat(x, repeats, axis),
     lower=_repeat_lower,
     dtypes=ALL,

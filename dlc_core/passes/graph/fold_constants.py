@@ -31,6 +31,7 @@ from dlc_core.graph.node import (
     make_tuple,
     rewrite,
 )
+from dlc_core.ir.dtype import STRING
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.reference import Value, apply
@@ -92,11 +93,11 @@ def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _bytes_of(type_: Type) -> int | None:
-    """Bytes of a value of a type; None where its shape is symbolic."""
+    """Bytes of a value of a type; None where its shape is symbolic, and for texts, which are no constants."""
     if isinstance(type_, TupleType):
         sizes = [_bytes_of(field) for field in type_.fields]
         return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
-    shape = type_.static_shape()
+    shape = None if type_.dtype is STRING else type_.static_shape()
     return None if shape is None else int(np.prod(shape, dtype=np.int64)) * type_.dtype.itemsize
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlc_core.diag import Span
-from dlc_core.graph.node import Function, Node, functions_of, post_order
+from dlc_core.graph.node import Function, Node, functions_of, post_order, touches_texts
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import OpDecl
 
@@ -98,6 +98,8 @@ def kind_of(value: Node) -> str:
     decl = value.op
     if not isinstance(decl, OpDecl):
         return "structural"
+    if touches_texts(value):
+        return "host"
     if decl.name in VIEWS:
         return "view"
     if decl.lower is None or functions_of(value):

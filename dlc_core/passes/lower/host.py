@@ -29,8 +29,10 @@ from dlc_core.graph.node import (
     node,
     param,
     post_order,
+    touches_texts,
     users_of,
 )
+from dlc_core.ir.dtype import STRING
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, symbols_of
@@ -70,7 +72,7 @@ class HostSegments(Pass):
         segments: dict[str, Function] = dict(module.functions)
         noted: list[dict[str, Any]] = []
         partition = _Partition(entry, segments, noted)
-        if not partition.reasons:
+        if not partition.reasons and not any(p.dtype is STRING for p in entry.params):
             return module
         marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
         return replace(module, functions={**segments, module.entry: marked}).with_attrs(host=tuple(noted))
@@ -82,6 +84,8 @@ def why_host(n: Node) -> str:
         return next(filter(None, map(why_host, post_order(n.attrs["function"].body))), "")
     if functions_of(n):
         return "control flow"
+    if isinstance(n.op, OpDecl) and touches_texts(n):
+        return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
         return "the op has no lowering"
     return ""
@@ -142,7 +146,7 @@ class _Partition:
     def _available(self, depth: int) -> Iterable[Node]:
         for n in self.order:
             early = self.depth[n] < depth or n.op is PARAM
-            if early and n.op is not CONST and isinstance(n.type, TensorType):
+            if early and n.op is not CONST and isinstance(n.type, TensorType) and n.dtype is not STRING:
                 yield n
 
     def _wanted(self, depth: int) -> list[Var]:

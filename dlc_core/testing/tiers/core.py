@@ -27,7 +27,7 @@ from dlc_core.rewrite.check import check_rule
 from dlc_core.rewrite.rule import Rule
 from dlc_core.schedule import TensorIntrin
 from dlc_core.script import from_json, parse, script, to_json
-from dlc_core.testing.cases import module_of, outputs_of, symbolic_node
+from dlc_core.testing.cases import fits_type, module_of, outputs_of, symbolic_node
 from dlc_core.testing.intrins import check_intrin
 from dlc_core.testing.tiers.base import Parameters, Settings, Tier
 from dlc_core.testing.tiers.ops import all_ops
@@ -67,8 +67,9 @@ class CoreTier(Tier):
                 with np.errstate(all="ignore"):
                     found = outputs_of(evaluate(node, dict(zip(params, arrays, strict=True))))
                 types = [node.type] if isinstance(node.type, TensorType) else result_types(node.type)
-                inferred = [(t.shape, t.dtype.numpy) for t in types if isinstance(t, TensorType)]
-                assert [(a.shape, a.dtype) for a in found] == inferred, (sample, dtype)
+                inferred = [t for t in types if isinstance(t, TensorType)]
+                assert len(found) == len(inferred), (sample, dtype)
+                assert all(map(fits_type, found, inferred)), (sample, dtype)
 
     def test_graphs_round_trip(self, decl: OpDecl) -> None:
         for module in _modules(decl):

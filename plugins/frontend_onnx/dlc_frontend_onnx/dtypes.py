@@ -13,6 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from dlc_core.ir.dtype import scalar_dtypes
+
 
 @dataclass(frozen=True)
 class ElementType:
@@ -76,6 +78,10 @@ def _table() -> tuple[ElementType, ...]:
 ELEMENT_TYPES = _table()
 BY_NUMBER = {row.number: row for row in ELEMENT_TYPES}
 BY_NAME = {row.name: row for row in ELEMENT_TYPES}
+
+
+TENSOR_DTYPES = frozenset((*scalar_dtypes(), "string"))
+"""Names of the element types that the compiler has; texts live on the host."""
 
 
 def name_of(number: int) -> str:

@@ -13,14 +13,13 @@ from typing import Any, TypeAlias
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, param
-from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import TensorType, dim
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.converters.base import SequenceValue, Value
+from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
 from dlc_frontend_onnx.model import ValueType
 from dlc_frontend_onnx.place import Place, quoted
-
-_DTYPES = frozenset(scalar_dtypes())
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def has_parts(type_: ValueType | None) -> bool:
     if type_ is None or type_.kind not in ("sequence", "optional"):
         return False
     inner = type_.innermost()
-    return inner.kind == "tensor" and inner.dtype in _DTYPES
+    return inner.kind == "tensor" and inner.dtype in TENSOR_DTYPES
 
 
 def spread(type_: ValueType, value: Any, name: str) -> dict[str, Any]:

@@ -64,8 +64,9 @@ def dlc_frontends() -> Iterable[Frontend]:
 @hookimpl
 def dlc_ops() -> Iterable[Declaration]:
     from dlc_frontend_onnx.host_op import HOST_OP, IMPURE_OP
+    from dlc_frontend_onnx.ops import images
 
-    return [HOST_OP, IMPURE_OP]
+    return [HOST_OP, IMPURE_OP, *images.OPS]
 
 
 @hookimpl

@@ -14,10 +14,11 @@ import numpy as np
 
 from dlc_core.diag import DlcError, ModelError, Span, TypeInferenceError, UnsupportedError
 from dlc_core.graph.node import Node, constant, spanned
-from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TupleType, symbols_of
-from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, find_entry
+from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, constant_of, find_entry
+from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
 from dlc_frontend_onnx.functions import call_attributes, resolved, standard_function
 from dlc_frontend_onnx.model import AttrValue, FunctionDef, Graph, Model, NodeDef
 from dlc_frontend_onnx.place import SHOWN, quoted
@@ -25,7 +26,6 @@ from dlc_frontend_onnx.schema import check_call, default_attributes, function_bo
 from dlc_frontend_onnx.shapes import ShapeTable
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 
-_DTYPES = frozenset(scalar_dtypes())
 _SMALL = 64
 
 
@@ -72,6 +72,7 @@ class Session:
     small: dict[Any, Node] = field(default_factory=dict)
     budget: int = MAX_CONVERTED
     depth: int = 0
+    draws: int = 0
     holders: dict[Var, Node] = field(default_factory=dict)
 
 
@@ -134,9 +135,9 @@ class Scope:
 
     def _initializer(self, name: str) -> Node:
         tensor = self._lazy[name]
-        if tensor.dtype not in _DTYPES:
+        if tensor.dtype not in TENSOR_DTYPES:
             raise tensor.place.unsupported(f"constant {quoted(name)} is a tensor of {tensor.dtype}")
-        return constant(tensor.to_numpy())
+        return constant_of(tensor.to_numpy())
 
     def run(self, nodes: Iterable[NodeDef]) -> None:
         """Convert nodes in order.  Problems go to the session, and what they would have made is missing."""

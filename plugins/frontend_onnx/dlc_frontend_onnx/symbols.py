@@ -9,15 +9,15 @@ from typing import Any
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node
-from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import Dim, TensorType, dim
+from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
 from dlc_frontend_onnx.model import Graph, Model, ValueInfo
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.shapes import simple
 
 Pins = Mapping[str, "int | tuple[int | None, ...]"]
-_DTYPES = frozenset(scalar_dtypes())
 _EXPRESSION = re.compile(r"[A-Za-z0-9_+*/() -]{1,200}")
 
 
@@ -60,7 +60,7 @@ class Symbols:
             raise place.error(f"{what} has no type")
         if info.kind != "tensor":
             raise place.unsupported(f"{what} is a {info.kind}, not a tensor")
-        if info.dtype not in _DTYPES:
+        if info.dtype not in TENSOR_DTYPES:
             raise place.unsupported(f"{what} is a tensor of {info.dtype}")
         pinned = self._pins.get(info.name)
         shape = info.shape

@@ -9,10 +9,15 @@ from dlc_frontend_onnx.testing.compare import check, main_of, run
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.diag import DlcError
 
 RNG = np.random.default_rng(3)
-KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "float64": TensorProto.DOUBLE}
+KINDS = {
+    "string": TensorProto.STRING,
+    "float32": TensorProto.FLOAT,
+    "int64": TensorProto.INT64,
+    "float64": TensorProto.DOUBLE,
+}
 
 
 def model_of(op, feeds, outputs=("float32",), domain="ai.onnx.ml", version=5, **attrs):
@@ -194,11 +199,12 @@ def test_trees_that_contradict_themselves_are_refused(change, message):
         main_of(model_of("TreeEnsembleRegressor", {"x": x_of(2, 3)}, version=3, **attrs))
 
 
-def test_classes_that_are_texts_are_not_supported():
+def test_classes_may_be_texts():
     attrs = {**NODES, **weights_of("class"), "classlabels_strings": ["a", "b"]}
-    model = model_of("TreeEnsembleClassifier", {"x": x_of(2, 3)}, ("int64", "float32"), version=3, **attrs)
-    with pytest.raises(UnsupportedError, match="texts"):
-        main_of(model)
+    feeds = {"x": x_of(2, 3)}
+    model = model_of("TreeEnsembleClassifier", feeds, ("string", "float32"), version=3, **attrs)
+    labels, scores = run(model, feeds)
+    assert labels.tolist() == [["a", "b"][place] for place in scores.argmax(1)]
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
-from dlc_core.graph.node import Node
-from dlc_core.ir.dtype import DType, scalar_dtypes
+from dlc_core.graph.node import Node, constant
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
-from dlc_frontend_onnx.dtypes import BY_NUMBER
+from dlc_frontend_onnx.dtypes import BY_NUMBER, TENSOR_DTYPES
 from dlc_frontend_onnx.model import Graph, NodeDef, ValueType
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.shapes import Known, int_elements, materialised
@@ -129,8 +129,14 @@ def find_entry(domain: str, op: str, version: int, own: Entries | None = None) -
     return None
 
 
+def constant_of(array: np.ndarray[Any, Any]) -> Node:
+    """A constant tensor of numbers or texts."""
+    if array.dtype != object:
+        return constant(array)
+    return std.texts(values=tuple(map(str, array.flat)), shape=array.shape)
+
+
 _REQUIRED: Any = object()
-_DTYPES = frozenset(scalar_dtypes())
 
 
 class Call:
@@ -230,7 +236,7 @@ class Call:
 
     def tensor_dtype(self, name: str) -> DType:
         """Our dtype of an ONNX element type that has one."""
-        if name not in _DTYPES:
+        if name not in TENSOR_DTYPES:
             raise self.unsupported(f"tensors of {name} are not supported")
         return DType(name)
 
@@ -270,8 +276,6 @@ class Call:
 
     def numpy_dtype(self, array: np.ndarray[Any, Any], what: str) -> DType:
         """The dtype of an array, if tensors may have it."""
-        if array.dtype == object:
-            raise self.unsupported(f"{what} is a tensor of strings")
         try:
             return DType.of(array.dtype)
         except DlcError:
@@ -331,6 +335,11 @@ class Call:
         elements = np.empty(len(dims), object)
         elements[:] = dims
         return materialised(elements, TensorType((len(dims),), DType.of(dtype)))
+
+    def draw(self) -> int:
+        """A number that no other draw of random numbers in this model has."""
+        self.scope.session.draws += 1
+        return self.scope.session.draws
 
     def cast(self, value: Node, to: DType | str) -> Node:
         """The value in another dtype; itself where it has it."""

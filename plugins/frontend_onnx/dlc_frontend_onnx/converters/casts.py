@@ -5,8 +5,9 @@ from __future__ import annotations
 import ml_dtypes
 
 from dlc_core.graph.node import Node
-from dlc_core.ir.dtype import DType
+from dlc_core.ir.dtype import STRING, DType
 from dlc_core.op import std
+from dlc_core.op.declare import ALL
 from dlc_frontend_onnx.converters.base import Call, converter
 
 _ROUNDS = ("up", "down", "nearest")
@@ -52,6 +53,12 @@ def converted(c: Call, x: Node, to: DType) -> Node:
     saturate, mode = c.flag("saturate", True), c.choice("round_mode", "up", _ROUNDS)
     if x.dtype is to:
         return x
+    if to is STRING:
+        return std.to_text(x if x.dtype.name in ALL else c.cast(x, "float32"))
+    if x.dtype is STRING:
+        if to.name in ALL:
+            return std.of_text(x, to=to)
+        x = std.of_text(x, to="float32")
     if to.name == "float8_e8m0fnu":
         return _exponents(c, x, to, saturate=saturate, mode=mode)
     if saturate and to.is_float and to.bits == 8:

@@ -1,26 +1,26 @@
-"""Operators whose results' shapes depend on data: possible where that data is constant."""
+"""Operators whose results' shapes depend on data."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from dlc_core.graph.node import Node, get_item, param
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.closing import close
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.reduce import along_axis
 
-_HINT = "the size of the result depends on data, which this version does not support"
-
 
 @converter("NonZero", 9)
 def nonzero(c: Call, x: Node) -> Node:
     found = c.array(x)
     if found is None:
-        raise c.unsupported("NonZero of data that is not constant", why=_HINT)
+        return std.nonzero(x, count=Var("nonzero"))
     places = np.nonzero(np.atleast_1d(found) if found.ndim == 0 else found)
     return c.const(np.array(places, np.int64).reshape(found.ndim, -1), "int64")
 
@@ -29,33 +29,58 @@ def nonzero(c: Call, x: Node) -> Node:
 def compress(c: Call, x: Node, condition: Node) -> Node:
     found = c.array(condition)
     if found is None:
-        raise c.unsupported("Compress by data that is not constant", why=_HINT)
-    places = np.flatnonzero(found)
+        places = std.squeeze(std.nonzero(condition, count=Var("chosen")), axes=(0,))
+    else:
+        places = c.const(np.flatnonzero(found), "int64")
     axis = c.integer("axis", None)
     if axis is None:
-        return std.gather(std.reshape(x, shape=(-1,)), c.const(places, "int64"), axis=0)
-    return std.gather(x, c.const(places, "int64"), axis=c.check_axis(axis, len(x.shape)))
+        return std.gather(std.reshape(x, shape=(-1,)), places, axis=0)
+    return std.gather(x, places, axis=c.check_axis(axis, len(x.shape)))
 
 
 @converter("Unique", 11)
 def unique(c: Call, x: Node) -> Sequence[Node]:
+    axis, ordered = c.integer("axis", None), c.flag("sorted", True)
+    if axis is not None:
+        axis = c.check_axis(axis, len(x.shape))
     found = c.array(x)
     if found is None:
-        raise c.unsupported("Unique of data that is not constant", why=_HINT)
-    axis = c.integer("axis", None)
-    if axis is not None:
-        axis = c.check_axis(axis, found.ndim)
+        made = std.unique(x, count=Var("different"), axis=axis, ordered=ordered)
+        return [get_item(made, index) for index in range(4)]
     values, first, inverse, counts = np.unique(
         found, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
-    if not c.flag("sorted", True):
+    if not ordered:
         order = np.argsort(first)
         place = np.empty_like(order)
         place[order] = np.arange(order.size)
         values = np.take(values, order, 0 if axis is None else axis)
         first, inverse, counts = first[order], place[inverse], counts[order]
     return [c.const(values, x.dtype), *(c.const(part, "int64") for part in (first, inverse, counts))]
+
+
+@converter("NonMaxSuppression", 10)
+def non_max_suppression(
+    c: Call,
+    boxes: Node,
+    scores: Node,
+    most: Node | None = None,
+    overlap: Node | None = None,
+    least: Node | None = None,
+) -> Node:
+    limits = (
+        (most, 0, "int64"),
+        (overlap, 0.0, "float32"),
+        (least, -math.inf, "float32"),
+    )
+    given = [
+        c.const([default], dtype) if value is None else std.reshape(value, shape=(1,))
+        for value, default, dtype in limits
+    ]
+    return std.non_max_suppression(
+        boxes, scores, *given, count=Var("boxes"), center=c.flag("center_point_box")
+    )
 
 
 @converter("CumProd", 26)

@@ -9,6 +9,7 @@ from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import DType
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, add_entry, converter
+from dlc_frontend_onnx.converters.random import draw
 
 _UNARY = {
     "Abs": (6, "abs"), "Acos": (7, "acos"), "Acosh": (9, "acosh"), "Asin": (7, "asin"), "Asinh": (9, "asinh"),
@@ -213,12 +214,19 @@ def dropout_7(c: Call, x: Node) -> tuple[Node, Node | None]:
 def dropout(
     c: Call, x: Node, ratio: Node | None = None, training: Node | None = None
 ) -> tuple[Node, Node | None]:
-    c.ignore("seed")
-    if training is not None and c.scalar(training, "training_mode"):
-        chance = 0.5 if ratio is None else c.scalar(ratio, "ratio")
-        if chance != 0:
-            raise c.unsupported("Dropout in training mode draws random numbers")
-    return x, _ones(c, x, DType("bool"))
+    chosen = None if training is None else c.array(training)
+    if training is None or (chosen is not None and not chosen.any()):
+        c.ignore("seed")
+        return x, _ones(c, x, DType("bool"))
+    chance = c.const(0.5, "float32") if ratio is None else _scalar(c, ratio)
+    kept = std.greater_equal(draw(c, x.shape, "float64"), c.cast(chance, "float64"))
+    if chosen is None:
+        kept = std.logical_or(kept, std.logical_not(_scalar(c, training)))
+        chance = std.where(_scalar(c, training), chance, c.const(0, chance.dtype))
+    held = "float64" if x.dtype.name == "float64" else "float32"
+    scale = std.reciprocal(std.sub(c.const(1, held), c.cast(chance, held)))
+    wide = std.mul(c.cast(x, held), scale)
+    return c.cast(std.where(kept, wide, c.const(0, held)), x.dtype), kept
 
 
 def _ones(c: Call, x: Node, dtype: DType) -> Node | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.dtype import STRING, DType
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 
@@ -102,11 +103,14 @@ def feature_vectorizer(c: Call, *xs: Node) -> Node:
 
 @converter("OneHotEncoder", 1, ML)
 def one_hot_encoder(c: Call, x: Node) -> Node:
-    categories = c.integers("cats_int64s", None)
-    if categories is None:
-        raise c.unsupported("OneHotEncoder of texts")
     c.ignore("zeros")
-    wide = c.cast(x, "int64")
+    if x.dtype is STRING:
+        texts = c.texts("cats_strings")
+        categories: Sequence[int] = range(len(texts))
+        wide = std.text_index(x, keys=texts)
+    else:
+        categories = c.integers("cats_int64s")
+        wide = c.cast(x, "int64")
     return c.cast(std.equal(std.unsqueeze(wide, axes=(-1,)), c.const(categories, "int64")), "float32")
 
 
@@ -116,9 +120,12 @@ def _pairs(c: Call, what: str) -> np.ndarray[Any, Any]:
         given = c.integers(f"{what}_{suffix}", None) if kind == "int64" else c.reals(f"{what}_{suffix}", None)
         if given is not None:
             return np.asarray(given, kind)
+    texts = c.texts(f"{what}_strings", None)
+    if texts is not None:
+        return np.array(texts, object)
     given = c.tensor(f"{what}_tensor", None)
-    if given is None or given.dtype == object or f"{what}_strings" in c.node.attrs:
-        raise c.unsupported("LabelEncoder of texts")
+    if given is None:
+        raise c.error(f"LabelEncoder has no {what}")
     return np.asarray(given).reshape(-1)
 
 
@@ -130,10 +137,10 @@ def label_encoder(c: Call, x: Node) -> Node:
     if len(keys) != len(values) or not len(keys):
         raise c.error(f"{len(keys)} keys for {len(values)} values")
     to = c.numpy_dtype(values, "the values")
-    default = c.real("default_float", -0.0) if to.is_float else c.integer("default_int64", -1)
-    given = c.tensor("default_tensor", None)
-    if given is not None:
-        default = given.reshape(-1)[0]
+    default = _default(c, to)
+    if x.dtype is STRING:
+        place = std.text_index(x, keys=tuple(map(str, keys)), default=len(keys))
+        return std.gather(_table(c, [*values, default], to), place)
     among = c.const(keys, x.dtype)
     same = std.equal(std.unsqueeze(x, axes=(-1,)), among)
     if x.dtype.is_float and np.isnan(keys).any():
@@ -141,8 +148,52 @@ def label_encoder(c: Call, x: Node) -> Node:
         same = std.logical_or(same, gaps)
     # Of equal keys the last one counts.
     place = std.argmax(c.cast(same, "int8"), axis=-1, select_last=True)
-    found = std.gather(c.const(values, to), place)
-    return std.where(std.reduce_any(same, axes=(-1,)), found, c.const(default, to))
+    found = std.gather(_table(c, values, to), place)
+    other = std.squeeze(_table(c, [default], to), axes=(0,))
+    return std.where(std.reduce_any(same, axes=(-1,)), found, other)
+
+
+def _default(c: Call, to: DType) -> Any:
+    """What stands for elements that are no key."""
+    given = c.tensor("default_tensor", None)
+    if given is not None:
+        return given.reshape(-1)[0]
+    if to is STRING:
+        return c.text("default_string", "_Unused")
+    return c.real("default_float", -0.0) if to.is_float else c.integer("default_int64", -1)
+
+
+def _table(c: Call, values: Any, to: DType) -> Node:
+    """A vector of numbers or texts."""
+    if to is STRING:
+        return std.texts(values=tuple(map(str, values)), shape=(len(values),))
+    return c.const(values, to)
+
+
+@converter("CategoryMapper", 1, ML)
+def category_mapper(c: Call, x: Node) -> Node:
+    """Texts as the numbers of their categories, or back."""
+    texts, numbers = c.texts("cats_strings"), c.integers("cats_int64s")
+    default = c.text("default_string", "_Unused"), c.integer("default_int64", -1)
+    if len(texts) != len(numbers):
+        raise c.error(f"{len(texts)} texts for {len(numbers)} numbers")
+    if x.dtype is STRING:
+        place = std.text_index(x, keys=texts, default=len(texts))
+        return std.gather(c.const([*numbers, default[1]], "int64"), place)
+    same = std.equal(std.unsqueeze(x, axes=(-1,)), c.const(numbers, "int64"))
+    place = std.argmax(c.cast(same, "int8"), axis=-1, select_last=True)
+    last = c.const(len(numbers), "int64")
+    place = std.where(std.reduce_any(same, axes=(-1,)), place, last)
+    return std.gather(_table(c, [*texts, default[0]], STRING), place)
+
+
+def labels_of(c: Call, numbers: str) -> Node:
+    """The labels of a classifier: numbers of the attribute of that name, or texts."""
+    found = c.integers(numbers, None)
+    if found is not None:
+        return c.const(found, "int64")
+    texts = c.texts("classlabels_strings")
+    return std.texts(values=texts, shape=(len(texts),))
 
 
 def _linear(c: Call, x: Node, rows: int) -> Node:
@@ -164,22 +215,20 @@ def linear_regressor(c: Call, x: Node) -> Node:
 @converter("LinearClassifier", 1, ML)
 def linear_classifier(c: Call, x: Node) -> Sequence[Node]:
     c.ignore("multi_class")
-    labels = c.integers("classlabels_ints", None)
-    if labels is None:
-        raise c.unsupported("LinearClassifier with texts as labels")
+    labels = labels_of(c, "classlabels_ints")
     numbers = c.reals("coefficients")
     features = x.shape[-1] if len(x.shape) else 0
     if not isinstance(features, int) or features < 1 or len(numbers) % features:
         raise c.error(f"{len(numbers)} coefficients for {x.type}")
     kind = c.text("post_transform", "NONE")
     scores = _linear(c, x, len(numbers) // features)
-    if scores.shape[1] == 1 and len(labels) == 2:
+    if scores.shape[1] == 1 and labels.shape[0] == 2:
         return _two_classes(c, scores, labels, kind)
-    chosen = std.gather(c.const(labels, "int64"), std.argmax(scores, axis=1))
+    chosen = std.gather(labels, std.argmax(scores, axis=1))
     return chosen, post_transform(c, scores, kind)
 
 
-def _two_classes(c: Call, score: Node, labels: Sequence[int], kind: str) -> Sequence[Node]:
+def _two_classes(c: Call, score: Node, labels: Node, kind: str) -> Sequence[Node]:
     """Two classes told apart by one score: that of the second; the first has what remains."""
     if kind == "LOGISTIC":
         likely = std.sigmoid(score)
@@ -190,5 +239,4 @@ def _two_classes(c: Call, score: Node, labels: Sequence[int], kind: str) -> Sequ
     else:
         raise c.unsupported(f"the post_transform {kind} of one score for two classes")
     second = std.squeeze(std.greater(likely, c.const(limit, "float32")), axes=(1,))
-    first, other = (c.const(label, "int64") for label in labels)
-    return std.where(second, other, first), std.concat(*pair, axis=1)
+    return std.gather(labels, c.cast(second, "int64")), std.concat(*pair, axis=1)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.graph.node import Node, constant, get_item
-from dlc_core.ir.dtype import DType
+from dlc_core.graph.node import Node, get_item
+from dlc_core.ir.dtype import STRING, DType
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import broadcast_dims, product
-from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.base import Call, constant_of, converter
 from dlc_frontend_onnx.shapes import simple
 
 MAX_INLINE = 1 << 53
@@ -30,9 +30,12 @@ def constant_(c: Call) -> Node:
     if name in ("value", "sparse_value"):
         array = c.tensor(name)
         c.numpy_dtype(array, "the constant")
-        return constant(array)
-    if name in ("value_string", "value_strings"):
-        raise c.unsupported("tensors of string are not supported")
+        return constant_of(array)
+    if name == "value_string":
+        return std.texts(values=(c.text(name),), shape=())
+    if name == "value_strings":
+        texts = c.texts(name)
+        return std.texts(values=texts, shape=(len(texts),))
     if name == "value_float":
         return c.const(c.real(name), "float32")
     if name == "value_int":
@@ -54,6 +57,8 @@ def constant_of_shape(c: Call, shape: Node) -> Node:
 
 def filled(c: Call, dims: Sequence[Dim], value: Any, dtype: DType) -> Node:
     """One value everywhere, without loss where it is a large integer."""
+    if dtype is STRING:
+        return std.broadcast_to(constant_of(value), shape=tuple(dims))
     number = value.item()
     exact = not dtype.is_int or abs(number) <= MAX_INLINE
     if exact and not isinstance(number, complex):

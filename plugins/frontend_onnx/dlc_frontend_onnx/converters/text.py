@@ -1,4 +1,4 @@
-"""Counts of n-grams: TfIdfVectorizer on numbers."""
+"""Counts of n-grams: TfIdfVectorizer on numbers, and on texts by their places in the pool."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.dtype import STRING
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 
@@ -16,11 +17,8 @@ MAX_COLUMNS = 1 << 24
 Grams: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
-def _pools(c: Call) -> list[tuple[int, Grams, Sequence[int]]]:
+def _pools(c: Call, flat: Sequence[int]) -> list[tuple[int, Grams, Sequence[int]]]:
     """(n, the n-grams [count, n], the columns of the result that count them), of the lengths wanted."""
-    flat = c.integers("pool_int64s", None)
-    if flat is None:
-        raise c.unsupported("TfIdfVectorizer of texts")
     begins, columns = [*c.integers("ngram_counts"), len(flat)], c.integers("ngram_indexes")
     least, most = c.integer("min_gram_length"), c.integer("max_gram_length")
     pools = []
@@ -62,11 +60,19 @@ def tf_idf_vectorizer(c: Call, x: Node) -> Node:
     rows = std.reshape(x, shape=(1, -1)) if len(x.shape) < 2 else x
     if not isinstance(rows.shape[1], int):
         raise c.unsupported(f"n-grams of {x.type}", hint="pin the dims with shapes={...}")
+    texts = c.texts("pool_strings", None)
+    flat = c.integers("pool_int64s") if texts is None else []
+    if (texts is None) is (x.dtype is STRING):
+        raise c.error(f"n-grams of {x.type} in a pool of {'numbers' if texts is None else 'texts'}")
+    if texts is not None:
+        rows = std.text_index(rows, keys=tuple(dict.fromkeys(texts)))
+        order = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        flat = [order[text] for text in texts]
     columns = max(indexes) + 1
     if columns > MAX_COLUMNS:
         raise c.unsupported(f"counts of {columns} n-grams")
     counts, owners = [], list[int]()
-    for n, grams, own in _pools(c):
+    for n, grams, own in _pools(c, flat):
         # Skips make no difference to single items: these are counted once.
         for skip in range(1, 2 if n == 1 else skips + 2):
             made = _count(c, rows, grams, skip)

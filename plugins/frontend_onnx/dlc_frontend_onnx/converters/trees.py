@@ -17,7 +17,7 @@ import numpy as np
 from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
-from dlc_frontend_onnx.converters.ml import ML, post_transform
+from dlc_frontend_onnx.converters.ml import ML, labels_of, post_transform
 from dlc_frontend_onnx.place import quoted
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
@@ -292,12 +292,11 @@ def tree_ensemble_regressor(c: Call, x: Node) -> Node:
 
 @converter("TreeEnsembleClassifier", 1, ML)
 def tree_ensemble_classifier(c: Call, x: Node) -> Sequence[Node]:
-    labels = c.integers("classlabels_int64s", None)
-    if labels is None:
-        raise c.unsupported("TreeEnsembleClassifier with texts as labels")
-    if len(set(c.integers("class_ids"))) == 1 and len(labels) == 2:
+    labels = labels_of(c, "classlabels_int64s")
+    count = labels.shape[0]
+    if len(set(c.integers("class_ids"))) == 1 and count == 2:
         raise c.unsupported("TreeEnsembleClassifier of two classes with weights of one")
-    scores = _based(c, scores_of(c, x, _named(c, "class"), len(labels), "SUM"))
-    chosen = std.gather(c.const(labels, "int64"), std.argmax(scores, axis=1))
+    scores = _based(c, scores_of(c, x, _named(c, "class"), count, "SUM"))
+    chosen = std.gather(labels, std.argmax(scores, axis=1))
     made = post_transform(c, scores, c.text("post_transform", "NONE"))
     return chosen, c.cast(made, "float32")

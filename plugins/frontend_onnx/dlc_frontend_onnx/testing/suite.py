@@ -128,10 +128,31 @@ def _run(case: Any, given: Sequence[Any], wanted: Sequence[Any], run: Run, freez
     if len(found) != len(wanted):
         return f"{len(found)} outputs, {len(wanted)} are wanted"
     for index, (a, b) in enumerate(zip(found, wanted)):
-        problem = _difference(np.asarray(a), b, case.rtol, case.atol)
+        if case.name.startswith(COINS):
+            problem = coins_problem(np.asarray(a), b)
+        else:
+            problem = _difference(np.asarray(a), b, case.rtol, case.atol)
         if problem:
             return f"output {index}: {problem}"
     return ""
+
+
+COINS = "test_bernoulli"
+"""How the names of cases begin whose wanted values are draws without a seed."""
+
+
+def coins_problem(found: np.ndarray[Any, Any], wanted: Any) -> str:
+    """Why results are not random bits like those wanted: dtype, shape, each 0 or 1, as many ones as expected.
+
+    The suite's chances are uniform in [0, 1), each coin being as likely to show either side: with n of them,
+    more than 4 standard deviations (of sqrt(n) / 2) apart from n / 2 is wrong.
+    """
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return f"{found.dtype}{found.shape}, {wanted.dtype}{wanted.shape} is wanted"
+    if not np.isin(found, (0, 1)).all():
+        return "a draw is neither 0 nor 1"
+    ones, count = float(found.sum()), found.size
+    return f"{ones:g} ones in {count} draws" if abs(ones - count / 2) > 2 * count**0.5 else ""
 
 
 def _infer(node: Node) -> Any:
@@ -184,4 +205,4 @@ def _array(item: Any) -> Any:
     return item
 
 
-__all__ = ["Score", "Verdict", "cases", "interpret", "judge", "judge_all"]
+__all__ = ["COINS", "Score", "Verdict", "cases", "coins_problem", "interpret", "judge", "judge_all"]

@@ -1,0 +1,39 @@
+"""Operators on texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.graph.node import Node, get_item
+from dlc_core.ir.expr import Var
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call, converter
+
+
+@converter("StringNormalizer", 10)
+def string_normalizer(c: Call, x: Node) -> Node:
+    c.ignore("locale")
+    return std.text_clean(
+        x,
+        kept=Var("kept"),
+        case=c.choice("case_change_action", "NONE", ("NONE", "LOWER", "UPPER")),
+        stopwords=c.texts("stopwords", None) or (),
+        exact=c.flag("is_case_sensitive"),
+    )
+
+
+@converter("StringConcat", 20)
+def string_concat(c: Call, a: Node, b: Node) -> Node:
+    return std.text_join(a, b)
+
+
+@converter("StringSplit", 20)
+def string_split(c: Call, x: Node) -> Sequence[Node]:
+    limit = c.integer("maxsplit", -1)
+    made = std.text_split(x, most=Var("parts"), delimiter=c.text("delimiter", ""), limit=max(limit, -1))
+    return [get_item(made, 0), get_item(made, 1)]
+
+
+@converter("RegexFullMatch", 20)
+def regex_full_match(c: Call, x: Node) -> Node:
+    return std.text_match(x, pattern=c.text("pattern", ""))

@@ -1,0 +1,1 @@
+"""Host ops that ONNX alone needs."""
