@@ -71,6 +71,9 @@ class Description:
     vector_bits: int = 0
     """Width of the widest useful vector register; 0 for a scalar machine."""
     vector_registers: int = 16
+    spare_registers: int = 0
+    """Those of them that the code generator needs for itself: for products on their way to a sum, for loads
+    ahead of their use."""
     fma: bool = False
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     cache_line: int = 64
@@ -92,6 +95,11 @@ class Description:
     dots: tuple[Dot, ...] = ()
     """Dot products of narrow elements that are faster than multiply-adds of wide ones."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def usable_registers(self) -> int:
+        """Vector registers, or scalar ones where there is no vector unit, for the values of a program."""
+        return (self.vector_registers or 16) - self.spare_registers
 
     def lanes(self, bits: int) -> int:
         """Elements of `bits` width in one vector register; 1 on a scalar machine."""

@@ -30,16 +30,18 @@ def conformance_suite(
     dtypes: Sequence[str] = (),
     fast_dtypes: Sequence[str] = (),
     graphs: int = 40,
+    ops: Sequence[str] = (),
 ) -> type[Any]:
     """A class of tests for a target, given as text.
 
     `dtypes` restricts what the ops are tried in (all, where empty); those not in `fast_dtypes` (all, where
-    empty) are marked slow.  `graphs` random graphs are compiled; ten times as many in the slow tests.
+    empty) are marked slow.  `graphs` random graphs are compiled; ten times as many in the slow tests.  `ops`
+    restricts which ops are tried (all, where empty).
     """
     unknown = [name for name in tiers if name not in TIERS]
     if unknown:
         raise UsageError(f"no tier {unknown[0]!r}", hint=f"tiers: {', '.join(TIERS)}")
-    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs)
+    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs, tuple(ops))
     bases = tuple(TIERS[name] for name in TIERS if name in tiers)
     return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})
 

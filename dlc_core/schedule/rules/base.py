@@ -24,8 +24,8 @@ class Machine:
 
     @property
     def registers(self) -> int:
-        """Vector registers, or scalar ones where there is no vector unit."""
-        return self.description.vector_registers or 16
+        """Registers for the values of a tile, its vectors and one broadcast."""
+        return self.description.usable_registers
 
     def lanes(self, bits: int) -> int:
         return self.description.lanes(bits)

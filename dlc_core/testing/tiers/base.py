@@ -38,7 +38,7 @@ class Settings:
             target=config.getoption("--dlc-target", default="") or self.target,
             dtypes=dtypes or self.dtypes,
             fast_dtypes=() if dtypes else self.fast_dtypes,
-            ops=words("--dlc-ops"),
+            ops=words("--dlc-ops") or self.ops,
         )
 
 

@@ -24,7 +24,7 @@ class LlvmCodegen:
     """Emits the artefact format "object"."""
 
     name = "llvm"
-    kinds = ("llvm",)
+    kinds = ("llvm", "emulated")
     format = FORMAT
     forms = ("llvm", "asm")
 

@@ -1,7 +1,8 @@
 """Models as libraries with a C interface, which need neither Python nor dlc.
 
     exe.export("resnet50.so")       the library, and resnet50.h that says how to call it
-    exe.export("folder/")           the header and the objects, to be linked elsewhere: no compiler is needed
+    exe.export("folder/")           the header, the objects, and a program that runs them on files, to be
+                                    linked elsewhere: no compiler is needed
 
 A library holds the model's code, its weights as read-only data (so that processes share one copy), the thread
 pool, the functions that `header` declares, and the description by which `dlc.load_library` calls it.  The C
@@ -25,6 +26,7 @@ from dlc_backend_llvm.host import HostCpu, host_cpu
 from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.objects import link_shared
 from dlc_backend_llvm.pool import pool_ir
+from dlc_backend_llvm.program import program_text
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
@@ -62,12 +64,13 @@ def export(exe: Executable, path: Path) -> list[Path]:
 
 def _write_objects(exe: Executable, folder: Path, name: str, cpu: HostCpu, header: str) -> list[Path]:
     paths = [folder / f"{name}.h", folder / f"{name}.o", folder / f"{name}_interface.o"]
-    paths += [folder / f"{name}_pool.o", folder / f"{name}_weights.o"]
+    paths += [folder / f"{name}_pool.o", folder / f"{name}_weights.o", folder / f"{name}_main.c"]
     code, interface, pool = _code_objects(exe, name, cpu)
     paths[0].write_text(header)
     for path, data in zip(paths[1:], (code, interface, pool)):
         path.write_bytes(data)
-    write_data_object(paths[-1], machine_of(code), weights_symbol(name), bytes_of(exe.weights))
+    write_data_object(paths[-2], machine_of(code), weights_symbol(name), bytes_of(exe.weights))
+    paths[-1].write_text(program_text(name, exe.signature))
     return paths
 
 

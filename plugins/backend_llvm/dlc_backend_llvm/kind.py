@@ -1,12 +1,14 @@
-"""The target kind `llvm`: CPUs, this one by default."""
+"""The target kinds `llvm`, CPUs, this one by default, and `emulated`, the same run by QEMU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.dots import dots_of
+from dlc_backend_llvm.emulator.qemu import any_problem
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
 from dlc_core.target import Description, Option, Target, TargetKind
 
@@ -39,6 +41,18 @@ DTYPES = (
 """The dtypes that code computes in; narrower ones are expressed by these."""
 
 
+def spare_registers(cpu: HostCpu) -> int:
+    """Registers that LLVM's code for a tile of accumulators needs beside what the tile is made of.
+
+    Found by counting spills of tiles of all shapes.  On x86 a product that is not fused with its sum takes
+    one; schedulers for other architectures load ahead of use, and where that fills the register file all
+    accumulators are moved about in every step.
+    """
+    if cpu.arch == "x86_64":
+        return 0 if cpu.fma else 1
+    return 3
+
+
 def description(options: Mapping[str, Any]) -> Description:
     """The record that schedules read."""
     threads = options["num-threads"]
@@ -46,6 +60,7 @@ def description(options: Mapping[str, Any]) -> Description:
     return Description(
         vector_bits=cpu.vector_bits,
         vector_registers=cpu.vector_registers,
+        spare_registers=spare_registers(cpu),
         fma=cpu.fma,
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
@@ -69,4 +84,13 @@ KIND = TargetKind(
     describe=description,
     host_rank=100,
     identity=identity,
+)
+
+EMULATED = replace(
+    KIND,
+    name="emulated",
+    doc="CPUs through LLVM, of any Linux triple, run here by QEMU: for trying code, not for speed",
+    device="emulator",
+    host_rank=0,
+    problem=any_problem,
 )

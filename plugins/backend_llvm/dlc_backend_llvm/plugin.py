@@ -1,4 +1,5 @@
-"""What this package gives to dlc: the target kind `llvm`, its code generator, and the device `cpu`."""
+"""What this package gives to dlc: the target kinds `llvm` and `emulated`, their code generator,
+and the devices `cpu` and `emulator`."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ DLC_API = "0.1"
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_backend_llvm.kind import KIND
+    from dlc_backend_llvm.kind import EMULATED, KIND
 
-    return [KIND]
+    return [KIND, EMULATED]
 
 
 @hookimpl
@@ -34,5 +35,6 @@ def dlc_tensor_intrins() -> Iterable[Declaration]:
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
     from dlc_backend_llvm.device import CpuDevice
+    from dlc_backend_llvm.emulator.device import EmulatorDevice
 
-    return [CpuDevice()]
+    return [CpuDevice(), EmulatorDevice()]

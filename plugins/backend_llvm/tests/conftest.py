@@ -5,14 +5,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from dlc_backend_llvm.codegen import LlvmCodegen
 from dlc_backend_llvm.device import CpuDevice
+from dlc_backend_llvm.emulator.device import server_for
+from dlc_backend_llvm.emulator.qemu import problem
 from dlc_backend_llvm.engine import compile_ir, engine
-from dlc_backend_llvm.host import host_cpu
+from dlc_backend_llvm.host import HostCpu, host_cpu
+from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.vmath import OPS, Machine, VMath, llvm_type, machine_of
 
 from dlc_core.driver import find_target
@@ -23,8 +27,10 @@ from dlc_core.tir.stmt import PrimFunc
 Kernel = Callable[..., "np.ndarray[Any, Any]"]
 
 
-def _loop(args: list[str], source: str, to: str, lanes: int, lines: list[str], result: str) -> str:
-    """A function `run(ptr..., ptr out, i64 n)` that applies `lines` to n elements."""
+def _loop(
+    args: list[str], source: str, to: str, lanes: int, lines: list[str], result: str, name: str = "run"
+) -> str:
+    """A function `name(ptr..., ptr out, i64 n)` that applies `lines` to n elements."""
     taken = []
     for index in range(len(args)):
         element = llvm_type(source, 1)
@@ -32,7 +38,7 @@ def _loop(args: list[str], source: str, to: str, lanes: int, lines: list[str], r
         taken.append(f"{args[index]} = load {llvm_type(source, lanes)}, ptr %p{index}, align 1")
     return "\n".join(
         [
-            f"define void @run({', '.join(f'ptr %a{k}' for k in range(len(args)))}, ptr %o, i64 %n) {{",
+            f"define void @{name}({', '.join(f'ptr %a{k}' for k in range(len(args)))}, ptr %o, i64 %n) {{",
             "entry:",
             "  br label %loop",
             "loop:",
@@ -90,6 +96,66 @@ def kernel() -> Callable[..., Kernel]:
             return output[:count]
 
         return call
+
+    return build
+
+
+class ForeignMath:
+    """Every operation of the vector math on an emulated machine: math(op, dtype, *arrays)."""
+
+    LANES = 8
+
+    def __init__(self, cpu: HostCpu) -> None:
+        vm, texts = VMath(machine_of(cpu)), []
+        for op, count in OPS.items():
+            for dtype in ("float32", "float64", "float16", "bfloat16"):
+                names = iter(f"%{number}" for number in range(100))
+                args = [f"%v{index}" for index in range(count)]
+                lines, result = vm.emit(op, args, dtype, self.LANES, lambda names=names: next(names))
+                name = f"{op}_{dtype}"
+                texts.append(_loop(args, dtype, dtype, self.LANES, lines, result, name))
+                texts.append(self._entry(name, count + 1))
+        text = "\n".join(texts) + vm.functions()
+        self.code = compile_ir(text, cpu.triple, cpu.cpu, cpu.features)
+        self._server = server_for(cpu)
+        self._library = self._server.load(self.code)
+
+    @staticmethod
+    def _entry(name: str, pointers: int) -> str:
+        places = range(pointers)
+        taken = [f"%q{k} = getelementptr ptr, ptr %b, i64 {k}\n%p{k} = load ptr, ptr %q{k}" for k in places]
+        given = ", ".join(f"ptr %p{k}" for k in places)
+        lines = [*taken, "%n = load i64, ptr %s", f"call void @{name}({given}, i64 %n)", "ret i32 0"]
+        return "\n".join([f"define i32 @{name}__entry(ptr %b, ptr %s, i32 %t) {{", *lines, "}", ""])
+
+    def __call__(self, op: str, dtype: str, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        padded = -(-arrays[0].size // self.LANES) * self.LANES
+        given = [np.resize(np.ascontiguousarray(a, _numpy_dtype(dtype)), padded) for a in arrays]
+        server, size = self._server, given[0].nbytes
+        places = [server.alloc(size, 64) for _ in range(len(arrays) + 1)]
+        for place, array in zip(places, given, strict=False):
+            server.write(place, memoryview(array.view(np.uint8)))
+        assert server.call(server.symbol(self._library, f"{op}_{dtype}__entry"), places, [padded], 1) == 0
+        result = np.frombuffer(server.read(places[-1], size), _numpy_dtype(dtype))
+        for place in places:
+            server.free(place)
+        return result[: arrays[0].size]
+
+
+@cache
+def _foreign_math(options: str) -> ForeignMath:
+    return ForeignMath(cpu_of(find_target(f"emulated {options}")))
+
+
+@pytest.fixture
+def foreign_math() -> Callable[[str], ForeignMath]:
+    """foreign_math(options): the vector math on the machine of a target's options; a skip where none is."""
+
+    def build(options: str) -> ForeignMath:
+        why = problem(cpu_of(find_target(f"emulated {options}")))
+        if why is not None:
+            pytest.skip(why)
+        return _foreign_math(options)
 
     return build
 

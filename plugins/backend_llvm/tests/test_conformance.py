@@ -1,7 +1,59 @@
-"""The conformance kit on this machine's processor."""
+"""The conformance kit on this machine's processor, and on processors of other machines by emulation."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from dlc_backend_llvm.emulator.qemu import problem, version
+from dlc_backend_llvm.kind import cpu_of
+
+from dlc_core.driver import find_target
 from dlc_core.testing import conformance_suite
 
 TestLlvm = conformance_suite("llvm", fast_dtypes=("float32", "float16", "int32", "uint8", "bool"))
+
+SLICE = (
+    "matmul",
+    "conv",
+    "softmax",
+    "layer_norm",
+    "exp",
+    "erf",
+    "reduce_max",
+    "transpose",
+    "concat",
+    "gather",
+)
+"""One op at least for each rule."""
+
+
+def emulated(options: str, **narrowed: Any) -> Any:
+    """The kit on an emulated machine; skipped where what it takes is not installed."""
+    target = f"emulated {options}"
+    why = problem(cpu_of(find_target(target)))
+    suite = conformance_suite(target, **narrowed)
+    return pytest.mark.skipif(why is not None, reason=why or "")(suite)
+
+
+def sliced(options: str) -> Any:
+    return emulated(options, tiers=("ops", "device"), dtypes=("float32", "float16", "int8"), ops=SLICE)
+
+
+SSE4 = "-mcpu=nehalem"
+NEON = "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72"
+RISCV = "-mtriple=riscv64-linux-gnu"
+RVV = "-mtriple=riscv64-linux-gnu -mattr=+v"
+
+TestNeon = sliced(NEON)
+TestRvv = sliced(RVV)
+TestRiscv = emulated(RISCV, tiers=("device",))
+
+TestAllSse4 = pytest.mark.slow(emulated(SSE4))
+TestAllNeon = pytest.mark.slow(emulated(NEON))
+TestAllRiscv = pytest.mark.slow(emulated(RISCV))
+TestAllRvv = pytest.mark.slow(
+    pytest.mark.skipif(
+        () < version("riscv64") < (8,), reason="QEMU before 8 fails an assertion at vector conversions"
+    )(emulated(RVV))
+)

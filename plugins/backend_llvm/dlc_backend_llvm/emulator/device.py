@@ -1,0 +1,179 @@
+"""The device `emulator`: object files of other machines, run by QEMU.
+
+Memory belongs to no machine until code of one is launched on it: it is kept here, and moves there then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlc_backend_llvm.codegen import ENTRY_SUFFIX, FORMAT
+from dlc_backend_llvm.emit.failure import FAILURE
+from dlc_backend_llvm.emulator.qemu import problem
+from dlc_backend_llvm.emulator.server import Server
+from dlc_backend_llvm.host import HostCpu, describe
+from dlc_backend_llvm.objects import read_object
+from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.runtime.failure import failure_of
+from dlc_core.target import Artifact
+
+_servers: dict[tuple[str, str, str], Server] = {}
+_lock = threading.RLock()
+
+
+def server_for(cpu: HostCpu) -> Server:
+    """The process of a machine, started where there is none."""
+    key = (cpu.triple, cpu.cpu, cpu.features)
+    with _lock:
+        found = _servers.get(key)
+        if found is None or not found.alive:
+            found = _servers[key] = Server(cpu)
+        return found
+
+
+@dataclass
+class _Block:
+    """Memory: its bytes here, or its place in a foreign process."""
+
+    size: int
+    align: int
+    here: bytearray | None
+    server: Server | None = None
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A callable entry point."""
+
+    symbol: str
+    server: Server
+    address: int
+    failure: int
+    metadata: Mapping[str, Any]
+
+
+class LoadedCode:
+    """A library in a foreign process, which it stays in."""
+
+    def __init__(self, server: Server, library: int, metadata: Mapping[str, Any]) -> None:
+        self._server = server
+        self._library = library
+        self._metadata = metadata
+
+    def entry(self, symbol: str) -> Entry:
+        address = self._server.symbol(self._library, symbol + ENTRY_SUFFIX)
+        if not address:
+            raise ArtifactError(f"the code has no entry point {symbol!r}")
+        failure = self._server.symbol(self._library, FAILURE)
+        return Entry(symbol, self._server, address, failure, self._metadata)
+
+    def close(self) -> None:
+        """Threads may sleep in a library: it is not unmapped."""
+
+
+class EmulatorDevice:
+    """Processes of foreign machines, one for each processor that code was made for."""
+
+    name = "emulator"
+    formats = (FORMAT,)
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Block] = {}
+        self._names = itertools.count(1)
+
+    # Memory
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        handle = next(self._names)
+        self._blocks[handle] = _Block(size, align, bytearray(size))
+        return handle
+
+    def free(self, handle: int) -> None:
+        block = self._blocks.pop(handle, None)
+        if block is None:
+            raise RuntimeFailure(f"freeing {handle}, which is not allocated")
+        if block.server is not None and block.server.alive:
+            block.server.free(block.place)
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        block, source = self._part(handle, offset, data.nbytes), data.cast("B") if data.nbytes else data
+        if block.here is not None:
+            block.here[offset : offset + source.nbytes] = source
+        elif block.server is not None:
+            block.server.write(block.place + offset, source)
+
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        block = self._part(handle, offset, out.nbytes)
+        if not out.nbytes:
+            return
+        if block.here is not None:
+            out.cast("B")[:] = block.here[offset : offset + out.nbytes]
+        elif block.server is not None:
+            out.cast("B")[:] = block.server.read(block.place + offset, out.nbytes)
+
+    def _part(self, handle: int, offset: int, size: int) -> _Block:
+        block = self._blocks.get(handle)
+        if block is None or not 0 <= offset <= offset + size <= block.size:
+            raise RuntimeFailure(f"bytes {offset}:{offset + size} are outside the memory {handle}")
+        return block
+
+    def _on(self, handle: int, server: Server) -> int:
+        """The address of memory in a process, moved there where it is elsewhere."""
+        block = self._blocks.get(handle)
+        if block is None:
+            raise RuntimeFailure(f"memory {handle} is not allocated")
+        if block.server is not server:
+            data = block.here
+            if data is None and block.server is not None:
+                data = bytearray(block.server.read(block.place, block.size))
+                block.server.free(block.place)
+            place = server.alloc(block.size, block.align)
+            if data:
+                server.write(place, memoryview(data))
+            block.server, block.place, block.here = server, place, None
+        return block.place
+
+    # Code
+
+    def check(self, artifact: Artifact) -> None:
+        """Raise ArtifactError where the code cannot be linked or run here."""
+        machine, cpu = read_object(artifact.code).machine, _cpu(artifact.metadata)
+        if machine != cpu.arch:
+            raise ArtifactError(f"the code is for {machine}, but is said to be for {cpu.triple}")
+        why = problem(cpu)
+        if why is not None:
+            raise ArtifactError(f"code for {cpu.triple} cannot be emulated here", why=why)
+
+    def load(self, artifact: Artifact) -> LoadedCode:
+        self.check(artifact)
+        server = server_for(_cpu(artifact.metadata))
+        return LoadedCode(server, server.load(artifact.code), artifact.metadata)
+
+    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Returns when the work is done."""
+        with _lock:
+            places = [self._on(handle, entry.server) for handle in buffers]
+        status = entry.server.call(entry.address, places, scalars, threads)
+        if status:
+            numbers = None
+            if entry.failure:
+                _, index, extent = struct.unpack("<3q", entry.server.read(entry.failure, 24))
+                numbers = index, extent
+            raise failure_of(entry.symbol, status, entry.metadata, numbers)
+
+    def sync(self) -> None:
+        """Launches return when they have finished."""
+
+
+def _cpu(metadata: Mapping[str, Any]) -> HostCpu:
+    triple, cpu, features = (str(metadata.get(key, "")) for key in ("triple", "cpu", "features"))
+    return describe(triple, cpu, features)
+
+
+__all__ = ["EmulatorDevice", "server_for"]
