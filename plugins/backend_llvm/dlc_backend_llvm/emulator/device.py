@@ -10,17 +10,23 @@ import struct
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dlc_backend_llvm.codegen import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.emit.failure import FAILURE
 from dlc_backend_llvm.emulator.qemu import problem
-from dlc_backend_llvm.emulator.server import Server
+from dlc_backend_llvm.form import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.host import HostCpu, describe
 from dlc_backend_llvm.objects import read_object
 from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.lazy import lazy
 from dlc_core.runtime.failure import failure_of
 from dlc_core.target import Artifact
+
+if TYPE_CHECKING:
+    from dlc_backend_llvm.emulator import server as process
+    from dlc_backend_llvm.emulator.server import Server
+else:
+    process = lazy("dlc_backend_llvm.emulator.server")
 
 _servers: dict[tuple[str, str, str], Server] = {}
 _lock = threading.RLock()
@@ -32,7 +38,7 @@ def server_for(cpu: HostCpu) -> Server:
     with _lock:
         found = _servers.get(key)
         if found is None or not found.alive:
-            found = _servers[key] = Server(cpu)
+            found = _servers[key] = process.Server(cpu)
         return found
 
 
