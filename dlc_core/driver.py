@@ -64,19 +64,27 @@ def load(
     frontend: str | None = None,
     shapes: Mapping[str, Any] | None = None,
     importers: Sequence[Any] = (),
+    taps: Sequence[str] = (),
 ) -> IRModule:
     """Read a model: a path (the frontend is chosen by its suffix), bytes, or a frontend's in-memory form.
 
     `shapes` pins dims: input name to shape, or dim name to int.  `importers` import operators that the
-    frontend does not know, beside those of plugins (hook `dlc_importers`).  Raises ModelError for malformed
-    files and UnsupportedError, naming every node, for what cannot be expressed.
+    frontend does not know, beside those of plugins (hook `dlc_importers`).  `taps` are nodes or values
+    of the model, by name, that become outputs too.  Raises ModelError for malformed files and
+    UnsupportedError, naming every node, for what cannot be expressed.
     """
     if isinstance(model, IRModule):
+        if taps:
+            raise UsageError(
+                "taps are of models, and this is a module", hint="load the model with taps=[...]"
+            )
         return model
     reader = _frontend(registry(), model, frontend)
     context: dict[str, Any] = {"shapes": dict(shapes or {})}
     if importers:
         context["importers"] = tuple(importers)
+    if taps:
+        context["taps"] = tuple(taps)
     unknown = [name for name in context if name not in getattr(reader, "options", ("shapes",))]
     if unknown:
         raise UsageError(f"the frontend {reader.name!r} takes no {unknown[0]}")
@@ -129,6 +137,7 @@ def compile(  # noqa: A001  (the public name)
     config: Mapping[str, Any] | None = None,
     frontend: str | None = None,
     importers: Sequence[Any] = (),
+    taps: Sequence[str] = (),
     cache: bool | None = None,
     verify: str | None = None,
     watchers: Sequence[Any] = (),
@@ -138,20 +147,20 @@ def compile(  # noqa: A001  (the public name)
 
     `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
     shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
-    are stored as kernels read them best.  `importers` import operators as in `load`.  `precision` is the
+    are stored as kernels read them best.  `importers` and `taps` are those of `load`.  `precision` is the
     narrowest dtype in which float32 arithmetic may be done.  `verify` checks the module after each pass:
     "structure", or "each" for its results too.  `watchers` observe the passes.  `progress` is called as each
     step begins.
 
     Results are kept on disk and taken from there (`cache`: None for files where `DLC_CACHE` allows it, True
     for in-memory models too); never where `verify` or `watchers` are to see the passes run, nor with
-    `importers`, whose code has no name.
+    `importers` or `taps`.
     """
     where = find_target(target)
     _check_precision(precision)
     if params:
-        given = load(model, frontend=frontend, shapes=shapes, importers=importers)
-        model = bind.bind_params(given, params)
+        given = load(model, frontend=frontend, shapes=shapes, importers=importers, taps=taps)
+        model, importers, taps = bind.bind_params(given, params), (), ()
     start = time.perf_counter()
     with settings.override(**({} if verify is None else {"verify": verify})):
         watching = settings.verify != "off" or settings.dump_dir is not None
@@ -161,7 +170,7 @@ def compile(  # noqa: A001  (the public name)
 
     def read_model() -> IRModule:
         name = None if reader is None else reader.name
-        return load(model, frontend=name, shapes=shapes, importers=importers)
+        return load(model, frontend=name, shapes=shapes, importers=importers, taps=taps)
 
     def new_job() -> job.Job:
         context = job.context_for(
@@ -172,7 +181,7 @@ def compile(  # noqa: A001  (the public name)
     store, key, parts = Store(), None, None
     wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
     # What a tuner knows may have changed since a result was kept.
-    blind = not seeing and not registry().has_tuner and not importers
+    blind = not seeing and not registry().has_tuner and not importers and not taps
     if wanted and blind and (current is None or not (current.watchers or current.tuner)):
         parts = Request(model, reader, where, opt_level, config, precision, shapes).parts(current)
         key = None if parts is None else cache_key(parts)

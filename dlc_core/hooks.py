@@ -52,7 +52,8 @@ class Frontend(Declaration, Protocol):
     """A reader of models: `load` takes a path, bytes or an in-memory model and gives an `IRModule`.
 
     `suffixes` are the file endings it answers to, with the dot and in lower case.  A frontend that takes more
-    than `context["shapes"]` names what it takes in an attribute `options`: "importers" (see `dlc_importers`).
+    than `context["shapes"]` names what it takes in an attribute `options`: "importers" (see
+    `dlc_importers`), "taps" (names of nodes or values that become outputs too, behind the others).
     """
 
     @property

@@ -103,9 +103,12 @@ def executable(
     show: bool | None = None,
     precision: str = "float32",
     check_bounds: bool = False,
+    taps: Sequence[str] = (),
 ) -> Executable:
     """The model or script compiled, or the artefact opened."""
     config = {"check_bounds": True} if check_bounds else {}
+    if taps and model.suffix in (ARTEFACT, SCRIPT):
+        raise UsageError(f"{model} has no nodes to tap", hint="--tap is for models")
     if model.suffix == ARTEFACT:
         if target is not None:
             raise UsageError(f"{model} is compiled already", hint="--target is for models")
@@ -122,6 +125,7 @@ def executable(
             opt_level=opt_level,
             precision=precision,
             config=config,
+            taps=taps,
             cache=False if no_cache else None,
             progress=tell,
         )

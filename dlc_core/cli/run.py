@@ -26,6 +26,9 @@ from dlc_core.cli.options import (
     executable,
     parse_shapes,
 )
+from dlc_core.cli.tables import shortened
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.explain import regrouped
 
 
 def run(
@@ -48,6 +51,10 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the outputs to a .npz file.")
     ] = None,
+    tap: Annotated[
+        list[str] | None,
+        typer.Option("--tap", help="Give a node's outputs, or a value, too: its name; repeat it for more."),
+    ] = None,
     top: Annotated[int, typer.Option("--top", min=0, help="Show the N largest elements of each row.")] = 0,
     threads: Threads = None,
     shape: Shapes = None,
@@ -61,17 +68,22 @@ def run(
 
     The exit code is 1 where an output is not within `atol + rtol * |expected|`.
 
+    Taps are outputs of what is compiled, so their values are those that are computed; which kernels are other
+    ones than without taps is said on stderr.
+
     Examples:
 
     - `dlc run model.onnx --random`
     - `dlc run model.dlc --input x=image.npy --top 5`
     - `dlc run model.onnx --inputs case.npz --expect case.npz --rtol 1e-4`
+    - `dlc run model.onnx --random --tap conv1 --tap pooled -o intermediates.npz`
     - `dlc run model.onnx -t reference --random --seed 7 -o expected.npz`
     """
     shapes = parse_shapes(shape)
-    exe = executable(
-        model, target, threads, shapes, opt_level, no_cache, show_progress, check_bounds=check_bounds
-    )
+    options = model, target, threads, shapes, opt_level, no_cache, show_progress
+    exe = executable(*options, check_bounds=check_bounds, taps=tap or ())
+    if tap:
+        _tell_regrouped(executable(*options, check_bounds=check_bounds), exe)
     outputs = exe.run(gather_inputs(exe, single, together, seed if random else None, shapes))
     if output is not None:
         np.savez(output, **outputs)
@@ -89,6 +101,17 @@ def run(
             console.print(f"[{'green' if each.fits else 'bold red'}]{escape(str(each))}[/]")
     if not all(each.fits for each in compared):
         raise typer.Exit(1)
+
+
+def _tell_regrouped(plain: Executable, tapped: Executable) -> None:
+    """On stderr, which kernels the taps have cut or changed."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    changed = regrouped(plain.explain(), tapped.explain())
+    counts = len(plain.explain().kernels), len(tapped.explain().kernels)
+    console.print(f"taps: {counts[1]} kernel calls, {counts[0]} without; {len(changed)} are others")
+    for nodes, now in changed:
+        parts = " | ".join(shortened(group) for group in now) or "none"
+        console.print(f"  {escape(shortened(nodes))}: now {escape(parts)}")
 
 
 def _facts(array: Array, top: int) -> dict[str, Any]:

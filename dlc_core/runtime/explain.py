@@ -85,4 +85,19 @@ def explain(exe: Executable) -> Explanation:
     return Explanation(str(exe.target), str(signature), *sizes, kernels)
 
 
-__all__ = ["Explanation", "Kernel", "explain"]
+def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """The kernels of one compile that are other kernels in a second one of the same model.
+
+    Each as its model nodes, with the nodes of the kernels of the second compile that do their work.
+    """
+    kept = {frozenset(kernel.nodes) for kernel in after.kernels}
+    found = []
+    for nodes in dict.fromkeys(kernel.nodes for kernel in before.kernels if kernel.nodes):
+        if frozenset(nodes) in kept:
+            continue
+        now = [kernel.nodes for kernel in after.kernels if not set(nodes).isdisjoint(kernel.nodes)]
+        found.append((nodes, list(dict.fromkeys(now))))
+    return found
+
+
+__all__ = ["Explanation", "Kernel", "explain", "regrouped"]

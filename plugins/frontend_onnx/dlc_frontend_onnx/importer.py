@@ -8,7 +8,7 @@ fresh `Var`; shape arithmetic of the model is done on them while importing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlc_core.graph.node import Function, Node, make_tuple, param
@@ -23,12 +23,14 @@ from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
 from dlc_frontend_onnx.support import check_support, combined, live_nodes
 from dlc_frontend_onnx.symbols import Symbols
+from dlc_frontend_onnx.taps import needs, taps_of
 
 
 def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRModule:
     """The model at a path, in bytes, in a `ModelProto` or read already, as a module.
 
     `context["shapes"]` pins dims: input name to shape (None leaves a dim as it is), or dim name to int.
+    `context["taps"]` are names of nodes or values that become outputs too (see `taps`).
     `context["importers"]` are importers of operators (see `custom`), beside those that plugins give.
     ModelError for models that contradict themselves or the standard, UnsupportedError, which names every such
     node, for what cannot be expressed, UsageError for pins that do not fit.
@@ -36,22 +38,27 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
     given = context or {}
     read = model if isinstance(model, Model) else read_model(model)
     read.importers = importers_for(given.get("importers", ()))
-    return import_parts(read, given.get("shapes"), None)[0]
+    return import_parts(read, given.get("shapes"), None, given.get("taps", ()))[0]
 
 
 def import_parts(
-    read: Model, shapes: Mapping[str, Any] | None, examples: Mapping[str, Any] | None
+    read: Model,
+    shapes: Mapping[str, Any] | None,
+    examples: Mapping[str, Any] | None,
+    taps: Sequence[str] = (),
 ) -> tuple[IRModule, tuple[Layout, ...]]:
     """As `load`, and the layouts of the outputs.
 
     With `examples` (values by name, of the inputs that are sequences or optionals) the module is for their
-    lengths and shapes, and outputs may be sequences and optionals; without, all must be tensors.
+    lengths and shapes, and outputs may be sequences and optionals; without, all must be tensors.  `taps` are
+    names of nodes or values that become outputs too, behind the others.
     """
-    nodes = live_nodes(read.graph)
+    wanted = taps_of(read, taps)
+    nodes = live_nodes(read.graph, needs(read.graph, wanted))
     check_support(read, nodes)
     symbols = Symbols(read.graph, shapes or {})
     count = len(read.graph.nodes) + sum(len(function.nodes) for function in read.functions.values())
-    session = Session(read, budget=MAX_CONVERTED + 4 * count)
+    session = Session(read, budget=MAX_CONVERTED + 4 * count, taps=wanted)
     scope = Scope(session, read.opsets)
     scope.add_constants(read.graph)
     params: list[Node] = []
@@ -76,10 +83,13 @@ def import_parts(
             "the graphs and functions of the model are nested too deep for the stack that is left"
         ) from None
     results, layouts = _results(read, scope, symbols, examples is not None)
+    names = [name for layout in layouts for name in names_in(layout)]
+    tapped = wanted.results(params, names)
+    results += [value for _, value in tapped]
     body = results[0] if len(results) == 1 else make_tuple(results)
     attrs = {
         "inputs": tuple(own.attrs["name"] for own in params),
-        "outputs": tuple(name for layout in layouts for name in names_in(layout)),
+        "outputs": (*names, *(name for name, _ in tapped)),
     }
     main = Function("main", tuple(params), body).with_attrs(**attrs)
     return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts

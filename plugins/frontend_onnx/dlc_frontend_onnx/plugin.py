@@ -26,7 +26,7 @@ class Onnx:
     name: str = "onnx"
     suffixes: tuple[str, ...] = (".onnx",)
     help: str = "ONNX models: files, bytes, onnx.ModelProto"
-    options: tuple[str, ...] = ("shapes", "importers")
+    options: tuple[str, ...] = ("shapes", "importers", "taps")
 
     def load(self, model: Any, context: Mapping[str, Any] | None = None) -> Any:
         """The model as an `IRModule`; see `dlc_frontend_onnx.importer.load`."""

@@ -24,6 +24,7 @@ from dlc_frontend_onnx.model import AttrValue, FunctionDef, Graph, Model, NodeDe
 from dlc_frontend_onnx.place import SHOWN, quoted
 from dlc_frontend_onnx.schema import check_call, default_attributes, function_body
 from dlc_frontend_onnx.shapes import ShapeTable
+from dlc_frontend_onnx.taps import Taps
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 
 _SMALL = 64
@@ -63,7 +64,8 @@ class Session:
     """What all scopes of one import share.
 
     `problems` collects what is not supported; `holders` gives for each symbolic dim an input that has it;
-    `budget` is how many more nodes may be converted, `depth` how deep the current one is nested.
+    `taps` are the values that become outputs; `budget` is how many more nodes may be converted, `depth` how
+    deep the current one is nested.
     """
 
     model: Model
@@ -74,6 +76,7 @@ class Session:
     depth: int = 0
     draws: int = 0
     holders: dict[Var, Node] = field(default_factory=dict)
+    taps: Taps = field(default_factory=Taps)
 
 
 class Scope:
@@ -174,6 +177,8 @@ class Scope:
             for name, value in zip(node.outputs, outputs):
                 if name:
                     self.values[name] = value
+            if self.session.taps.values:
+                self.session.taps.see(node, outputs)
 
     def run_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value]:
         """The outputs of a graph among a node's attributes, for these values of its inputs."""
@@ -191,11 +196,12 @@ class Scope:
 
     def try_graph(self, graph: Graph, args: Sequence[Value]) -> list[Value] | None:
         """As `run_graph`, but None, and no trace of the problems, where it fails."""
-        before = len(self.session.problems)
+        before, tapped = len(self.session.problems), len(self.session.taps.found)
         try:
             return self.run_graph(graph, args)
         except (NotMade, DlcError):
             del self.session.problems[before:]
+            del self.session.taps.found[tapped:]
             return None
 
     def _convert(self, node: NodeDef) -> Sequence[Value | Missing]:

@@ -68,6 +68,7 @@ class CallableModel:
         *,
         shapes: Mapping[str, Any] | None = None,
         importers: Sequence[Any] = (),
+        taps: Sequence[str] = (),
         **options: Any,
     ) -> None:
         self.model = read_model(source)
@@ -75,6 +76,7 @@ class CallableModel:
         self._target = target
         self._shapes = dict(shapes or {})
         self._importers = tuple(importers)
+        self._taps = tuple(taps)
         self._options = options
         self._lock = Lock()
         self._made: OrderedDict[object, Form] = OrderedDict()
@@ -159,7 +161,8 @@ class CallableModel:
     def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
         fixed = model.graph.initializers
         pins = {name: pin for name, pin in self._shapes.items() if name not in fixed}
-        return import_parts(model, pins, {name: feeds[name] for name in self._composed})
+        examples = {name: feeds[name] for name in self._composed}
+        return import_parts(model, pins, examples, self._taps)
 
     def _compile(self, source: Source | Model, feeds: Mapping[str, Any] = MappingProxyType({})) -> Form:
         if isinstance(source, (str, os.PathLike)):
@@ -169,6 +172,7 @@ class CallableModel:
                 shapes=self._shapes,
                 frontend="onnx",
                 importers=self._importers,
+                taps=self._taps,
                 **self._options,
             )
             return Form(exe, tuple(info.name for info in self.model.graph.outputs))

@@ -20,9 +20,9 @@ SHOWN = 50
 """Different reasons that an error shows at most."""
 
 
-def live_nodes(graph: Graph) -> list[NodeDef]:
-    """The nodes that the outputs depend on, in order."""
-    needed = {info.name for info in graph.outputs}
+def live_nodes(graph: Graph, more: Iterable[str] = ()) -> list[NodeDef]:
+    """The nodes that the outputs, and `more` values, depend on, in order."""
+    needed = {*(info.name for info in graph.outputs), *more}
     kept = []
     for node in reversed(graph.nodes):
         if not needed.isdisjoint(node.outputs):

@@ -229,6 +229,12 @@ class Builder:
         found = evaluate(node, {**captured, **feeds}, self.opset)
         all_exact = exact and all(value.exact for value in inputs if value is not None)
         made = [self._checked(name, array, all_exact) for name, array in zip(names, found)]
+        for value, param in zip(made, schema.outputs):
+            same = [
+                i for i, p in zip(inputs, schema.inputs) if i is not None and p.type_str == param.type_str
+            ]
+            if any(other.dtype != value.dtype for other in same):
+                raise Refused(f"the evaluator gives {op} another dtype")
         self.nodes.append(node)
         self.values += made
         return made

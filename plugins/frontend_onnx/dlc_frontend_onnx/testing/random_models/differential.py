@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     score = Score()
     for verdict in run(tests, target=options.target, jobs=options.jobs, limit=options.limit):
         score.verdicts.append(verdict)
-        if verdict.outcome in ("wrong", "crashed", "late"):
+        if verdict.outcome not in ("pass", "unsupported"):
             sys.stdout.write(f"{verdict.name}: {verdict.outcome}: {verdict.reason}\n")
             sys.stdout.flush()
     sys.stdout.write(summary(score) + "\n")

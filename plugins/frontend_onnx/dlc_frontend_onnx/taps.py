@@ -1,0 +1,109 @@
+"""Intermediate values as outputs: what `taps` of `dlc.load` and `dlc.compile` mean for ONNX models.
+
+A tap is the name of a node, which stands for all its outputs, or of a value; nodes of functions, of branches
+and of loops too.  Where a node is converted several times (a function called twice, rounds of a loop that is
+unrolled), the further values are called "name@1", "name@2" and so on, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.graph.node import PARAM, Node, post_order
+from dlc_frontend_onnx.model import Graph, Model, NodeDef
+from dlc_frontend_onnx.place import quoted
+
+
+@dataclass
+class Taps:
+    """The taps of one import: `values` are the names wanted, `found` what they are, as it is converted."""
+
+    values: frozenset[str] = frozenset()
+    found: list[tuple[str, object, NodeDef]] = field(default_factory=list)
+
+    def see(self, node: NodeDef, outputs: Sequence[object]) -> None:
+        """A node has been converted."""
+        for name, value in zip(node.outputs, outputs):
+            if name in self.values:
+                self.found.append((name, value, node))
+
+    def results(self, params: Sequence[Node], known: Sequence[str]) -> list[tuple[str, Node]]:
+        """The values by name, those `known` to be outputs already left out.
+
+        UnsupportedError for values that only the body of a loop has, and for sequences.
+        """
+        own = set(params)
+        counts: dict[str, int] = dict.fromkeys(known, 1)
+        made: list[tuple[str, Node]] = []
+        refused: dict[str, UnsupportedError] = {}
+        for name, value, node in self.found:
+            if not isinstance(value, Node):
+                refused[name] = node.place.unsupported(f"{quoted(name)} is no tensor, which a tap must be")
+            elif any(n.op is PARAM and n not in own for n in post_order(value)):
+                refused[name] = node.place.unsupported(
+                    f"{quoted(name)} is computed in the body of a loop, once in each round",
+                    hint="tap the outputs of the loop, or add a scan output to it",
+                )
+            elif name not in known and all(value is not other for _, other in made):
+                count = counts.get(name, 0)
+                counts[name] = count + 1
+                made.append((f"{name}@{count}" if count else name, value))
+        for name, error in refused.items():
+            if name not in counts:
+                raise error
+        return made
+
+
+def taps_of(model: Model, names: Sequence[str]) -> Taps:
+    """The taps of these names; UsageError for one that the model does not have."""
+    if not names:
+        return Taps()
+    values: dict[str, None] = {}
+    outputs_of: dict[str, list[str]] = {}
+    every: dict[str, None] = {}
+    for node in all_nodes(model):
+        made = [name for name in node.outputs if name]
+        every.update(dict.fromkeys(made))
+        if node.name:
+            outputs_of.setdefault(node.name, []).extend(made)
+    for name in names:
+        wanted = outputs_of.get(name) or ([name] if name in every else [])
+        if not wanted:
+            close = get_close_matches(name, [*outputs_of, *every], 3)
+            hint = (
+                f"did you mean {' or '.join(map(quoted, close))}?" if close else "names of nodes or of values"
+            )
+            raise UsageError(f"the model has no node or value {quoted(name)} to tap", hint=hint)
+        values.update(dict.fromkeys(wanted))
+    return Taps(frozenset(values))
+
+
+def all_nodes(model: Model) -> Iterator[NodeDef]:
+    """The nodes of the graph, of the graphs in them, and of the functions."""
+    pending: list[Sequence[NodeDef]] = [model.graph.nodes, *(f.nodes for f in model.functions.values())]
+    while pending:
+        for node in pending.pop(0):
+            yield node
+            pending += [graph.nodes for _, graph in node.subgraphs()]
+
+
+def needs(graph: Graph, taps: Taps) -> set[str]:
+    """The values of a graph that taps need: those that hold them in graphs inside too."""
+    wanted: set[str] = set()
+    for node in graph.nodes:
+        pending = [graph for _, graph in node.subgraphs()]
+        inside = list(node.outputs)
+        while pending:
+            inner = pending.pop()
+            for child in inner.nodes:
+                inside += child.outputs
+                pending += [graph for _, graph in child.subgraphs()]
+        if not taps.values.isdisjoint(inside):
+            wanted.update(node.outputs)
+    return wanted
+
+
+__all__ = ["Taps", "all_nodes", "needs", "taps_of"]
