@@ -13,7 +13,7 @@ def test_ops_come_from_their_declarations(dlc, dlc_json):
     assert "groups=1" in records["conv"]["attributes"]
     assert records["softmax"]["runs"] == "native"
     assert records["add"]["dtypes"] == ["numbers"]
-    assert all(record["samples"] for record in records.values())
+    assert all(record["samples"] for record in records.values() if record["plugin"] == "core")
     assert [record["op"] for record in dlc_json("ops", "relu", "conv")] == ["relu", "conv"]
     assert "there is no op 'convv'" in _error(dlc, "ops", "convv")
 
