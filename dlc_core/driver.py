@@ -41,6 +41,8 @@ else:
 
 Arguments = Sequence["Argument"]
 PRECISIONS = ("float32", "bfloat16", "float16")
+NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""Other names of precisions."""
 
 
 def targets() -> Mapping[str, TargetKind]:
@@ -148,16 +150,16 @@ def compile(  # noqa: A001  (the public name)
     `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
     shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
     are stored as kernels read them best.  `importers` and `taps` are those of `load`.  `precision` is the
-    narrowest dtype in which float32 arithmetic may be done.  `verify` checks the module after each pass:
-    "structure", or "each" for its results too.  `watchers` observe the passes.  `progress` is called as each
-    step begins.
+    narrowest dtype in which float32 arithmetic may be done: "float32", "bfloat16" (or "bf16"), "float16"
+    ("fp16"); sums stay in float32.  `verify` checks the module after each pass: "structure", or "each" for
+    its results too.  `watchers` observe the passes.  `progress` is called as each step begins.
 
     Results are kept on disk and taken from there (`cache`: None for files where `DLC_CACHE` allows it, True
     for in-memory models too); never where `verify` or `watchers` are to see the passes run, nor with
     `importers` or `taps`.
     """
     where = find_target(target)
-    _check_precision(precision)
+    precision = _known_precision(precision)
     if params:
         given = load(model, frontend=frontend, shapes=shapes, importers=importers, taps=taps)
         model, importers, taps = bind.bind_params(given, params), (), ()
@@ -243,17 +245,22 @@ def explain_cache(
     the nearest one.
     """
     reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
-    asked = Request(model, reader, find_target(target), opt_level, config, precision, shapes)
+    asked = Request(
+        model, reader, find_target(target), opt_level, config, _known_precision(precision), shapes
+    )
     return explain(asked, Store())
 
 
-def _check_precision(precision: str) -> None:
+def _known_precision(precision: str) -> str:
+    """The dtype that a precision names, and that some pass computes in."""
+    precision = NAMES.get(precision, precision)
     if precision not in PRECISIONS:
-        raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join(PRECISIONS))
+        raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join((*PRECISIONS, *NAMES)))
     if precision == "float32":
-        return
+        return precision
     if not any(precision in getattr(p, "precisions", ()) for p in registry().passes.values()):
         raise UnsupportedError(f"no pass computes in {precision}", hint='compile with precision="float32"')
+    return precision
 
 
 def build(

@@ -17,6 +17,7 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    Precision,
     Seed,
     Shapes,
     ShowProgress,
@@ -52,6 +53,7 @@ def bench(
     top: Annotated[int, typer.Option("--top", min=0, help="Kernels that --profile shows; 0 is all.")] = 15,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
+    precision: Precision = "float32",
     no_cache: NoCache = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
@@ -69,7 +71,7 @@ def bench(
     - `dlc bench model.onnx --shape batch=8 --json`
     """
     shapes = parse_shapes(shape)
-    exe = executable(model, target, None, shapes, opt_level, no_cache, show_progress)
+    exe = executable(model, target, None, shapes, opt_level, no_cache, show_progress, precision)
     feeds = gather_inputs(exe, None, together, seed, shapes)
     arrays = list(feeds.values())
     spreads: dict[int, Spread] = {}

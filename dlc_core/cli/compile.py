@@ -17,6 +17,7 @@ from dlc_core.cli.options import (
     Model,
     NoCache,
     OptLevel,
+    Precision,
     Shapes,
     ShowProgress,
     TargetText,
@@ -27,7 +28,6 @@ from dlc_core.cli.options import (
     size,
 )
 from dlc_core.diag import UsageError
-from dlc_core.driver import PRECISIONS
 
 
 def compile_model(
@@ -40,9 +40,7 @@ def compile_model(
     threads: Threads = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
-    precision: Annotated[
-        str, typer.Option("--precision", help="Narrowest dtype of arithmetic: " + ", ".join(PRECISIONS))
-    ] = "float32",
+    precision: Precision = "float32",
     no_cache: NoCache = False,
     check_bounds: CheckBounds = False,
     show_progress: ShowProgress = None,
@@ -58,6 +56,7 @@ def compile_model(
 
     - `dlc compile model.onnx`
     - `dlc compile model.onnx -o model.so --threads 2`
+    - `dlc compile model.onnx --precision bf16`
     - `dlc compile model.onnx --shape batch=1 --shape image=1,3,224,224`
     - `dlc compile model.onnx -t "reference -level=tir"`
     """

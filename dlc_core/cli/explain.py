@@ -16,6 +16,7 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    Precision,
     Shapes,
     ShowProgress,
     TargetText,
@@ -41,6 +42,7 @@ def explain(
     threads: Threads = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
+    precision: Precision = "float32",
     no_cache: NoCache = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
@@ -57,7 +59,7 @@ def explain(
     - `dlc explain model.dlc --refused --json`
     """
     shapes = parse_shapes(shape)
-    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress)
+    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress, precision)
     told = exe.explain()
     report = exe.profile(gather_inputs(exe, None, None, 0, shapes)) if measure else None
     kernels = [k for k in told.kernels if not refused or k.refused or k.rule in ("", "none")]

@@ -41,6 +41,10 @@ Shapes = Annotated[
     typer.Option("--shape", help="Pin an input's shape, x=1,3,224,224, or a dim by its name, batch=4."),
 ]
 OptLevel = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=3, help="0 plain to 3 everything.")]
+Precision = Annotated[
+    str,
+    typer.Option("--precision", help="Narrowest dtype of arithmetic: " + ", ".join(driver.PRECISIONS) + "."),
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even where a kept result fits.")]
 CheckBounds = Annotated[
     bool,

@@ -18,6 +18,7 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    Precision,
     Seed,
     Shapes,
     ShowProgress,
@@ -59,6 +60,7 @@ def run(
     threads: Threads = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
+    precision: Precision = "float32",
     no_cache: NoCache = False,
     check_bounds: CheckBounds = False,
     show_progress: ShowProgress = None,
@@ -80,7 +82,7 @@ def run(
     - `dlc run model.onnx -t reference --random --seed 7 -o expected.npz`
     """
     shapes = parse_shapes(shape)
-    options = model, target, threads, shapes, opt_level, no_cache, show_progress
+    options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision
     exe = executable(*options, check_bounds=check_bounds, taps=tap or ())
     if tap:
         _tell_regrouped(executable(*options, check_bounds=check_bounds), exe)

@@ -11,6 +11,7 @@ from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer
+from dlc_core.passes.graph.mixed_precision import MixedPrecision
 from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
@@ -32,6 +33,7 @@ PASSES = (
     ConvertLayout,
     AlignChannels,
     Winograd,
+    MixedPrecision,
     CanonicalCasts,
     CommonSubexpressions,
     DeadCode,
@@ -53,6 +55,7 @@ __all__ = [
     "FoldScaleAxis",
     "Fuse",
     "Infer",
+    "MixedPrecision",
     "Recompose",
     "Simplify",
     "Winograd",

@@ -1,6 +1,6 @@
-"""align_channels: input channels of integer convolutions in whole groups of the target's dot products.
+"""align_channels: input channels of convolutions in whole groups of the target's dot products.
 
-Law: the function computes the same values, bit for bit: the channels that are added have weights of 0.
+Law: the function computes the same values, those of integers bit for bit: the channels that are added have weights of 0.
 
     conv(x, w)      =>      conv(pad(x), pad(w))       3 channels become 4 where dot products sum 4 at a time
 
@@ -23,10 +23,10 @@ CONV, PAD = OPS["conv"], OPS["pad"]
 
 @dataclass(frozen=True)
 class AlignChannels(GraphPass):
-    """Up to `most` input channels of integer convolutions, channels last, in whole groups."""
+    """Up to `most` input channels of convolutions, channels last, in whole groups."""
 
     name: ClassVar[str] = "align_channels"
-    place: ClassVar[tuple[float, ...]] = (710,)
+    place: ClassVar[tuple[float, ...]] = (740,)
     min_level: ClassVar[int] = 2
     most: int = 16
 
@@ -41,7 +41,7 @@ class AlignChannels(GraphPass):
             x, w = args[:2]
             dot = machine.dot(x.dtype.name, w.dtype.name, old.dtype.name)
             weights, channels = const_array(w), x.shape[-1]
-            if dot is None or not x.dtype.is_int or weights is None or old.attrs["groups"] != 1:
+            if dot is None or weights is None or old.attrs["groups"] != 1:
                 return None
             if not isinstance(channels, int) or channels > self.most or channels % dot.group == 0:
                 return None

@@ -16,6 +16,7 @@ from dlc_core.graph.node import CONST, Function, Node, rewrite
 from dlc_core.ir.types import Dim
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.mixed_precision import lowers_activations
 from dlc_core.schedule.rules.cpu.winograd_plan import Core, Layer, direct_cycles, plan
 
 CONV, WEIGHTS, TILED = (OPS[name] for name in ("conv", "winograd_weights", "winograd_conv"))
@@ -46,7 +47,8 @@ class Winograd(GraphPass):
             return function
         machine = context.target.describe()
         lanes = machine.lanes(32)
-        if lanes < 2 or machine.thread_axes or not self.tiles:
+        # Of narrow elements the products are as fast, and transforms would round once more.
+        if lanes < 2 or machine.thread_axes or not self.tiles or lowers_activations(context):
             return function
         threads = machine.cores if machine.parallel else 1
         core = Core(lanes, machine.usable_registers, machine.caches, threads)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.dots import dot_intrin
-from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import Contraction, extent_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.schedule import Schedule
@@ -61,4 +61,4 @@ def dot_columns(schedule: Schedule, column: LoopRV, dot: Dot) -> None:
         dot_columns(schedule, loops.tail.loop, dot)
 
 
-__all__ = ["BlockRV", "dot_columns", "dot_for", "grouped_axis", "is_constant"]
+__all__ = ["dot_columns", "dot_for", "grouped_axis", "is_constant"]
