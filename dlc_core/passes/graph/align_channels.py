@@ -1,6 +1,7 @@
 """align_channels: input channels of convolutions in whole groups of the target's dot products.
 
-Law: the function computes the same values, those of integers bit for bit: the channels that are added have weights of 0.
+Law: the function computes the same values, those of integers bit for bit: the channels that are added have
+weights of 0.
 
     conv(x, w)      =>      conv(pad(x), pad(w))       3 channels become 4 where dot products sum 4 at a time
 
