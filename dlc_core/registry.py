@@ -11,6 +11,7 @@ again once, so that a package installed meanwhile is found; `refresh()` does the
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -199,6 +200,11 @@ class Registry:
         self._collecting: set[str] = set()
         self._lock = threading.RLock()
 
+    def renew_lock(self) -> None:
+        """Forget what other threads were collecting."""
+        self._lock = threading.RLock()
+        self._collecting.clear()
+
     def category(self, name: str) -> Category:
         """The declarations of a category; raises `PluginError` for a name that is not in `CATEGORIES`."""
         if name in self._categories:
@@ -298,6 +304,18 @@ _lock = threading.RLock()
 _registries: dict[tuple[str, ...] | None, Registry] = {}
 _fresh: list[Registry] = []
 _building = False
+
+
+def _in_child() -> None:
+    """Other threads, which are not in a forked child, may have been at work on registries."""
+    global _lock, _building
+    _lock, _building = threading.RLock(), False
+    for each in (*_registries.values(), *_fresh):
+        each.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def registry() -> Registry:

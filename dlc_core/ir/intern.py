@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Hashable
 from threading import RLock
@@ -20,6 +21,13 @@ class _Entry(weakref.ref[Any]):
     key: Hashable
 
 
+_LOCK = RLock()
+"""Of all tables.  Reentrant: a collection inside `add` may drop entries in the same thread."""
+if hasattr(os, "register_at_fork"):
+    # Nothing else is waited for while it is held, so a fork may wait for it.
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+
+
 class InternTable(Generic[T]):
     """Objects by key, for as long as something else refers to them.
 
@@ -27,15 +35,13 @@ class InternTable(Generic[T]):
     `(entry := table.entries.get(key)) is not None and (found := entry()) is not None`.
     """
 
-    __slots__ = ("_drop", "_lock", "entries")
+    __slots__ = ("_drop", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[Hashable, weakref.ref[T]] = {}
-        # Reentrant: a collection inside `add` may drop entries in the same thread.
-        self._lock = RLock()
 
         # Bound early: entries are dropped until the very end of the process.
-        def drop(entry: Any, entries: dict[Any, Any] = self.entries, lock: Any = self._lock) -> None:
+        def drop(entry: Any, entries: dict[Any, Any] = self.entries, lock: Any = _LOCK) -> None:
             with lock:
                 key = entry.key
                 if entries.get(key) is entry:
@@ -52,7 +58,7 @@ class InternTable(Generic[T]):
         """The object of that key: `fresh`, unless another thread was faster."""
         entry = _Entry(fresh, self._drop)
         entry.key = key
-        with self._lock:
+        with _LOCK:
             old = self.entries.get(key)
             found = None if old is None else old()
             if found is not None:

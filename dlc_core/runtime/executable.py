@@ -44,6 +44,18 @@ else:
 
 NDArray = np.ndarray[Any, Any]
 
+_LOADING = [threading.RLock()]
+"""Held while code is loaded."""
+
+
+def _in_child() -> None:
+    """Another thread may have held it; what it was loading is not in the child."""
+    _LOADING[:] = [threading.RLock()]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
 SHORT_SOURCE = 1 << 18
 """Characters of code up to which an artefact keeps it without being asked."""
 
@@ -105,7 +117,6 @@ class Executable:
         self.program = program
         self.about: Mapping[str, Any] = about or {}
         self._sources = dict(sources or {})
-        self._lock = threading.Lock()
         self._caller: Caller | None = None
         self._loaded: Any = None
         self._whole: Executable | None = None
@@ -324,7 +335,7 @@ class Executable:
 
     def _load(self) -> Caller:
         """Load the code into the device, once."""
-        with self._lock:
+        with _LOADING[0]:
             if self.device is None:
                 raise UnsupportedError(
                     f"there is no device {self.target.kind.device!r} to run on",

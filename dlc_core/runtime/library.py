@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.runtime.cores import usable_cores
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.executable import Executable
@@ -187,13 +188,6 @@ def _record(file: Path, data: bytes) -> dict[str, Any]:
             f"{file} is of version {found}, this dlc loads {VERSION}", hint="export the model again"
         )
     return record
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 __all__ = ["Library", "c_name", "describe", "load_library", "signature_symbol"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import platform
 import threading
 from functools import lru_cache
@@ -22,6 +23,9 @@ from dlc_core.diag import PluginError
 from dlc_core.remember import remembered
 
 LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # A fork waits for what other threads do in LLVM, so that a child finds all of it in order.
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 _loaded: list[Any] = []
 
 

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cache sizes and cores.
+"""What the system tells of the machine: cache sizes, and which processor it is.
 
 cache_sizes() -> (L1d, L2, L3) in bytes
 usable_cores() -> int
@@ -8,9 +8,7 @@ processor_words() -> str                which processor the system says this is
 
 from __future__ import annotations
 
-import math
 import os
-import platform
 import re
 from pathlib import Path
 
@@ -65,70 +63,4 @@ def processor_words(path: Path = Path("/proc/cpuinfo")) -> str:
     return "".join(lines)
 
 
-def usable_cores(root: Path = Path("/")) -> int:
-    """Cores this process may use: its affinity mask, and the cgroup (v1 or v2) CPU quota rounded up; at
-    least 1.
-
-    `root` is the folder below which `proc` and `sys` are looked for.
-    """
-    try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:
-        count = os.cpu_count() or 1
-    if platform.system() == "Linux":
-        quota = cgroup_quota(root)
-        if quota is not None:
-            count = min(count, math.ceil(quota))
-    return max(1, count)
-
-
-def cgroup_quota(root: Path = Path("/")) -> float | None:
-    """The tightest CPU quota of this process's cgroups and their ancestors, in cores; None where there is
-    none.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    base = root / "sys/fs/cgroup"
-    found: list[float] = []
-    for line in lines:
-        fields = line.split(":", 2)
-        if len(fields) != 3:
-            continue
-        _, controllers, path = fields
-        if controllers == "":
-            mounts = [base, base / "unified"]
-        elif "cpu" in controllers.split(","):
-            mounts = [base / controllers, base / "cpu", base / "cpu,cpuacct"]
-        else:
-            continue
-        for mount in mounts:
-            for folder in _upward(mount, path):
-                found += _quota_of(folder)
-    return min(found, default=None)
-
-
-def _upward(mount: Path, path: str) -> list[Path]:
-    """The cgroup's folder and its ancestors up to the mount; inside a container only the mount may exist."""
-    parts = [part for part in path.split("/") if part and part != ".."]
-    return [mount.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
-
-
-def _quota_of(folder: Path) -> list[float]:
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        elif (folder / "cpu.cfs_quota_us").exists():
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
-        else:
-            return []
-        if quota == "max" or int(quota) <= 0 or int(period) <= 0:
-            return []
-        return [int(quota) / int(period)]
-    except (OSError, ValueError):
-        return []
-
-
-__all__ = ["TYPICAL_CACHES", "cache_sizes", "cgroup_quota", "processor_words", "usable_cores"]
+__all__ = ["TYPICAL_CACHES", "cache_sizes", "processor_words"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from dlc_backend_llvm.host import describe, host_cpu, normal_arch
-from dlc_backend_llvm.resources import cgroup_quota, usable_cores
 
 from dlc_core.diag import TargetError
+from dlc_core.runtime.cores import cgroup_quota, usable_cores
 
 X86 = "x86_64-unknown-linux-gnu"
 
