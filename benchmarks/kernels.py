@@ -129,12 +129,13 @@ def all_work() -> list[Work]:
     ]  # fmt: skip
 
 
-def measure(work: Work, threads: int, peak: float, runs: int) -> Figure:
+def measure(work: Work, threads: int, peak: float, runs: int, target: str | None = None) -> Figure:
     """The least of some rounds of calls."""
     module = work.module.init(seed=0)
     with dlc.PassContext(disabled={"winograd"} if work.direct else ()):
         exe = dlc.compile(
             module.to_module({"x": work.shape}),
+            target,
             params=module.state_dict(),
             num_threads=threads,
             cache=False,
@@ -167,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", help="only operations whose names contain one of these")
     parser.add_argument("--threads", help="thread counts; 1 and all cores if not given")
+    parser.add_argument("--target", help="such as 'llvm -mcpu=haswell'; this machine if not given")
     parser.add_argument("--runs", type=int, default=20, help="calls in each of five rounds (%(default)s)")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
@@ -184,7 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     peaks = {threads: machine_peak(threads) for threads in counts}
     for threads, peak in peaks.items():
         print(f"peak of float32 multiply-adds, threads {threads}: {peak:.1f} GFLOP/s")
-    figures = [measure(work, threads, peaks[threads], options.runs) for work in chosen for threads in counts]
+    figures = [
+        measure(work, threads, peaks[threads], options.runs, options.target)
+        for work in chosen
+        for threads in counts
+    ]
     print_table(TITLES, [figure.cells() for figure in figures], markdown=options.markdown)
     if options.json is not None:
         record = {"machine": facts, "peaks": peaks, "kernels": [asdict(figure) for figure in figures]}

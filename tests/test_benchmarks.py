@@ -15,6 +15,7 @@ import onnx
 import onnx.parser
 import pytest
 
+import dlc_core as dlc
 from benchmarks import exact
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
@@ -213,3 +214,18 @@ def test_old_operator_sets_are_not_evaluated(tmp_path):
     onnx.save(old, tmp_path / "old.onnx")
     with pytest.raises(ValueError, match="operator set 9"):
         exact.outputs(tmp_path / "old.onnx", {"x": np.zeros((1, 4, 1, 1), np.float32)})
+
+
+def test_operators_are_measured_beside_onnxruntime(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    text = run("relu", "softmax 512×128", cache=tmp_path, module="benchmarks.operators")
+    assert "geometric mean of the ratios" in text
+    assert "differ" not in text
+
+
+def test_models_of_operators_compile() -> None:
+    """Every line of the table is a model that we import."""
+    operators = pytest.importorskip("benchmarks.operators")
+    pytest.importorskip("onnx")
+    for each in [*operators.rows(), *operators.moves(), *operators.maps()]:
+        assert dlc.load(each.model()).entry == "main", each.name
