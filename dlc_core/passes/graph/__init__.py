@@ -12,6 +12,7 @@ from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer
 from dlc_core.passes.graph.mixed_precision import MixedPrecision
+from dlc_core.passes.graph.pack_weights import PackWeights
 from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
@@ -25,6 +26,7 @@ PASSES = (
     Infer,
     Simplify,
     FoldQuantization,
+    PackWeights,
     FoldConstants,
     Recompose,
     ExpandComposites,
@@ -56,6 +58,7 @@ __all__ = [
     "Fuse",
     "Infer",
     "MixedPrecision",
+    "PackWeights",
     "Recompose",
     "Simplify",
     "Winograd",

@@ -41,13 +41,17 @@ def coefficients(buffer: Buffer, indices: Iterable[Expr], axes: Iterable[Var]) -
 
 @dataclass(frozen=True)
 class Operand:
-    """A load in a reduction's source and the factors of the block's axes in its offset."""
+    """A load in a reduction's source and the factors of the block's axes in its offset.
+
+    `beside` are the factors in other loads that the operand is computed from, such as scales.
+    """
 
     load: Load
     factors: Mapping[Var, Expr]
+    beside: tuple[Mapping[Var, Expr], ...] = ()
 
     def uses(self, axis: IterVar) -> bool:
-        return const_value(self.factors[axis.var]) != 0
+        return any(const_value(factors[axis.var]) != 0 for factors in (self.factors, *self.beside))
 
 
 @dataclass(frozen=True)
@@ -85,19 +89,33 @@ def update_of(block: Block) -> Expr | None:
     return value.b
 
 
+def _operand(value: Expr, axes: Sequence[Var]) -> Operand | None:
+    """A factor of a product: a load, or numbers of at most a byte that are widened by arithmetic."""
+    loads = [e for e in post_order(value) if isinstance(e, Load)]
+    if not loads or (value is not loads[0] and min(load.dtype.bits for load in loads) > 8):
+        return None
+    found = [coefficients(load.buffer, load.indices, axes) for load in loads]
+    factors = [each for each in found if each is not None]
+    if len(factors) < len(found):
+        return None
+    # Of numbers and their zero points, the numbers have more axes.
+    narrow = [i for i, load in enumerate(loads) if load is value or load.dtype.bits <= 8]
+    main = max(narrow, key=lambda i: sum(const_value(factor) != 0 for factor in factors[i].values()))
+    return Operand(loads[main], factors[main], tuple(factors[:main] + factors[main + 1 :]))
+
+
 def contraction_of(block: Block) -> Contraction | None:
     """The block as a contraction, or None where it is not one."""
     update = update_of(block)
     if not isinstance(update, Binary) or update.op != "mul" or not isinstance(block.body, Store):
         return None
-    loads = [_strip(update.a), _strip(update.b)]
     axes = [a.var for a in block.axes]
     operands = []
-    for load in loads:
-        factors = coefficients(load.buffer, load.indices, axes) if isinstance(load, Load) else None
-        if factors is None or not isinstance(load, Load):
+    for value in (update.a, update.b):
+        operand = _operand(_strip(value), axes)
+        if operand is None:
             return None
-        operands.append(Operand(load, factors))
+        operands.append(operand)
     out = coefficients(block.body.buffer, block.body.indices, axes)
     if out is None:
         return None

@@ -43,6 +43,8 @@ from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 16
 """Multiply-adds below which a kernel is not worth waking other threads for."""
+NUMBERS_OF_BYTE = 4
+"""Most numbers that are packed into a byte."""
 AHEAD = 8
 """Weights are asked for one part in so many of the second cache before they are used."""
 MANY_COLUMNS = 128
@@ -398,8 +400,16 @@ class Contract:
             for loop in spatial[:-1]:
                 s.unroll(loop)
             self.dotted.append(spatial[-1])
+        if self.found.rhs.beside:
+            self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
         self._registers([names.column] if names.row is None else [names.row, names.column])
+
+    def _unpack(self, numbers: LoopRV) -> None:
+        """Numbers that are packed into one byte are taken from one load of it."""
+        extent = const_value(self.s.extent(numbers))
+        if extent is not None and extent <= NUMBERS_OF_BYTE:
+            self.s.unroll(numbers)
 
     def _registers(self, loops: Sequence[LoopRV]) -> None:
         *outer, column = loops

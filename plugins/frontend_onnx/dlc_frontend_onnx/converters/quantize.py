@@ -27,6 +27,12 @@ def shaped(value: Node, shape: tuple[Dim, ...]) -> Node:
     return constant(array.reshape([int(size) for size in shape]))  # type: ignore[arg-type]
 
 
+def turned(value: Node, axes: tuple[int, ...] = (1, 0)) -> Node:
+    """The value with its axes in another order; a constant stays one."""
+    array = const_array(value)
+    return std.transpose(value, axes=axes) if array is None else constant(array.transpose(axes))
+
+
 def plain(value: Node) -> Node:
     """A scale or zero point of a whole tensor as a number."""
     return shaped(value, ())

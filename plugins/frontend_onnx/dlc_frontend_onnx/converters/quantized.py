@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlc_core.graph.node import Node, const_array, constant
+from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
 from dlc_frontend_onnx.converters.nn import average_pool, scaled
@@ -13,9 +13,11 @@ from dlc_frontend_onnx.converters.quantize import (
     dynamic_quantize_linear,
     integer_product,
     plain,
+    qlinear_conv,
     quantize_linear,
     quantized,
     requantized,
+    turned,
 )
 
 _SAME: dict[str, Function] = {"DequantizeLinear": dequantize_linear, "QuantizeLinear": quantize_linear}
@@ -91,14 +93,12 @@ def qlinear_unary(
 def qlinear_pool(
     c: Call, x: Node, x_scale: Node, x_zero: Node | None, y_scale: Node, y_zero: Node | None = None
 ) -> Node:
-    if c.flag("channels_last"):
-        raise c.unsupported(f"{c.node.op} with channels_last")
-    wide = _float(c, x, x_scale, x_zero)
-    if c.node.op == "QLinearGlobalAveragePool":
-        made = std.global_avg_pool(wide)
-    else:
-        made = average_pool(c, wide)
-    return quantized(c, made, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
+    last = c.flag("channels_last")
+    wide = _float(c, channels_first(x) if last else x, x_scale, x_zero)
+    whole = c.node.op == "QLinearGlobalAveragePool"
+    mean = std.global_avg_pool(wide) if whole else average_pool(c, wide)
+    made = quantized(c, mean, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
+    return channels_last(made) if last else made
 
 
 @converter("QLinearConcat", 1, MICROSOFT)
@@ -124,8 +124,8 @@ def qgemm(
     y_scale: Node | None = None,
     y_zero: Node | None = None,
 ) -> Node:
-    left = _turned(a) if c.flag("transA") else a
-    right = _turned(b) if c.flag("transB") else b
+    left = turned(a) if c.flag("transA") else a
+    right = turned(b) if c.flag("transB") else b
     total = integer_product(c, left, right, plain(a_zero), b_zero)
     if bias is not None:
         total = std.add(total, bias)
@@ -137,6 +137,48 @@ def qgemm(
     return requantized(c, total, scale, plain(y_scale), None if y_zero is None else plain(y_zero), to)
 
 
-def _turned(value: Node) -> Node:
-    array = const_array(value)
-    return std.transpose(value) if array is None else constant(array.T)
+@converter("QLinearWhere", 1, MICROSOFT)
+def qlinear_where(
+    c: Call,
+    condition: Node,
+    a: Node,
+    a_scale: Node,
+    a_zero: Node,
+    b: Node,
+    b_scale: Node,
+    b_zero: Node,
+    y_scale: Node,
+    y_zero: Node,
+) -> Node:
+    made = std.where(condition, _float(c, a, a_scale, a_zero), _float(c, b, b_scale, b_zero))
+    return quantized(c, made, plain(y_scale), plain(y_zero), y_zero.dtype)
+
+
+@converter("QLinearConv", 1, MICROSOFT)
+def channels_last_conv(
+    c: Call,
+    x: Node,
+    x_scale: Node,
+    x_zero: Node,
+    w: Node,
+    w_scale: Node,
+    w_zero: Node,
+    y_scale: Node,
+    y_zero: Node,
+    bias: Node | None = None,
+) -> Node:
+    last = c.flag("channels_last")
+    made = qlinear_conv(
+        c, channels_first(x) if last else x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias
+    )
+    return channels_last(made) if last else made
+
+
+def channels_first(x: Node) -> Node:
+    rank = len(x.shape)
+    return std.transpose(x, axes=(0, rank - 1, *range(1, rank - 1)))
+
+
+def channels_last(x: Node) -> Node:
+    rank = len(x.shape)
+    return std.transpose(x, axes=(0, *range(2, rank), 1))

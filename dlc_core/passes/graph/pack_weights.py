@@ -1,0 +1,120 @@
+"""pack_weights: weights of 8 bits and less stay so in memory where reading them is what takes the time.
+
+Law: results stay within tolerance, each weight is the number that dequantize gives.
+
+    matmul(x, dequantize(q, repeat(s), repeat(z)))   =>   packed_matmul(x, pack(q), s, z)       few rows of x
+    packed_matmul(x, q, s, z)                        =>   matmul(x, weights)                    many rows
+
+With few rows, as in the decoding of text, each weight is used a few times for each time it is read; with many
+the widening would be repeated for each tile of rows, so that the weights are better floats.  A number of rows
+that is not known counts as few.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
+from dlc_core.op.declare import NDArray
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.op.std.packed_product import WIDTHS, packed, unpacked
+from dlc_core.passes.base import GraphPass, PassContext
+
+MATMUL, PACKED, DEQUANTIZE, REPEAT = (
+    OPS[name] for name in ("matmul", "packed_matmul", "dequantize", "repeat")
+)
+
+
+@dataclass(frozen=True)
+class PackWeights(GraphPass):
+    """Products of at most `rows` rows read packed weights, those of more read floats."""
+
+    name: ClassVar[str] = "pack_weights"
+    place: ClassVar[tuple[float, ...]] = (206,)
+    min_level: ClassVar[int] = 2
+    exact: ClassVar[bool] = False
+    rows: int = 8
+
+    def __post_init__(self) -> None:
+        if self.rows < 0:
+            raise UsageError(f"pack_weights for {self.rows} rows", hint="0 never packs")
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        body = rewrite(function.body, self._visit)
+        return function if body is function.body else function.with_body(body)
+
+    def _visit(self, old: Node, args: tuple[Node, ...]) -> Node | None:
+        if old.op is PACKED and not self._are_few(args[0]):
+            return _as_floats(old, args)
+        if old.op is MATMUL and args[1].op is DEQUANTIZE and self._are_few(args[0]):
+            return _as_packed(old, args)
+        return None
+
+    def _are_few(self, x: Node) -> bool:
+        lead = x.shape[:-1]
+        return not all(isinstance(d, int) for d in lead) or math.prod(lead) <= self.rows
+
+
+def _as_floats(old: Node, args: tuple[Node, ...]) -> Node | None:
+    x, *rest = args
+    arrays = [array for value in rest if (array := const_array(value)) is not None]
+    if len(arrays) < len(rest):
+        return None
+    q, scale, *zero = arrays
+    bits = old.attrs["bits"]
+    middle = zero[0].astype(np.float32)[:, None] if zero else np.float32(1 << (bits - 1))
+    weights = (unpacked(q, bits).astype(np.float32) - middle) * scale[:, None].astype(np.float32)
+    return MATMUL.build(x, constant(weights.reshape(-1, q.shape[2]).astype(scale.dtype)))
+
+
+def _as_packed(old: Node, args: tuple[Node, ...]) -> Node | None:
+    x, weights = args
+    q, bits = const_array(weights.args[0]), weights.args[0].dtype.bits
+    if q is None or q.ndim != 2 or bits not in WIDTHS or old.attrs["transpose_a"] or len(x.shape) < 2:
+        return None
+    if x.dtype is not weights.dtype or x.dtype.name == "float64" or old.dtype is not x.dtype:
+        return None
+    turned = old.attrs["transpose_b"]
+    wide = q.astype(np.int16)
+    numbers = wide.T if turned else wide
+    parts = [_blocks(value, numbers.shape, turned) for value in weights.args[1:]]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    blocks = max(part.shape[0] for part in known)
+    depth, columns = numbers.shape
+    if any(blocks % part.shape[0] for part in known) or (depth // blocks) % (8 // bits):
+        return None
+    scale, *zero = (np.repeat(part, blocks // part.shape[0], axis=0) for part in known)
+    # Signed numbers are stored from 0 on, which their zero points move along with.
+    moved = 1 << (bits - 1) if weights.args[0].dtype.kind == "int" else 0
+    points = zero[0].astype(np.int16) if zero else np.zeros_like(scale, np.int16)
+    rest = [] if moved and not zero else [constant((points + moved).astype(np.uint8))]
+    stored = packed((numbers + moved).reshape(blocks, depth // blocks, columns), bits)
+    return PACKED.build(x, constant(stored), constant(scale), *rest, bits=bits)
+
+
+def _blocks(value: Node, shape: tuple[int, ...], turned: bool) -> NDArray | None:
+    """Scales or zero points as [blocks, columns] of weights [depth, columns]; None where they are not so."""
+    depth, columns = shape
+    times = 1
+    if value.op is REPEAT and value.attrs["axis"] % 2 == (1 if turned else 0):
+        times, value = value.attrs["repeats"], value.args[0]
+    array = const_array(value)
+    if array is None or array.ndim > 2:
+        return None
+    matrix = np.atleast_2d(array)
+    matrix = matrix.T if turned else matrix
+    if matrix.shape[1] not in (1, columns) or depth % matrix.shape[0]:
+        return None
+    if matrix.shape[0] > 1 and matrix.shape[0] * times != depth:
+        return None
+    return np.ascontiguousarray(np.broadcast_to(matrix, (matrix.shape[0], columns)))
+
+
+__all__ = ["PackWeights"]
