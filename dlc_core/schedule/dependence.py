@@ -242,13 +242,18 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
 
 
 def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
-    """Whether in some dim everything touched by one iteration lies below all that the next one touches."""
+    """Whether in some dim everything touched by one iteration lies below all that the next one touches, or
+    the dims in which an iteration touches one place give each a place of its own.
+    """
     analyzer = program.analyzer(loop)
     following = {loop.var: loop.var + 1}
-    for low, high in hull(found, analyzer, clip=False):
+    box = hull(found, analyzer, clip=False)
+    for low, high in box:
         if analyzer.prove(high < _at(low, following)) and analyzer.prove(low <= _at(low, following)):
             return True
-    return False
+    places = [low for low, high in box if low is high and loop.var in free_vars(low)]
+    mapped = iter_map(places, [loop], TRUE, analyzer) if len(places) > 1 else None
+    return mapped is not None and mapped[0].injective
 
 
 def _at(expr: Expr, values: dict[Var, Expr]) -> Expr:

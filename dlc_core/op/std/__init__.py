@@ -9,6 +9,7 @@ from dlc_core.graph.node import Node
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import (
     activation,
+    attentions,
     binary,
     control,
     convolution,
@@ -48,6 +49,7 @@ OPS: tuple[OpDecl, ...] = (
     *product.OPS,
     *quantization.OPS,
     *packed_product.OPS,
+    *attentions.OPS,
     *convolution.OPS,
     *integer_product.OPS,
     *winograd.OPS,

@@ -1,6 +1,8 @@
 """The core's passes over graphs, and the rewrite rules that they apply."""
 
 from dlc_core.passes.graph.align_channels import AlignChannels
+from dlc_core.passes.graph.attention import RULES as ATTENTION_RULES
+from dlc_core.passes.graph.attention import Attention
 from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
 from dlc_core.passes.graph.dead_code import DeadCode
@@ -19,7 +21,7 @@ from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
 from dlc_core.passes.graph.winograd import Winograd
 
-RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES)
+RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *ATTENTION_RULES)
 """All rewrite rules of the core; those of `simplify` come first."""
 
 PASSES = (
@@ -29,6 +31,7 @@ PASSES = (
     PackWeights,
     FoldConstants,
     Recompose,
+    Attention,
     ExpandComposites,
     FoldBatchNorm,
     FoldScaleAxis,
@@ -46,6 +49,7 @@ __all__ = [
     "PASSES",
     "RULES",
     "AlignChannels",
+    "Attention",
     "CanonicalCasts",
     "CommonSubexpressions",
     "ConvertLayout",

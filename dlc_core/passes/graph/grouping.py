@@ -35,6 +35,9 @@ VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 """Ops whose result is the input's memory under another shape."""
 MOVES = frozenset({"transpose", "slice", "broadcast_to", "flip", "roll", "tile", "repeat"})
 """Ops that only choose which element is read."""
+INDEXED = frozenset({"attention"})
+"""Contractions that always read their operands through moves, and write their result through a transposition:
+what they read often they copy first."""
 COSTLY = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "div", "mod", "fmod",
     "floordiv", "pow", "reciprocal", "sigmoid", "tanh", "erf", "gelu", "silu", "mish", "softplus",
@@ -234,6 +237,8 @@ class _Grouper:
             return "the consumer belongs to another kernel"
         if kind in ("structural", "host", "view"):
             return f"the consumer {consumer.op.name} is not in a kernel"
+        if consumer.op.name == "transpose" and anchor.op.name in INDEXED and self.users[anchor] == [consumer]:
+            return ""
         if kind not in POINTWISE:
             return f"{_article(kind)} operation does not follow {_article(self.kinds[anchor])} in one kernel"
         if consumer.shape != anchor.shape:
@@ -307,7 +312,8 @@ class _Grouper:
         if anchored and used_by not in POINTWISE:
             # The user is the contraction, or a move in front of it.
             moves = kind == "view" or current.op.name in MOVES
-            return "" if self.moves and moves else "a contraction reads its operands many times"
+            through = self.moves or (group.anchor is not None and group.anchor.op.name in INDEXED)
+            return "" if through and moves else "a contraction reads its operands many times"
         if anchored and (kind not in POINTWISE or current.shape != group.root.shape):
             return "only elementwise operations on its own shape enter a contraction's epilogue"
         if used_by == "reduction" and _is_windowed(user):

@@ -1,6 +1,7 @@
 """Rules for machines with vector registers and a few cores."""
 
 from dlc_core.schedule.rules.base import ScheduleRule
+from dlc_core.schedule.rules.cpu.attention import AttentionRule
 from dlc_core.schedule.rules.cpu.contraction import ContractionRule
 from dlc_core.schedule.rules.cpu.lanes import LanesRule
 from dlc_core.schedule.rules.cpu.loops import LoopsRule
@@ -9,6 +10,7 @@ from dlc_core.schedule.rules.cpu.rows import RowsRule
 from dlc_core.schedule.rules.cpu.winograd import WinogradRule
 
 CPU_RULES: tuple[ScheduleRule, ...] = (
+    AttentionRule(),
     WinogradRule(),
     ContractionRule(),
     LanesRule(),

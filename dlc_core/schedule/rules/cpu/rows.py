@@ -85,7 +85,7 @@ class RowsRule(ScheduleRule):
         for handle in stages:
             block = s.get(handle)
             if block.init is not None:
-                _reduction(s, handle, lanes)
+                reduce_in_lanes(s, handle, lanes)
             elif block.axes:
                 _pointwise(s, s.get_loops(handle)[-len(block.axes) :], lanes)
         _pointwise(s, inner, lanes)
@@ -190,7 +190,7 @@ def _outermost(s: Schedule, handle: BlockRV, wanted: Sequence[LoopRV]) -> LoopRV
     raise ScheduleError(f"no loop of its own accumulates in block {handle.name!r}")
 
 
-def _reduction(s: Schedule, handle: BlockRV, lanes: int) -> None:
+def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
     """Lanes over a spatial axis where there is one, else partial results side by side."""
     block = s.get(handle)
     own = s.get_loops(handle)[-len(block.axes) :]

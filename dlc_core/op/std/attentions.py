@@ -1,0 +1,310 @@
+"""Attention (arXiv:1706.03762): softmax(q kᵀ scale + mask) v, a composite with reference and lowering of its
+own.
+
+Queries are [..., heads, n, d], keys [..., groups, m, d], values [..., groups, m, e]; the result is
+[..., heads, n, e].  The number of heads is a multiple of that of groups: so many heads in order share the
+keys and values of one group (arXiv:2305.13245).
+
+A mask broadcasts to [..., heads, n, m].  One of bools says what is seen, any other is added to the scores.
+With `causal`, query i sees the keys up to i + past.  What is not seen has the score -inf: a query that sees
+nothing gives NaN, as softmax does.
+
+The lowering divides by the sum of the weights last, once for each element of the result.  Its attribute
+`tile` changes the form of the loops, not the result: keys come in panels of `tile[1]`, the last one filled up
+with scores of -inf, and with `causal` the panels that are hidden from all of `tile[0]` queries are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dlc_core import te
+from dlc_core.graph.node import Node, constant
+from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, logical_and, select
+from dlc_core.ir.types import Dim, TensorType, Type, dim
+from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.infer import (
+    Attrs,
+    broadcast_dims,
+    ceil_div,
+    check_rank,
+    common_dtype,
+    dims_text,
+    fail,
+    merge_dims,
+    quotient,
+)
+from dlc_core.op.lower import at, compute_type, guarded, narrow, widen
+from dlc_core.op.std.binary import ADD, LESS_EQUAL, MUL, WHERE
+from dlc_core.op.std.creation import ARANGE
+from dlc_core.op.std.product import MATMUL
+from dlc_core.op.std.shape import RESHAPE
+from dlc_core.op.std.softmaxes import SOFTMAX
+from dlc_core.tir.intrinsics import intrinsic
+
+STAGE = "attention"
+"""Annotation of the blocks of an attention: which stage each is."""
+ROWS = "attention_rows"
+"""Annotation of the same blocks: how many queries the loops are to take at a time."""
+
+
+def _scale(attrs: Attrs, size: Dim) -> float:
+    if attrs["scale"] is not None:
+        return float(attrs["scale"])
+    if not isinstance(size, int):
+        raise fail(f"queries of size {size} have no default scale", "give the scale")
+    return 1 / math.sqrt(size)
+
+
+def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    q, k, v, *masks = tensor_types(types)
+    for tensor, what in ((q, "the queries"), (k, "the keys"), (v, "the values")):
+        check_rank(tensor, 3, None, what)
+    if not q.ndim == k.ndim == v.ndim:
+        raise fail(f"queries, keys and values have ranks {q.ndim}, {k.ndim} and {v.ndim}", "give equal ranks")
+    common_dtype((q, k, v), FLOATS)
+    merge_dims(q.shape[-1], k.shape[-1], "the sizes of queries and keys")
+    merge_dims(k.shape[-2], v.shape[-2], "the numbers of keys and values")
+    merge_dims(k.shape[-3], v.shape[-3], "the groups of keys and values")
+    for own, other in zip(q.shape[:-3], k.shape[:-3], strict=True):
+        merge_dims(own, other, "the batches of queries and keys")
+    for own, other in zip(k.shape[:-3], v.shape[:-3], strict=True):
+        merge_dims(own, other, "the batches of keys and values")
+    if _shared(q.shape, k.shape) is None:
+        raise fail(f"{q.shape[-3]} heads do not share {k.shape[-3]} groups of keys")
+    _scale(attrs, q.shape[-1])
+    if len(attrs["tile"]) != 2 or any(size < 1 for size in attrs["tile"]):
+        raise fail(f"the tile is {attrs['tile']}", "two sizes of at least 1 are needed")
+    for mask in masks:
+        if not mask.dtype.is_bool and mask.dtype is not q.dtype:
+            raise fail(f"the mask has dtype {mask.dtype}", f"bool and {q.dtype} are possible")
+        scores = (*q.shape[:-1], k.shape[-2])
+        if len(broadcast_dims(mask.shape, scores)) > len(scores) or any(
+            isinstance(a, int) and isinstance(b, int) and a not in (1, b)
+            for a, b in zip(mask.shape[::-1], scores[::-1])
+        ):
+            raise fail(f"the mask {dims_text(mask.shape)} does not broadcast to {dims_text(scores)}")
+    return TensorType((*q.shape[:-1], v.shape[-1]), q.dtype)
+
+
+def _shared(q: Sequence[Dim], k: Sequence[Dim]) -> Dim | None:
+    """How many heads share a group of keys."""
+    heads, groups = q[-3], k[-3]
+    return 1 if heads is groups or heads == groups else quotient([heads], [groups])
+
+
+def _attention(
+    q: Node,
+    k: Node,
+    v: Node,
+    mask: Node | None = None,
+    *,
+    scale: float | None,
+    causal: bool,
+    past: Dim,
+    tile: tuple[int, int],
+) -> Node:
+    factor = _scale({"scale": scale}, q.shape[-1])
+    shared = _shared(q.shape, k.shape)
+    assert shared is not None
+    *batch, heads, n, d = q.shape
+    groups, m = k.shape[-3], k.shape[-2]
+    grouped = not isinstance(shared, int) or shared != 1
+    if grouped:
+        q = RESHAPE.build(q, shape=(*batch, groups, shared, n, d))
+        k = RESHAPE.build(k, shape=(*batch, groups, 1, m, d))
+        v = RESHAPE.build(v, shape=(*batch, groups, 1, m, v.shape[-1]))
+    scores = MUL.build(MATMUL.build(q, k, transpose_b=True), constant(factor, q.dtype))
+    if grouped:
+        scores = RESHAPE.build(scores, shape=(*batch, heads, n, m))
+    hidden = constant(-math.inf, q.dtype)
+    if mask is not None:
+        scores = WHERE.build(mask, scores, hidden) if mask.dtype.is_bool else ADD.build(scores, mask)
+    if causal:
+        rows = RESHAPE.build(ARANGE.build(start=past, stop=_sum(past, n)), shape=(n, 1))
+        seen = LESS_EQUAL.build(RESHAPE.build(ARANGE.build(stop=m), shape=(1, m)), rows)
+        scores = WHERE.build(seen, scores, hidden)
+    weights = SOFTMAX.build(scores, axis=-1)
+    if grouped:
+        weights = RESHAPE.build(weights, shape=(*batch, groups, shared, n, m))
+    mixed = MATMUL.build(weights, v)
+    return RESHAPE.build(mixed, shape=(*batch, heads, n, v.shape[-1])) if grouped else mixed
+
+
+def _sum(a: Dim, b: Dim) -> Dim:
+    return dim(as_expr(a) + as_expr(b))
+
+
+def _reference(
+    q: NDArray,
+    k: NDArray,
+    v: NDArray,
+    mask: NDArray | None = None,
+    *,
+    scale: float | None,
+    causal: bool,
+    past: int,
+    tile: tuple[int, int],
+) -> NDArray:
+    shared = q.shape[-3] // max(1, k.shape[-3])
+    keys, values = (np.repeat(x.astype(np.float64), shared, -3) for x in (k, v))
+    scores = np.matmul(q.astype(np.float64), keys.swapaxes(-1, -2)) * _scale({"scale": scale}, q.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+    if causal:
+        n, m = scores.shape[-2:]
+        scores = np.where(np.arange(m) <= np.arange(n)[:, None] + past, scores, -np.inf)
+    weights = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
+    return np.asarray(np.matmul(weights / np.sum(weights, -1, keepdims=True), values), q.dtype)
+
+
+def _lower(
+    type_: TensorType, attrs: Attrs, q: te.Tensor, k: te.Tensor, v: te.Tensor, *masks: te.Tensor
+) -> te.Tensor:
+    rows, panel = attrs["tile"]
+    wide = compute_type(type_.dtype)
+    lead, n, m = q.shape[:-2], q.shape[-2], k.shape[-2]
+    shared = _shared([dim(d) for d in q.shape], [dim(d) for d in k.shape])
+    assert shared is not None
+    size, past = q.shape[-1], as_expr(attrs["past"])
+    factor = const(_scale(attrs, dim(size)), wide)
+    low = const(-math.inf, wide)
+    panels = ceil_div(dim(m), panel)
+    whole = const_value(m) is not None and const_value(m) % panel == 0
+    depth = len(lead)
+
+    def stage(
+        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
+    ) -> te.Tensor:
+        made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations={STAGE: name, ROWS: rows})
+        return made
+
+    def group(outer: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Where the keys and values of a head are."""
+        return (*outer[:-1], outer[-1] if shared == 1 else outer[-1] // shared)
+
+    def seen(row: Expr, j: Expr) -> Expr:
+        """Whether a tile of queries needs a key."""
+        last = row if rows == 1 else row // rows * rows + (rows - 1)
+        return j <= last + past
+
+    def sum_of(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
+        p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
+
+        def body(*i: Expr) -> te.tensor.Reduction:
+            needed = seen(i[-1], p.var * panel) if attrs["causal"] else None
+            point = (*i, p.var, w.var)
+            return combine(of[point], axis=[p, w], where=needed)
+
+        return stage(name, (*lead, n), body)
+
+    def key(*i: Expr) -> Expr:
+        *outer, p, x, w = i
+        j = p * panel + w
+        point = (*outer, j, x)
+        value = widen(k[point])
+        return value if whole else guarded(j < m, value, const(0, wide))
+
+    keys = stage("keys", (*k.shape[:-2], panels, size, panel), key)
+    x = te.reduce_axis(size, "x")
+
+    def product(*i: Expr) -> te.tensor.Reduction:
+        *outer, row, p, w = i
+        left, right = (*outer, row, x.var), (*group(outer), p, x.var, w)
+        return te.sum(widen(q[left]) * keys[right], axis=x)
+
+    products = stage("products", (*lead, n, panels, panel), product)
+
+    def score(*i: Expr) -> Expr:
+        *outer, row, p, w = i
+        j = p * panel + w
+        value = products[i] * factor
+        inside = [] if whole else [j < m]
+        for mask in masks:
+            element = at(mask, (*outer, row, j), (*lead, n, m))
+            if not whole:
+                element = guarded(j < m, element, const(0, mask.dtype))
+            if mask.dtype.is_bool:
+                inside.append(element)
+            else:
+                value = value + cast_to(wide, element)
+        if attrs["causal"]:
+            inside.append(j <= row + past)
+        return select(logical_and(*inside), value, low) if inside else value
+
+    scores = stage("scores", products.shape, score)
+    top = sum_of("top", te.max, scores)
+    weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - top[i[: depth + 1]]))
+    total = sum_of("total", te.sum, weights)
+    y = te.reduce_axis(m, "y")
+
+    def mix(*i: Expr) -> te.tensor.Reduction:
+        *outer, row, e = i
+        left, right = (*outer, row, y.var // panel, y.var % panel), (*group(outer), y.var, e)
+        needed = seen(row, y.var) if attrs["causal"] else None
+        return te.sum(weights[left] * widen(v[right]), axis=y, where=needed)
+
+    mixed = stage("mixed", type_.shape, mix)
+    return stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))
+
+
+def _qkv(heads: int, n: int, m: int, d: int, e: int = 0, groups: int = 0) -> tuple[Tensor, ...]:
+    lead = (2, groups or heads, m)
+    return Tensor((2, heads, n, d)), Tensor((*lead, d)), Tensor((*lead, e or d))
+
+
+def _hidden(n: int, m: int) -> NDArray:
+    """0 where a key is seen, a little more than the lowest number elsewhere; the first query sees nothing."""
+    seen = (np.arange(n)[:, None] + np.arange(m)) % 3 != 0
+    seen[0] = False
+    return np.where(seen, 0.0, -3e38)
+
+
+_MASK = Tensor((3, 5), np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1]], bool), "bool")
+
+ATTENTION = op(
+    "attention",
+    "softmax(q kᵀ scale + mask) v over the last two dims; heads share keys in order (arXiv:1706.03762)",
+    ["query", "key", "value", "mask?"],
+    [
+        Attr("scale", "float", None, "factor of the scores; None: 1 / sqrt(size of a query)"),
+        Attr("causal", "bool", False, "query i sees the keys up to i + past only"),
+        Attr("past", "dim", 0, "keys before that of the first query"),
+        Attr("tile", "ints", (1, 1), "queries and keys that the loops take at a time; changes no result"),
+    ],
+    kind="contraction",
+    infer=_infer,
+    reference=_reference,
+    lower=_lower,
+    compose=_attention,
+    samples=(
+        Sample(_qkv(3, 4, 5, 8)),
+        Sample(_qkv(2, 3, 5, 8, 4), {"scale": 0.5, "tile": (2, 4)}),
+        Sample((*_qkv(2, 3, 5, 4), Tensor((2, 1, 3, 5))), {"tile": (1, 2)}, note="an added mask"),
+        Sample((*_qkv(2, 3, 5, 4), _MASK), {"tile": (2, 5)}, note="a mask of bools"),
+        Sample((*_qkv(1, 3, 5, 4), Tensor((3, 5), _hidden(3, 5))), {}, ("float32", "float64", "bfloat16"),
+               note="a query from which all keys are hidden by a number sees all alike"),
+        Sample(_qkv(2, 6, 6, 4), {"causal": True, "tile": (4, 2)}),
+        Sample(_qkv(2, 3, 7, 4), {"causal": True, "past": 4, "tile": (2, 4)}, note="keys of earlier calls"),
+        Sample(_qkv(2, 4, 3, 4), {"causal": True, "tile": (2, 2)}, note="fewer keys than queries"),
+        Sample(_qkv(6, 3, 5, 4, groups=2), {"tile": (3, 2)}, note="three heads share keys"),
+        Sample(_qkv(4, 1, 5, 4, groups=1), note="one query, all heads share keys"),
+        Sample((Tensor((2, 3, 8), "special"), Tensor((2, 4, 8)), Tensor((2, 4, 8))), note="no batch"),
+    ),
+    error_samples=(
+        ErrorSample((*_qkv(2, 3, 5, 4)[:2], Tensor((2, 2, 4, 4))), {}, "numbers of keys and values"),
+        ErrorSample((Tensor((2, 2, 3, 5)), *_qkv(2, 3, 5, 4)[1:]), {}, "sizes of queries and keys"),
+        ErrorSample(_qkv(3, 3, 5, 4, groups=2), {}, "do not share"),
+        ErrorSample((*_qkv(2, 3, 5, 4), Tensor((4, 5))), {}, "do not broadcast"),
+        ErrorSample((*_qkv(2, 3, 5, 4), Tensor((2, 2, 2, 3, 5))), {}, "does not broadcast"),
+        ErrorSample((*_qkv(2, 3, 5, 4), Tensor((3, 5), dtype="int32")), {}, "the mask has dtype"),
+        ErrorSample(_qkv(2, 3, 5, 4), {"tile": (0, 1)}, "at least 1"),
+        ErrorSample((Tensor((3, 4)),) * 3, {}, "rank"),
+        ErrorSample((Tensor((2, 3, 4)), Tensor((1, 2, 3, 4)), Tensor((1, 2, 3, 4))), {}, "ranks"),
+    ),
+)  # fmt: skip
+
+OPS = (ATTENTION,)

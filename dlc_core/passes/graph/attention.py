@@ -1,0 +1,348 @@
+"""attention: recognise attention where a model spells it out, and choose how its loops run.
+
+Law: results stay within tolerance.
+
+    matmul(softmax(matmul(q, k, transpose_b=True) * scale + mask), v)
+    =>
+    attention(q, k, v, mask, scale=scale)
+
+The scale may stand at the queries, at the keys, or be a divisor.  A mask is added, or a condition chooses
+between scores and a number below all of them.  One that is constant and hides exactly the keys behind a
+diagonal becomes `causal`.  Keys and values that are repeated for several heads are taken as they were before.
+
+What the scores of hidden keys would do if they were not finite is not kept: their weight is 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import isfinite, isinf
+from typing import ClassVar
+
+import numpy as np
+
+from dlc_core.graph.node import Function, Node, const_array, constant, node, param, post_order, rewrite
+from dlc_core.ir.types import tensor_type
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.rewrite import Match, Rule, match_op, var
+from dlc_core.rewrite.rule import Example
+from dlc_core.schedule.rules.cpu.tile import choose
+from dlc_core.target.target import Description
+
+ADD, MUL, DIV, WHERE, EQUAL = (OPS[name] for name in ("add", "mul", "div", "where", "equal"))
+MATMUL, SOFTMAX, ATTENTION = (OPS[name] for name in ("matmul", "softmax", "attention"))
+RESHAPE, TRANSPOSE, BROADCAST = (OPS[name] for name in ("reshape", "transpose", "broadcast_to"))
+UNSQUEEZE, REPEAT = (OPS[name] for name in ("unsqueeze", "repeat"))
+
+LOW = -1e30
+"""A number that is below all scores, and takes every other number to itself when that is added."""
+_FLOATS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What scores are made of: q kᵀ scale + mask, and what a constant mask hides behind a diagonal."""
+
+    q: Node
+    k: Node
+    scale: float = 1.0
+    mask: Node | None = None
+    past: int | None = None
+
+
+def _scores(value: Node) -> _Scores | None:
+    """The parts of the scores, of which the mask must come last."""
+    if value.op is MATMUL:
+        return _product(value)
+    if value.op in (MUL, DIV):
+        found = _scaled(value)
+        inner = None if found is None else _scores(found[0])
+        if found is None or inner is None or inner.mask is not None or inner.past is not None:
+            return None
+        return replace(inner, scale=inner.scale * found[1])
+    if value.op not in (ADD, WHERE):
+        return None
+    if value.op is ADD:
+        options = [(value.args[0], value.args[1]), (value.args[1], value.args[0])]
+    else:
+        options = [(value.args[1], value)]
+    for inside, mask in options:
+        inner = _scores(inside) if inside.type == value.type else None
+        if inner is None:
+            continue
+        past = _diagonal(mask, value)
+        if past is not None and inner.past is None:
+            return replace(inner, past=past)
+        added = mask if value.op is ADD else _added(mask)
+        if added is not None and inner.mask is None:
+            return replace(inner, mask=added)
+        return None
+    return None
+
+
+def _product(value: Node) -> _Scores | None:
+    q, k = value.args
+    if value.attrs["transpose_a"] or value.attrs["out_dtype"] not in (None, q.dtype) or len(q.shape) < 3:
+        return None
+    scale = 1.0
+    for_k = _scaled(k)
+    if for_k is not None:
+        k, scale = for_k[0], scale * for_k[1]
+    for_q = _scaled(q)
+    if for_q is not None:
+        q, scale = for_q[0], scale * for_q[1]
+    if not value.attrs["transpose_b"]:
+        rank = len(k.shape)
+        k = TRANSPOSE.build(k, axes=(*range(rank - 2), rank - 1, rank - 2))
+    return _Scores(q, k, scale)
+
+
+def _scaled(value: Node) -> tuple[Node, float] | None:
+    """A product with a number, or a quotient, as its value and the factor."""
+    if value.op not in (MUL, DIV):
+        return None
+    for inside, other in (value.args, value.args[::-1])[: 2 if value.op is MUL else 1]:
+        array = const_array(other)
+        if array is None or array.size != 1 or inside.type != value.type:
+            continue
+        number = float(array.reshape(-1)[0])
+        factor = number if value.op is MUL else 1 / number if number else 0.0
+        return (inside, factor) if factor > 0 and isfinite(factor) else None
+    return None
+
+
+def _added(chosen: Node) -> Node | None:
+    """`where(seen, scores, low)` as a mask: bools where what is hidden is -inf, else a number to add."""
+    seen, scores, other = chosen.args
+    array = const_array(other)
+    if array is None or array.size != 1 or not float(array.reshape(-1)[0]) <= LOW:
+        return None
+    low = float(array.reshape(-1)[0])
+    if len(seen.shape) > len(scores.shape):
+        return None
+    if isinf(low):
+        return seen
+    return WHERE.build(seen, constant(0.0, scores.dtype), constant(low, scores.dtype))
+
+
+def _diagonal(mask: Node, scores: Node) -> int | None:
+    """How many keys stand before that of the first query, where a constant hides those behind; else None."""
+    hides = mask.op is WHERE and mask.type == scores.type
+    array = const_array(mask.args[0] if hides else mask)
+    rows, columns = scores.shape[-2:]
+    if array is None or array.ndim < 2 or array.shape[-2:] != (rows, columns) or array.size != rows * columns:
+        return None
+    if hides:
+        low = const_array(mask.args[2])
+        if low is None or low.size != 1 or not float(low.reshape(-1)[0]) <= LOW:
+            return None
+        seen = array.reshape(rows, columns)
+    else:
+        plain = array.reshape(rows, columns).astype(np.float64)
+        seen = plain == 0
+        if not np.all(seen | (plain <= LOW)):
+            return None
+    past = int(np.sum(seen[0])) - 1
+    wanted = np.arange(columns) <= np.arange(rows)[:, None] + past
+    return past if past >= 0 and np.array_equal(seen, wanted) else None
+
+
+def _own(value: Node) -> Node:
+    """Keys or values before they were repeated for several heads."""
+    if value.op is REPEAT and value.attrs["axis"] in (-3, len(value.shape) - 3):
+        return value.args[0]
+    if value.op is not RESHAPE or value.args[0].op is not BROADCAST:
+        return value
+    wide = value.args[0]
+    narrow = wide.args[0]
+    rank = len(value.shape)
+    if len(wide.shape) != rank + 1 or len(narrow.shape) != rank + 1 or narrow.shape[-3] != 1:
+        return value
+    same = [i for i in range(rank + 1) if i != rank - 2 and wide.shape[i] is not narrow.shape[i]]
+    if any(wide.shape[i] != narrow.shape[i] for i in same):
+        return value
+    groups = wide.shape[rank - 3]
+    shape = (*value.shape[:-3], groups, *value.shape[-2:])
+    kept = (*wide.shape[: rank - 2], *wide.shape[-2:])
+    if any(a is not b and a != b for a, b in zip(shape, kept, strict=True)):
+        return value
+    return RESHAPE.build(narrow, shape=shape)
+
+
+def _attention(match: Match) -> Node | None:
+    root, weights, v = match.root, match["weights"], match["v"]
+    rank = len(root.shape)
+    if weights.attrs["axis"] not in (-1, rank - 1) or len(v.shape) != rank or rank < 3:
+        return None
+    found = _scores(match["scores"])
+    if found is None or found.scale <= 0:
+        return None
+    q, k = found.q, found.k
+    if not len(q.shape) == len(k.shape) == rank or any(
+        a is not b and a != b
+        for own in (q, k, v)
+        for a, b in zip(own.shape[:-2], root.shape[:-2], strict=True)
+    ):
+        return None
+    k, v = _own(k), _own(v)
+    if k.shape[-3] != v.shape[-3] and k.shape[-3] is not v.shape[-3]:
+        return None
+    if found.past is not None and found.mask is not None and not found.mask.dtype.is_bool:
+        return None
+    masks = [] if found.mask is None else [found.mask]
+    causal = found.past is not None
+    return ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=found.past or 0)
+
+
+# Examples
+
+
+def _qkv(dtype: str) -> tuple[Node, Node, Node]:
+    shape = {"q": (2, 2, 3, 4), "k": (2, 2, 5, 4), "v": (2, 2, 5, 6)}
+    q, k, v = (param(name, tensor_type(size, dtype)) for name, size in shape.items())
+    return q, k, v
+
+
+def _number(value: Node) -> Node:
+    """The value, 0 in place of NaN: hidden scores are taken for numbers."""
+    return WHERE.build(EQUAL.build(value, value), value, constant(0.0, value.dtype))
+
+
+def _mixed(scores: Node, v: Node) -> Node:
+    return MATMUL.build(SOFTMAX.build(scores, axis=-1), v)
+
+
+def _plain(dtype: str) -> Node:
+    q, k, v = _qkv(dtype)
+    keys = TRANSPOSE.build(k, axes=(0, 1, 3, 2))
+    return _mixed(DIV.build(MATMUL.build(q, keys), constant(2.0, dtype)), v)
+
+
+def _with_mask(dtype: str) -> Node:
+    q, k, v = _qkv(dtype)
+    mask = param("mask", tensor_type((2, 1, 1, 5), dtype))
+    scores = MATMUL.build(MUL.build(q, constant(0.25, dtype)), k, transpose_b=True)
+    return _mixed(ADD.build(mask, MUL.build(scores, constant(2.0, dtype))), v)
+
+
+def _chosen(low: float) -> Example:
+    def example(dtype: str) -> Node:
+        q, k, v = _qkv(dtype)
+        seen = param("seen", tensor_type((3, 5), "bool"))
+        scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
+        return _mixed(WHERE.build(seen, scores, constant(low, dtype)), v)
+
+    return example
+
+
+def _causal(added: bool) -> Example:
+    def example(dtype: str) -> Node:
+        q, k, v = _qkv(dtype)
+        seen = np.arange(5) <= np.arange(3)[:, None] + 2
+        scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
+        low = constant(-3e38, dtype)
+        if added:
+            return _mixed(ADD.build(scores, constant(np.where(seen, 0, -3e38), dtype)), v)
+        return _mixed(WHERE.build(constant(seen, "bool"), scores, low), v)
+
+    return example
+
+
+def _repeated(dtype: str) -> Node:
+    q = param("q", tensor_type((2, 6, 3, 4), dtype))
+    k, v = (param(name, tensor_type((2, 2, 5, 4), dtype)) for name in ("k", "v"))
+    wide = BROADCAST.build(UNSQUEEZE.build(k, axes=(2,)), shape=(2, 2, 3, 5, 4))
+    keys = RESHAPE.build(wide, shape=(2, 6, 5, 4))
+    return _mixed(MATMUL.build(q, keys, transpose_b=True), REPEAT.build(v, repeats=3, axis=1))
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "attention_spelt",
+        match_op(MATMUL, match_op(SOFTMAX, var("scores"), capture="weights"), var("v")),
+        _attention,
+        lambda match: not (match.root.attrs["transpose_a"] or match.root.attrs["transpose_b"]),
+        approximate=True,
+        doc="softmax of scaled and masked products with keys, times values, is attention",
+        examples=(
+            _plain,
+            _with_mask,
+            _chosen(-np.inf),
+            _chosen(-3e38),
+            _causal(True),
+            _causal(False),
+            _repeated,
+        ),
+        dtypes=_FLOATS,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Attention(GraphPass):
+    """Recognise attention; give it tiles for machines whose loops run on cores with vectors.
+
+    For other machines it is spelt out, by its body: their rules know products of matrices.
+    """
+
+    name: ClassVar[str] = "attention"
+    place: ClassVar[tuple[float, ...]] = (260,)
+    min_level: ClassVar[int] = 2
+    exact: ClassVar[bool] = False
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        if context.target is None:
+            return function
+        machine = context.target.describe()
+        if machine.lanes(32) < 2 or machine.thread_axes:
+            return self._rewritten(function, lambda old, new: _spelt_out(new))
+        used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
+        used.update(function.results)
+
+        def visit(old: Node, new: Node) -> Node | None:
+            if old.op is ATTENTION:
+                return _tiled(new, machine)
+            weights = old.args[0] if old.op is MATMUL else old
+            if weights.op is not SOFTMAX or used[weights] > 1 or used[weights.args[0]] > 1:
+                return None
+            found = RULES[0].apply(new)
+            if found is None:
+                return None
+            told = context.config.get("rule_counts")
+            if isinstance(told, Counter):
+                told[RULES[0].name] += 1
+            return _tiled(found, machine)
+
+        return self._rewritten(function, visit)
+
+    def _rewritten(self, function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
+        def one(old: Node, args: tuple[Node, ...]) -> Node | None:
+            if old.op is not ATTENTION and old.op is not MATMUL:
+                return None
+            return visit(old, old if args == old.args else node(old.op, args, old.attrs, old.type))
+
+        body = rewrite(function.body, one)
+        return function if body is function.body else function.with_body(body)
+
+
+def _spelt_out(value: Node) -> Node | None:
+    return ATTENTION.expand(value.args, value.attrs) if value.op is ATTENTION else None
+
+
+def _tiled(value: Node, machine: Description) -> Node:
+    """The attention with tiles of queries whose results fill the registers, and keys of one vector."""
+    rows, size = value.shape[-2:]
+    lanes = machine.lanes(32)
+    if rows == 1 or value.dtype.bits > 32:
+        tile = (1, 1)
+    elif isinstance(rows, int):
+        columns = size if isinstance(size, int) else None
+        tile = (choose(rows, columns, lanes, machine.usable_registers).rows, lanes)
+    else:
+        # A power of two: numbers of tokens often are multiples of it.
+        most = choose(None, 2 * lanes, lanes, machine.usable_registers).rows
+        tile = (1 << (most.bit_length() - 1), lanes)
+    return ATTENTION.build(*value.args, **{**value.attrs, "tile": tile})

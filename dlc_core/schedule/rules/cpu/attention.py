@@ -1,0 +1,246 @@
+"""Attention (see `op/std/attentions.py`): all stages of a tile of queries while its scores are in the cache.
+
+    for batch and head (parallel):
+      keys                                   transposed, panel by panel
+      for tile of queries:
+        for panel of keys: scores            rows × one vector of products in registers
+        for query: top, weights, total       vectors of scores
+        for panel of features: results       rows × vectors in registers, divided by the totals, one store
+
+For one query transposed keys are not worth their making: each product is a sum over lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Var, const_value
+from dlc_core.op.std.attentions import ROWS, STAGE
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import loads_of, work_of
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
+from dlc_core.schedule.rules.cpu.tile import FMA_LATENCY, fits
+from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import PrimFunc
+
+STAGES = ("keys", "products", "scores", "top", "weights", "total", "mixed", "result")
+READERS: Mapping[str, tuple[str, ...]] = {
+    "mixed": (),
+    "total": (),
+    "weights": ("mixed", "total"),
+    "top": ("weights",),
+    "scores": ("top", "weights"),
+    "products": ("scores",),
+}
+"""Stages that are computed for a tile of queries, and those that read them, the output aside."""
+PARALLEL_WORK = 1 << 16
+"""Products below which a kernel is not worth waking other threads for."""
+
+
+@dataclass(frozen=True)
+class AttentionRule(ScheduleRule):
+    """Kernels whose blocks are marked as the stages of one attention, with panels of one vector of keys, or
+    of single keys for one query."""
+
+    name: ClassVar[str] = "cpu.attention"
+    priority: ClassVar[int] = 120
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        blocks = {b.annotations[STAGE]: b for b in block_list(func.body) if STAGE in b.annotations}
+        reductions = [b for b in block_list(func.body) if b.init is not None]
+        if sorted(blocks) != sorted(STAGES) or len(reductions) != 4:
+            return False
+        *_, row, _, width = blocks["scores"].axes
+        panel = const_value(width.dom.extent)
+        return panel == machine.lanes(32) if panel != 1 else const_value(row.dom.extent) == 1
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        _Attend(schedule, machine).run()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Tiles of `rows` queries: the loops of the output block and the stages that are for them alone."""
+
+    rows: int
+    row: LoopRV
+    feature: LoopRV
+    out: BlockRV
+    stage: Mapping[str, BlockRV]
+
+
+class _Attend:
+    def __init__(self, schedule: Schedule, machine: Machine) -> None:
+        self.s = s = schedule
+        self.machine = machine
+        self.lanes = machine.lanes(32)
+        self.stage = {
+            str(s.get(handle).annotations[STAGE]): handle
+            for handle in s.get_blocks()
+            if STAGE in s.get(handle).annotations
+        }
+        scores = s.get(self.stage["scores"])
+        self.rows = int(scores.annotations[ROWS])
+        self.panel = const_value(scores.axes[-1].dom.extent)
+        self.work = work_of(s.func)
+
+    def run(self) -> None:
+        s = self.s
+        (out,) = s.get_output_blocks()
+        kept = {out, *self.stage.values()} - {self.stage["result"]}
+        for handle in s.get_blocks():
+            if handle == out:
+                continue
+            if handle not in kept or (handle == self.stage["keys"] and self.panel == 1):
+                s.compute_inline(handle)
+        heads, row, feature = self._loops(out)
+        s.reorder(*heads, row, feature)
+        head = s.fuse(*heads) if len(heads) > 1 else heads[0]
+        self._deal_out(head)
+        if self.panel == 1:
+            self._one_query(row, feature)
+            return
+        for part in self._parts(_Part(self.rows, row, feature, out, self.stage)):
+            self._tile(part)
+        s.compute_at(self.stage["keys"], head)
+        s.vectorize(s.get_loops(self.stage["keys"])[-1])
+
+    def _loops(self, out: BlockRV) -> tuple[list[LoopRV], LoopRV, LoopRV]:
+        """The loops of the output over batches and heads, over queries and over features."""
+        s = self.s
+        block, own = s.get(out), s.get_loops(out)
+        mixed = s.get(self.stage["mixed"]).writes[0].buffer
+        load = next(e for e in loads_of(block) if e.buffer is mixed)
+        loops = {axis.var: loop for axis, loop in zip(block.axes, own, strict=True)}
+        order = [loops.get(index) for index in load.indices if isinstance(index, Var)]
+        if None in order or len(order) != len(load.indices) or len(set(order)) != len(own):
+            raise ScheduleError(
+                f"block {out.name!r} does not read each result of the attention for one of its own"
+            )
+        *heads, row, feature = (loop for loop in order if loop is not None)
+        return heads, row, feature
+
+    def _deal_out(self, loop: LoopRV) -> None:
+        machine = self.machine
+        if machine.description.parallel and (self.work is None or self.work >= PARALLEL_WORK):
+            self.s.parallel(loop)
+
+    # Tiles of queries
+
+    def _parts(self, whole: _Part) -> list[_Part]:
+        """Whole tiles, then one of the rest; where that is symbolic, smaller ones and single queries."""
+        s = self.s
+        known = const_value(s.extent(whole.row))
+        if known is None:
+            sizes = [self.rows, *(size for size in (int(FMA_LATENCY), 1) if size < self.rows)]
+        else:
+            sizes = [min(self.rows, known), known % self.rows if known > self.rows else 0]
+        parts = [replace(whole, rows=sizes[0])]
+        for size in filter(None, sizes[1:]):
+            last = parts[-1]
+            loop = s.get_for(last.row)
+            _, rest = s.partition(last.row, [loop.begin + loop.extent // last.rows * last.rows])
+            out, stage = rest[last.out], dict(last.stage)
+            for name, users in READERS.items():
+                stage[name] = s.duplicate(last.stage[name], [stage[user] for user in users] or [out])
+            parts.append(_Part(size, rest.loop, rest[last.feature], out, stage))
+        return parts
+
+    def _tile(self, part: _Part) -> None:
+        """All stages of a tile of queries."""
+        s = self.s
+        tiles, row = s.split(part.row, [None, part.rows], tail="exact")
+        vectors = max(
+            v
+            for v in range(1, self.machine.registers)
+            if v == 1 or fits(part.rows, v, self.machine.registers)
+        )
+        extent = const_value(s.extent(part.feature))
+        if extent is None:
+            raise ScheduleError("the number of features is not known")
+        vectors = -(-extent // (-(-extent // (vectors * self.lanes)) * self.lanes))
+        width = min(vectors * self.lanes, extent)
+        panels, feature = s.split(part.feature, [None, width], tail="shrink")
+        s.reorder(tiles, panels, row, feature)
+        stage = dict(part.stage)
+        s.compute_at(stage["mixed"], panels)
+        s.set_scope(stage["mixed"], 0, "local")
+        for name in ("total", "weights", "top", "scores"):
+            s.compute_at(stage[name], tiles)
+            if name != "scores":
+                s.set_scope(stage[name], 0, "local")
+        self._scores(stage)
+        for name in ("top", "total"):
+            self._over_keys(stage[name])
+        s.vectorize(s.get_loops(stage["weights"])[-1])
+        copies = [None] if extent % width == 0 else s.partition(panels, [extent // width])
+        for copy in copies:
+            if copy is None:
+                self._results(stage["mixed"], row, feature)
+            else:
+                self._results(copy[stage["mixed"]], copy[row], copy[feature])
+
+    def _scores(self, stage: Mapping[str, BlockRV]) -> None:
+        """Products of a tile with one panel of keys in registers; what is behind the last key apart."""
+        s = self.s
+        row, panel, lane = s.get_loops(stage["scores"])[-3:]
+        s.reorder(panel, row, lane)
+        s.compute_at(stage["products"], panel)
+        s.set_scope(stage["products"], 0, "local")
+        *_, own_row, _, own_lane, feature = s.get_loops(stage["products"])
+        s.reorder(feature, own_row, own_lane)
+        init = s.decompose_reduction(stage["products"], feature)
+        for rows, lanes in ((own_row, own_lane), tuple(s.get_loops(init)[-2:]), (row, lane)):
+            s.unroll(rows)
+            s.vectorize(lanes)
+
+    def _over_keys(self, handle: BlockRV) -> None:
+        """A reduction of each row of scores, with partial results in the lanes of a vector."""
+        s = self.s
+        lane = s.get_loops(handle)[-1]
+        partial = s.rfactor(lane, 0)
+        s.set_scope(partial, 0, "local")
+        row, last = s.get_loops(handle)[-2:]
+        s.compute_at(partial, row)
+        axes = s.get(partial).axes
+        own = s.get_loops(partial)[-len(axes) :]
+        panel = next(loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce")
+        lane = next(loop for loop in own if const_value(s.extent(loop)) == self.lanes and loop != panel)
+        s.reorder(panel, lane)
+        init = s.decompose_reduction(partial, panel)
+        s.vectorize(lane)
+        s.vectorize(s.get_loops(init)[-1])
+        s.unroll(last)
+
+    def _results(self, mixed: BlockRV, row: LoopRV, feature: LoopRV) -> None:
+        s = self.s
+        *_, own_row, own_feature, key = s.get_loops(mixed)
+        s.reorder(key, own_row, own_feature)
+        init = s.decompose_reduction(mixed, key)
+        for rows, features in ((own_row, own_feature), tuple(s.get_loops(init)[-2:]), (row, feature)):
+            s.unroll(rows)
+            vectorize_columns(s, features, self.lanes)
+
+    # One query
+
+    def _one_query(self, row: LoopRV, feature: LoopRV) -> None:
+        s, stage = self.s, self.stage
+        for name in ("mixed", "total", "weights", "top", "scores"):
+            s.compute_at(stage[name], row)
+            s.set_scope(stage[name], 0, "local")
+        panel = s.get_loops(stage["scores"])[-2]
+        s.compute_at(stage["products"], panel)
+        s.set_scope(stage["products"], 0, "local")
+        for name in ("products", "top", "total", "mixed"):
+            reduce_in_lanes(s, stage[name], self.lanes)
+        vectorize_long(s, s.get_loops(stage["weights"])[-2], self.lanes)
+        vectorize_long(s, feature, self.lanes)
+
+
+__all__ = ["AttentionRule"]

@@ -1,0 +1,110 @@
+"""What is recognised as attention, what is not, and what becomes of it for machines without a rule for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import constant, param, post_order
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes import PassContext
+from dlc_core.passes.graph import Attention, Fuse
+from dlc_core.target import Description
+from dlc_core.testing.schedules import target_of
+
+CORES = target_of(Description(vector_bits=512, vector_registers=32, cores=2))
+THREADS = target_of(Description(vector_bits=128, thread_axes={"thread.x": 1024}))
+LOW = float(np.finfo(np.float32).min)
+
+
+def tensor(*shape, name="x", dtype="float32"):
+    return param(name, tensor_type(shape, dtype))
+
+
+def scores(n=3, m=5, heads=2, d=4):
+    q, k = tensor(1, heads, n, d, name="q"), tensor(1, heads, m, d, name="k")
+    return std.mul(std.matmul(q, k, transpose_b=True), constant(0.5, "float32"))
+
+
+def mixed(value, e=4):
+    v = tensor(*value.shape[:2], value.shape[3], e, name="v")
+    return std.matmul(std.softmax(value, axis=-1), v)
+
+
+def found(function):
+    return [n for n in post_order(function.body) if n.op.name == "attention"]
+
+
+def seen(n, m, past):
+    return np.arange(m) <= np.arange(n)[:, None] + past
+
+
+def run(checked, value, target=CORES):
+    return checked(Attention(), value, context=PassContext(target=target))
+
+
+def test_what_is_constant_and_hides_the_keys_behind_a_diagonal_is_causal(checked):
+    low = constant(np.where(seen(3, 5, 2), 0, LOW).reshape(1, 1, 3, 5), "float32")
+    (node,) = found(run(checked, mixed(std.add(scores(), low))))
+    assert (node.attrs["causal"], node.attrs["past"], len(node.args)) == (True, 2, 3)
+
+
+@pytest.mark.parametrize("number", [-10000.0, -1.0])
+def test_numbers_that_do_not_hide_stay_a_mask(checked, number):
+    mask = constant(np.where(seen(3, 5, 2), 0, number), "float32")
+    (node,) = found(run(checked, mixed(std.add(scores(), mask))))
+    assert not node.attrs["causal"]
+    assert len(node.args) == 4
+
+
+def test_a_query_that_sees_nothing_stays_as_it_is(checked):
+    mask = constant(np.full((3, 5), LOW), "float32")
+    (node,) = found(run(checked, mixed(std.add(scores(), mask))))
+    assert not node.attrs["causal"]
+    chosen = std.where(tensor(3, 5, name="seen", dtype="bool"), scores(), constant(-np.inf, "float32"))
+    (node,) = found(run(checked, mixed(chosen)))
+    assert node.args[3].dtype.is_bool
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda: std.mul(std.add(scores(), tensor(3, 5, name="m")), constant(2.0, "float32")),
+        lambda: std.where(tensor(3, 5, name="s", dtype="bool"), scores(), constant(-9.0, "float32")),
+        lambda: std.tanh(scores()),
+    ],
+    ids=["mask before the scale", "a number that is no mask", "capped scores"],
+)
+def test_what_is_something_else_stays(checked, value):
+    assert not found(run(checked, mixed(value())))
+
+
+def test_weights_that_are_a_result_stay(checked):
+    weights = std.softmax(scores(), axis=-1)
+    out = std.matmul(weights, tensor(1, 2, 5, 4, name="v"))
+    function = checked(Attention(), out, weights, context=PassContext(target=CORES))
+    assert not found(function)
+
+
+def test_lengths_that_are_not_known(checked):
+    n, m = Var("n"), Var("m")
+    value = mixed(std.add(scores(n, m), tensor(1, 1, 1, m, name="mask")))
+    feeds = {"q": (1, 2, 3, 4), "k": (1, 2, 5, 4), "v": (1, 2, 5, 4), "mask": (1, 1, 1, 5)}
+    arrays = {name: np.random.default_rng(1).standard_normal(s).astype("f") for name, s in feeds.items()}
+    function = checked(Attention(), value, feeds=arrays, context=PassContext(target=CORES))
+    (node,) = found(function)
+    assert node.attrs["tile"] == (8, 16)
+
+
+def test_machines_of_threads_get_it_spelt_out(checked):
+    node = std.attention(*(tensor(1, 2, 3, 4, name=name) for name in "qkv"), causal=True)
+    assert not found(run(checked, node, THREADS))
+
+
+def test_transpositions_are_in_its_kernel(checked):
+    args = [std.transpose(tensor(1, 6, 2, 4, name=name), axes=(0, 2, 1, 3)) for name in "qkv"]
+    out = std.transpose(std.attention(*args), axes=(0, 2, 1, 3))
+    function = checked([Attention(), Fuse()], std.reshape(out, shape=(1, 6, 8)))
+    assert sum(n.op.name == "call" for n in post_order(function.body)) == 1

@@ -1,0 +1,93 @@
+"""The rule for attention, on machines of every kind: ragged sizes, symbolic lengths, masks, shared keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.graph.node import param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.target import Description
+from dlc_core.testing.schedules import check_schedule, kernel_of
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import For
+
+MACHINES = {
+    "narrow": Description(vector_bits=128, vector_registers=8, parallel=False),
+    "usual": Description(vector_bits=256, vector_registers=16, cores=2),
+    "wide": Description(vector_bits=512, vector_registers=32, cores=8),
+}
+USUAL = MACHINES["usual"]
+machines = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+B, N, M = Var("b"), Var("n"), Var("m")
+
+
+def kernel(n, m, d=8, e=0, *, batch=1, heads=2, groups=0, lanes=8, rows=4, mask=(), dtype="float32", **attrs):
+    """Attention that reads [batch, tokens, heads, size] through transpositions, and writes that."""
+    shapes = {"q": (n, heads, d), "k": (m, groups or heads, d), "v": (m, groups or heads, e or d)}
+    params = [param(name, tensor_type((batch, *shape), dtype)) for name, shape in shapes.items()]
+    args = [std.transpose(p, axes=(0, 2, 1, 3)) for p in params]
+    if mask:
+        params.append(param("mask", tensor_type(*mask)))
+        args.append(params[-1])
+    tile = (1, 1) if n == 1 else (rows, lanes)
+    return kernel_of(std.transpose(std.attention(*args, tile=tile, **attrs), axes=(0, 2, 1, 3)), params)
+
+
+def check(func, machine=USUAL, sizes=None):
+    made = check_schedule(func, machine, sizes or {})
+    assert made.attrs["why_not"] == ()
+    assert made.attrs["rule"] == "cpu.attention"
+    return made
+
+
+@machines
+@pytest.mark.parametrize(
+    ("n", "m", "d", "e"), [(9, 13, 20, 12), (4, 16, 8, 72), (1, 7, 5, 9), (7, 3, 80, 80)]
+)
+def test_sizes_that_are_no_multiples(n, m, d, e, machine):
+    check(kernel(n, m, d, e, lanes=machine.lanes(32)), machine)
+
+
+@machines
+def test_lengths_that_are_not_known(machine):
+    for n, m in ((1, 1), (3, 40), (23, 9)):
+        check(kernel(N, M, lanes=machine.lanes(32)), machine, {N: n, M: m})
+
+
+@pytest.mark.parametrize("n", [1, 2, 13])
+def test_batches_that_are_not_known(n):
+    mask = ((B, 1, 1, N), "float32")
+    check(kernel(N, N, batch=B, mask=mask), sizes={B: 2, N: n})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats(dtype):
+    check(kernel(5, 9, dtype=dtype, mask=((1, 2, 5, 9), dtype)))
+
+
+@pytest.mark.parametrize("n", [1, 6])
+def test_masks_of_bools(n):
+    check(kernel(n, 11, batch=2, mask=((n, 11), "bool")))
+
+
+@pytest.mark.parametrize(("n", "m", "past"), [(9, 9, 0), (5, 21, 16), (1, 6, 5), (9, 4, 0)])
+def test_causal(n, m, past):
+    check(kernel(n, m, causal=True, past=past))
+
+
+def test_causal_over_keys_of_unknown_number():
+    for n, m in ((1, 8), (6, 19)):
+        check(kernel(N, M, causal=True, past=M - N), sizes={N: n, M: m})
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_heads_that_share_keys(n):
+    check(kernel(n, 9, heads=6, groups=2, batch=2))
+
+
+def test_heads_are_dealt_out_to_threads():
+    made = check(kernel(12, 32, d=32, heads=3, batch=2))
+    (parallel,) = (s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel")
+    assert parallel.extent.value == 6
