@@ -148,7 +148,7 @@ class Job:
             artifact = self._emit(module)
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
-        about = {key: module.attrs[key] for key in ("sites", "host") if key in module.attrs}
+        about = {key: module.attrs[key] for key in ("sites", "host", "live_peak") if key in module.attrs}
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from dlc_core.cli.explain import memory_words
 from dlc_core.cli.options import (
     ARTEFACT,
     CheckBounds,
@@ -80,6 +81,7 @@ def compile_model(
             "outputs": [str(value) for value in exe.outputs],
             "weights": exe.signature.weights_size,
             "scratch": str(exe.signature.arena_size),
+            "live_peak": exe.about.get("live_peak"),
             "seconds": exe.report["seconds"],
             "cache": exe.report["cache"],
         }
@@ -91,12 +93,6 @@ def compile_model(
     console.print(f"target    {escape(str(exe.target))}")
     console.print(f"inputs    {escape(', '.join(map(str, exe.inputs))) or 'none'}")
     console.print(f"outputs   {escape(', '.join(map(str, exe.outputs)))}")
-    console.print(
-        f"memory    {size(exe.signature.weights_size)} weights, {_scratch(exe.signature.arena_size)}"
-    )
+    told = exe.explain()
+    console.print(f"memory    {memory_words(told.weights, told.arena, told.live_peak)}")
     console.print(f"compiled  {compile_seconds(exe)}")
-
-
-def _scratch(amount: object) -> str:
-    text = str(amount)
-    return f"{size(int(text))} scratch" if text.isdigit() else f"scratch of {escape(text)} bytes"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -26,14 +25,16 @@ from dlc_core.cli.options import (
     size,
 )
 from dlc_core.cli.tables import print_records, shortened
-from dlc_core.runtime.explain import Kernel
-from dlc_core.runtime.profile import Report, Row
+from dlc_core.runtime.explain import Explanation, Kernel
+from dlc_core.target.cost import Machine
+from dlc_core.testing.peak import measured_machine
 
 
 def explain(
     model: ModelOrArtefact,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Run it too: milliseconds, share and speed of each kernel.")
+        bool,
+        typer.Option("--measure", help="Run it too: time, share and speed of each kernel."),
     ] = False,
     refused: Annotated[
         bool, typer.Option("--refused", help="Only kernels that a schedule rule refused, or that none took.")
@@ -47,10 +48,11 @@ def explain(
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
-    """Say for every kernel which schedule it got and why, its work, and the memory it moves.
+    """Say for every kernel which schedule it got and why, its work, what bounds it, and how long it takes.
 
-    FLOP/byte is the arithmetic intensity: kernels with little of it are bound by memory, whatever their
-    schedule.
+    FLOP/byte is the arithmetic intensity.  The limit is the least time that the machine allows: its
+    arithmetic at the peak of the vector units, or its bytes from where they lie, whichever takes longer:
+    that is the bound.  The expected time is that of the cost model.
 
     Examples:
 
@@ -59,62 +61,77 @@ def explain(
     - `dlc explain model.dlc --refused --json`
     """
     shapes = parse_shapes(shape)
-    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress, precision)
-    told = exe.explain()
-    report = exe.profile(gather_inputs(exe, None, None, 0, shapes)) if measure else None
+    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress)
+    report = machine = None
+    if measure:
+        report = exe.profile(gather_inputs(exe, None, None, 0, shapes))
+        machine = measured_machine()
+    told = exe.explain(machine, report)
     kernels = [k for k in told.kernels if not refused or k.refused or k.rule in ("", "none")]
     if as_json:
-        rows = _rows(report)
-        listed = [{**asdict(k), "measured": _figures(_row_of(k, rows))} for k in kernels]
-        print(json.dumps({**asdict(told), "kernels": listed}, indent=2))
+        print(replace(told, kernels=tuple(kernels)).to_json())
         return
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"target  {escape(told.target)}")
-    arena = f"{size(int(told.arena))}" if told.arena.isdigit() else f"{escape(told.arena)} bytes"
-    console.print(f"memory  {size(told.weights)} of weights, {arena} of scratch, {size(told.code)} of code\n")
-    print_records(_records(kernels, report))
+    console.print(f"target  {escape(told.target)}, {told.threads} thread{'s' * (told.threads != 1)}")
+    console.print(
+        f"memory  {memory_words(told.weights, told.arena, told.live_peak)}, {size(told.code)} of code"
+    )
+    console.print(f"machine {_machine_words(told.machine)}\n")
+    print_records([_record(k, told, measure) for k in kernels])
+    console.print(_totals_words(told))
 
 
-def _rows(report: Report | None) -> dict[tuple[str, tuple[str, ...]], list[Row]]:
-    rows: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
-    for row in report or ():
-        rows.setdefault((row.kernel, row.nodes), []).append(row)
-    return rows
+def memory_words(weights: int, arena: str, live_peak: int | None) -> str:
+    """Weights, scratch memory, and how much of that any plan would need."""
+    scratch = f"{size(int(arena))} of scratch" if arena.isdigit() else f"{escape(arena)} bytes of scratch"
+    if live_peak and arena.isdigit():
+        scratch += f" ({int(arena) / live_peak:.2f} × what lives at once)"
+    return f"{size(weights)} of weights, {scratch}"
 
 
-def _row_of(kernel: Kernel, rows: dict[tuple[str, tuple[str, ...]], list[Row]]) -> Row | None:
-    """The next measured row of a kernel call."""
-    left = rows.get((kernel.name, kernel.nodes))
-    return left.pop(0) if left else None
+def _machine_words(machine: Machine) -> str:
+    names = [f"L{i + 1}" for i in range(len(machine.caches))] + ["memory"]
+    reads = ", ".join(f"{n} {b / 1e9:.0f} GB/s" for n, b in zip(names, machine.bandwidths, strict=True))
+    how = "measured" if machine.measured else "from the target's description; --measure measures it"
+    return f"{machine.flops / 1e9:.0f} GFLOP/s a core, {reads} ({how})"
 
 
-def _figures(row: Row | None) -> dict[str, float | None] | None:
-    if row is None:
-        return None
-    return {
-        "ms": round(row.milliseconds, 4),
-        "share": round(row.share, 4),
-        "GFLOP/s": None if row.gflops is None else round(row.gflops, 1),
-        "GB/s": None if row.gbytes is None else round(row.gbytes, 1),
+def _record(kernel: Kernel, told: Explanation, measured: bool) -> dict[str, Any]:
+    work, estimate = kernel.work, kernel.estimate
+    intensity, whole = work.intensity, told.totals()["seconds"]
+    record: dict[str, Any] = {
+        "kernel": kernel.name,
+        "model nodes": shortened(kernel.nodes, 2),
+        "rule": kernel.rule,
+        "MFLOP": None if work.flops is None else round(work.flops / 1e6, 3),
+        "KiB": None if work.bytes is None else round(work.bytes / 1024, 1),
+        "FLOP/byte": None if intensity is None else round(intensity, 2),
+        "bound": None if estimate is None else estimate.bound,
+        "limit µs": None if estimate is None else round(1e6 * estimate.limit, 1),
+        "expected µs": None if estimate is None else round(1e6 * estimate.seconds, 1),
     }
-
-
-def _records(kernels: list[Kernel], report: Report | None) -> list[dict[str, Any]]:
-    rows = _rows(report)
-    records = []
-    for kernel in kernels:
-        flops, moved = kernel.flops, kernel.bytes
-        record: dict[str, Any] = {
-            "kernel": kernel.name,
-            "model nodes": shortened(kernel.nodes, 2),
-            "rule": kernel.rule,
-            "MFLOP": None if flops is None else round(flops / 1e6, 3),
-            "KiB": None if moved is None else round(moved / 1024, 1),
-            "FLOP/byte": None if flops is None or not moved else round(flops / moved, 2),
+    if measured:
+        seconds, attained = kernel.seconds, kernel.attained
+        record |= {
+            "µs": None if seconds is None else round(1e6 * seconds, 1),
+            "share": None if not seconds or not whole else f"{seconds / whole:.1%}",
+            "GFLOP/s": None if not seconds or work.flops is None else round(work.flops / seconds / 1e9, 1),
+            "% of limit": None if attained is None else round(100 * attained),
         }
-        if report is not None:
-            row = _figures(_row_of(kernel, rows))
-            record |= row or dict.fromkeys(("ms", "share", "GFLOP/s", "GB/s"))
-        record["refused"] = [reason.partition("\n")[0] for reason in kernel.refused]
-        records.append(record)
-    return records
+    record["refused"] = [reason.partition("\n")[0] for reason in kernel.refused]
+    return record
+
+
+def _totals_words(told: Explanation) -> str:
+    totals, fit = told.totals(), told.fit()
+    names = {"limit": "limit", "estimate": "expected", "seconds": "measured"}
+    known = [
+        f"{word} {1e3 * value:.3f} ms" for key, word in names.items() if (value := totals[key]) is not None
+    ]
+    lines = ["\ntotal   " + ", ".join(known)] if known else []
+    if fit is not None:
+        lines.append(
+            f"model   expected over measured: median {fit.median:.2f}, 80% from {fit.low:.2f} to {fit.high:.2f}; "
+            f"correlation of the logarithms {fit.correlation:.2f}, {fit.kernels} kernels"
+        )
+    return "\n".join(lines)

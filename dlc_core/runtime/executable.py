@@ -36,6 +36,7 @@ from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
+from dlc_core.target.cost import Machine
 
 if TYPE_CHECKING:
     from dlc_core.runtime import hosted
@@ -254,9 +255,15 @@ class Executable:
         other._whole = self
         return other
 
-    def explain(self) -> Explanation:
-        """The kernels with their model nodes and schedules, and the memory, in the order of execution."""
-        return explain(self)
+    def explain(self, machine: Machine | None = None, measured: Report | None = None) -> Explanation:
+        """The kernels in the order of execution, with their model nodes, schedules, work and expected times,
+        and the memory.
+
+        `machine` is what the cost model takes the machine for, by default what the target's description says;
+        `dlc_core.testing.peak.measured_machine` measures one.  `measured`, what `profile` gave, adds the
+        kernels' real times.
+        """
+        return explain(self, machine, measured)
 
     def release(self) -> None:
         """Give back the scratch memory that is kept for coming calls."""

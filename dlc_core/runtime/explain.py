@@ -1,14 +1,20 @@
-"""What an executable consists of: its kernels, the model nodes and the schedule of each, and its memory.
+"""What an executable consists of: its kernels, with model nodes, schedule and expected time, and its memory.
 
 print(exe.explain())
 exe.explain().kernels[0].rule           which schedule rule it got
+exe.explain(measured=exe.profile(x))    with the measured time of each kernel
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from dlc_core.runtime.profile import Report, Row
+from dlc_core.target.cost import Estimate, Machine, Work
 
 if TYPE_CHECKING:
     from dlc_core.runtime.executable import Executable
@@ -26,10 +32,44 @@ class Kernel:
     """The schedule rule that was applied; "none" where no rule fitted, empty where it is not known."""
     refused: tuple[str, ...]
     """Rules that fitted and were refused, with their reasons."""
-    flops: int | None
-    bytes: int | None
+    work: Work
+    estimate: Estimate | None
+    """Its time by the cost model, None where its work depends on dims."""
     trace: str | None = None
     """The steps of its schedule as Python, where it was compiled with `config={"traces": True}`."""
+    seconds: float | None = None
+    """Its measured time."""
+
+    @property
+    def flops(self) -> int | None:
+        """Arithmetic operations of one run."""
+        return self.work.flops
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of its inputs, outputs and constants."""
+        return self.work.bytes
+
+    @property
+    def attained(self) -> float | None:
+        """The limit over the measured time: above 1 where the machine is better than the model thinks."""
+        if self.estimate is None or not self.seconds:
+            return None
+        return self.estimate.limit / self.seconds
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well the cost model told the measured times of kernels, over those that have both."""
+
+    kernels: int
+    correlation: float
+    """Of the logarithms of both, from -1 to 1."""
+    median: float
+    """Of expected over measured."""
+    low: float
+    high: float
+    """The span of that which holds the middle 80%."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +84,49 @@ class Explanation:
     """Bytes of constants."""
     arena: str
     """Bytes of scratch memory of one call, an expression where they depend on dims."""
+    live_peak: int | None
+    """The least that the arena can be: bytes that live at once at the worst moment."""
     kernels: tuple[Kernel, ...]
+    threads: int
+    machine: Machine
+    """What the cost model takes the machine for."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+        """All of it, with `totals` and, where times were measured, `fit`."""
+        fit = self.fit()
+        record = {
+            **asdict(self),
+            "totals": self.totals(),
+            "fit": None if fit is None else asdict(fit),
+        }
+        for listed, kernel in zip(record["kernels"], self.kernels, strict=True):
+            work = listed.pop("work")
+            listed |= work | {"intensity": kernel.work.intensity, "attained": kernel.attained}
+        return json.dumps(record, indent=1)
+
+    def totals(self) -> dict[str, float | None]:
+        """Sums over the kernels; None where one of them is not known."""
+        estimates = [k.estimate for k in self.kernels]
+        return {
+            "flops": _sum(k.flops for k in self.kernels),
+            "bytes": _sum(k.bytes for k in self.kernels),
+            "limit": _sum(None if e is None else e.limit for e in estimates),
+            "estimate": _sum(None if e is None else e.seconds for e in estimates),
+            "seconds": _sum(k.seconds for k in self.kernels),
+        }
+
+    def fit(self) -> Fit | None:
+        """How well the estimates fit; None for fewer than three kernels with both times."""
+        pairs = [(k.estimate.seconds, k.seconds) for k in self.kernels if k.estimate and k.seconds]
+        return fit_of(pairs)
 
     def __str__(self) -> str:
+        least = "" if self.live_peak is None else f", of which {self.live_peak} live at once"
         lines = [
             f"target   {self.target}",
             f"model    {self.signature}",
-            f"memory   {self.weights} bytes of constants, {self.arena} bytes of scratch memory in each call",
+            f"memory   {self.weights} bytes of constants, {self.arena} bytes of scratch memory in each call"
+            + least,
             f"code     {self.code} bytes, {len(self.kernels)} kernel calls",
         ]
         width = max((len(k.name) for k in self.kernels), default=0)
@@ -66,23 +139,69 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(exe: Executable) -> Explanation:
-    """What an executable consists of, as far as its compile recorded it."""
-    kernels = tuple(
-        Kernel(
-            name=site["kernel"],
-            nodes=tuple(site.get("nodes", ())),
-            rule=site.get("rule", ""),
-            refused=tuple(site.get("why_not", ())),
-            flops=site.get("flops"),
-            bytes=site.get("bytes"),
-            trace=site.get("trace"),
-        )
-        for site in exe.about.get("sites", ())
-    )
+def _sum(values: Iterable[float | None]) -> float | None:
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return sum(known) if len(known) == len(listed) else None
+
+
+def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
+    """How well expected times, the first of each pair, tell measured ones; None for fewer than three."""
+    if len(pairs) < 3:
+        return None
+    xs, ys = [math.log(e) for e, _ in pairs], [math.log(m) for _, m in pairs]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    both = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    spread = math.sqrt(sum((x - mean_x) ** 2 for x in xs) * sum((y - mean_y) ** 2 for y in ys))
+    ratios = sorted(e / m for e, m in pairs)
+
+    def at(part: float) -> float:
+        return ratios[round(part * (len(ratios) - 1))]
+
+    return Fit(len(pairs), both / spread if spread else 0.0, at(0.5), at(0.1), at(0.9))
+
+
+def explain(exe: Executable, machine: Machine | None = None, measured: Report | None = None) -> Explanation:
+    """What an executable consists of, as far as its compile recorded it.
+
+    `machine` is what the cost model takes the machine for, by default what the target's description says.
+    """
+    machine = Machine.of(exe.target.describe()) if machine is None else machine
     signature = exe.signature
-    sizes = len(exe.artifact.code), signature.weights_size, str(signature.arena_size)
-    return Explanation(str(exe.target), str(signature), *sizes, kernels)
+    arena = str(signature.arena_size)
+    resident = signature.weights_size + (int(arena) if arena.isdigit() else 0)
+    rows: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
+    for row in measured or ():
+        rows.setdefault((row.kernel, row.nodes), []).append(row)
+    kernels = []
+    for site in exe.about.get("sites", ()):
+        name, nodes = site["kernel"], tuple(site.get("nodes", ()))
+        keys = ("flops", "steps", "functions", "bytes", "constants")
+        work = Work(*(site.get(key) for key in keys))
+        left = rows.get((name, nodes))
+        kernels.append(
+            Kernel(
+                name=name,
+                nodes=nodes,
+                rule=site.get("rule", ""),
+                refused=tuple(site.get("why_not", ())),
+                work=work,
+                estimate=machine.estimate(work, threads=exe.num_threads, resident=resident),
+                trace=site.get("trace"),
+                seconds=left.pop(0).milliseconds / 1e3 if left else None,
+            )
+        )
+    return Explanation(
+        target=str(exe.target),
+        signature=str(signature),
+        code=len(exe.artifact.code),
+        weights=signature.weights_size,
+        arena=arena,
+        live_peak=exe.about.get("live_peak"),
+        kernels=tuple(kernels),
+        threads=exe.num_threads,
+        machine=machine,
+    )
 
 
 def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
@@ -100,4 +219,4 @@ def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, 
     return found
 
 
-__all__ = ["Explanation", "Kernel", "explain", "regrouped"]
+__all__ = ["Explanation", "Fit", "Kernel", "explain", "fit_of", "regrouped"]

@@ -94,6 +94,12 @@ class Description:
     """Memory that a group of threads shares; 0 where that is not known."""
     dots: tuple[Dot, ...] = ()
     """Dot products of narrow elements that are faster than multiply-adds of wide ones."""
+    vector_units: int = 2
+    """Vector multiply-adds that a core begins in a cycle."""
+    frequency: float = 3e9
+    """Cycles a second."""
+    memory_bandwidth: float = 12e9
+    """Bytes a second that one core gets from memory."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

@@ -1,12 +1,22 @@
-"""The peak of this machine's arithmetic, measured: loops of independent fused multiply-adds."""
+"""What this machine can do, measured: independent fused multiply-adds, reads of caches and of memory.
 
+machine_peak() -> float                 10^9 operations a second
+measured_machine() -> Machine           for the cost model; remembered between processes
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dlc_core.driver import build
+from dlc_core.cache import code_stamp
+from dlc_core.driver import build, find_target
+from dlc_core.remember import remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.script import T
+from dlc_core.target.cost import Machine
 
 CHAINS = (8, 10, 12)
 """Numbers of independent accumulators that are tried: enough to hide the latency of each."""
@@ -62,4 +72,71 @@ def machine_peak(threads: int = 1) -> float:
     return peak_gflops(description.lanes(32), description.vector_registers, threads=threads)
 
 
-__all__ = ["fma_loop", "machine_peak", "peak_gflops"]
+def read_loop(lanes: int, chains: int, blocks: int, times: int, threads: int = 1) -> Executable:
+    """Each of `threads` adds up its own `blocks * chains` vectors of `lanes` float32, `times` times over."""
+
+    @T.prim_func
+    def read(
+        x: T.Buffer((threads, blocks, chains, lanes), "float32"),  # type: ignore[valid-type]
+        z: T.Buffer((threads, chains, lanes), "float32"),  # type: ignore[valid-type]
+    ) -> None:
+        for part in T.parallel(threads):
+            acc = T.alloc_buffer((chains, lanes), "float32", scope="local")
+            for c in T.unroll(chains):
+                for lane in T.vectorized(lanes):
+                    acc[c, lane] = T.float32(0.0)
+            for _ in range(times):
+                for b in range(blocks):
+                    for c in T.unroll(chains):
+                        for lane in T.vectorized(lanes):
+                            acc[c, lane] = acc[c, lane] + x[part, b, c, lane]
+            for c in T.unroll(chains):
+                for lane in T.vectorized(lanes):
+                    z[part, c, lane] = acc[c, lane]
+
+    return build(read, num_threads=threads)
+
+
+def read_bandwidth(size: int, lanes: int, *, threads: int = 1) -> float:
+    """Bytes a second at which `threads` together read `size` bytes each, again and again."""
+    chains = 8
+    blocks = max(1, size // (4 * lanes * chains))
+    whole = 4 * lanes * chains * blocks
+    times = max(1, (1 << 24) // whole)
+    loop = read_loop(lanes, chains, blocks, times, threads)
+    x: Any = np.ones((threads, blocks, chains, lanes), np.float32)  # zeros might all be one page
+    seconds = loop.time_evaluator(number=1, repeat=5)(x).min
+    return whole * times * threads / seconds
+
+
+MEMORY_BYTES = 1 << 27
+"""Most bytes that are read to measure memory."""
+
+
+def measure_machine() -> Machine:
+    """The limits of this machine, as its default target sees it; takes seconds."""
+    description = find_target(None).describe()
+    lanes = description.lanes(32)
+    caches = description.caches
+    beyond = min(max(4 * caches[-1], 1 << 25), MEMORY_BYTES)
+    near = [read_bandwidth(size // 2, lanes) for size in caches]
+    together = read_bandwidth(beyond // description.cores, lanes, threads=description.cores)
+    return Machine(
+        1e9 * peak_gflops(lanes, description.vector_registers),
+        (*near, read_bandwidth(beyond, lanes)),
+        caches,
+        together,
+        measured=True,
+    )
+
+
+def measured_machine() -> Machine:
+    """As `measure_machine`, once for each processor and version of the compiler."""
+    target = find_target(None)
+    key = "\n".join((target.identity, repr(target.describe()), code_stamp(str(Path(__file__)))))
+    record = json.loads(remembered("machine", key, lambda: json.dumps(asdict(measure_machine())).encode()))
+    record |= {name: tuple(record[name]) for name in ("bandwidths", "caches")}
+    return Machine(**record)
+
+
+__all__ = ["fma_loop", "machine_peak", "measure_machine", "measured_machine", "peak_gflops", "read_bandwidth"]

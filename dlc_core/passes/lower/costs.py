@@ -1,4 +1,4 @@
-"""What each kernel is: the model nodes it computes, its arithmetic operations, the bytes it must move.
+"""What each kernel is: the model nodes it computes, its arithmetic, the bytes it must move.
 
 Counted before scheduling, while loops are as the ops' definitions say: tiling and vectors do not change the
 counts.
@@ -6,15 +6,19 @@ counts.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dlc_core.graph.node import CALL_PRIM, Function, post_order
+from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, post_order
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Call, Expr, const_value
+from dlc_core.ir.expr import Binary, Call, Expr, Load, const_value
 from dlc_core.ir.expr import post_order as expr_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.group import result_types
+from dlc_core.target.cost import FUNCTIONS, Work
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 _WEIGHT = {"fma": 2, "if_then_else": 0, "reinterpret": 0, "address_of": 0}
@@ -23,58 +27,88 @@ _FREE = frozenset({"and", "or"})
 
 def operations(func: PrimFunc) -> int | None:
     """Arithmetic operations on data (index arithmetic aside) of one run; None where extents are not known."""
-    return _count(func.body)
+    return work_of(func).flops
 
 
-def _count(stmt: Stmt) -> int | None:
-    if isinstance(stmt, Store):
-        return _of_expr(stmt.value)
-    if isinstance(stmt, (For, Block)):
-        extents = [stmt.extent] if isinstance(stmt, For) else []
-        inner = _count(stmt.body)
-        for extent in extents:
-            times = const_value(extent)
-            if inner is None or times is None:
-                return None if inner != 0 else 0
-            inner *= times
-        return inner
-    if isinstance(stmt, Seq):
-        return _total([_count(s) for s in stmt.stmts])
-    if isinstance(stmt, If):
-        return _count(stmt.then)
-    if isinstance(stmt, Let):
-        return _total([_of_expr(stmt.value), _count(stmt.body)])
-    if isinstance(stmt, (Alloc, View)):
-        return _count(stmt.body)
-    return None if isinstance(stmt, While) else 0
+def work_of(func: PrimFunc, constants: frozenset[int] = frozenset()) -> Work:
+    """What one run does; the buffer parameters at the indices `constants` hold constants.
+
+    Of a buffer that is read at fewer places than it has, such as a table of which rows are gathered, only
+    those count.
+    """
+    count = _Count()
+    count.visit(func.body, 1)
+    total = constant = 0
+    for index, buffer in enumerate(func.buffers):
+        elements, touched = const_value(buffer.num_elements()), count.touched[buffer]
+        if elements is None or touched is None:
+            return Work(count.flops, count.steps, count.functions, None, None)
+        moved = min(elements, touched) * buffer.dtype.itemsize
+        total += moved
+        constant += moved if index in constants else 0
+    return Work(count.flops, count.steps, count.functions, total, constant)
 
 
-def _total(parts: list[int | None]) -> int | None:
-    known = [p for p in parts if p is not None]
-    return sum(known) if len(known) == len(parts) else None
+class _Count:
+    """Counts over the statements of a kernel; None where they depend on dims that are not known."""
+
+    def __init__(self) -> None:
+        self.flops: int | None = 0
+        self.steps: int | None = 0
+        self.functions: int | None = 0
+        self.touched: dict[Buffer, int | None] = defaultdict(int)
+
+    def visit(self, stmt: Stmt, times: int | None) -> None:
+        if isinstance(stmt, Store):
+            self._expr(stmt.value, times)
+            self._touch(stmt.buffer, times)
+        elif isinstance(stmt, For):
+            extent = const_value(stmt.extent)
+            self.visit(stmt.body, None if times is None or extent is None else times * extent)
+        elif isinstance(stmt, Seq):
+            for each in stmt.stmts:
+                self.visit(each, times)
+        elif isinstance(stmt, If):
+            self.visit(stmt.then, times)
+        elif isinstance(stmt, Let):
+            self._expr(stmt.value, times)
+            self.visit(stmt.body, times)
+        elif isinstance(stmt, (Alloc, Block, View)):
+            self.visit(stmt.body, times)
+        elif isinstance(stmt, While):
+            self.visit(stmt.body, None)
+
+    def _touch(self, buffer: Buffer, times: int | None) -> None:
+        known = self.touched[buffer]
+        self.touched[buffer] = None if known is None or times is None else known + times
+
+    def _expr(self, expr: Expr, times: int | None) -> None:
+        flops = steps = functions = 0
+        for e in expr_order(expr):
+            if isinstance(e, Load):
+                self._touch(e.buffer, times)
+            if e.dtype.scalar is INDEX or e.dtype.is_bool:
+                continue
+            if isinstance(e, Binary) and e.op not in _FREE:
+                flops += e.dtype.lanes
+                # A product that is added to something is no step of its own.
+                joined = e.op == "add" and any(isinstance(x, Binary) and x.op == "mul" for x in (e.a, e.b))
+                steps += 0 if joined else e.dtype.lanes
+            elif isinstance(e, Call):
+                flops += _WEIGHT.get(e.name, 1) * e.dtype.lanes
+                if e.name in FUNCTIONS:
+                    functions += e.dtype.lanes
+                else:
+                    steps += min(1, _WEIGHT.get(e.name, 1)) * e.dtype.lanes
+        self.flops = _add(self.flops, flops, times)
+        self.steps = _add(self.steps, steps, times)
+        self.functions = _add(self.functions, functions, times)
 
 
-def _of_expr(expr: Expr) -> int:
-    count = 0
-    for e in expr_order(expr):
-        if e.dtype.scalar is INDEX or e.dtype.is_bool:
-            continue
-        if isinstance(e, Binary) and e.op not in _FREE:
-            count += e.dtype.lanes
-        elif isinstance(e, Call):
-            count += _WEIGHT.get(e.name, 1) * e.dtype.lanes
-    return count
-
-
-def bytes_moved(func: PrimFunc) -> int | None:
-    """Bytes of all buffer parameters, each once; None where shapes are not known."""
-    total = 0
-    for buffer in func.buffers:
-        elements = const_value(buffer.num_elements())
-        if elements is None:
-            return None
-        total += elements * buffer.dtype.itemsize
-    return total
+def _add(known: int | None, more: int, times: int | None) -> int | None:
+    if known is None or (times is None and more):
+        return None
+    return known + more * (times or 0)
 
 
 @dataclass(frozen=True)
@@ -87,20 +121,29 @@ class RecordCosts(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels = module.of_kind(PrimFunc)
-        known: dict[str, tuple[int | None, int | None]] = {}
+        known: dict[tuple[str, frozenset[int]], Work] = {}
         calls: list[dict[str, Any]] = []
         for function in module.of_kind(Function).values():
             for n in post_order(function.body):
                 if n.op is not CALL_PRIM or n.attrs["symbol"] not in kernels:
                     continue
-                symbol = n.attrs["symbol"]
-                if symbol not in known:
-                    known[symbol] = operations(kernels[symbol]), bytes_moved(kernels[symbol])
+                symbol, constants = n.attrs["symbol"], _constants(n)
+                work = known.get((symbol, constants))
+                if work is None:
+                    work = known[symbol, constants] = work_of(kernels[symbol], constants)
                 nodes = [s.name or str(s) for s in n.spans]
-                calls.append(
-                    {"kernel": symbol, "nodes": nodes, "flops": known[symbol][0], "bytes": known[symbol][1]}
-                )
+                calls.append({"kernel": symbol, "nodes": nodes, **work.record()})
         return module.with_attrs(calls=tuple(calls))
 
 
-__all__ = ["RecordCosts", "bytes_moved", "operations"]
+def _constants(call: Node) -> frozenset[int]:
+    """Which parameters of a called kernel are constants."""
+    found, index = set(), 0
+    for arg in call.args:
+        if arg.op is CONST:
+            found.add(index)
+        index += len(result_types(arg))
+    return frozenset(found)
+
+
+__all__ = ["RecordCosts", "operations", "work_of"]

@@ -29,7 +29,7 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.group import result_types
 from dlc_core.passes.lower.host import native_entries
-from dlc_core.passes.lower.memory import ALIGN, Request, plan
+from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.results import results_of
 from dlc_core.passes.lower.views import origin
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
@@ -47,8 +47,8 @@ Place = tuple[Node, int]
 class BuildMain(Pass):
     """Plan memory and write the native entries: `main`, or each segment of a host program.
 
-    The module gets the attributes `signature` (of its entry), `segments` (the signatures of those) and
-    `constants`.
+    The module gets the attributes `signature` (of its entry), `segments` (the signatures of those),
+    `constants`, and `live_peak`, the bytes of the entry's values that live at once at the worst moment.
     """
 
     name: ClassVar[str] = "build_main"
@@ -59,10 +59,12 @@ class BuildMain(Pass):
         weights = Weights()
         funcs: dict[str, PrimFunc] = {}
         signatures: dict[str, Signature] = {}
+        peaks: dict[str, int | None] = {}
         for name, function in native_entries(module).items():
             builder = _Builder(module, function, name, weights)
             funcs[name] = builder.build()
             signatures[name] = builder.signature
+            peaks[name] = builder.live_peak
         entry = module[module.entry]
         if module.entry not in funcs:
             for array in arrays_of(IRModule({module.entry: entry})):
@@ -72,7 +74,12 @@ class BuildMain(Pass):
         return (
             _settled(module)
             .with_functions(funcs)
-            .with_attrs(signature=whole.pop(module.entry), segments=whole, constants=tuple(weights.constants))
+            .with_attrs(
+                signature=whole.pop(module.entry),
+                segments=whole,
+                constants=tuple(weights.constants),
+                live_peak=peaks.get(module.entry),
+            )
         )
 
 
@@ -103,6 +110,7 @@ class _Builder:
         outputs = self._outputs()
         requests, owners = self._requests(set(outputs))
         offsets, size = plan(requests)
+        self.live_peak = live_peak(requests)
         arena = Buffer("arena", (size,), "uint8", align=ALIGN)
         for place, offset in zip(owners, offsets, strict=True):
             if isinstance(place, Buffer):

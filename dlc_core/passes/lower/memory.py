@@ -35,6 +35,22 @@ def plan(requests: Sequence[Request]) -> tuple[list[Expr], Expr]:
     return [o for o in offsets if o is not None], size
 
 
+def live_peak(requests: Sequence[Request]) -> int | None:
+    """Bytes that live at once at the worst step: no plan takes less.  None where sizes depend on dims."""
+    changes: dict[int, int] = {}
+    for request in requests:
+        size = const_value(request.size)
+        if size is None:
+            return None
+        changes[request.first] = changes.get(request.first, 0) + _rounded(size)
+        changes[request.last + 1] = changes.get(request.last + 1, 0) - _rounded(size)
+    most = now = 0
+    for step in sorted(changes):
+        now += changes[step]
+        most = max(most, now)
+    return most
+
+
 def _rounded(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 

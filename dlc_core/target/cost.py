@@ -1,0 +1,145 @@
+"""What a kernel costs on a machine: its work, the machine's limits, and the time that follows from them.
+
+    work = Work(flops=..., steps=..., functions=..., bytes=..., constants=...)
+    Machine.of(target.describe()).estimate(work, threads=2, resident=...)  -> Estimate
+
+The model is the roofline's [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
+units, and as its bytes from the place where they lie: a cache that holds them, or memory.  `limit` is that
+time.  `seconds`, what is expected, adds what kernels of this compiler were measured to lose: ATTAINED of the
+limit, and a fixed cost for each call.
+
+[1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dlc_core.target.target import Description
+
+FUNCTIONS = frozenset(
+    ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "pow")
+    + ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
+    + ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+)
+"""Functions that are evaluated as polynomials."""
+
+FUNCTION_STEPS = 20
+"""Instructions of such a function, on the average."""
+
+ATTAINED = 0.85
+"""Part of a limit that good kernels reach."""
+
+CALL_SECONDS = 2e-7
+FORK_SECONDS = 2e-6
+"""Of handing a parallel loop to threads that are awake."""
+
+LEAST_PARALLEL = 2e-5
+"""Seconds of a kernel below which one thread is taken to do it."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one run of a kernel does; None where that depends on dims."""
+
+    flops: int | None
+    """Arithmetic operations on data."""
+    steps: int | None
+    """The same with a multiplication and its addition as one, without `functions`."""
+    functions: int | None
+    """Evaluations of the functions in FUNCTIONS."""
+    bytes: int | None
+    """Of inputs, outputs and constants, each once."""
+    constants: int | None
+    """Those of `bytes` that are the model's constants."""
+
+    def record(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self)
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations for each byte."""
+        return None if self.flops is None or not self.bytes else self.flops / self.bytes
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time of a kernel: `limit` is the least that the machine allows, `seconds` what is expected."""
+
+    seconds: float
+    limit: float
+    bound: str
+    """What sets the limit: `compute`, a cache (`L1`, `L2`, …) or `memory`."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The limits of a machine, of one core unless said otherwise."""
+
+    flops: float
+    """Operations a second in float32: a fused multiply-add is two."""
+    bandwidths: tuple[float, ...]
+    """Bytes a second from each cache, the nearest first, and from memory."""
+    caches: tuple[int, ...]
+    """Bytes of each cache."""
+    shared_bandwidth: float
+    """Bytes a second that all cores together get from memory."""
+    measured: bool = False
+    """Whether the figures were measured rather than taken from a description."""
+
+    @staticmethod
+    def of(description: Description) -> Machine:
+        """The limits that a description implies."""
+        lanes = description.lanes(32)
+        steps = lanes * description.vector_units * description.frequency
+        # Vectors a cycle from each place; caches beyond those named here are taken to be as fast as the last.
+        rates = (2.0, 0.75, 0.375)
+        caches = description.caches
+        per_cycle = [rates[min(i, len(rates) - 1)] for i in range(len(caches))]
+        near = tuple(4 * lanes * rate * description.frequency for rate in per_cycle)
+        return Machine(
+            (2 if description.fma else 1) * steps,
+            (*near, description.memory_bandwidth),
+            caches,
+            description.memory_bandwidth * min(2, description.cores),
+        )
+
+    def estimate(self, work: Work, *, threads: int = 1, resident: int = 0) -> Estimate | None:
+        """The time of a kernel on `threads` threads, None where its work is not known.
+
+        `resident` are the bytes of everything that is read between two runs of it: its constants are in the
+        first cache that holds so much.  What it reads and writes besides is taken to be where it fits.
+        """
+        if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
+            return None
+        one = self._times(work, resident, 1)
+        team = 1 if max(one.values()) < LEAST_PARALLEL else threads
+        times = one if team == 1 else self._times(work, resident, team)
+        bound = max(times, key=lambda name: times[name])
+        limit = times[bound]
+        fork = FORK_SECONDS if team > 1 else 0.0
+        return Estimate(limit / ATTAINED + CALL_SECONDS + fork, limit, bound)
+
+    def _times(self, work: Work, resident: int, threads: int) -> dict[str, float]:
+        steps = (work.steps or 0) + FUNCTION_STEPS * (work.functions or 0)
+        times = {"compute": steps / (self.flops / 2 * threads)}
+        constants = work.constants or 0
+        for size, held in ((constants, max(resident, constants)), *self._rest(work)):
+            level = next((i for i, cache in enumerate(self.caches) if held <= cache), len(self.caches))
+            name = f"L{level + 1}" if level < len(self.caches) else "memory"
+            rate = self.bandwidths[level] * threads
+            if level == len(self.caches):
+                rate = min(rate, self.shared_bandwidth)
+            times[name] = times.get(name, 0.0) + size / rate
+        return times
+
+    @staticmethod
+    def _rest(work: Work) -> list[tuple[int, int]]:
+        """What is no constant: bytes, and the bytes that must fit a cache for it to be there."""
+        rest = (work.bytes or 0) - (work.constants or 0)
+        return [(rest, work.bytes or 0)]
+
+
+__all__ = ["FUNCTIONS", "Estimate", "Machine", "Work"]
