@@ -130,8 +130,9 @@ def _totals_words(told: Explanation) -> str:
     ]
     lines = ["\ntotal   " + ", ".join(known)] if known else []
     if fit is not None:
+        span = f"median {fit.median:.2f}, 80% from {fit.low:.2f} to {fit.high:.2f}"
         lines.append(
-            f"model   expected over measured: median {fit.median:.2f}, 80% from {fit.low:.2f} to {fit.high:.2f}; "
+            f"model   expected over measured: {span}; "
             f"correlation of the logarithms {fit.correlation:.2f}, {fit.kernels} kernels"
         )
     return "\n".join(lines)

@@ -18,11 +18,10 @@ from typing import Any
 
 from dlc_core.target.target import Description
 
-FUNCTIONS = frozenset(
-    ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "pow")
-    + ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
-    + ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
-)
+_EXPONENTIAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "pow")
+_CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
+_HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+FUNCTIONS = frozenset({*_EXPONENTIAL, *_CIRCULAR, *_HYPERBOLIC})
 """Functions that are evaluated as polynomials."""
 
 FUNCTION_STEPS = 20

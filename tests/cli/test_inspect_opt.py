@@ -153,5 +153,13 @@ def test_explain_tells_rules_and_work(dlc, dlc_json):
     record = dlc_json("explain", "model.onnx", "--shape", "batch=8", "--measure")
     kernel = record["kernels"][0]
     assert kernel["flops"] >= 2 * 8 * 4 * 3
-    assert kernel["measured"]["ms"] >= 0
-    assert dlc_json("explain", "model.onnx")["kernels"][0]["measured"] is None
+    assert kernel["seconds"] > 0
+    assert kernel["attained"] == pytest.approx(kernel["estimate"]["limit"] / kernel["seconds"])
+    assert record["totals"]["seconds"] >= kernel["seconds"]
+    assert record["machine"]["measured"]
+    assert len(record["machine"]["bandwidths"]) == 1 + len(record["machine"]["caches"])
+    assert "expected over measured" in text or len(record["kernels"]) < 3
+    without = dlc_json("explain", "model.onnx")
+    assert without["kernels"][0]["seconds"] is None
+    assert without["kernels"][0]["estimate"] is None  # the batch is not known
+    assert not without["machine"]["measured"]

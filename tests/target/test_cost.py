@@ -1,0 +1,142 @@
+"""The cost model: counted work, limits by the roofline, and how well estimates tell times."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core import nn, te
+from dlc_core.ir.expr import const
+from dlc_core.passes.lower.costs import work_of
+from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
+from dlc_core.runtime.explain import fit_of
+from dlc_core.target import Description
+from dlc_core.target.cost import LEAST_PARALLEL, Machine, Work
+
+MACHINE = Machine(100e9, (200e9, 100e9, 10e9), (32 << 10, 1 << 20), 15e9)
+
+
+def work(steps=0, functions=0, size=0, constants=0) -> Work:
+    return Work(2 * steps, steps, functions, size, constants)
+
+
+def test_a_product_counts_its_multiply_adds_once():
+    a, b = te.placeholder((8, 16), name="a"), te.placeholder((16, 4), name="b")
+    k = te.reduce_axis((0, 16), "k")
+    c = te.compute((8, 4), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k))
+    found = work_of(te.create_prim_func([a, b, c]), frozenset({1}))
+    assert found == Work(2 * 8 * 4 * 16, 8 * 4 * 16, 0, 4 * (128 + 64 + 32), 4 * 64)
+    assert found.intensity == pytest.approx(1024 / 896)
+
+
+def test_functions_are_counted_and_of_tables_only_what_is_read():
+    x = te.placeholder((1000, 8), name="x")
+    rows = te.placeholder((3,), "int64", name="rows")
+    y = te.compute((3, 8), lambda i, j: te.exp(x[rows[i], j]))
+    found = work_of(te.create_prim_func([x, rows, y]))
+    assert (found.functions, found.steps) == (24, 0)
+    assert found.bytes == 24 * 4 + 3 * 8 + 24 * 4
+
+
+def test_work_that_depends_on_dims_is_not_known():
+    n = te.var("n")
+    x = te.placeholder((n,), name="x")
+    found = work_of(te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0)]))
+    assert found == Work(None, None, 0, None, None)
+    assert MACHINE.estimate(found) is None
+
+
+def test_the_longest_of_arithmetic_and_bytes_is_the_bound():
+    busy = MACHINE.estimate(work(steps=50_000, size=1000))
+    assert busy is not None
+    assert (busy.bound, busy.limit) == ("compute", 1e-6)
+    assert busy.seconds > busy.limit
+    bounds = {}
+    for size in (16 << 10, 512 << 10, 64 << 20):
+        found = MACHINE.estimate(work(steps=1, size=size))
+        assert found is not None
+        bounds[found.bound] = size / found.limit
+    assert bounds == {"L1": 200e9, "L2": 100e9, "memory": 10e9}
+    with_functions = MACHINE.estimate(work(functions=50_000))
+    assert with_functions is not None
+    assert with_functions.limit > 10 * busy.limit
+
+
+def test_constants_are_where_everything_that_is_read_in_between_fits():
+    near = MACHINE.estimate(work(size=1 << 19, constants=1 << 19), resident=1 << 19)
+    far = MACHINE.estimate(work(size=1 << 19, constants=1 << 19), resident=1 << 30)
+    assert near is not None
+    assert far is not None
+    assert (near.bound, far.bound) == ("L2", "memory")
+
+
+def test_threads_share_arithmetic_and_caches_but_not_memory():
+    def gain(**given):
+        one, two = (MACHINE.estimate(work(**given), threads=n) for n in (1, 2))
+        assert one is not None
+        assert two is not None
+        return one.limit / two.limit
+
+    assert gain(steps=10**8) == pytest.approx(2)
+    assert gain(size=1 << 26) == pytest.approx(1.5)
+    assert gain(steps=int(LEAST_PARALLEL * 25e9)) == 1
+
+
+def test_a_description_implies_a_machine():
+    record = Description(
+        vector_bits=256, fma=True, caches=(1, 2, 3), frequency=2e9, vector_units=2, memory_bandwidth=5e9
+    )
+    machine = Machine.of(record)
+    assert machine.flops == 2 * 8 * 2 * 2e9
+    assert len(machine.bandwidths) == 4
+    assert list(machine.bandwidths) == sorted(machine.bandwidths, reverse=True)
+    scalar = Machine.of(Description())
+    assert scalar.flops == 2 * 3e9
+
+
+def test_how_well_estimates_fit():
+    assert fit_of([(1.0, 1.0), (2.0, 2.0)]) is None
+    exact = fit_of([(x, 2 * x) for x in (1.0, 3.0, 10.0)])
+    assert exact is not None
+    assert (exact.kernels, exact.median) == (3, 0.5)
+    assert exact.correlation == pytest.approx(1)
+    opposite = fit_of([(1.0, 10.0), (3.0, 3.0), (10.0, 1.0)])
+    assert opposite is not None
+    assert opposite.correlation == pytest.approx(-1, abs=0.01)
+    constant = fit_of([(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)])
+    assert constant is not None
+    assert constant.correlation == 0
+
+
+def test_an_explanation_adds_up():
+    model = nn.Linear(64, 64).init(seed=0)
+    exe = dlc.compile(model.to_module({"x": (32, 64)}), params=model.state_dict(), num_threads=1)
+    x = np.zeros((32, 64), np.float32)
+    told = exe.explain(measured=exe.profile([x], runs=2))
+    totals = told.totals()
+    assert totals["flops"] == sum(k.flops for k in told.kernels)
+    assert totals["limit"] < totals["estimate"]
+    assert totals["seconds"] > 0
+    assert all(k.attained is not None and math.isfinite(k.attained) for k in told.kernels)
+    assert exe.explain().totals()["seconds"] is None
+
+
+def test_what_lives_at_once_is_the_least_that_a_plan_takes():
+    requests = [Request(const(100), 0, 2), Request(const(64), 1, 1), Request(const(64), 3, 4)]
+    assert live_peak(requests) == 128 + 64
+    assert plan(requests)[1].value == 192
+    assert live_peak([]) == 0
+    assert live_peak([Request(te.var("n") * 4, 0, 1)]) is None
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        many = []
+        for _ in range(60):
+            first = int(generator.integers(50))
+            size = const(int(generator.integers(1, 5000)))
+            many.append(Request(size, first, first + int(generator.integers(1, 8))))
+        least, size = live_peak(many), plan(many)[1].value
+        assert least <= size <= 1.35 * least
+        assert size % ALIGN == 0
