@@ -82,6 +82,8 @@ class Description:
     cores: int = 1
     parallel: bool = True
     """Whether `parallel` loops are executed by several threads."""
+    stack_bytes: int = 1 << 16
+    """Largest temporary of a function that may live on the stack; larger ones are part of the arena."""
     memory_scopes: tuple[str, ...] = ("global", "local")
     dtypes: tuple[str, ...] = ()
     """Dtypes with arithmetic of their own; empty means all."""

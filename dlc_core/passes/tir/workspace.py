@@ -21,11 +21,12 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_vars, load
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.target import Description
 from dlc_core.tir.functor import child_stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store, View
 
-STACK_BYTES = 1 << 16
-"""Temporaries up to this size may live on the stack when they are inside a loop."""
+STACK_BYTES = Description().stack_bytes
+"""Temporaries up to this size may live on the stack, where no target says otherwise."""
 
 SLICE_BYTES = 64
 """Slices begin at multiples of this: those of two threads share no cache line."""
@@ -39,8 +40,9 @@ Part = tuple[Var, int]
 """The number of a part of a loop, and how many there are."""
 
 
-def hoist_workspace(func: PrimFunc, parts: int = PARTS) -> PrimFunc:
-    """Large allocations as parameters after the outputs; the attribute `workspaces` counts them.
+def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int = STACK_BYTES) -> PrimFunc:
+    """Allocations of more than `stack` bytes as parameters after the outputs; the attribute `workspaces`
+    counts them.
 
     One inside a parallel loop has at most `parts` slices there; of nested parallel loops the outermost stays
     parallel.  Those inside thread loops stay: they belong to the device.  Expects flat buffers.  Raises
@@ -49,7 +51,7 @@ def hoist_workspace(func: PrimFunc, parts: int = PARTS) -> PrimFunc:
     wanted = {
         buffer: loops
         for buffer, loops in allocations_in_loops(func.body)
-        if not on_stack(buffer) and all(loop.kind != "thread" for loop in loops)
+        if not on_stack(buffer, stack) and all(loop.kind != "thread" for loop in loops)
     }
     if not wanted:
         return func
@@ -92,10 +94,10 @@ def hoist_workspace(func: PrimFunc, parts: int = PARTS) -> PrimFunc:
     return replace(func, params=params, body=body, attrs=attrs)
 
 
-def on_stack(buffer: Buffer) -> bool:
-    """Whether a temporary is small enough for the stack."""
+def on_stack(buffer: Buffer, limit: int = STACK_BYTES) -> bool:
+    """Whether a temporary is small enough for the stack; `limit` in bytes."""
     size = const_value(buffer.num_elements())
-    return size is not None and size * buffer.dtype.itemsize <= STACK_BYTES
+    return size is not None and size * buffer.dtype.itemsize <= limit
 
 
 def allocations_in_loops(root: Stmt) -> list[tuple[Buffer, Loops]]:
@@ -198,7 +200,8 @@ class HoistWorkspace(PrimFuncPass):
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         if context.target is None:
             return hoist_workspace(func)
-        return hoist_workspace(func, PARTS_PER_THREAD * max(1, context.target.describe().cores))
+        machine = context.target.describe()
+        return hoist_workspace(func, PARTS_PER_THREAD * max(1, machine.cores), machine.stack_bytes)
 
 
 __all__ = [

@@ -25,40 +25,24 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from dlc_backend_llvm.host import HostCpu
-from dlc_backend_llvm.vmath import error, exponential, inverse_trig, logarithm, power, rounding, trig
+from dlc_backend_llvm.vmath import power, rounding, trig
 from dlc_backend_llvm.vmath.code import Code, Machine
 from dlc_core.diag import CodegenError
+from dlc_core.target.vmath import FORMULAS, inverse_trig
 
 _FORMULAS: dict[str, Callable[..., str]] = {
-    "acos": inverse_trig.acos,
-    "asin": inverse_trig.asin,
-    "atan": inverse_trig.atan,
+    **FORMULAS,
     "atan2": inverse_trig.atan2,
+    "ceil": rounding.ceil,
     "cos": trig.cos,
+    "floor": rounding.floor,
     "fmod": power.fmod,
     "pow": power.power,
-    "sin": trig.sin,
-    "tan": trig.tan,
-    "ceil": rounding.ceil,
-    "cosh": exponential.cosh,
-    "acosh": logarithm.acosh,
-    "asinh": logarithm.asinh,
-    "atanh": logarithm.atanh,
-    "erf": error.erf,
-    "exp": exponential.exp,
-    "exp2": exponential.exp2,
-    "expm1": exponential.expm1,
-    "floor": rounding.floor,
-    "log": logarithm.log,
-    "log10": logarithm.log10,
-    "log1p": logarithm.log1p,
-    "log2": logarithm.log2,
     "round": rounding.round_even,
     "rsqrt": rounding.rsqrt,
-    "sigmoid": exponential.sigmoid,
-    "sinh": exponential.sinh,
+    "sin": trig.sin,
     "sqrt": rounding.sqrt,
-    "tanh": exponential.tanh,
+    "tan": trig.tan,
     "trunc": rounding.trunc,
 }
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from dlc_core.target.vmath.code import Code as Formula
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -40,13 +42,13 @@ def hex_float32(value: float) -> str:
     return hex_float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
-class Code:
+class Code(Formula):
     """A growing list of lines over vectors of `lanes` elements of `bits`-bit floats (32 or 64); see the
     module.
     """
 
     def __init__(self, bits: int, lanes: int, machine: Machine, lines: list[str] | None = None) -> None:
-        self.bits = bits
+        super().__init__(bits, fused=machine.fma)
         self.lanes = lanes
         self.machine = machine
         self.lines: list[str] = [] if lines is None else lines
@@ -55,8 +57,6 @@ class Code:
         self.itype = self._vector(f"i{bits}")
         self.btype = self._vector("i1")
         self.mangled = f"f{bits}" if lanes == 1 else f"v{lanes}f{bits}"
-        self.mantissa = 23 if bits == 32 else 52
-        self.bias = 127 if bits == 32 else 1023
 
     def _vector(self, element: str) -> str:
         return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
@@ -119,14 +119,6 @@ class Code:
             return self.call("fma", a, b, c)
         return self.add(self.mul(a, b), c)
 
-    def fnma(self, a: str | float, b: str, c: str | float) -> str:
-        """c - a * b, fused where the target fuses; `a` is best a constant."""
-        if isinstance(a, float):
-            return self.fma(-a, b, c)
-        if self.machine.fma:
-            return self.fma(self.neg(a), b, c)
-        return self.sub(c, self.mul(a, b))
-
     def abs(self, a: str) -> str:
         """|a|"""
         return self.call("fabs", a)
@@ -148,33 +140,6 @@ class Code:
         return self.put(
             f"select {self.btype} {mask}, {self.type} {self._of(yes)}, {self.type} {self._of(no)}"
         )
-
-    def at_most(self, a: str, limit: float) -> str:
-        """min(a, limit); nan stays nan."""
-        return self.select(self.compare("olt", limit, a), limit, a)
-
-    def at_least(self, a: str, limit: float) -> str:
-        """max(a, limit); nan stays nan."""
-        return self.select(self.compare("ogt", limit, a), limit, a)
-
-    def polynomial(self, x: str, coefficients: tuple[float, ...]) -> str:
-        """c0 + c1 x + c2 x^2 + ... by Horner's rule."""
-        result: str | float = coefficients[-1]
-        for coefficient in reversed(coefficients[:-1]):
-            result = self.fma(result, x, coefficient)
-        return self._of(result)
-
-    def estrin(self, x: str, coefficients: tuple[float, ...]) -> str:
-        """The same polynomial by pairs: a shorter chain of dependences for high degrees."""
-        terms: list[str | float] = list(coefficients)
-        power = x
-        while len(terms) > 1:
-            last = terms[-1:] if len(terms) % 2 else []
-            pairs = zip(terms[0::2], terms[1::2], strict=False)
-            terms = [*(self.fma(power, high, low) for low, high in pairs), *last]
-            if len(terms) > 1:
-                power = self.mul(power, power)
-        return self._of(terms[0])
 
     # Integers and masks.
 
@@ -210,67 +175,6 @@ class Code:
     def to_float(self, a: str) -> str:
         """Signed integer to float."""
         return self.put(f"sitofp {self.itype} {a} to {self.type}")
-
-    def nearest_product(self, a: str, factor: float, bias: int = 0) -> tuple[str, str]:
-        """(n = round(a * factor) as float, an integer whose low bits are n + bias), for |n| below 2^21
-        (2^50).
-
-        Adds and takes away 1.5 * 2^p + bias, which needs neither a rounding instruction nor a conversion.
-        The bits of the integer above the exponent field's width are of no meaning; those of `bias` zero make
-        it n modulo 2^9 (2^12).
-        """
-        magic = 1.5 * 2.0**self.mantissa + bias
-        shifted = self.add(a, magic) if factor == 1.0 else self.fma(a, factor, magic)
-        return self.sub(shifted, magic), self.to_bits(shifted)
-
-    def to_bits_of(self, value: float) -> int:
-        """The bit pattern of a constant."""
-        code, size = ("<f", "<I") if self.bits == 32 else ("<d", "<Q")
-        return int(struct.unpack(size, struct.pack(code, value))[0])
-
-    def power_of_two(self, shifted: str) -> str:
-        """2^n from the integer `nearest_product` gave with `bias` = self.bias, for n of normal powers."""
-        return self.from_bits(self.integer("shl", shifted, self.mantissa))
-
-    def scale(self, a: str, shifted: str) -> str:
-        """a * 2^n from the integer `nearest_product` gave with `bias` = 2 * self.bias.
-
-        Multiplies twice, by about 2^(n/2): right for overflow and gradual underflow while |n| < 2 *
-        self.bias.
-        """
-        half = self.integer("lshr", shifted, 1)
-        rest = self.integer("sub", shifted, half)
-        return self.mul(self.mul(a, self.power_of_two(half)), self.power_of_two(rest))
-
-    # Pairs of floats whose sum carries twice the precision.
-
-    def two_sum(self, a: str, b: str) -> tuple[str, str]:
-        """(s, e): s = fl(a + b) and s + e = a + b exactly."""
-        s = self.add(a, b)
-        back = self.sub(s, a)
-        e = self.add(self.sub(a, self.sub(s, back)), self.sub(b, back))
-        return s, e
-
-    def fast_two_sum(self, a: str | float, b: str) -> tuple[str, str]:
-        """`two_sum` for |a| >= |b|."""
-        s = self.add(a, b)
-        return s, self.sub(b, self.sub(s, a))
-
-    def two_product(self, a: str, b: str) -> tuple[str, str]:
-        """(p, e): p = fl(a * b) and p + e = a * b exactly (barring underflow)."""
-        p = self.mul(a, b)
-        if self.machine.fma:
-            return p, self.fma(a, b, self.neg(p))
-        a1, a2 = self._halves(a)
-        b1, b2 = self._halves(b)
-        e = self.sub(self.mul(a1, b1), p)
-        e = self.add(self.add(e, self.mul(a1, b2)), self.mul(a2, b1))
-        return p, self.add(e, self.mul(a2, b2))
-
-    def _halves(self, a: str) -> tuple[str, str]:
-        keep = self.integer("and", self.to_bits(a), -(1 << ((self.mantissa + 2) // 2)))
-        high = self.from_bits(keep)
-        return high, self.sub(a, high)
 
 
 __all__ = ["Code", "Machine", "hex_float", "hex_float32"]

@@ -10,8 +10,8 @@ import math
 
 from dlc_backend_llvm.vmath import rounding
 from dlc_backend_llvm.vmath.code import Code
-from dlc_backend_llvm.vmath.exponential import LN2_HIGH, LN2_LOW, reduced, small_exp
-from dlc_backend_llvm.vmath.logarithm import correction, decompose
+from dlc_core.target.vmath.exponential import LN2_HIGH, LN2_LOW, reduced, small_exp
+from dlc_core.target.vmath.logarithm import correction, decompose
 
 _T = (
     0.4,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from dlc_backend_llvm.vmath.code import Code
+from dlc_core.target.vmath.code import Code
 
 _ASIN = {
     32: (0.1666666, 0.07500519, 0.044514462, 0.03182643, 0.014374001, 0.03760036),

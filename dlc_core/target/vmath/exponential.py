@@ -7,7 +7,7 @@ results round once into the denormal range and overflow to infinity.
 
 from __future__ import annotations
 
-from dlc_backend_llvm.vmath.code import Code
+from dlc_core.target.vmath.code import Code
 
 LOG2_E = 1.4426950408889634
 LN2_HIGH = {32: 0.693359375, 64: 6.93147180369123816490e-01}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from dlc_backend_llvm.vmath.code import Code
-from dlc_backend_llvm.vmath.exponential import LN2_HIGH, LN2_LOW
+from dlc_core.target.vmath.code import Code
+from dlc_core.target.vmath.exponential import LN2_HIGH, LN2_LOW
 
 _P = (
     0.33333313,
@@ -57,7 +57,7 @@ def decompose(c: Code, x: str, *, denormals: bool = True) -> tuple[str, str]:
 
 
 def small_to_float(c: Code, n: str) -> str:
-    """Signed integers below 2^20 to float; in float64 without the conversion that AVX2 lacks."""
+    """Signed integers below 2^20 to float; in float64 without a conversion that some vectors lack."""
     if c.bits == 32:
         return c.to_float(n)
     magic = 1.5 * 2.0**52

@@ -7,8 +7,8 @@ are fitted with the weight that makes their error in the result even.
 
 from __future__ import annotations
 
-from dlc_backend_llvm.vmath.code import Code
-from dlc_backend_llvm.vmath.exponential import exp_normal
+from dlc_core.target.vmath.code import Code
+from dlc_core.target.vmath.exponential import exp_normal
 
 _Q32 = (0.12837912, -0.37612325, 0.11280175, -0.026711227, 0.0049174875, -0.00056312565)
 _ROOT = (1.0008211, -0.14500731, -0.06151136, -0.01130292, 0.012893656, -0.0024620967, 0.00014911455)

@@ -1,0 +1,80 @@
+"""The table of differences between languages of the C family.
+
+An emitter of this package writes one program for all of them; what a language calls things stands in its
+`Dialect`.  A vendor whose compiler takes C makes one with `dataclasses.replace(C99, …)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+SCALARS: Mapping[str, str] = MappingProxyType(
+    {
+        "bool": "bool",
+        **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
+        **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
+        "float16": "float",
+        "bfloat16": "float",
+        "float32": "float",
+        "float64": "double",
+        "handle": "void *",
+    }
+)
+"""How values are held while they are computed: narrow floats as floats of a representable value."""
+
+STORED: Mapping[str, str] = MappingProxyType(
+    {**SCALARS, "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
+)
+"""How values lie in memory."""
+
+MATH: Mapping[str, str] = MappingProxyType(
+    {
+        name: name
+        for name in (
+            "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin",
+            "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "fma",
+            "floor", "ceil", "trunc", "fmod", "copysign", "nextafter",
+        )
+    }
+    | {"round": "rint", "abs": "fabs"}
+)  # fmt: skip
+"""Functions of the language's library by intrinsic, for float64; those for float32 have the suffix."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a language of the C family calls things, and what it has.
+
+    `vectors` is "" where all values are scalars, or "extension" where the compiler has vectors of any power
+    of two of elements with the operators of C (`__attribute__((vector_size))`).  `index` is the type of
+    indices.  `parallel` opens a loop whose iterations may run at once, with `{threads}` for the most threads
+    of the call; "" runs them in order.
+    """
+
+    name: str
+    scalars: Mapping[str, str] = field(default_factory=lambda: SCALARS)
+    stored: Mapping[str, str] = field(default_factory=lambda: STORED)
+    math: Mapping[str, str] = field(default_factory=lambda: MATH)
+    float_suffix: str = "f"
+    """What a function's name ends with that works on float32."""
+    index: str = "int64_t"
+    function: str = "static void"
+    """Qualifiers and result of a function that only this file calls."""
+    inline: str = "static inline"
+    constant: str = "const"
+    restrict: str = "restrict"
+    scopes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"local": "", "global": ""}))
+    """Qualifiers of an array by memory scope; a scope that is missing has no memory here."""
+    vectors: str = ""
+    alignment: str = ""
+    """Qualifier of an array with an alignment of `{align}` bytes; "" where there is none."""
+    parallel: str = ""
+    headers: tuple[str, ...] = ("math.h", "stdbool.h", "stdint.h", "string.h")
+
+
+C99 = Dialect("c99")
+"""Standard C, scalar values alone."""
+
+__all__ = ["C99", "MATH", "SCALARS", "STORED", "Dialect"]

@@ -1,0 +1,167 @@
+"""One source file under construction: types and helpers that its functions use, then `text()`."""
+
+from __future__ import annotations
+
+from dlc_core.diag import CodegenError
+from dlc_core.ir.dtype import DType, dtype
+from dlc_core.target.source.dialect import Dialect
+from dlc_core.target.source.formulas import FORMULAS, formula_text
+from dlc_core.target.source.helpers import (
+    LANE_HELPERS,
+    PREFIX,
+    fixed_text,
+    lanewise_text,
+    needs,
+    scalar_text,
+    short,
+    storage_lanes,
+    vector_needs,
+    vector_text,
+)
+from dlc_core.target.source.words import RESERVED, Names
+
+
+class Unit:
+    """A file of functions in one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.names = Names(RESERVED)
+        """Names at the file's level."""
+        self.functions: list[str] = []
+        self.writes: dict[str, frozenset[int]] = {}
+        """The parameters that each function writes, of those that stand in this file."""
+        self._symbols: dict[str, str] = {}
+        self._types: dict[str, str] = {}
+        self._helpers: dict[str, str] = {}
+
+    def symbol(self, name: str) -> str:
+        """What a function of the module is called in this file."""
+        if name not in self._symbols:
+            self._symbols[name] = self.names.fresh("model" if name == "main" else name)
+        return self._symbols[name]
+
+    # Types
+
+    def scalar_type(self, type_: DType) -> str:
+        """The type of a value of one lane while it is computed."""
+        return self._named(type_, self.dialect.scalars)
+
+    def stored_type(self, type_: DType) -> str:
+        """The type of an element in memory."""
+        name = type_.scalar.name
+        if name not in self.dialect.stored and (type_.bits < 8 or name.startswith("float8")):
+            return "uint8_t"
+        return self._named(type_, self.dialect.stored)
+
+    def _named(self, type_: DType, table: object) -> str:
+        assert hasattr(table, "get")
+        found = table.get(type_.scalar.name)
+        if found is None:
+            raise CodegenError(
+                f"dtype {type_.scalar} has no code in {self.dialect.name}",
+                hint="cast it to float32 or int32 first",
+            )
+        return str(found)
+
+    def value_type(self, type_: DType) -> str:
+        """The type of a value, vectors included."""
+        if type_.lanes == 1:
+            return self.scalar_type(type_)
+        if not self.dialect.vectors:
+            raise CodegenError(
+                f"{self.dialect.name} has no vectors",
+                why=f"a value of {type_} reached code generation",
+                hint="describe the target with vector_bits=0",
+            )
+        if type_.is_bool:
+            raise CodegenError("a vector of bools has the type of its mask")
+        held = dtype("float32").with_lanes(type_.lanes) if type_.is_float and type_.bits < 32 else type_
+        name = short(held)
+        if name not in self._types:
+            size = storage_lanes(held.lanes) * held.bits // 8
+            scalar = self.scalar_type(held.scalar)
+            self._types[name] = f"typedef {scalar} {name} __attribute__((vector_size({size})));"
+        return name
+
+    def mask_type(self, bits: int, lanes: int) -> str:
+        """The type of comparisons of vectors with elements of that many bits."""
+        return self.value_type(dtype(f"int{bits}").with_lanes(lanes))
+
+    # Helpers
+
+    def helper(self, op: str, type_: DType | None = None) -> str:
+        """The name of a helper, defined in this file from now on; see `helpers`."""
+        if type_ is None:
+            return self._define(op, op, lambda: fixed_text(op, self.dialect.inline), needs(op))
+        scalar = type_.scalar
+        if scalar.is_float and scalar.bits < 32:
+            scalar = dtype("float32")
+        if type_.lanes == 1:
+            return self._define(
+                f"{op}_{short(scalar)}",
+                op,
+                lambda: scalar_text(op, scalar, self.scalar_type(scalar), self.dialect.inline),
+                (),
+            )
+        vector = scalar.with_lanes(type_.lanes)
+        name = self.value_type(vector)
+        if op in ("min", "max", "select"):
+            self.mask_type(vector.bits, vector.lanes)
+        for needed in vector_needs(op):
+            self.helper(needed, vector)
+        if op in ("reduce_min", "reduce_max"):
+            self.helper(op.removeprefix("reduce_"), scalar)
+        if op in FORMULAS:
+            return self._define(
+                f"{op}_{name}",
+                op,
+                lambda: formula_text(op, vector, self.dialect.inline, self.helper, self.value_type),
+                (),
+            )
+        if op in self.dialect.math or op in LANE_HELPERS:
+            one = self.library(op, scalar)
+            return self._define(
+                f"{op}_{name}", op, lambda: lanewise_text(op, vector, one, self.dialect.inline), ()
+            )
+        return self._define(
+            f"{op}_{name}",
+            op,
+            lambda: vector_text(op, vector, self.scalar_type(scalar), self.dialect.inline),
+            (),
+        )
+
+    def library(self, op: str, type_: DType) -> str:
+        """The name of the function of scalars that computes an intrinsic of floats."""
+        if op in LANE_HELPERS:
+            return self.helper(op, type_)
+        function = self.dialect.math.get(op)
+        if function is None:
+            raise CodegenError(f"intrinsic {op} has no code in {self.dialect.name}")
+        return function if type_.bits == 64 else function + self.dialect.float_suffix
+
+    def _define(self, name: str, op: str, make: object, wanted: tuple[str, ...]) -> str:
+        full = PREFIX + name
+        if full not in self._helpers:
+            for one in wanted:
+                self.helper(one)
+            assert callable(make)
+            self._helpers[full] = make()
+        return full
+
+    # Text
+
+    def prelude(self) -> str:
+        """What stands before the functions: headers, types, helpers."""
+        parts = ["\n".join(f"#include <{header}>" for header in self.dialect.headers)]
+        if self._types:
+            parts.append("\n".join(self._types.values()))
+        parts += [text.rstrip("\n") for text in self._helpers.values()]
+        return "\n\n".join(parts) + "\n"
+
+    def text(self) -> str:
+        """The whole file."""
+        return "\n".join([self.prelude(), *self.functions])
+
+
+__all__ = ["Unit"]

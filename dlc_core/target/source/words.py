@@ -1,0 +1,89 @@
+"""C identifiers and literals."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from dlc_core.diag import CodegenError
+from dlc_core.ir.dtype import DType
+
+_KEYWORDS = """
+    auto break case char const continue default do double else enum extern float for goto if inline int
+    long register restrict return short signed sizeof static struct switch typedef union unsigned void
+    volatile while bool true false asm typeof
+"""
+_LIBRARY = """
+    NAN INFINITY main memcpy memset abs acos asin atan ceil cos cosh erf exp fabs floor fma fmod gamma index
+    j0 j1 jn log pow round sin sinh sqrt tan tanh trunc y0 y1 yn threads
+"""
+RESERVED = frozenset((_KEYWORDS + _LIBRARY).split())
+"""Keywords, and names of the library that warnings protect."""
+
+
+def identifier(text: str) -> str:
+    """A C identifier that resembles `text`."""
+    name = re.sub(r"[^0-9a-zA-Z_]", "_", text) or "x"
+    if name[0].isdigit() or name.startswith("_"):
+        name = "v" + name
+    return name + "_" if name in RESERVED else name
+
+
+class Names:
+    """Identifiers of one scope, each given once."""
+
+    def __init__(self, taken: frozenset[str] = frozenset()) -> None:
+        self._next: dict[str, int] = dict.fromkeys(taken, 1)
+
+    def copy(self) -> Names:
+        """The same names, for a scope inside of this one."""
+        inner = Names()
+        inner._next = dict(self._next)
+        return inner
+
+    def fresh(self, hint: str) -> str:
+        """`hint`, or `hint_1`, `hint_2` … where it is taken."""
+        base = identifier(hint)
+        name = base
+        while name in self._next:
+            name = f"{base}_{self._next[base]}"
+            self._next[base] += 1
+        self._next[name] = 1
+        return name
+
+
+def literal(value: float | bool, type_: DType) -> str:
+    """A scalar literal that gives exactly this value in the type's C form."""
+    if type_.is_bool:
+        return "true" if value else "false"
+    if type_.is_float:
+        return _float(float(value), single=type_.bits <= 32)
+    number = int(value)
+    low, high = type_.int_range()
+    if not low <= number <= high:
+        raise CodegenError(f"the literal {number} is no {type_}")
+    if type_.bits == 64 and type_.kind == "uint":
+        return f"UINT64_C({number})" if number >= 1 << 31 else f"{number}u"
+    if type_.bits == 64 and abs(number) >= 1 << 31:
+        return f"INT64_C({number})" if number != low else f"(INT64_C({number + 1}) - 1)"
+    if type_.bits == 32 and number == low and low:
+        return f"({number + 1} - 1)"
+    return f"{number}u" if type_.kind == "uint" and type_.bits == 32 else str(number)
+
+
+def _float(value: float, *, single: bool) -> str:
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "(-INFINITY)"
+    text = str(np.float32(value)) if single else repr(value)
+    if "." not in text and "e" not in text:
+        text += ".0"
+    if text.startswith("-"):
+        return f"({text}{'f' * single})"
+    return text + "f" * single
+
+
+__all__ = ["RESERVED", "Names", "identifier", "literal"]

@@ -1,0 +1,1 @@
+"""Models as C that runs anywhere: the target kind `c` of dlc."""

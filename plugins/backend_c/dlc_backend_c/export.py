@@ -1,0 +1,337 @@
+"""Models as C sources that need neither Python nor dlc, nor any memory but what the header names.
+
+    exe.export("net.c")       net.c and net.h
+    exe.export("net.h")       both in one: define NET_IMPLEMENTATION in one file that includes it
+    exe.export("folder/")     net.c, net.h, an example main.c, a Makefile, a CMakeLists.txt and a README
+
+Scratch memory is a static arena, or what the caller gives.  Weights are constant arrays, or with the target
+option `-weights=binary` a file, read into memory or mapped by the caller.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dlc_backend_c.emit import PACKED
+from dlc_backend_c.project import project_files
+from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.expr import const_value
+from dlc_core.runtime.library import c_name
+from dlc_core.runtime.memory import bytes_of
+from dlc_core.runtime.signature import Signature, Value
+from dlc_core.target.source import C99
+from dlc_core.target.source.words import Names, literal
+
+if TYPE_CHECKING:
+    from dlc_core.runtime.executable import Executable
+
+
+def export(exe: Executable, path: Path) -> list[Path]:
+    """Write the sources; the files written.  Raises UnsupportedError for models whose sizes are not fixed,
+    ArtifactError where files cannot be written.
+    """
+    folder = path.is_dir() or not path.suffix
+    if not folder and path.suffix not in (".c", ".h"):
+        raise UnsupportedError(
+            f"{path.name} is no C source", hint="name a file that ends with .c or .h, or a folder"
+        )
+    name = c_name(path.name if folder else path.stem).lower()
+    sources = Sources(exe, name)
+    try:
+        if folder:
+            path.mkdir(parents=True, exist_ok=True)
+            files = {**sources.files(), **project_files(name, exe.signature, sources.binary)}
+            return _write(path, files)
+        if path.suffix == ".h":
+            return _write(path.parent, sources.files(single=path.name))
+        return _write(path.parent, sources.files())
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ArtifactError(f"{path} cannot be written", why=why) from None
+
+
+def _write(folder: Path, files: dict[str, str | bytes]) -> list[Path]:
+    paths = []
+    for name, content in files.items():
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        paths.append(path)
+    return paths
+
+
+class Sources:
+    """The C of one executable."""
+
+    def __init__(self, exe: Executable, name: str) -> None:
+        if not exe.signature.is_static:
+            raise UnsupportedError(
+                "C sources are made for fixed sizes",
+                why=f"the model is {exe.signature}",
+                hint='pin its dims, for example dlc.compile(path, "c", shapes={"batch": 1})',
+            )
+        self.exe = exe
+        self.name = name
+        self.macro = name.upper()
+        self.signature: Signature = exe.signature
+        self.binary = exe.target["weights"] == "binary"
+        self.arena = int(const_value(exe.signature.arena_size) or 0)
+        names = Names(frozenset({"workspace", "weights"}))
+        self.inputs = [names.fresh(value.name) for value in self.signature.inputs]
+        self.outputs = [names.fresh(value.name) for value in self.signature.outputs]
+
+    def files(self, single: str = "") -> dict[str, str | bytes]:
+        """Contents by file name."""
+        header, source = self.header(), self.source()
+        out: dict[str, str | bytes]
+        if single:
+            inner = source.replace(f'#include "{self.name}.h"\n\n', "")
+            out = {single: f"{header}\n#ifdef {self.macro}_IMPLEMENTATION\n\n{inner}\n#endif\n"}
+        else:
+            out = {f"{self.name}.h": header, f"{self.name}.c": source}
+        if self.binary:
+            out[f"{self.name}_weights.bin"] = bytes(bytes_of(self.exe.weights))
+        return out
+
+    # The interface
+
+    def params(self) -> str:
+        """The parameters of the function that runs the model."""
+        ins = [
+            f"const {_c_type(value.dtype)} *{name}"
+            for value, name in zip(self.signature.inputs, self.inputs, strict=True)
+        ]
+        outs = [
+            f"{_c_type(value.dtype)} *{name}"
+            for value, name in zip(self.signature.outputs, self.outputs, strict=True)
+        ]
+        return ", ".join([*ins, *outs, *(["const void *weights"] if self.binary else ()), "void *workspace"])
+
+    def header(self) -> str:
+        macro, name = self.macro, self.name
+        macros = [
+            f"#define {macro}_ARENA_NEEDED {self.arena}",
+            f"#define {macro}_WEIGHTS_BYTES {self._weights()}",
+        ]
+        for kind, values in (("INPUT", self.signature.inputs), ("OUTPUT", self.signature.outputs)):
+            for number, value in enumerate(values):
+                macros += _macros(f"{macro}_{kind}{number}", value)
+        weights = (
+            f"\n     weights    {macro}_WEIGHTS_BYTES bytes, of {name}_weights.bin, aligned to 64; only read"
+            if self.binary
+            else ""
+        )
+        described = "".join(
+            f"\n     {n:10} {_described(v)}" + ("" if place < len(self.inputs) else ", written")
+            for place, (v, n) in enumerate(
+                zip(
+                    [*self.signature.inputs, *self.signature.outputs],
+                    [*self.inputs, *self.outputs],
+                    strict=True,
+                )
+            )
+        )
+        return f"""\
+/* {name}: a model as C, made by dlc for "{_ascii(str(self.exe.target))}".
+
+   It allocates nothing and keeps no state.  Arrays are row-major and contiguous.
+
+   Memory: {self._weights()} bytes of constants, {self.arena} bytes of scratch memory (the arena).
+   Unless {macro}_NO_ARENA is defined when {name}.c is compiled, it has a static arena, which calls without a
+   workspace use; {macro}_ARENA_BYTES may be set, to at least {macro}_ARENA_NEEDED.
+*/
+#ifndef {macro}_H
+#define {macro}_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+{chr(10).join(macros)}
+
+#define {macro}_OK 0
+#define {macro}_ERROR_NULL (-1)      /* a pointer is NULL that may not be */
+#define {macro}_ERROR_ALIGNMENT (-2) /* a workspace or weights that are not aligned to {macro}_ALIGNMENT */
+#define {macro}_ALIGNMENT {self._alignment()}
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* Run the model.{described}{weights}
+     workspace  {macro}_ARENA_NEEDED bytes, or NULL for the static arena; each call at a time needs its own
+   Returns {macro}_OK or an error; after an error nothing was written. */
+int {name}_run({self.params()});
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+    def _weights(self) -> int:
+        return int(self.signature.weights_size)
+
+    def _alignment(self) -> int:
+        return 64 if self.exe.target.describe().vector_bits else 8
+
+    # The implementation
+
+    def source(self) -> str:
+        code = self.exe.artifact.code.decode().partition(PACKED)[0].rstrip()
+        head, rest = code.split("\n\n", 1) if "\n\n" in code else (code, "")
+        return "\n".join(
+            [
+                f'#include "{self.name}.h"\n',
+                head + "\n",
+                rest.strip() + "\n",
+                *([] if self.binary or not self._weights() else [self._constants()]),
+                self._run(),
+            ]
+        )
+
+    def _constants(self) -> str:
+        """The weights as one constant structure whose members are the arrays that the model looks at."""
+        data = np.frombuffer(bytes_of(self.exe.weights), np.uint8)
+        members: list[str] = []
+        values: list[str] = []
+        names = Names()
+        at = 0
+        windows = sorted(
+            {tuple(w) for w in self.exe.artifact.metadata.get("windows", ())}, key=lambda w: w[1:]
+        )
+        for label, first, kind, count in windows:
+            if first < at or not count:
+                continue  # another window on what has its member already
+            if first > at:
+                pad = names.fresh("unused")
+                members.append(f"    uint8_t {pad}[{first - at}];")
+                values.append(f"    .{pad} = {{{_rows(data[at:first], dtype('uint8'))}}},")
+            type_ = dtype(str(kind))
+            size = type_.itemsize * int(count)
+            name = names.fresh(str(label).strip("_"))
+            members.append(f"    {C99.stored.get(type_.name, 'uint8_t')} {name}[{count}];")
+            values.append(f"    .{name} = {{{_rows(data[first : first + size], type_)}}},")
+            at = int(first) + size
+        if at < len(data):
+            members.append(f"    uint8_t rest[{len(data) - at}];")
+            values.append(f"    .rest = {{{_rows(data[at:], dtype('uint8'))}}},")
+        align = f" __attribute__((aligned({self._alignment()})))" if self._alignment() > 8 else ""
+        check = f"{self.name}_weights_check"
+        return "\n".join(
+            [
+                "static const struct {",
+                *members,
+                f"}}{align} {self.name}_weights = {{",
+                *values,
+                "};",
+                "",
+                f"typedef char {check}[sizeof {self.name}_weights == {self._weights()} ? 1 : -1];",
+                "",
+            ]
+        )
+
+    def _run(self) -> str:
+        name, macro = self.name, self.macro
+        pointers = [*self.inputs, *self.outputs, *(["weights"] if self.binary and self._weights() else ())]
+        tests = " || ".join(f"{p} == NULL" for p in pointers)
+        weights = (
+            "(const uint8_t *)weights"
+            if self.binary
+            else f"(const uint8_t *)&{name}_weights"
+            if self._weights()
+            else "NULL"
+        )
+        args = ", ".join([*self.inputs, *self.outputs, weights, "(uint8_t *)workspace"])
+        if self.exe.target.describe().parallel:
+            args += f", {self.exe.num_threads}"
+        aligned = f"((uintptr_t)workspace) % {macro}_ALIGNMENT != 0"
+        if self.binary:
+            aligned += f" || ((uintptr_t)weights) % {macro}_ALIGNMENT != 0"
+        lines = [f"    if ({tests})", f"        return {macro}_ERROR_NULL;"] if tests else []
+        if not self.arena:
+            arena, use = "", ["    (void)workspace;"]
+        else:
+            align = f" __attribute__((aligned({self._alignment()})))" if self._alignment() > 8 else ""
+            arena = f"""\
+#ifndef {macro}_NO_ARENA
+#ifndef {macro}_ARENA_BYTES
+#define {macro}_ARENA_BYTES {macro}_ARENA_NEEDED
+#endif
+#if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+_Static_assert({macro}_ARENA_BYTES >= {macro}_ARENA_NEEDED, "the arena is too small");
+#else
+typedef char {name}_arena_check[{macro}_ARENA_BYTES >= {macro}_ARENA_NEEDED ? 1 : -1];
+#endif
+static union {{
+    double align;
+    uint8_t bytes[{macro}_ARENA_BYTES];
+}}{align} {name}_arena;
+#endif
+
+"""
+            use = [
+                f"#ifndef {macro}_NO_ARENA",
+                "    if (workspace == NULL)",
+                f"        workspace = {name}_arena.bytes;",
+                "#endif",
+                "    if (workspace == NULL)",
+                f"        return {macro}_ERROR_NULL;",
+                f"    if ({aligned})",
+                f"        return {macro}_ERROR_ALIGNMENT;",
+            ]
+        lines += [*use, f"    model({args});", f"    return {macro}_OK;"]
+        return f"{arena}int {name}_run({self.params()})\n{{\n" + "\n".join(lines) + "\n}\n"
+
+
+def _c_type(type_: DType) -> str:
+    return C99.stored.get(type_.name, "uint8_t")
+
+
+def _macros(prefix: str, value: Value) -> list[str]:
+    shape = value.type.static_shape() or ()
+    size = 1
+    for dim in shape:
+        size *= dim
+    return [
+        f"#define {prefix}_NAME {_quoted(value.name)}",
+        f'#define {prefix}_DTYPE "{value.dtype}"',
+        f"#define {prefix}_NDIM {len(shape)}",
+        f"#define {prefix}_SHAPE {{{', '.join(map(str, shape)) or '1'}}}",
+        f"#define {prefix}_SIZE {size}",
+    ]
+
+
+def _described(value: Value) -> str:
+    return f"{_ascii(value.name)}: {value.dtype}{list(value.type.static_shape() or ())}"
+
+
+def _quoted(text: str) -> str:
+    data = text.encode()
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+
+
+def _rows(data: Any, type_: DType) -> str:
+    """Elements as literals, in rows of less than a hundred characters."""
+    if type_.name in ("float16", "bfloat16") or type_.is_bool or type_.name not in C99.stored:
+        type_ = dtype(f"uint{8 * type_.itemsize}")
+    values = data.view(type_.numpy).tolist()
+    words = [literal(value, type_) for value in values]
+    rows: list[str] = []
+    row = ""
+    for word in words:
+        if len(row) + len(word) > 96:
+            rows.append(row)
+            row = ""
+        row += f"{word}, "
+    rows.append(row)
+    return "\n        " + "\n        ".join(r.rstrip() for r in rows) + "\n    "
+
+
+__all__ = ["Sources", "export"]

@@ -1,0 +1,88 @@
+"""The target kind `c`: any machine with a C compiler, described by a processor's name or by options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from dlc_backend_c.processors import processor
+from dlc_backend_c.toolchain import compiler_problem, compiler_version, usable_cores
+from dlc_core.ir.module import IRModule
+from dlc_core.target import Description, Option, TargetKind
+from dlc_core.tir.stmt import PrimFunc
+
+OPTIONS = (
+    Option("mcpu", "str", "", "processor, such as cortex-m7, cortex-a72 or native; empty is any"),
+    Option("march", "str", "", "instruction set for the compiler, such as rv64gcv or x86-64-v3"),
+    Option("vector-bits", "int", -1, "width of vectors; 0 is standard C, -1 takes the processor's"),
+    Option("num-threads", "int", 1, "threads of an executable, by OpenMP where it is more than 1"),
+    Option(
+        "weights",
+        "str",
+        "array",
+        "of exported sources: array (in the C), binary (a file that the caller gives)",
+    ),
+    Option("opt-for", "str", "speed", "speed or size: how far loops are unrolled"),
+)
+
+DTYPES = (
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("bfloat16", "float16", "float32", "float64"),
+)
+"""The dtypes that code computes in; narrower ones are expressed by these."""
+
+
+def vector_bits(options: Mapping[str, Any]) -> int:
+    """Width of the vectors that code for these options has; 0 is standard C."""
+    if options["opt-for"] == "size":
+        return 0
+    given: int = options["vector-bits"]
+    return given if given >= 0 else processor(options["mcpu"]).vector_bits
+
+
+def description(options: Mapping[str, Any]) -> Description:
+    """The record that schedules read."""
+    cpu = processor(options["mcpu"])
+    bits = vector_bits(options)
+    threads = options["num-threads"] or usable_cores()
+    return Description(
+        vector_bits=bits,
+        vector_registers=cpu.vector_registers if bits else cpu.registers,
+        fma=cpu.fma,
+        caches=cpu.caches,
+        stack_bytes=256 if cpu.address_bits == 32 else 1 << 16,
+        cores=threads,
+        parallel=threads > 1,
+        dtypes=DTYPES,
+    )
+
+
+def index_type(options: Mapping[str, Any], module: IRModule) -> str:
+    """The type of indices: 32 bits on a machine of such registers, where all sizes are known to fit."""
+    if processor(options["mcpu"]).address_bits > 32:
+        return "int64_t"
+    for func in module.of_kind(PrimFunc).values():
+        shapes = [buffer.static_shape() for buffer in func.buffers]
+        if func.scalars or any(s is None or prod(s) * 8 >= 1 << 31 for s in shapes):
+            return "int64_t"
+    return "int32_t"
+
+
+def identity(options: Mapping[str, Any]) -> str:
+    """The processor that `native` stands for, and the compiler."""
+    cpu = processor(options["mcpu"])
+    return f"{cpu} {compiler_version()}"
+
+
+KIND = TargetKind(
+    name="c",
+    doc="C for any machine: run here through the C compiler, or exported as sources",
+    codegen="c",
+    device="c",
+    options=OPTIONS,
+    describe=description,
+    problem=compiler_problem,
+    identity=identity,
+)

@@ -1,0 +1,115 @@
+"""Processors by name: the facts that schedules for C read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from dlc_core.diag import TargetError
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What code for a processor may count on.  `registers` are those of scalar floats; caches in bytes."""
+
+    name: str
+    vector_bits: int = 0
+    vector_registers: int = 16
+    registers: int = 16
+    fma: bool = False
+    caches: tuple[int, ...] = (32 << 10, 512 << 10)
+    address_bits: int = 64
+    flags: tuple[str, ...] = ()
+    """Options of the compiler that name it."""
+
+
+_MICRO = {
+    "cortex-m0": Processor("cortex-m0", address_bits=32, registers=8, caches=(4 << 10,)),
+    "cortex-m3": Processor("cortex-m3", address_bits=32, registers=8, caches=(8 << 10,)),
+    "cortex-m4": Processor("cortex-m4", address_bits=32, fma=True, caches=(8 << 10,)),
+    "cortex-m7": Processor("cortex-m7", address_bits=32, fma=True, caches=(16 << 10,)),
+    "cortex-m33": Processor("cortex-m33", address_bits=32, fma=True, caches=(8 << 10,)),
+    "cortex-m55": Processor("cortex-m55", address_bits=32, fma=True, caches=(16 << 10,)),
+}
+_ARM = {
+    name: Processor(name, 128, 32, 32, True, caches)
+    for name, caches in {
+        "cortex-a53": (32 << 10, 256 << 10),
+        "cortex-a72": (32 << 10, 512 << 10),
+        "neoverse-n1": (64 << 10, 1 << 20),
+    }.items()
+}
+_OTHERS = {
+    "cortex-a7": Processor("cortex-a7", 128, 16, 16, True, (32 << 10, 256 << 10), 32),
+    "x86-64": Processor("x86-64", 128, 16, 16, False, (32 << 10, 256 << 10)),
+    "x86-64-v3": Processor("x86-64-v3", 256, 16, 16, True, (32 << 10, 512 << 10)),
+    "x86-64-v4": Processor("x86-64-v4", 512, 32, 32, True, (32 << 10, 1 << 20)),
+    "rv32imac": Processor("rv32imac", address_bits=32, registers=12, caches=(16 << 10,)),
+    "rv64gc": Processor("rv64gc", registers=32, fma=True, caches=(32 << 10, 256 << 10)),
+    "rv64gcv": Processor("rv64gcv", 128, 32, 32, True, (32 << 10, 256 << 10)),
+}
+PROCESSORS = {**_MICRO, **_ARM, **_OTHERS}
+ANY = Processor("any")
+
+
+@cache
+def processor(name: str) -> Processor:
+    """The processor of that name; `native` is this machine's, "" any.  TargetError for an unknown one."""
+    if not name:
+        return ANY
+    if name == "native":
+        return _native()
+    if name not in PROCESSORS:
+        raise TargetError(
+            f"no processor {name!r} is known to the C backend",
+            hint=f"known: native, {', '.join(PROCESSORS)}; or give -march and -vector-bits",
+        )
+    return PROCESSORS[name]
+
+
+def _native() -> Processor:
+    flags = _host_flags()
+    machine = os.uname().machine
+    if machine in ("x86_64", "AMD64"):
+        base = PROCESSORS["x86-64"]
+        if "avx2" in flags and "fma" in flags:
+            base = PROCESSORS["x86-64-v3"]
+        if "avx512f" in flags and "avx512bw" in flags:
+            base = PROCESSORS["x86-64-v4"]
+    elif machine in ("aarch64", "arm64"):
+        base = PROCESSORS["cortex-a72"]
+    else:
+        base = ANY
+    return replace(base, name=f"native {machine}", caches=_host_caches() or base.caches)
+
+
+def _host_flags() -> frozenset[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        if line.startswith(("flags", "Features")):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def _host_caches() -> tuple[int, ...]:
+    """Data caches of the first core, nearest first."""
+    found = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+            size = (folder / "size").read_text().strip()
+            found[int((folder / "level").read_text())] = int(size.rstrip("KM")) << (
+                20 if size[-1] == "M" else 10
+            )
+        except (OSError, ValueError):
+            continue
+    return tuple(found[level] for level in sorted(found))
+
+
+__all__ = ["ANY", "PROCESSORS", "Processor", "processor"]

@@ -1,0 +1,142 @@
+"""What stands beside exported sources: an example, and how to build it."""
+
+from __future__ import annotations
+
+from dlc_core.runtime.signature import Signature, Value
+from dlc_core.target.source import C99
+from dlc_core.target.source.words import Names
+
+
+def project_files(name: str, signature: Signature, binary: bool) -> dict[str, str | bytes]:
+    """main.c, Makefile, CMakeLists.txt and README.md by file name."""
+    return {
+        "main.c": _main(name, signature, binary),
+        "Makefile": _makefile(name),
+        "CMakeLists.txt": _cmake(name),
+        "README.md": _readme(name, signature, binary),
+    }
+
+
+def _array(value: Value, name: str, macro: str) -> str:
+    kind = C99.stored.get(value.dtype.name, "uint8_t")
+    return f"static {kind} {name}[{macro}_SIZE];"
+
+
+def _main(name: str, signature: Signature, binary: bool) -> str:
+    macro = name.upper()
+    names = Names(frozenset({"status", "file", "weights", "workspace"}))
+    ins = [names.fresh(v.name) for v in signature.inputs]
+    outs = [names.fresh(v.name) for v in signature.outputs]
+    arrays = [_array(v, n, f"{macro}_INPUT{i}") for i, (v, n) in enumerate(zip(signature.inputs, ins))]
+    arrays += [_array(v, n, f"{macro}_OUTPUT{i}") for i, (v, n) in enumerate(zip(signature.outputs, outs))]
+    if binary:
+        arrays.append(f"static union {{ double align; uint8_t bytes[{macro}_WEIGHTS_BYTES + 64]; }} weights;")
+    reads = [_transfer("fread", n, "stdin") for n in ins]
+    writes = [_transfer("fwrite", n, "stdout") for n in outs]
+    load, argument = "", ""
+    if binary:
+        load = f"""\
+    uint8_t *place = weights.bytes + (64 - (uintptr_t)weights.bytes % 64) % 64;
+    FILE *file = fopen("{name}_weights.bin", "rb");
+    if (file == NULL || fread(place, 1, {macro}_WEIGHTS_BYTES, file) != {macro}_WEIGHTS_BYTES)
+        return fail("{name}_weights.bin cannot be read");
+    fclose(file);
+"""
+        argument = "place, "
+    listed = ", ".join([*ins, *outs])
+    return f"""\
+/* Runs {name} once: reads the inputs from the standard input, as the bytes of their arrays one after the
+   other, and writes the outputs to the standard output in the same way. */
+#include <stdio.h>
+
+#include "{name}.h"
+
+{chr(10).join(arrays)}
+
+static int fail(const char *what)
+{{
+    fprintf(stderr, "{name}: %s\\n", what);
+    return 1;
+}}
+
+int main(void)
+{{
+    int status;
+{load}{"".join(reads)}    status = {name}_run({listed}, {argument}NULL);
+    if (status != {macro}_OK)
+        return fail("the model did not run");
+{"".join(writes)}    return 0;
+}}
+"""
+
+
+def _transfer(function: str, name: str, stream: str) -> str:
+    verb = "read" if function == "fread" else "written"
+    return (
+        f"    if ({function}({name}, 1, sizeof {name}, {stream}) != sizeof {name})\n"
+        f'        return fail("{name} cannot be {verb}");\n'
+    )
+
+
+def _makefile(name: str) -> str:
+    return f"""\
+CC ?= cc
+CFLAGS ?= -O3
+WARN = -std=gnu99 -Wall -Wextra -pedantic
+
+{name}: main.o {name}.o
+\t$(CC) $(LDFLAGS) -o $@ $^ -lm
+
+%.o: %.c {name}.h
+\t$(CC) $(WARN) $(CFLAGS) -c -o $@ $<
+
+.PHONY: clean
+clean:
+\trm -f {name} main.o {name}.o
+"""
+
+
+def _cmake(name: str) -> str:
+    return f"""\
+cmake_minimum_required(VERSION 3.10)
+project({name} C)
+add_library({name}_model STATIC {name}.c)
+target_include_directories({name}_model PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+target_link_libraries({name}_model PUBLIC m)
+add_executable({name} main.c)
+target_link_libraries({name} {name}_model)
+"""
+
+
+def _shape(value: Value) -> str:
+    return " x ".join(map(str, value.type.static_shape() or ())) or "scalar"
+
+
+def _readme(name: str, signature: Signature, binary: bool) -> str:
+    rows = [
+        f"| {kind} | `{v.name}` | {v.dtype} | {_shape(v)} |"
+        for kind, values in (("input", signature.inputs), ("output", signature.outputs))
+        for v in values
+    ]
+    weights = (
+        f"`{name}_weights.bin` holds the weights; the caller maps or reads it, aligned to 64 bytes.\n\n"
+        if binary
+        else ""
+    )
+    return f"""\
+# {name}
+
+A model as C: `{name}.h` says how it is called, `{name}.c` is all of it, `main.c` an example.
+
+    make
+    ./{name} < inputs.bin > outputs.bin
+
+|  | name | dtype | shape |
+|---|---|---|---|
+{chr(10).join(rows)}
+
+{weights}It allocates nothing; the macros of the header say how much memory it takes.
+"""
+
+
+__all__ = ["project_files"]

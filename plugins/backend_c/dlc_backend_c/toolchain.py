@@ -1,0 +1,78 @@
+"""The C compiler of this machine: which one, and what it is called with."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from dlc_core.diag import CodegenError, UnsupportedError
+
+CANDIDATES = ("cc", "gcc", "clang")
+HINT = "install gcc or clang, set CC, or run: pip install ziglang"
+
+
+@cache
+def compiler() -> tuple[str, ...] | None:
+    """The command of the C compiler: CC, else cc, gcc, clang, else the one of the ziglang wheel."""
+    given = os.environ.get("CC", "").strip()
+    if given:
+        words = shlex.split(given)
+        return tuple(words) if shutil.which(words[0]) else None
+    for name in CANDIDATES:
+        if shutil.which(name):
+            return (name,)
+    return (sys.executable, "-m", "ziglang", "cc") if find_spec("ziglang") else None
+
+
+def compiler_problem() -> str | None:
+    """Why C cannot be compiled here; None where it can."""
+    return None if compiler() else f"no C compiler: {HINT}"
+
+
+@cache
+def compiler_version() -> str:
+    """The first line in which the compiler names itself; "" where there is none."""
+    command = compiler()
+    if command is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.partition("\n")[0]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def build_shared(source: Path, library: Path, flags: tuple[str, ...]) -> None:
+    """Compile one file to a shared library.  Raises UnsupportedError without a compiler, CodegenError with
+    what the compiler said where it refuses.
+    """
+    command = compiler()
+    if command is None:
+        raise UnsupportedError("C cannot be compiled here", why="there is no C compiler", hint=HINT)
+    words = [*command, *flags, "-fPIC", "-shared", "-o", str(library), str(source), "-lm"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UnsupportedError(
+            f"the C compiler {command[0]} does not run", why=str(error), hint=HINT
+        ) from None
+    if done.returncode:
+        raise CodegenError(
+            f"{command[0]} refuses the generated C", details=(done.stderr or done.stdout).splitlines()[:20]
+        )
+
+
+__all__ = ["HINT", "build_shared", "compiler", "compiler_problem", "compiler_version", "usable_cores"]
