@@ -10,6 +10,7 @@ import pytest
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, constant, param, post_order
+from dlc_core.ir.structural import structural_hash
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
@@ -309,3 +310,14 @@ def test_a_residual_block_moves_bytes_only() -> None:
     assert types == {"uint8"}
     x = bytes_of(rng, (2, 4, 6, 6), "uint8")
     assert same(evaluate(result, [x]), evaluate(folded(body), [x]))
+
+
+def test_layers_of_other_scales_share_their_kernel() -> None:
+    """Scales and zero points are arguments."""
+    value, weights = X, [constant(np.full((4, 4, 3, 3), n, np.int8)) for n in (3, 5)]
+    for number_of, w in enumerate(weights):
+        scale = number(0.02 + 0.01 * number_of)
+        made = std.conv(std.dequantize(value, scale, Z), std.dequantize(w, scale), padding=(1, 1, 1, 1))
+        value = std.quantize(made, scale, number(90 + number_of, "uint8"), to="uint8")
+    first, second = kernels_of(Fuse().run_function(lowered(folded(value)), CONTEXT))[-3::2]
+    assert structural_hash((first.params, first.body)) == structural_hash((second.params, second.body))

@@ -6,7 +6,8 @@ lowering is inside exactly one `call` of a closed function, which becomes one Pr
     y = relu(add(conv(x, w), b))     =>     y = call(x, w, b){fused_conv_add_relu}
 
 Constants of one element go into the function, larger ones are its arguments (a constant is laid out anew when
-the kernel's schedule asks for that, and shared between kernels otherwise).
+the kernel's schedule asks for that, and shared between kernels otherwise).  Scales and zero points are always
+arguments: they differ from layer to layer, and the layers shall share their kernels.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, kind_of, why_not
 
 NAME_LENGTH = 64
+SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
+"""Ops whose arguments behind the first are scales and zero points."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,10 @@ def _call(group: Group, members: Sequence[Node], built: dict[Node, Node], names:
     given: list[Node] = []
     spans: dict[Span, None] = {}
     for member in members:
-        for arg in member.args:
+        for place, arg in enumerate(member.args):
             if arg in inside:
                 continue
-            if _is_literal(arg):
+            if _is_literal(arg) and not (place > 0 and member.op.name in SCALED):
                 inside[arg] = arg
                 continue
             fresh = param(_param_name(arg, len(params)), arg.type)

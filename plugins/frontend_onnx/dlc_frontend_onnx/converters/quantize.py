@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -115,12 +115,18 @@ def dequantize_linear(c: Call, x: Node, scale: Node, zero: Node | None = None) -
     return c.cast(made, declared)
 
 
+def _extreme(x: Node, reduce: Callable[..., Node]) -> Node:
+    """The least or greatest element; of shapes that are not known first those of rows, by whole vectors."""
+    known = x.tensor_type.static_shape() is not None or not isinstance(x.shape[-1], int)
+    return reduce(x) if known else reduce(reduce(x, axes=(-1,)))
+
+
 @converter("DynamicQuantizeLinear", 11)
 def dynamic_quantize_linear(c: Call, x: Node) -> Sequence[Node]:
     """x as uint8 by its own range, which includes 0; what is 0 everywhere has the scale 0."""
     zero = c.const(0, x.dtype)
-    low = std.minimum(std.reduce_min(x), zero)
-    high = std.maximum(std.reduce_max(x), zero)
+    low = std.minimum(_extreme(x, std.reduce_min), zero)
+    high = std.maximum(_extreme(x, std.reduce_max), zero)
     scale = std.div(std.sub(high, low), c.const(255, x.dtype))
     step = std.where(std.equal(scale, zero), c.const(1, x.dtype), scale)
     point = std.cast(std.round(std.clip(std.sub(zero, std.div(low, step)), min=0, max=255)), to="uint8")
