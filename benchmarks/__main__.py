@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.chart import check_chart, write_chart
-from benchmarks.measure import Result, measure_case
+from benchmarks.measure import OF_LARGEST, Result, measure_case
 from benchmarks.models import default_cases, folder_cases
 from benchmarks.peers import OURS, installed_peers
 from benchmarks.report import head, machine, print_report, write_json
@@ -21,6 +21,12 @@ def main() -> int:
     parser.add_argument("--threads", default="1,2", help="thread counts (%(default)s)")
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="measured per model and peer (%(default)s)"
+    )
+    parser.add_argument(
+        "--precision",
+        default="float32",
+        help="of ours and of the peers that can be told: float32, bfloat16, float16 (%(default)s)",
+        choices=("float32", *OF_LARGEST),
     )
     parser.add_argument(
         "--peers", help="only these, with commas between; all that are installed if not given"
@@ -55,6 +61,9 @@ def main() -> int:
             print(f"no peer {absent[0]} installed; there are: {names or 'none'}", file=sys.stderr)
             return 2
         peers = [peer for peer in peers if peer.name in wanted]
+    if options.precision != "float32":
+        facts["precision"] = options.precision
+        facts["in_float32"] = [peer.name for peer in peers if options.precision not in peer.precisions]
     print(head(facts, peers), flush=True)
     results: list[Result] = []
     chosen = [case for case in cases if not options.names or case.name in options.names]
@@ -68,6 +77,7 @@ def main() -> int:
             seconds=options.seconds,
             memory=not options.no_memory,
             limit=options.limit,
+            precision=options.precision,
         )
         results.extend(found)
         gc.collect()

@@ -19,7 +19,7 @@ import dlc_core as dlc
 from benchmarks.peers import OURS
 from benchmarks.report import head, machine, print_table
 from dlc_core import nn
-from dlc_core.testing.peak import machine_peak
+from dlc_core.testing.dot_peak import product_peak
 
 ROUNDS = 5
 
@@ -129,7 +129,9 @@ def all_work() -> list[Work]:
     ]  # fmt: skip
 
 
-def measure(work: Work, threads: int, peak: float, runs: int, target: str | None = None) -> Figure:
+def measure(
+    work: Work, threads: int, peak: float, runs: int, target: str | None = None, precision: str = "float32"
+) -> Figure:
     """The least of some rounds of calls."""
     module = work.module.init(seed=0)
     with dlc.PassContext(disabled={"winograd"} if work.direct else ()):
@@ -138,6 +140,7 @@ def measure(work: Work, threads: int, peak: float, runs: int, target: str | None
             target,
             params=module.state_dict(),
             num_threads=threads,
+            precision=precision,
             cache=False,
         )
     x = np.random.default_rng(0).standard_normal(work.shape, np.float32)
@@ -172,6 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=20, help="calls in each of five rounds (%(default)s)")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
+    parser.add_argument(
+        "--precision", choices=("float32", "bfloat16", "float16"), default="float32", help="(%(default)s)"
+    )
     options = parser.parse_args(arguments)
 
     chosen = [w for w in all_work() if not options.names or any(name in w.name for name in options.names)]
@@ -183,11 +189,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(head(facts, [OURS]), flush=True)
     given = options.threads
     counts = sorted({1, facts["cores"]} if given is None else set(map(int, given.split(","))))
-    peaks = {threads: machine_peak(threads) for threads in counts}
+    peaks = {threads: product_peak(threads, options.precision) for threads in counts}
     for threads, peak in peaks.items():
-        print(f"peak of float32 multiply-adds, threads {threads}: {peak:.1f} GFLOP/s")
+        print(f"peak in {options.precision}, threads {threads}: {peak:.1f} GFLOP/s")
     figures = [
-        measure(work, threads, peaks[threads], options.runs, options.target)
+        measure(work, threads, peaks[threads], options.runs, options.target, options.precision)
         for work in chosen
         for threads in counts
     ]

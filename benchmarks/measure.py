@@ -22,6 +22,8 @@ from dlc_core.diag import DlcError
 from dlc_core.runtime.measure import Spread, spread_of
 
 RTOL, ATOL = 1e-3, 1e-4
+OF_LARGEST = {"bfloat16": 2e-2, "float16": 2e-3}
+"""In narrower precisions, the part of an output's largest value that errors may be."""
 ROUNDS = 5
 CHEAP = 2e9
 """Arithmetic operations up to which a model is also evaluated in float64, which takes seconds."""
@@ -80,14 +82,23 @@ class Result:
 
 
 def measure_case(
-    case: Case, peers: Sequence[Peer], threads: Sequence[int], *, seconds: float, memory: bool, limit: float
+    case: Case,
+    peers: Sequence[Peer],
+    threads: Sequence[int],
+    *,
+    seconds: float,
+    memory: bool,
+    limit: float,
+    precision: str = "float32",
 ) -> Iterator[Result]:
     """All figures of a model, for each number of threads; what fails is told in the result.
+
+    Ours, and the peers that can, compute in `precision`, whose tolerance is allowed to all.
 
     Peers that can be are together in this process, the others each in one of their own with `limit` seconds
     for each of their answers.
     """
-    feeds = case.feeds()
+    feeds, peers = case.feeds(), [peer.at(precision) for peer in peers]
     with case.file() as path:
         truth = _truth(case, path, feeds)
         for count in threads:
@@ -108,14 +119,14 @@ def measure_case(
                     workers[peer.name] = worker
                     result.load_seconds[peer.name] = worker.load_seconds
                     result.first_seconds[peer.name] = worker.first_seconds
-                _compare(result, {name: worker.outputs for name, worker in workers.items()}, truth)
+                _compare(result, {name: worker.outputs for name, worker in workers.items()}, truth, precision)
                 result.times = interleaved(workers, seconds, result.failures)
             if memory:
-                _add_memory(result, [p for p in peers if p.name in workers], path, feeds, limit)
+                _add_memory(result, [p for p in peers if p.name in workers], path, feeds, limit, precision)
             if OURS.name in result.failures:
                 result.problem = f"dlc cannot run it: {result.failures[OURS.name]}"
             else:
-                result.open_seconds = _time_to_open(path, count)
+                result.open_seconds = _time_to_open(path, count, precision)
             yield result
 
 
@@ -139,14 +150,19 @@ def interleaved(
 
 
 def _add_memory(
-    result: Result, peers: Sequence[Peer], path: Path, feeds: Mapping[str, Array], limit: float
+    result: Result,
+    peers: Sequence[Peer],
+    path: Path,
+    feeds: Mapping[str, Array],
+    limit: float,
+    precision: str,
 ) -> None:
     """Each in a new process."""
     for peer in peers:
         if peer.name in result.failures:
             continue
         try:
-            alone = SAVED if peer.name == OURS.name else peer
+            alone = SAVED.at(precision) if peer.name == OURS.name else peer
             worker = Worker(alone, path, result.threads, feeds, limit)
         except RuntimeError as error:
             result.failures[peer.name] = str(error)
@@ -159,9 +175,9 @@ def _add_memory(
             worker.close()
 
 
-def _time_to_open(path: Path, threads: int) -> float:
+def _time_to_open(path: Path, threads: int, precision: str) -> float:
     """Seconds to open a saved artefact and find its code, ready for a call."""
-    exe = dlc.compile(path, num_threads=threads)
+    exe = dlc.compile(path, num_threads=threads, precision=precision)
     with TemporaryDirectory(prefix="dlc-bench-") as folder:
         saved = Path(folder, "model.dlc")
         exe.save(saved)
@@ -194,7 +210,9 @@ def _truth(case: Case, path: Path, feeds: Mapping[str, Array]) -> _Truth | None:
         return None
 
 
-def _compare(result: Result, outputs: Mapping[str, Mapping[str, Array]], truth: _Truth | None) -> None:
+def _compare(
+    result: Result, outputs: Mapping[str, Mapping[str, Array]], truth: _Truth | None, precision: str
+) -> None:
     """Compare all outputs with the truth, else with those of the first peer that has any."""
     if truth is None:
         first = next((name for name in outputs if name != OURS.name), None)
@@ -204,17 +222,21 @@ def _compare(result: Result, outputs: Mapping[str, Mapping[str, Array]], truth: 
     result.reference = truth.name
     for name, found in outputs.items():
         in_order = list(found.values())
-        result.errors[name] = max(_excess(in_order[index], value) for index, value in truth.outputs.items())
+        result.errors[name] = max(
+            _excess(in_order[index], value, precision) for index, value in truth.outputs.items()
+        )
     result.errors.pop(truth.name, None)
     if not result.errors.get(OURS.name, 0.0) <= 1:
         result.problem = f"results differ from {truth.name}"
 
 
-def _excess(got: Array, wanted: Array) -> float:
+def _excess(got: Array, wanted: Array, precision: str) -> float:
     """Tolerances that the largest error takes."""
     if got.shape != wanted.shape:
         return float("inf")
     if not got.size:
         return 0.0
     a, b = got.astype(np.float64), wanted.astype(np.float64)
+    if precision in OF_LARGEST:
+        return float(np.max(np.abs(a - b)) / (OF_LARGEST[precision] * np.max(np.abs(b)) + ATOL))
     return float(np.max(np.abs(a - b) / (ATOL + RTOL * np.abs(b))))

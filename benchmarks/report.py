@@ -55,6 +55,10 @@ def _read(path: str) -> str:
 def head(facts: dict[str, Any], peers: Iterable[Peer]) -> str:
     versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers)
     text = f"{facts['processor']}, {facts['cores']} cores; Python {facts['python']}; {versions}"
+    if "precision" in facts:
+        text += f"\nin {facts['precision']}"
+        if facts["in_float32"]:
+            text += f", but {', '.join(facts['in_float32'])} in float32"
     if facts["load"] is not None and facts["load"] > QUIET:
         text += (
             f"\nTHE MACHINE IS BUSY: load average {facts['load']:.1f}; these figures are not to be trusted"

@@ -164,6 +164,16 @@ def test_float64_is_the_reference_where_nothing_is_stored(models: Path) -> None:
     assert result.errors["tripled"] > 1
 
 
+def test_a_precision_is_told_to_peers_that_can(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    few = ("--threads", "1", "--seconds", "0.01", "--no-memory", "--precision", "bfloat16")
+    text = run("--models", str(models), *few, "--json", str(out), cache=tmp_path / "cache")
+    assert "in bfloat16" in text
+    told = json.loads(out.read_text())
+    assert told["machine"]["precision"] == "bfloat16"
+    assert "dlc" not in told["machine"]["in_float32"]
+
+
 def test_kernels_are_measured_against_the_peak(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     names = "matmul 1×768×768", "256→1024 14²", "softmax 1536"

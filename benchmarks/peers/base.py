@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +20,9 @@ Session = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 class Peer:
     """`load` includes everything from the model's file to the first possible call.
 
-    Every peer runs as its users run it: all graph optimisations, its own memory and thread pools, float32,
-    and as many threads as are asked for.  Its package is imported by `load` alone.
+    Every peer runs as its users run it: all graph optimisations, its own memory and thread pools, float32
+    unless `at` says otherwise, and as many threads as are asked for.  Its package is imported by `load`
+    alone.
     """
 
     name: str
@@ -28,9 +30,18 @@ class Peer:
     """Distributions that it needs; the first one's version is the peer's."""
     modules: tuple[str, ...]
     """Modules that it imports."""
-    load: Callable[[Path, int], Session]
+    load: Callable[..., Session]
+    """Takes the model's file, the number of threads, and as `precision` one of `precisions`."""
     together: bool = False
     """Whether it is measured in the benchmark's own process, beside the others that are."""
+    precisions: tuple[str, ...] = ()
+    """Dtypes narrower than float32 that it can be told to compute in."""
+
+    def at(self, precision: str) -> Peer:
+        """The peer computing in a precision, where it can; else as it is, in float32."""
+        if precision not in self.precisions:
+            return self
+        return replace(self, load=partial(self.load, precision=precision))
 
     @property
     def version(self) -> str:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from benchmarks.peers.base import Peer, Session, output_names
 
+HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
-def load(path: Path, threads: int) -> Session:
+
+def load(path: Path, threads: int, precision: str = "float32") -> Session:
     import openvino
 
     options = {
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": HINTS[precision],
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
     }
@@ -20,4 +22,4 @@ def load(path: Path, threads: int) -> Session:
     return lambda feeds: dict(zip(names, model(dict(feeds)).values()))
 
 
-PEER = Peer("openvino", ("openvino",), ("openvino",), load)
+PEER = Peer("openvino", ("openvino",), ("openvino",), load, precisions=tuple(HINTS))
