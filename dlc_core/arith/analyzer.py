@@ -230,9 +230,22 @@ class Analyzer(Simplifier):
             p = sub(self._poly(cond.b), self._poly(cond.a))
             if cond.op == "lt":
                 self._learn_nonneg(shifted(p, -1))
+                self._learn_choice(cond)
             elif cond.op == "eq":
                 self._learn_zero(cond, p)
         self._forget()
+
+    def _learn_choice(self, cond: Binary) -> None:
+        """a < max(b, c) where b <= a: a < c; likewise for a minimum on the left."""
+        for side, op in ((cond.b, "max"), (cond.a, "min")):
+            if isinstance(side, Binary) and side.op == op:
+                for one, other in ((side.a, side.b), (side.b, side.a)):
+                    without, rest = (
+                        (one <= cond.a, cond.a < other) if op == "max" else (cond.b <= one, other < cond.b)
+                    )
+                    if self.prove(without):
+                        self._learn(self._expr(rest))
+                        return
 
     def _learn_nonneg(self, p: Poly) -> None:
         """p >= 0"""

@@ -106,6 +106,16 @@ def test_assumptions_hold_inside_only() -> None:
     assert analyzer.const_bounds(i) == (-INF, INF)
 
 
+def test_what_a_loop_with_iterations_tells() -> None:
+    """Under `extent > 0` the extent's maximum with zero, and the minimum in what is left, are decided."""
+    analyzer, i = Analyzer(), Var("i")
+    analyzer.bind(i, 0, 28)
+    with analyzer.assume(maximum(3 - i, 0) > 0):
+        assert str(analyzer.simplify(maximum(3 - i, 0))) == "3 - i"
+    with analyzer.assume(7 - minimum(31 - i, 7) > 0):
+        assert str(analyzer.simplify(minimum(31 - i, 7))) == "31 - i"
+
+
 def test_assumed_equality_replaces() -> None:
     analyzer = Analyzer()
     with analyzer.assume(eq(n, m * 4)):

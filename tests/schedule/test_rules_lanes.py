@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.graph.node import Node, param
-from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.expr import Var, const, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.schedule.rules.cpu.edges import Edges
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 from dlc_core.tir.functor import stmts
@@ -60,6 +61,8 @@ CASES = {
     "dilation": lambda: depthwise(1, 8, 8, 5, padding=(2, 2, 2, 2), dilation=(2, 2)),
     "images": lambda: depthwise(2, 4, 9, 8, padding=(1, 1, 1, 1)),
     "one dim": lambda: depthwise(1, 17, 8, padding=(1, 1)),
+    "seven taps": lambda: depthwise(1, 11, 15, 4, kernel=7, padding=(3, 3, 3, 3)),
+    "border beyond the window": lambda: depthwise(1, 4, 5, 4, padding=(4, 1, 5, 6), strides=(2, 1)),
     "large window": lambda: depthwise(1, 12, 4, 3, kernel=9, padding=(4, 4, 4, 4)),
     "one column": lambda: depthwise(1, 9, 1, 8, padding=(1, 1, 1, 1)),
     "max pool": lambda: pool("max_pool", 1, 9, 9, 18, kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)),
@@ -95,13 +98,30 @@ def temporaries(made: PrimFunc) -> tuple[list[str], list[int | None]]:
     return outside, [const_value(size) for b in inside for size in b.shape]
 
 
+@pytest.mark.parametrize("name", ["border", "strides", "images", "max pool"])
+def test_edges_need_no_copy_of_the_input(name):
+    for machine in (MACHINES["small cache"], MACHINES["wide"]):
+        made = scheduled(CASES[name](), machine)
+        assert "pad" not in {s.buffer.name for s in stmts(made.body) if isinstance(s, Alloc)}
+
+
+def test_tiles_at_the_edges_are_by_themselves():
+    edges = Edges((), 1, 26, None, const(0), const(0))
+    assert edges.cuts(28, 4) == [1, 3]
+    assert edges.cuts(14, 2) == [1]
+    assert edges.cuts(27, 4) == [1, 3]
+    assert Edges((), 9, 20, None, const(0), const(0)).cuts(30, 5) == [1, 2, 3, 4]
+    assert Edges((), 19, 20, None, const(0), const(0)).cuts(40, 8) == [4]
+
+
 def test_borders_are_made_in_parts():
     """Of bands of rows where these fit the cache, one for each thread or more, else of strips of channels."""
-    func = depthwise(1, 16, 8, 16, padding=(1, 1, 1, 1))
-    roomy = Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 16))
-    assert temporaries(scheduled(func, roomy)) == ([], [1, 10, 10, 16])
-    assert temporaries(scheduled(func, MACHINES["small cache"])) == ([], [1, 18, 10, 8])
-    few = depthwise(1, 5, 32, 64, padding=(1, 1, 1, 1))
-    assert temporaries(scheduled(few, roomy)) == ([], [1, 7, 34, 8])
+    wide = {"kernel": 9, "padding": (4, 4, 4, 4)}
+    func = depthwise(1, 16, 8, 64, **wide)
+    roomy = Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 18))
+    assert temporaries(scheduled(func, roomy)) == ([], [1, 16, 16, 64])
+    assert temporaries(scheduled(func, MACHINES["small cache"])) == ([], [1, 24, 16, 32])
+    few = depthwise(1, 5, 32, 64, **wide)
+    assert temporaries(scheduled(few, roomy)) == ([], [1, 13, 40, 32])
     symbolic = depthwise(1, H, W, 64, padding=(1, 1, 1, 1))
     assert temporaries(scheduled(symbolic, roomy, h=12, w=12))[0] == ["pad"]

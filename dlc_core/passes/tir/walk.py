@@ -14,7 +14,7 @@ from operator import is_
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Expr, Var, conjuncts, loads_in, logical_and
+from dlc_core.ir.expr import Expr, Var, conjuncts, const_value, loads_in, logical_and
 from dlc_core.passes.tir.memory import Memory
 from dlc_core.tir.stmt import (
     Alloc,
@@ -177,9 +177,12 @@ class Walker:
     @contextmanager
     def inside(self, var: Var, begin: Expr, extent: Expr, body: Stmt) -> Iterator[None]:
         """Inside of a loop; ends that the body may change are not remembered."""
-        with self.analyzer.scope():
-            if var.dtype is INDEX and self.memory.steady(body, begin, extent):
-                self.analyzer.bind(var, begin, extent)
+        known = var.dtype is INDEX and self.memory.steady(body, begin, extent)
+        # What runs in a loop runs because the loop has iterations.
+        some = [extent > 0] if known and const_value(extent) is None else []
+        with self.analyzer.assume(*some):
+            if known:
+                self.analyzer.bind(var, self.analyzer.simplify(begin), self.analyzer.simplify(extent))
             yield
 
     @contextmanager

@@ -11,11 +11,11 @@ and the loops over the window are unrolled, so that what they share is read once
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.expr import Expr, as_expr, const_value, free_vars
+from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     contiguous_over,
@@ -31,6 +31,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.bands import place_borders
+from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -74,49 +75,68 @@ class LanesRule(ScheduleRule):
         *outer, column = s.get_loops(out)
         lanes = machine.lanes(32)
         points = _points(s.get(block), s.extent(outer[-1])) if outer else 1
+        edges = inline_borders(s, block, borders) if points > 1 else None
         vectors = VECTORS if points < 3 else 1
         extent = const_value(s.extent(column))
         width = lanes * vectors if extent is None else min(extent, lanes * vectors)
         strips, strip = s.split(column, [None, width], tail="shrink")
-        tile = _Tile(block, strips, None, strip)
+        tile = _Tile(block, strips, None, None, strip, edges)
+        cuts: list[ExprLike] = []
         if points > 1:
-            tiles, point = s.split(outer.pop(), [None, points], tail="balanced")
-            s.reorder(strips, tiles, point, strip)
-            tile = _Tile(block, tiles, point, strip)
-        s.compute_at(block, tile.loop)
+            row = outer.pop()
+            count = const_value(s.extent(row))
+            assert isinstance(count, int)
+            number = -(-count // points)
+            cuts = [count % number] if edges is None else [*edges.cuts(count, number)]
+            tiles, point = s.split(row, [None, points], tail="balanced")
+            # Without a border made for a strip, the input is read as it lies: all channels of a tile.
+            s.reorder(*([strips, tiles] if edges is None else [tiles, strips]), point, strip)
+            tile = _Tile(block, strips, tiles, point, strip, edges)
+        s.compute_at(block, strips if tile.tiles is None or edges is not None else tile.tiles)
         s.set_scope(block, 0, "local")
-        nest = place_borders(s, borders, outer, strips, machine)
+        nest = [*outer, *tile.loops] if edges else place_borders(s, borders, outer, strips, machine)
         if machine.description.parallel and (work is None or work >= PARALLEL_WORK):
             deal_out(s, nest)
         whole = s.get(out).axes[-1].dom.extent // width
-        for part in tile.cut(s, strips, strip, whole):
-            if part.point is None:
-                part.schedule(s, lanes)
-                continue
-            count = const_value(s.get(out).axes[-2].dom.extent)
-            assert isinstance(count, int)
-            for piece in part.cut(s, part.loop, part.point, as_expr(count % -(-count // points))):
-                piece.schedule(s, lanes)
+        for part in tile.cut(s, strips, strip, [whole]) if edges is None else [tile]:
+            for piece in part.cut(s, part.tiles, part.point, cuts):
+                for last in piece.cut(s, piece.strips, piece.strip, [whole]):
+                    last.schedule(s, lanes)
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """The loops of one tile of accumulators: `loop` runs over tiles, `point` and `strip` inside one."""
+    """The loops of one tile of accumulators: `strips` and `tiles` run over tiles, `point` and `strip` inside
+    one."""
 
     block: BlockRV
-    loop: LoopRV
+    strips: LoopRV
+    tiles: LoopRV | None
     point: LoopRV | None
     strip: LoopRV
+    edges: Edges | None
 
-    def cut(self, s: Schedule, loop: LoopRV, inner: LoopRV, full: Expr) -> Iterator[_Tile]:
-        """The full iterations of a loop over tiles, then those that the border of the domain cuts."""
-        if const_value(s.extent(inner)) is not None:
+    @property
+    def loops(self) -> list[LoopRV]:
+        return [self.strips] if self.tiles is None else [self.tiles, self.strips]
+
+    def cut(
+        self, s: Schedule, loop: LoopRV | None, inner: LoopRV | None, points: Sequence[ExprLike]
+    ) -> Iterator[_Tile]:
+        """The parts of a loop over tiles; one where all its tiles are alike."""
+        alike = self.edges is None or loop == self.strips
+        if loop is None or inner is None or (alike and const_value(s.extent(inner)) is not None):
             yield self
             return
-        for copy in s.partition(loop, [full]):
-            own = copy.loop if loop == self.loop else copy[self.loop]
-            point = None if self.point is None else copy[self.point]
-            yield _Tile(copy[self.block], own, point, copy[self.strip])
+        for copy in s.partition(loop, points):
+            yield _Tile(
+                copy[self.block],
+                copy.loop if loop == self.strips else copy[self.strips],
+                copy.loop if loop == self.tiles else self.tiles and copy[self.tiles],
+                self.point and copy[self.point],
+                copy[self.strip],
+                self.edges,
+            )
 
     def schedule(self, s: Schedule, lanes: int) -> None:
         """Accumulators in registers, the reduction around them."""
@@ -126,10 +146,21 @@ class _Tile:
         rest = [loop for loop in own if loop not in reduction]
         s.reorder(*reduction, *rest)
         init = s.decompose_reduction(self.block, reduction[0])
-        rows = [rest, s.get_loops(init)[-len(rest) :], [self.strip]]
+        rows = [s.get_loops(init)[-len(rest) :], [self.strip]]
         if self.point is not None:
             rows[-1].insert(0, self.point)
-            for loop in (*reduction, *(loop for row in rows for loop in row[:-1])):
+        taps = None if self.edges is None else self.edges.taps(s, self.block)
+        if taps is None:
+            rows.append(rest)
+            unrolled = reduction
+        else:
+            loop, points = taps
+            unrolled = []
+            for copy in s.partition(loop, points):
+                rows.append([copy[each] for each in rest])
+                unrolled += [copy[each] for each in reduction if each != loop]
+        if self.point is not None:
+            for loop in (*unrolled, *(loop for row in rows for loop in row[:-1])):
                 s.unroll(loop)
         for row in rows:
             vectorize_columns(s, row[-1], lanes)

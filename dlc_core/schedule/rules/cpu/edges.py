@@ -1,0 +1,163 @@
+"""Windows that reach over the edge of their input, read without a copy that has a border.
+
+    for row:
+      for tile of pixels:                    the first and the last ones by themselves: there, what each tap
+        for tap of the column that is out:   reads is known when the program is compiled
+          accumulators += border
+        for tap of the column that is in: …
+
+A border is a value that every tap outside of the input has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc_core.arith import Analyzer
+from dlc_core.arith.solve import solve_condition
+from dlc_core.ir.expr import (
+    Call,
+    Const,
+    Expr,
+    Load,
+    Var,
+    conjuncts,
+    const,
+    const_value,
+    free_vars,
+    maximum,
+    minimum,
+    post_order,
+    substitute,
+)
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import extent_of, is_pointwise, reduced, spatial
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import Block, Store
+
+EDGE_TILES = 4
+"""Tiles at the edges that are written out one by one."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Where the windows of a block lie inside of the input."""
+
+    axes: tuple[Var, ...]
+    """Those of the block."""
+    first: int
+    last: int
+    """Positions along the row whose windows are inside."""
+    tap: Var | None
+    """The axis of taps in the other direction, where some are outside, and the range of those inside."""
+    low: Expr
+    high: Expr
+
+    def taps(self, s: Schedule, handle: BlockRV) -> tuple[LoopRV, list[Expr]] | None:
+        """The loop over taps that has ones outside, and where these end and begin."""
+        if self.tap is None:
+            return None
+        loops = [s.get_for(loop) for loop in s.get_loops(handle)]
+        single = {loop.var: loop.begin for loop in loops if const_value(loop.extent) == 1}
+        values = {
+            axis: substitute(value, single)
+            for axis, value in zip(self.axes, s.get(handle).values, strict=True)
+        }
+        own = next(loop for loop in loops if loop.var is values[self.tap])
+        analyzer = Analyzer()
+        for loop in loops:
+            analyzer.bind(loop.var, loop.begin, loop.extent)
+        points = [analyzer.simplify(substitute(e, values)) for e in (self.low, self.high)]
+        ends = (const_value(own.begin), const_value(own.extent))
+        return LoopRV(own.var), [point for point in points if const_value(point) not in ends]
+
+    def cuts(self, count: int, tiles: int) -> list[int]:
+        """Where to cut a loop over tiles of nearly equal size: those at the edges are by themselves."""
+        low, larger = divmod(count, tiles)
+        begins = [tile * low + min(tile, larger) for tile in range(tiles + 1)]
+        left = sum(begin < self.first for begin in begins[:-1])
+        right = sum(end - 1 > self.last for end in begins[1:])
+        cuts = {left, tiles - right, larger}
+        if left + right <= EDGE_TILES:
+            cuts.update([*range(1, left), *range(tiles - right + 1, tiles)])
+        return sorted(cut for cut in cuts if 0 < cut < tiles)
+
+
+def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> Edges | None:
+    """Let a block test itself what of its windows is inside, where borders are all that its producers add."""
+    if not borders or not all(_is_guarded(s.get(border)) for border in borders):
+        return None
+    trial = Schedule(s.func)
+    for border in borders:
+        trial.compute_inline(border)
+    found = _edges(trial.get(handle))
+    if found is not None:
+        for border in borders:
+            s.compute_inline(border)
+    return found
+
+
+def _is_guarded(block: Block) -> bool:
+    """Whether a block only chooses between an element and a constant."""
+    if not is_pointwise(block) or not isinstance(block.body, Store):
+        return False
+    value = block.body.value
+    return (
+        isinstance(value, Call)
+        and value.name == "if_then_else"
+        and isinstance(value.args[1], Load)
+        and isinstance(value.args[2], Const)
+    )
+
+
+def _edges(block: Block) -> Edges | None:
+    """The edges of windows that move with one spatial and one reduction axis in each direction."""
+    row, *others = reversed(spatial(block)[:-1])
+    extent = extent_of(row)
+    taps = {a.var: a for a in reduced(block)}
+    if extent is None or any(extent_of(a) is None for a in taps.values()):
+        return None
+    analyzer = Analyzer()
+    first, last = 0, extent - 1
+    tap: Var | None = None
+    low: Expr = const(0)
+    high: Expr = const(0)
+    for cond in _conditions(block):
+        used = free_vars(cond)
+        own = [v for v in used if v in taps]
+        if len(own) != 1 or len(used) != 2:
+            return None
+        size = extent_of(taps[own[0]])
+        assert size is not None
+        if row.var in used:
+            for end in (0, size - 1):
+                values = solve_condition(analyzer, substitute(cond, {own[0]: const(end)}), row.var).values
+                least = None if values.low is None else const_value(values.low)
+                most = None if values.high is None else const_value(values.high)
+                if least is None and most is None:
+                    return None
+                first, last = max(first, least or 0), last if most is None else min(last, most)
+            continue
+        if tap not in (None, own[0]) or not any(a.var in used for a in others):
+            return None
+        values = solve_condition(analyzer, cond, own[0]).values
+        if values.low is None and values.high is None:
+            return None
+        if tap is None:
+            tap, high = own[0], const(size)
+        low = low if values.low is None else maximum(low, minimum(values.low, size))
+        high = high if values.high is None else minimum(high, values.high + 1)
+    return Edges(tuple(a.var for a in block.axes), first, last, tap, low, maximum(low, high))
+
+
+def _conditions(block: Block) -> list[Expr]:
+    assert isinstance(block.body, Store)
+    found: dict[Expr, None] = {}
+    for e in post_order(block.body.value):
+        if isinstance(e, Call) and e.name == "if_then_else":
+            found.update((part, None) for part in conjuncts(e.args[0]))
+    return list(found)
+
+
+__all__ = ["Edges", "inline_borders"]
