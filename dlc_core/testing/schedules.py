@@ -25,6 +25,7 @@ from dlc_core.passes.lower.group import lower_group
 from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
+from dlc_core.passes.tir.strided import group_strided
 from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
@@ -84,7 +85,15 @@ def _notes(func: PrimFunc) -> dict[str, Any]:
 
 def lower_kernel(func: PrimFunc) -> PrimFunc:
     """The plain loops that code generators read."""
-    for change in (lower_blocks, flatten_and_simplify, vectorize_loops, unroll_loops, hoist_workspace):
+    changes = (
+        lower_blocks,
+        flatten_and_simplify,
+        vectorize_loops,
+        unroll_loops,
+        group_strided,
+        hoist_workspace,
+    )
+    for change in changes:
         func = change(func)
         verify_func(func)
     return func

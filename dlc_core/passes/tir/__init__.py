@@ -25,6 +25,7 @@ from dlc_core.passes.tir.simplify import SimplifyTir
 from dlc_core.passes.tir.software_pipeline import InjectSoftwarePipeline
 from dlc_core.passes.tir.split_host_device import SplitHostDevice
 from dlc_core.passes.tir.storage import StorageRewrite
+from dlc_core.passes.tir.strided import GroupStrided
 from dlc_core.passes.tir.thread_sync import ThreadSync
 from dlc_core.passes.tir.unify_threads import UnifyThreadBinding
 from dlc_core.passes.tir.unroll import UnrollLoops, unroll_loops
@@ -45,6 +46,7 @@ PASSES: tuple[type[Pass], ...] = (
     FlattenBuffers,
     VectorizeLoops,
     UnrollLoops,
+    GroupStrided,
     InjectPrefetches,
     HoistWorkspace,
     SplitHostDevice,

@@ -65,6 +65,7 @@ def description(options: Mapping[str, Any]) -> Description:
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
         dtypes=DTYPES,
+        intrinsics=frozenset({"vector_shuffle"}) if cpu.vector_bits else frozenset(),
         dots=tuple(dots_of(cpu)),
     )
 

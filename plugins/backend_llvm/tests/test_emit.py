@@ -17,7 +17,7 @@ from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, Var, binary, broadcast, cast_to, const, load, ramp, select
 from dlc_core.tir import interpreter
 from dlc_core.tir.functor import buffers_written
-from dlc_core.tir.intrinsics import address_of, if_then_else, prefetch
+from dlc_core.tir.intrinsics import address_of, if_then_else, prefetch, vector_concat, vector_shuffle
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While, seq
 
 Array = np.ndarray[Any, Any]
@@ -345,3 +345,27 @@ def test_what_is_written_is_read_through_windows(native: Any) -> None:
     arrays = [np.zeros(4, "int32"), np.zeros(4, "int32")]
     run("f", arrays)
     assert arrays[1].tolist() == [1, 6, 8, 0]
+
+
+@pytest.mark.parametrize("type_", ["float32", "int8", "float16", "bool"])
+def test_lanes_of_one_or_more_vectors(agree: Any, type_: str) -> None:
+    """Vectors and scalars side by side, of one and of several lengths, and any lanes of them."""
+    x, out = Buffer("x", (32,), type_), Buffer("out", (32,), type_)
+
+    def part(start: int, lanes: int) -> Expr:
+        return load(x, (ramp(start, 1, lanes) if lanes > 1 else const(start),))
+
+    parts = [
+        vector_shuffle(vector_concat(part(0, 4), part(8, 4)), [0, 4, 1, 5, 2, 6, 3, 7]),
+        vector_shuffle(vector_concat(part(1, 2), part(9, 8)), [9, 0, 4, 4]),
+        vector_shuffle(part(16, 8), [7, 5, 3, 1]),
+        vector_concat(part(20, 2), part(3, 1), part(30, 1), part(5, 4)),
+        vector_concat(vector_shuffle(part(24, 4), [2]), part(11, 1)),
+    ]
+    stores, place = [], 0
+    for value in parts:
+        lanes = value.dtype.lanes
+        stores.append(Store(out, (ramp(place, 1, lanes),), value))
+        place += lanes
+    values = np.random.default_rng(4).integers(0, 2 if type_ == "bool" else 100, 32).astype(type_)
+    agree(PrimFunc("f", (x, out), seq(*stores)), [values, np.zeros(32, type_)])

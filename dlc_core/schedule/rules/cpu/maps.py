@@ -17,6 +17,7 @@ from dlc_core.schedule.rules.analysis import (
     spatial,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.turned import schedule_turned, turned
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -48,6 +49,8 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     if not isinstance(block.body, Store) or not block.axes:
         return
     loops = schedule.get_loops(handle)
+    if _reads_across(schedule, block, loops, machine):
+        return
     merged = mergeable_tail(block, loops)
     if merged > 1:
         loops = [*loops[:-merged], schedule.fuse(*loops[-merged:])]
@@ -71,10 +74,33 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
         deal_out(schedule, loops)
 
 
+def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
+    """Schedule a block whose results lie across what it reads; whether it is one."""
+    if not _plain(block, loops) or not isinstance(block.body, Store):
+        return False
+    found = turned(block, machine)
+    total = 1
+    for loop in loops:
+        total *= const_value(schedule.extent(loop)) or 1
+    if found is None:
+        return False
+    lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
+    tiles = schedule_turned(schedule, loops, found, lanes)
+    if tiles is not None and machine.description.parallel and total >= PARALLEL_ELEMENTS:
+        deal_out(schedule, tiles)
+    return tiles is not None
+
+
+def _plain(block: Block, loops: list[LoopRV]) -> bool:
+    """Whether the loops are the block's axes one to one."""
+    axes = spatial(block)
+    return len(axes) == len(loops) and all(v is loop.var for v, loop in zip(block.values, loops, strict=True))
+
+
 def mergeable_tail(block: Block, loops: list[LoopRV]) -> int:
     """How many of the innermost loops are one contiguous axis of every access of a pointwise block."""
     axes = spatial(block)
-    if len(axes) != len(loops) or any(v is not loop.var for v, loop in zip(block.values, loops, strict=True)):
+    if not _plain(block, loops):
         return 1
     assert isinstance(block.body, Store)
     accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]

@@ -387,12 +387,53 @@ class ExpressionEmitter:
             bits = self._bits_in_memory(expr.args[0])
             if bits is not None:
                 return self._reinterpret_bits(bits, expr.args[0].dtype, expr.dtype)
+        if expr.name in ("vector_shuffle", "vector_concat"):
+            return self._shuffled(expr)
         args = [self.value(arg) for arg in expr.args]
         if expr.name == "reinterpret":
             return self._reinterpret(args[0], expr.args[0].dtype, expr.dtype)
         if expr.dtype.scalar.name in NARROW_FLOATS:
             return self._rounded(self._intrinsic(expr, args), expr.dtype)
         return self._intrinsic(expr, args)
+
+    def _shuffled(self, expr: Call) -> str:
+        """Lanes of one vector, or of two side by side: one instruction; more parts are put together first."""
+        if expr.name == "vector_concat":
+            parts, lanes = list(expr.args), list(range(expr.dtype.lanes))
+        else:
+            inner = expr.args[0]
+            pair = isinstance(inner, Call) and inner.name == "vector_concat" and len(inner.args) == 2
+            parts = list(inner.args) if pair and isinstance(inner, Call) else [inner]
+            lanes = [int(const_value(lane) or 0) for lane in expr.args[1:]]
+        scalar = register_type(expr.dtype.scalar)
+        values = [(self.value(part), part.dtype.lanes) for part in parts]
+        while len(values) > 2:
+            (a, first), (b, second) = values[:2]
+            wide = self._two(scalar, a, first, b, second, list(range(first + second)))
+            values[:2] = [(wide, first + second)]
+        (a, first), (b, second) = values if len(values) == 2 else (values[0], ("poison", values[0][1]))
+        return self._two(scalar, a, first, b, second, lanes)
+
+    def _two(self, scalar: str, a: str, first: int, b: str, second: int, lanes: Sequence[int]) -> str:
+        """Lanes of two vectors; the shorter one is filled up, as LLVM wants both of one type."""
+        count = max(first, second)
+        a, b = (self._filled(scalar, value, have, count) for value, have in ((a, first), (b, second)))
+        places = [lane if lane < first else lane - first + count for lane in lanes]
+        kind, mask = vector(scalar, count), ", ".join(f"i32 {place}" for place in places)
+        kind = f"<1 x {scalar}>" if count == 1 else kind
+        made = self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{mask}>")
+        if len(places) > 1:
+            return made
+        return self.emit(f"extractelement <1 x {scalar}> {made}, i32 0")
+
+    def _filled(self, scalar: str, value: str, have: int, count: int) -> str:
+        if value == "poison" or (have == count and have > 1):
+            return value
+        if have == 1:
+            return self.emit(f"insertelement <{count} x {scalar}> poison, {scalar} {value}, i32 0")
+        mask = ", ".join(f"i32 {place}" if place < have else "i32 poison" for place in range(count))
+        kind = vector(scalar, have)
+        return self.emit(f"shufflevector {kind} {value}, {kind} poison, <{count} x i32> <{mask}>")
 
     def _reinterpret(self, operand: str, source: DType, to: DType) -> str:
         """The same bits, which those of floats kept wider have in memory alone."""

@@ -1,0 +1,280 @@
+"""Strided vector accesses that together touch whole rows: contiguous ones, and shuffles between registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import ClassVar
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Load, Ramp, Var, const_value, load, loads_in, ramp, transform
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.tir.functor import exprs_of, transform_stmt
+from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
+from dlc_core.tir.stmt import Let, PrimFunc, Seq, Stmt, Store, seq
+
+LEAST_LANES = 4
+MOST_STEPS = 8
+"""The largest step of accesses that are taken apart or put together lane by lane."""
+
+
+def group_strided(func: PrimFunc) -> PrimFunc:
+    """Groups of strided loads and stores that stand side by side as contiguous ones."""
+
+    def visit(stmt: Stmt) -> Stmt | None:
+        return _Run.rebuilt(stmt) if isinstance(stmt, Seq) else None
+
+    body = transform_stmt(func.body, stmt_fn=visit)
+    return func if body is func.body else replace(func, body=body)
+
+
+def _strided(index: Expr) -> bool:
+    if not isinstance(index, Ramp):
+        return False
+    step, lanes = const_value(index.stride), index.lanes
+    return isinstance(step, int) and step > 1 and lanes >= LEAST_LANES and _power(lanes)
+
+
+def _power(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+@dataclass
+class _Group:
+    """Accesses of one buffer that begin a constant apart, by their distances from the first."""
+
+    buffer: Buffer
+    first: Ramp
+    at: dict[int, int | Load]
+
+    @property
+    def step(self) -> int:
+        step = const_value(self.first.stride)
+        assert isinstance(step, int)
+        return step
+
+    def starts(self) -> list[tuple[int, int]]:
+        """(begin, length) of the runs of distances without a gap."""
+        found = []
+        places = enumerate(sorted(self.at))
+        for _, run in groupby(places, key=lambda pair: pair[1] - pair[0]):
+            distances = [distance for _, distance in run]
+            found.append((distances[0], len(distances)))
+        return found
+
+
+class _Run:
+    """Stores one after the other, which read nothing that they write."""
+
+    def __init__(self, stores: Sequence[Store]) -> None:
+        self.stores = list(stores)
+        self.analyzer = Analyzer()
+        self.lets: list[tuple[Var, Expr]] = []
+
+    @staticmethod
+    def rebuilt(block: Seq) -> Stmt | None:
+        parts: list[Stmt] = []
+        changed = False
+        for plain, group in groupby(block.stmts, key=lambda s: isinstance(s, Store)):
+            members = list(group)
+            if plain and len(members) > 1:
+                made = _Run([s for s in members if isinstance(s, Store)]).grouped()
+                changed = changed or made is not None
+                parts += [made] if made is not None else members
+            else:
+                parts += members
+        return seq(*parts) if changed else None
+
+    def grouped(self) -> Stmt | None:
+        """The stores with their accesses in groups; None where there are none."""
+        strided = [s for s in self.stores if _strided(s.indices[0])]
+        loads = self._strided_loads()
+        if not strided and not loads:
+            return None
+        written = {s.buffer for s in self.stores}
+        if any(e.buffer in written for s in self.stores for e in loads_in(*exprs_of(s))):
+            return None
+        self._group_loads(loads)
+        self._group_stores()
+        if not self.lets:
+            return None
+        body: Stmt = seq(*self.stores)
+        for var, value in reversed(self.lets):
+            body = Let(var, value, body)
+        return body
+
+    def _name(self, value: Expr) -> Expr:
+        """A value with a name of its own: it is used more than once."""
+        if isinstance(value, Var):
+            return value
+        var = Var("lanes", value.dtype)
+        self.lets.append((var, value))
+        return var
+
+    def _groups(self, accesses: Iterable[tuple[Buffer, Ramp, int | Load]]) -> list[_Group]:
+        groups: list[_Group] = []
+        for buffer, index, key in accesses:
+            for group in groups:
+                first = group.first
+                if group.buffer is not buffer or (first.lanes, first.stride) != (index.lanes, index.stride):
+                    continue
+                apart = const_value(self.analyzer.simplify(index.base - first.base))
+                if isinstance(apart, int):
+                    group.at.setdefault(apart, key)
+                    break
+            else:
+                groups.append(_Group(buffer, index, {0: key}))
+        return groups
+
+    # Loads
+
+    def _strided_loads(self) -> list[tuple[Buffer, Ramp, int | Load]]:
+        found: dict[Load, None] = {}
+        for store in self.stores:
+            for one in loads_in(store.value):
+                if len(one.indices) == 1 and _strided(one.indices[0]):
+                    found[one] = None
+        return [(e.buffer, e.indices[0], e) for e in found if isinstance(e.indices[0], Ramp)]
+
+    def _group_loads(self, loads: list[tuple[Buffer, Ramp, int | Load]]) -> None:
+        known: dict[Expr, Expr] = {}
+        for group in self._groups(loads):
+            for begin, length in group.starts():
+                whole = self._taken_apart(group, begin, length) or self._turned(group, begin, length)
+                for distance, value in whole.items():
+                    key = group.at[distance]
+                    assert isinstance(key, Load)
+                    known[key] = value
+        if known:
+            self.stores = [replace(s, value=transform(s.value, known.get)) for s in self.stores]
+
+    def _taken_apart(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
+        """Every `step`-th element from each of `step` places on: contiguous loads, taken apart."""
+        step, lanes = group.step, group.first.lanes
+        if length < step or step > MOST_STEPS or not _power(step):
+            return {}
+        found: dict[int, Expr] = {}
+        for start in range(begin, begin + length - step + 1, step):
+            base = group.first.base + start
+            rows = [self._row(group.buffer, base + k * lanes, lanes) for k in range(step)]
+            for k, value in enumerate(self._apart(rows)):
+                found[start + k] = value
+        return found
+
+    def _turned(self, group: _Group, begin: int, length: int) -> dict[int, Expr]:
+        """Columns of a matrix whose rows are contiguous: the rows, transposed."""
+        lanes, step = group.first.lanes, group.step
+        found: dict[int, Expr] = {}
+        end = begin + length
+        while end - begin >= LEAST_LANES:
+            width = min(lanes, 1 << ((end - begin).bit_length() - 1))
+            base = group.first.base + begin
+            rows = [self._row(group.buffer, base + k * step, width) for k in range(lanes)]
+            pieces = self._together(rows)
+            per = lanes // width
+            for k in range(width):
+                parts = pieces[k * per : (k + 1) * per]
+                found[begin + k] = parts[0] if per == 1 else self._name(vector_concat(*parts))
+            begin += width
+        return found
+
+    def _row(self, buffer: Buffer, base: Expr, lanes: int) -> Expr:
+        return self._name(load(buffer, (ramp(self.analyzer.simplify(base), 1, lanes),)))
+
+    # Stores
+
+    def _group_stores(self) -> None:
+        accesses = [
+            (s.buffer, s.indices[0], number)
+            for number, s in enumerate(self.stores)
+            if len(s.indices) == 1 and isinstance(s.indices[0], Ramp) and _strided(s.indices[0])
+        ]
+        replaced: dict[int, list[Stmt]] = {}
+        for group in self._groups(accesses):
+            step, lanes = group.step, group.first.lanes
+            mine = [s for s in self.stores if s.buffer is group.buffer]
+            if len(mine) != len(group.at) or step > MOST_STEPS or not _power(step):
+                continue
+            for begin, length in group.starts():
+                for start in range(begin, begin + length - step + 1, step):
+                    numbers = [group.at[start + k] for k in range(step)]
+                    places = [n for n in numbers if isinstance(n, int)]
+                    rows = self._together([self._name(self.stores[n].value) for n in places])
+                    base = group.first.base + start
+                    made: list[Stmt] = [
+                        Store(group.buffer, (ramp(self.analyzer.simplify(base + k * lanes), 1, lanes),), row)
+                        for k, row in enumerate(rows)
+                    ]
+                    replaced.update({n: [] for n in places})
+                    replaced[max(places)] = made
+        if replaced:
+            parts = [replaced.get(n, [s]) for n, s in enumerate(self.stores)]
+            self.stores = [s for part in parts for s in part if isinstance(s, Store)]
+
+    # Lanes
+
+    def _together(self, rows: list[Expr]) -> list[Expr]:
+        """The first lanes of all rows, then the second ones, …, as vectors of as many lanes."""
+        if len(rows) == 1:
+            return rows
+        lanes = rows[0].dtype.lanes
+        low = [place for k in range(lanes // 2) for place in (k, k + lanes)]
+        high = [place + lanes // 2 for place in low]
+        made: list[Expr] = []
+        for a, b in zip(self._together(rows[::2]), self._together(rows[1::2]), strict=True):
+            both = vector_concat(a, b)
+            made += [self._name(vector_shuffle(both, part)) for part in (low, high)]
+        return made
+
+    def _apart(self, rows: list[Expr]) -> list[Expr]:
+        """The inverse of `_together`."""
+        if len(rows) == 1:
+            return rows
+        lanes = rows[0].dtype.lanes
+        halves = []
+        for first in (0, 1):
+            pairs = zip(rows[::2], rows[1::2], strict=True)
+            chosen = range(first, 2 * lanes, 2)
+            halves.append([self._name(vector_shuffle(vector_concat(a, b), chosen)) for a, b in pairs])
+        even, odd = (self._apart(half) for half in halves)
+        return [value for pair in zip(even, odd, strict=True) for value in pair]
+
+
+@dataclass(frozen=True)
+class GroupStrided(PrimFuncPass):
+    """Strided vector loads and stores that stand side by side and touch whole rows together, as contiguous
+    ones and shuffles, for targets whose `intrinsics` have `vector_shuffle`.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            B[T.ramp(0, 1, 4)] = A[T.ramp(0, 2, 4)]
+            B[T.ramp(4, 1, 4)] = A[T.ramp(1, 2, 4)]
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            lanes = A[T.ramp(0, 1, 4)]
+            lanes_1 = A[T.ramp(4, 1, 4)]
+            lanes_2 = T.vector_shuffle(T.vector_concat(lanes, lanes_1), 0, 2, 4, 6)
+            lanes_3 = T.vector_shuffle(T.vector_concat(lanes, lanes_1), 1, 3, 5, 7)
+            B[T.ramp(0, 1, 4)] = lanes_2
+            B[T.ramp(4, 1, 4)] = lanes_3
+    """
+
+    name: ClassVar[str] = "group_strided"
+    place: ClassVar[tuple[float, ...]] = (420,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        target = context.target
+        if target is not None and "vector_shuffle" not in target.describe().intrinsics:
+            return func
+        return group_strided(func)
+
+
+__all__ = ["GroupStrided", "group_strided"]

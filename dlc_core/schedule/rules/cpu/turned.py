@@ -1,0 +1,142 @@
+"""Maps that read across: the axis that is contiguous in what is read is not the innermost of the result.
+
+    for tile of columns, tile of rows of the result:          transposes, heads, layouts of images
+      for row of the tile (unrolled): vectors of columns      strided loads, which become rows and shuffles
+
+Where the innermost axis is a few elements, as in channels that are dealt like cards, vectors go over the axis
+that is contiguous in what is read, and stores are strided: they too become whole vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule.handles import LoopRV
+from dlc_core.schedule.rules.analysis import coefficients, loads_of, same, spatial
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.vector import vectorize_columns
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import Block, IterVar, Store
+
+SHUFFLE = "vector_shuffle"
+LEAST = 4
+"""Lanes, and rows of a tile, from which rows and shuffles are fewer instructions than elements."""
+DEALT = 8
+"""Elements of an innermost axis that is stored in strides."""
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Axes of a block by number: runs of neighbours that are one axis in every access.  `across` is the run
+    that is contiguous in what is read, the last one is contiguous in the result.
+    """
+
+    runs: tuple[tuple[int, ...], ...]
+    across: int
+
+
+def turned(block: Block, machine: Machine) -> Turned | None:
+    """How a pointwise block reads across; None where it does not, or where sizes are not known."""
+    axes = spatial(block)
+    if SHUFFLE not in machine.description.intrinsics or len(axes) < 2 or not isinstance(block.body, Store):
+        return None
+    sizes = [const_value(a.dom.extent) for a in axes]
+    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
+    known = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses]
+    if None in sizes or const_value((known[0] or {}).get(axes[-1].var, 0)) != 1:
+        return None
+    steps = [each for each in known if each is not None]
+    if len(steps) != len(known):
+        return None
+
+    def one(outer: IterVar, inner: IterVar) -> bool:
+        return all(same(each[outer.var], each[inner.var] * inner.dom.extent) for each in steps)
+
+    runs: list[list[int]] = []
+    for number, axis in enumerate(axes):
+        if runs and one(axes[number - 1], axis):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for each in steps[1:]:
+        if const_value(each[axes[-1].var]) in (0, 1):
+            continue
+        for place, run in enumerate(runs[:-1]):
+            if const_value(each[axes[run[-1]].var]) == 1:
+                return Turned(tuple(map(tuple, runs)), place)
+    return None
+
+
+def schedule_turned(s: Schedule, loops: list[LoopRV], found: Turned, lanes: int) -> list[LoopRV] | None:
+    """Tile the loops around a block that reads across; the loops over tiles, outer to inner.
+
+    None, and nothing is done, where an axis is too short.
+    """
+    sizes = []
+    for run in found.runs:
+        size = 1
+        for number in run:
+            extent = const_value(s.extent(loops[number]))
+            size *= extent if isinstance(extent, int) else 1
+        sizes.append(size)
+    across, inner = sizes[found.across], sizes[-1]
+    dealt = 1 < inner <= DEALT and inner & (inner - 1) == 0 and across >= lanes > inner
+    if lanes < LEAST or not (dealt or (across > 1 and inner >= LEAST)):
+        return None
+    row, column = (
+        s.fuse(*(loops[n] for n in run)) if len(run) > 1 else loops[run[0]]
+        for run in (found.runs[found.across], found.runs[-1])
+    )
+    others = [loops[n] for place, run in enumerate(found.runs[:-1]) if place != found.across for n in run]
+    s.reorder(*others, row, column)
+    if dealt:
+        return [*others, _dealt(s, row, column, lanes)]
+    return [*others, *_tiled(s, row, column, min(lanes, across), lanes)]
+
+
+def _dealt(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
+    split = s.split(row, [None, lanes], tail="partition")
+    s.reorder(split[0], column, split[1])
+    s.unroll(column)
+    s.vectorize(split[1])
+    if split.tail is not None:
+        short = split.tail.loop
+        s.reorder(split.tail[column], short)
+        s.unroll(split.tail[column])
+        vectorize_columns(s, short, lanes)
+    return split[0]
+
+
+def _tiled(s: Schedule, row: LoopRV, column: LoopRV, rows: int, lanes: int) -> list[LoopRV]:
+    height = 1 << (rows.bit_length() - 1)
+    tiles = s.split(row, [None, height], tail="partition")
+    s.reorder(tiles[0], column, tiles[1])
+    columns = _columns(s, tiles[1], column, lanes)
+    rest = tiles.tail
+    if rest is not None:
+        # What is left of the rows: vectors of columns, one row after the other.
+        s.reorder(rest[column], rest.loop)
+        _columns(s, rest.loop, rest[column], lanes)
+    return [tiles[0], columns]
+
+
+def _columns(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
+    """Vectors of columns, each for all rows of the loop inside."""
+    size = const_value(s.extent(column))
+    assert isinstance(size, int)
+    width = min(lanes, 1 << (size.bit_length() - 1))
+    split = s.split(column, [None, width], tail="partition")
+    s.reorder(split[0], row, split[1])
+    s.unroll(row)
+    s.vectorize(split[1])
+    if split.tail is not None:
+        short = split.tail.loop
+        other = split.tail[row]
+        s.reorder(other, short)
+        s.unroll(other)
+        vectorize_columns(s, short, lanes)
+    return split[0]
+
+
+__all__ = ["Turned", "schedule_turned", "turned"]

@@ -1,0 +1,92 @@
+"""The rule for maps: vectors along what is contiguous, also where results lie across what is read."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.expr import Load, Ramp, const_value, post_order
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.target import Description
+from dlc_core.testing.schedules import check_schedule, kernel_of, lower_kernel
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.stmt import PrimFunc, Store
+
+SHUFFLES = frozenset({"vector_shuffle"})
+MACHINES = {
+    "narrow": Description(vector_bits=128, vector_registers=16, parallel=False, intrinsics=SHUFFLES),
+    "usual": Description(vector_bits=256, vector_registers=16, cores=2, intrinsics=SHUFFLES),
+    "wide": Description(vector_bits=512, vector_registers=32, cores=8, intrinsics=SHUFFLES),
+}
+machines = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+
+
+def tensor(*shape: int, dtype: str = "float32", name: str = "x") -> Node:
+    return param(name, tensor_type(shape, dtype))
+
+
+def strides(func: PrimFunc) -> set[object]:
+    """Steps of the vector accesses of a scheduled kernel in its final form."""
+    found: set[object] = set()
+    for s in stmts(lower_kernel(func).body):
+        places = list(s.indices) if isinstance(s, Store) else []
+        places += [i for e in post_order(*exprs_of(s)) if isinstance(e, Load) for i in e.indices]
+        found |= {const_value(i.stride) for i in places if isinstance(i, Ramp)}
+    return found
+
+
+def check(node: Node, machine: Description, *, whole: bool = False) -> PrimFunc:
+    scheduled = check_schedule(kernel_of(node), machine)
+    assert (scheduled.attrs["rule"], scheduled.attrs["why_not"]) == ("cpu.map", ())
+    if whole:
+        assert strides(scheduled) == {1}
+    return scheduled
+
+
+@machines
+@pytest.mark.parametrize("shape", [(32, 16), (16, 64), (17, 33), (5, 40), (40, 5), (3, 50), (50, 2), (1, 20)])
+def test_matrices_are_transposed_by_tiles(machine: Description, shape: tuple[int, int]) -> None:
+    whole = all(size % 16 == 0 for size in shape)
+    check(std.transpose(tensor(*shape), axes=(1, 0)), machine, whole=whole)
+
+
+@machines
+@pytest.mark.parametrize("perm", list(permutations(range(3))))
+def test_axes_are_permuted(machine: Description, perm: tuple[int, ...]) -> None:
+    check(std.transpose(tensor(4, 18, 35), axes=perm), machine)
+
+
+@machines
+@pytest.mark.parametrize("parts", [2, 3, 4, 8])
+def test_channels_are_dealt(machine: Description, parts: int) -> None:
+    dealt = std.transpose(tensor(6, parts, 32), axes=(0, 2, 1))
+    check(dealt, machine, whole=parts != 3)
+    gathered = std.transpose(tensor(6, 32, parts), axes=(0, 2, 1))
+    check(gathered, machine, whole=parts in (2, 4, 8))
+
+
+@machines
+def test_parts_side_by_side_are_dealt(machine: Description) -> None:
+    a, b = tensor(7, 32, name="a"), tensor(7, 32, name="b")
+    both = std.reshape(std.concat(a, b, axis=1), shape=(7, 2, 32))
+    check(std.transpose(both, axes=(0, 2, 1)), machine, whole=True)
+
+
+@machines
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int64", "bool"])
+def test_other_dtypes(machine: Description, dtype: str) -> None:
+    check(std.transpose(tensor(19, 32, dtype=dtype), axes=(1, 0)), machine)
+
+
+@machines
+def test_what_is_fused_is_computed_in_the_tile(machine: Description) -> None:
+    x, y = tensor(32, 48), tensor(48, 32, name="y")
+    check(std.relu(std.add(std.transpose(x, axes=(1, 0)), y)), machine, whole=True)
+
+
+def test_machines_without_shuffles_keep_their_loops() -> None:
+    plain = Description(vector_bits=256, vector_registers=16)
+    assert strides(check(std.transpose(tensor(32, 32), axes=(1, 0)), plain)) == {1, 32}
