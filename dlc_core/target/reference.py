@@ -57,7 +57,7 @@ KIND = TargetKind(
             "check", "bool", False, "at level tir: report undefined reads and conflicts between iterations"
         ),
     ),
-    describe=lambda options: Description(parallel=False),
+    describe=lambda options: Description(parallel=False, control=True),
     stages=_stages,
 )
 

@@ -94,6 +94,8 @@ class Description:
     """Most threads in a group, over all its axes; 0 where only the axes are limited."""
     shared_bytes: int = 0
     """Memory that a group of threads shares; 0 where that is not known."""
+    control: bool = False
+    """Whether native entries may branch and loop on what kernels wrote: they see the kernels' memory."""
     dots: tuple[Dot, ...] = ()
     """Dot products of narrow elements that are faster than multiply-adds of wide ones."""
     vector_units: int = 2

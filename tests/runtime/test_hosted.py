@@ -111,7 +111,9 @@ def test_programs_compute_what_the_graph_means(devices, name, target, tmp_path):
     model = MODELS[name]()
     want = dlc.compile(model, "reference")
     exe = dlc.compile(model, target, verify="structure")
-    assert exe.program is not None
+    # Entries of these targets branch and loop themselves.
+    native = name != "sorting" and target.startswith("reference")
+    assert (exe.program is None) == native
     exe.save(tmp_path / "m.dlc")
     again = dlc.open(tmp_path / "m.dlc", verify=True)
     for x in (X, -X, X * 40):

@@ -32,6 +32,7 @@ from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.control import is_control, with_bodies
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.views import is_view
 from dlc_core.tir.stmt import PrimFunc
@@ -152,6 +153,8 @@ class LowerGroups(Pass):
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             function = old.attrs["function"] if old.op is CALL else None
+            if is_control(old):
+                return with_bodies(old, args, lambda body, _: body.with_body(rewrite(body.body, visit)))
             if function is None:
                 if not isinstance(old.op, OpDecl) or is_view(old):
                     return None

@@ -1,8 +1,9 @@
 """What cannot be native runs on the host: the entry becomes a program of host ops and calls of native
 segments.
 
-Control flow, ops without a lowering, and ops whose dims nothing given to them tells, stay in the entry (the
-attribute `host` marks it) and run by their references.  All else moves into functions with the attribute
+Ops without a lowering, ops whose dims nothing given to them tells, and control flow around such (on targets
+whose native entries cannot branch, all of it) stay in the entry (the attribute `host` marks it) and run by
+their references.  All else moves into functions with the attribute
 `segment`, as few as the dependences allow; the entry, and the bodies of its control flow, call them by
 `call_prim`.
 """
@@ -38,6 +39,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, symbols_of
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.control import body_dims, is_control
 from dlc_core.passes.lower.views import is_view
 
 
@@ -71,19 +73,24 @@ class HostSegments(Pass):
             return module
         segments: dict[str, Function] = dict(module.functions)
         noted: list[dict[str, Any]] = []
-        partition = _Partition(entry, segments, noted)
+        target = context.target
+        control = target is not None and target.describe().control
+        partition = _Partition(entry, segments, noted, control)
         if not partition.reasons and not any(p.dtype is STRING for p in entry.params):
             return module
         marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
         return replace(module, functions={**segments, module.entry: marked}).with_attrs(host=tuple(noted))
 
 
-def why_host(n: Node) -> str:
-    """Why a node cannot be native whatever is around it, or nothing."""
+def why_host(n: Node, control: bool = False) -> str:
+    """Why a node cannot be native whatever is around it, or nothing.
+
+    `control` says that native entries may branch and loop.
+    """
     if n.op is CALL:
         return next(filter(None, map(why_host, post_order(n.attrs["function"].body))), "")
     if functions_of(n):
-        return "control flow"
+        return _why_control(n) if control and is_control(n) else "control flow"
     if isinstance(n.op, OpDecl) and touches_texts(n):
         return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
@@ -91,18 +98,36 @@ def why_host(n: Node) -> str:
     return ""
 
 
+def _why_control(n: Node) -> str:
+    """Why control flow cannot be native, or nothing: something in its bodies cannot."""
+    for function in functions_of(n):
+        known = body_dims(n, function)
+        for inner in post_order(function.body):
+            why = why_host(inner, True)
+            if why:
+                return f"control flow around {inner.op.name}: {why}"
+            if any(v not in known for v in _dims_used(inner)):
+                return "control flow around dims that are known only when it runs"
+    return ""
+
+
 class _Partition:
     """One function on its way to a host program."""
 
     def __init__(
-        self, function: Function, segments: dict[str, Function], noted: list[dict[str, Any]]
+        self,
+        function: Function,
+        segments: dict[str, Function],
+        noted: list[dict[str, Any]],
+        control: bool,
     ) -> None:
+        self.control = control
         self.function = function
         self.segments = segments
         self.noted = noted
         self.order = list(post_order(function.body))
         self.users = users_of(function.body)
-        self.reasons = {n: why for n in self.order if (why := why_host(n))}
+        self.reasons = {n: why for n in self.order if (why := why_host(n, control))}
         self._assign()
         while unknown := self._without_dims():
             self.reasons.update(dict.fromkeys(unknown, "its dims are known only when it has run"))
@@ -181,7 +206,7 @@ class _Partition:
         if n.op is not CALL:
             for name, value in n.attrs.items():
                 if isinstance(value, Function):
-                    attrs[name] = _Partition(value, self.segments, self.noted).build()
+                    attrs[name] = _Partition(value, self.segments, self.noted, self.control).build()
         made = node(n.op, [new[a] for a in n.args], attrs, n.type)
         made.add_spans(n.spans)
         return made

@@ -8,13 +8,12 @@ kernels' workspaces.  The module's attributes say how to call it: see `Signature
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import (
-    CALL_PRIM,
     CONST,
     Array,
     Function,
@@ -26,8 +25,9 @@ from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.control import Control, Memory, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of
-from dlc_core.passes.lower.group import result_types
+from dlc_core.passes.lower.group import result_types, unique_name
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.results import results_of
@@ -36,6 +36,7 @@ from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.layout import REPACK
+from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
@@ -60,8 +61,16 @@ class BuildMain(Pass):
         funcs: dict[str, PrimFunc] = {}
         signatures: dict[str, Signature] = {}
         peaks: dict[str, int | None] = {}
+
+        def nested(body: Function, wanted: str) -> tuple[str, Sequence[Var], Expr]:
+            name = unique_name(wanted, {**module.functions, **funcs})
+            builder = _Builder(module, body, name, weights, nested)
+            func = builder.build()
+            funcs[name] = replace(func, attrs={})
+            return name, builder.signature.symbols, builder.signature.arena_size
+
         for name, function in native_entries(module).items():
-            builder = _Builder(module, function, name, weights)
+            builder = _Builder(module, function, name, weights, nested)
             funcs[name] = builder.build()
             signatures[name] = builder.signature
             peaks[name] = builder.live_peak
@@ -94,12 +103,24 @@ def _settled(module: IRModule) -> IRModule:
 
 
 class _Builder:
-    def __init__(self, module: IRModule, function: Function, name: str, held: Weights) -> None:
+    def __init__(
+        self,
+        module: IRModule,
+        function: Function,
+        name: str,
+        held: Weights,
+        nested: Callable[[Function, str], tuple[str, Sequence[Var], Expr]],
+    ) -> None:
+        """`nested` builds the body of a control flow: its symbol, dims and scratch memory."""
         self.module = module
+        self.nested = nested
+        self.controls: dict[Node, Control] = {}
+        self.last: dict[Place, int] = {}
+        """The last step that reads a tensor."""
         self.function = function
         self.name = name
         self.held = held
-        self.order = [n for n in post_order(function.body) if n.op is CALL_PRIM]
+        self.order = [n for n in post_order(function.body) if is_step(n)]
         self.buffers: dict[Place, Buffer] = {}
         self.views: list[tuple[Buffer, Buffer]] = []
         self.constant_at: dict[tuple[Array, str], Buffer] = {}
@@ -122,6 +143,8 @@ class _Builder:
                 self.views.append((buffer, arena))
         body = seq(*(self._call(n) for n in self.order))
         weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
+        if self.controls:
+            body = substitute_stmt(body, {}, {self.weights: weights})
         for buffer, base in reversed(self.views):
             body = View(buffer, weights if base is self.weights else base, body)
         out_buffers = self.out_buffers
@@ -156,7 +179,7 @@ class _Builder:
         self.out_buffers: list[Buffer] = []
         for value in results_of(self.function):
             place = origin(value)
-            if place[0].op is not CALL_PRIM or place in direct:
+            if not is_step(place[0]) or place in direct:
                 raise UsageError(
                     "a result is not what a kernel of its own writes", hint="run the pass copy_results first"
                 )
@@ -168,7 +191,7 @@ class _Builder:
     def _requests(self, direct: set[Place]) -> tuple[list[Request], list[Place | Buffer]]:
         """What needs arena memory and when: outputs from their call to their last use, workspaces in it."""
         step = {n: i for i, n in enumerate(self.order)}
-        last: dict[Place, int] = {}
+        last = self.last
         for n in self.order:
             for arg in n.args:
                 for place in self._places(arg):
@@ -200,6 +223,9 @@ class _Builder:
         return dict(zip(func.scalars, n.attrs["dims"], strict=True))
 
     def _workspaces(self, n: Node) -> list[Buffer]:
+        if is_control(n):
+            made = self.controls[n] = Control(n, lambda body, name: self.nested(body, f"{self.name}_{name}"))
+            return made.spaces
         func: PrimFunc = self.module[n.attrs["symbol"]]
         count = func.attrs.get("workspaces", 0)
         dims = self._dims(n)
@@ -240,6 +266,8 @@ class _Builder:
     # Statements
 
     def _call(self, n: Node) -> Stmt:
+        if n in self.controls:
+            return self._control(n)
         func: PrimFunc = self.module[n.attrs["symbol"]]
         repack: Mapping[int, IndexMap] = func.attrs.get(REPACK, {})
         args = [
@@ -250,11 +278,23 @@ class _Builder:
         spaces = [self.workspaces[b] for b in self.workspace_of[n]]
         return Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *n.attrs["dims"]))
 
+    def _control(self, n: Node) -> Stmt:
+        places = [(n, i) for i in range(len(result_types(n)))]
+        memory = Memory(
+            [self.buffer(place) for arg in n.args for place in self._places(arg)],
+            [self.buffer(place) for place in places],
+            [place in self.last for place in places],
+            self.weights,
+            self.workspaces,
+        )
+        return self.controls[n].statements(memory)
+
     def _symbols(self, buffers: list[Buffer], size: Expr) -> list[Var]:
         dims = [d for b in buffers for d in b.shape] + [size]
         seen = dict.fromkeys(free_vars(*dims))
         for n in self.order:
-            seen.update(dict.fromkeys(v for d in n.attrs["dims"] for v in free_vars(d)))
+            own = self.controls[n].symbols() if n in self.controls else free_vars(*n.attrs["dims"])
+            seen.update(dict.fromkeys(own))
         bound = {v for p in self.function.params for v in p.tensor_type.symbols()}
         unbound = [v.name for v in seen if v not in bound]
         if unbound:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.graph.node import CALL_PRIM, Function, Node, get_item, make_tuple, node, param
+from dlc_core.graph.node import CALL_PRIM, Function, Node, get_item, make_tuple, node, param, rewrite
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TupleType, Type
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.control import is_control, is_step, unchanged, with_bodies
 from dlc_core.passes.lower.group import lower_group, result_types, unique_name
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.views import origin
@@ -50,12 +51,24 @@ class CopyResults(Pass):
         return module.with_functions(entries).with_functions(kernels) if kernels else module
 
 
-def _with_own_results(entry: Function, copied: Callable[[Node], Node]) -> Function:
+def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: int = 0) -> Function:
+    """`state` values of a loop's body may be its params: they are not passed on from round to round."""
+
+    def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+        if not is_control(old):
+            return None
+        return with_bodies(old, args, lambda body, count: _with_own_results(body, copied, count))
+
+    entry = entry.with_body(rewrite(entry.body, visit))
     taken: set[tuple[Node, int]] = set()
     results = []
-    for result in results_of(entry):
+    same = unchanged(entry, state)
+    for index, result in enumerate(results_of(entry)):
+        if index < state and same[index]:
+            results.append(result)
+            continue
         # Equal calls are one node, so the second copy of a value is a copy of its first.
-        while origin(result)[0].op is not CALL_PRIM or origin(result) in taken:
+        while not is_step(origin(result)[0]) or origin(result) in taken:
             result = copied(result)
         taken.add(origin(result))
         results.append(result)

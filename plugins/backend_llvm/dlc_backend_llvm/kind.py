@@ -67,6 +67,7 @@ def description(options: Mapping[str, Any]) -> Description:
         dtypes=DTYPES,
         intrinsics=frozenset({"vector_shuffle"}) if cpu.vector_bits else frozenset(),
         dots=tuple(dots_of(cpu)),
+        control=True,
     )
 
 

@@ -1,0 +1,269 @@
+"""Control flow in native entries: branches and loops around calls of bodies, functions of their own.
+
+A body is called like a kernel: inputs, outputs, weights, scratch memory, dims.  What a loop carries from
+round to round lies in two places that take turns; what does not change is passed as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlc_core.graph.node import CALL_PRIM, Function, Node, make_tuple, node
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, load, maximum, substitute
+from dlc_core.ir.types import Dim
+from dlc_core.op.std.control import IF, SCAN, WHILE
+from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.tir.intrinsics import call_kernel
+from dlc_core.tir.stmt import Eval, If, Let, Stmt, View, While, loop, seq, store
+
+
+def is_control(value: Node) -> bool:
+    """Whether a node is control flow that native entries know."""
+    return value.op in (IF, WHILE, SCAN)
+
+
+def is_step(value: Node) -> bool:
+    """Whether a node is something that a native entry does, with memory of its own for the results."""
+    return value.op is CALL_PRIM or is_control(value)
+
+
+def with_bodies(value: Node, args: Sequence[Node], change: Callable[[Function, int], Function]) -> Node:
+    """The node over other arguments with its bodies changed; `change` gets a body and the size of its
+    state.
+    """
+    attrs = {
+        name: change(attr, 0 if name == "cond" else state_size(value)) if isinstance(attr, Function) else attr
+        for name, attr in value.attrs.items()
+    }
+    return node(value.op, args, attrs, value.type)
+
+
+def state_size(value: Node) -> int:
+    """How many arguments of a loop are its state."""
+    if value.op is SCAN:
+        count: int = value.attrs["num_state"]
+        return count
+    return len(value.args) if value.op is WHILE else 0
+
+
+def unchanged(function: Function, count: int) -> tuple[bool, ...]:
+    """Of a state of so many values, which a body gives back as it got it."""
+    pairs = zip(function.results[:count], function.params, strict=False)
+    return tuple(result is own for result, own in pairs)
+
+
+def body_dims(value: Node, function: Function) -> dict[Var, Expr]:
+    """The dims of a body's params, where they stand alone, in terms of those of the node's arguments."""
+    shapes: list[tuple[Dim, ...]] = [arg.shape for arg in value.args]
+    if value.op is IF:
+        shapes = shapes[1:]
+    elif value.op is SCAN:
+        count = value.attrs["num_state"]
+        shapes = [*shapes[:count], *(shape[1:] for shape in shapes[count:])]
+    known: dict[Var, Expr] = {}
+    for own, shape in zip(function.params, shapes, strict=True):
+        for mine, size in zip(own.shape, shape, strict=True):
+            if isinstance(mine, Var):
+                known.setdefault(mine, as_expr(size))
+    return known
+
+
+@dataclass(frozen=True)
+class Body:
+    """A body as a native function: its name, the dims that it takes by value, bytes of scratch memory."""
+
+    symbol: str
+    scalars: tuple[Expr, ...]
+    arena: Expr
+
+    @staticmethod
+    def of(symbol: str, symbols: Sequence[Var], arena: Expr, dims: Mapping[Var, Expr]) -> Body:
+        """The body where it is called with these dims."""
+        return Body(symbol, tuple(dims[v] for v in symbols), substitute(arena, dims))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the statements of a node work on: arguments, results, which results anyone reads, all weights."""
+
+    args: Sequence[Buffer]
+    outs: Sequence[Buffer]
+    used: Sequence[bool]
+    weights: Buffer
+    spaces: Mapping[Buffer, Buffer]
+    """Where each workspace lies."""
+
+
+class Control:
+    """The statements of one node of control flow, and the workspaces that they need."""
+
+    def __init__(self, value: Node, make: Callable[[Function, str], tuple[str, Sequence[Var], Expr]]) -> None:
+        """`make(body, name)` builds a native function: its symbol, its dims and its scratch memory."""
+        self.value = value
+        count = state_size(value)
+        self.same = unchanged(value.attrs["body"], count) if count else ()
+        self.bodies: dict[str, Body] = {}
+        for name, function in value.attrs.items():
+            if isinstance(function, Function):
+                made = _without(function, self.same) if name == "body" else function
+                self.bodies[name] = Body.of(*make(made, name), body_dims(value, function))
+        size: Expr = const(0)
+        for body in self.bodies.values():
+            size = maximum(size, body.arena)
+        self.arena = Buffer("scratch", (size,), "uint8", align=ALIGN)
+        self.turns = {
+            i: Buffer("turns", (2 * _rounded(value.args[i]),), "uint8", align=ALIGN)
+            for i, same in enumerate(self.same)
+            if not same
+        }
+        self.counter = Buffer("rounds", (1,), INDEX, align=ALIGN)
+        self.flag = Buffer("going", (), "bool", align=ALIGN)
+
+    @property
+    def spaces(self) -> list[Buffer]:
+        """The workspaces."""
+        loops = [self.counter, self.flag] if self.value.op is WHILE else []
+        return [self.arena, *self.turns.values(), *loops]
+
+    def symbols(self) -> list[Var]:
+        """The dims that the statements mention, those of shapes aside."""
+        lengths = [as_expr(d) for arg in self.value.args for d in arg.shape]
+        return free_vars(*lengths, *(e for body in self.bodies.values() for e in body.scalars))
+
+    def statements(self, memory: Memory) -> Stmt:
+        """What the node does."""
+        if self.value.op is IF:
+            return self._branch(memory)
+        return self._scan(memory) if self.value.op is SCAN else self._while(memory)
+
+    def _call(self, name: str, ins: Sequence[Buffer], outs: Sequence[Buffer], memory: Memory) -> Stmt:
+        body = self.bodies[name]
+        scratch = memory.spaces[self.arena]
+        return Eval(call_kernel(body.symbol, *ins, *outs, memory.weights, scratch, *body.scalars))
+
+    def _branch(self, memory: Memory) -> Stmt:
+        cond, *args = memory.args
+        calls = [self._call(name, args, memory.outs, memory) for name in ("then_branch", "else_branch")]
+        return If(load(cond, [0] * cond.ndim), *calls)
+
+    def _turn(self, i: int, which: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> Buffer:
+        """One of the two places of a changing value."""
+        arg, base = self.value.args[i], memory.spaces[self.turns[i]]
+        item = arg.dtype.itemsize
+        offset = base.offset // item + which * (_rounded(arg) // item)
+        made = Buffer("state", arg.tensor_type.dim_exprs(), arg.dtype, offset=offset, align=ALIGN)
+        views.append((made, base))
+        return made
+
+    def _state(self, which: Expr, memory: Memory, views: list[tuple[Buffer, Buffer]]) -> list[Buffer]:
+        """The state at one turn."""
+        return [
+            memory.args[i] if same else self._turn(i, which, memory, views)
+            for i, same in enumerate(self.same)
+        ]
+
+    def _begin(self, memory: Memory) -> Stmt:
+        """The arguments to the places of the first turn."""
+        views: list[tuple[Buffer, Buffer]] = []
+        parts = [_copy(memory.args[i], self._turn(i, const(0), memory, views)) for i in self.turns]
+        return _viewed(views, seq(*parts))
+
+    def _end(self, which: Expr, memory: Memory) -> Stmt:
+        """The state to the results."""
+        views: list[tuple[Buffer, Buffer]] = []
+        state = self._state(which, memory, views)
+        parts = [_copy(own, memory.outs[i]) for i, own in enumerate(state) if memory.used[i]]
+        return _viewed(views, seq(*parts))
+
+    def _scan(self, memory: Memory) -> Stmt:
+        count = len(self.same)
+        rounds = as_expr(self.value.args[count].shape[0])
+        t = Var("t", INDEX)
+        views: list[tuple[Buffer, Buffer]] = []
+        items, made = (
+            [_row(b, t, views) for b in rows] for rows in (memory.args[count:], memory.outs[count:])
+        )
+        before = self._state(t % 2, memory, views)
+        after = [self._turn(i, (t + 1) % 2, memory, views) for i in self.turns]
+        call = self._call("body", [*before, *items], [*after, *made], memory)
+        return seq(self._begin(memory), loop(t, rounds, _viewed(views, call)), self._end(rounds % 2, memory))
+
+    def _while(self, memory: Memory) -> Stmt:
+        counter, flag = memory.spaces[self.counter], memory.spaces[self.flag]
+        first: list[tuple[Buffer, Buffer]] = []
+        begun = self._call("cond", self._state(const(0), memory, first), [flag], memory)
+        turn, last = Var("turn", INDEX), Var("last", INDEX)
+        views: list[tuple[Buffer, Buffer]] = []
+        before = self._state(turn, memory, views)
+        changed = {i: self._turn(i, 1 - turn, memory, views) for i in self.turns}
+        after = [changed.get(i, own) for i, own in enumerate(before)]
+        rounds = load(counter, [0])
+        body = seq(
+            self._call("body", before, list(changed.values()), memory),
+            store(counter, [0], rounds + 1),
+            self._call("cond", after, [flag], memory),
+        )
+        return seq(
+            self._begin(memory),
+            store(counter, [0], const(0)),
+            _viewed(first, begun),
+            While(load(flag, []), Let(turn, rounds % 2, _viewed(views, body))),
+            Let(last, rounds % 2, self._end(last, memory)),
+        )
+
+
+def _without(function: Function, same: Sequence[bool]) -> Function:
+    """The body without the results that are its own params."""
+    kept = [r for i, r in enumerate(function.results) if i >= len(same) or not same[i]]
+    return function.with_body(kept[0] if len(kept) == 1 else make_tuple(kept))
+
+
+def _rounded(value: Node) -> Expr:
+    size: Expr = const(value.dtype.itemsize)
+    for extent in value.tensor_type.dim_exprs():
+        size = size * extent
+    return (size + (ALIGN - 1)) // ALIGN * ALIGN
+
+
+def _count(shape: Sequence[Expr]) -> Expr:
+    total: Expr = const(1)
+    for extent in shape:
+        total = total * extent
+    return total
+
+
+def _row(buffer: Buffer, t: Expr, views: list[tuple[Buffer, Buffer]]) -> Buffer:
+    """Element t of a buffer along its first axis."""
+    shape = buffer.shape[1:]
+    made = Buffer("row", shape, buffer.dtype, offset=buffer.offset + t * _count(shape))
+    views.append((made, buffer))
+    return made
+
+
+def _copy(source: Buffer, target: Buffer) -> Stmt:
+    count = _count(source.shape)
+    a, b = (Buffer("flat", (count,), x.dtype, offset=x.offset) for x in (source, target))
+    i = Var("i", INDEX)
+    return View(a, source, View(b, target, loop(i, count, store(b, [i], load(a, [i])))))
+
+
+def _viewed(views: Sequence[tuple[Buffer, Buffer]], body: Stmt) -> Stmt:
+    for buffer, base in reversed(views):
+        body = View(buffer, base, body)
+    return body
+
+
+__all__ = [
+    "Body",
+    "Control",
+    "Memory",
+    "body_dims",
+    "is_control",
+    "is_step",
+    "state_size",
+    "unchanged",
+    "with_bodies",
+]
