@@ -21,7 +21,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.registry import fresh_registry, registry
 from dlc_core.runtime.device import HostMemory
 from dlc_core.script.json import from_json
-from dlc_core.target import STAGES
+from dlc_core.target import STAGES, Description
 from dlc_core.target.reference import KIND, TENSOR
 from dlc_core.tir.interpreter import run
 
@@ -117,7 +117,9 @@ class Devices:
     @hookimpl
     def dlc_targets(self):
         options = (replace(KIND.options[0], default="tir"), KIND.options[1])
-        return [replace(KIND, name=n, device=n, options=options, stages=STAGES) for n in ("shared", "board")]
+        # Their entries do not branch: the host drives loops.
+        plain = replace(KIND, options=options, stages=STAGES, describe=lambda _: Description(parallel=False))
+        return [replace(plain, name=n, device=n) for n in ("shared", "board")]
 
     @hookimpl
     def dlc_devices(self):
