@@ -57,13 +57,18 @@ def needed_nodes(graph: GraphProto, outputs: Iterable[str], given: Iterable[str]
     return kept[::-1]
 
 
-def cut(model: ModelProto, outputs: Iterable[str], given: Mapping[str, Array] | None = None) -> ModelProto:
+def cut(
+    model: ModelProto,
+    outputs: Iterable[str],
+    given: Mapping[str, Array] | None = None,
+    known_types: Mapping[str, ValueInfoProto] | None = None,
+) -> ModelProto:
     """The part of a model that makes `outputs`, with the values of `given` as inputs where it takes them.
 
-    Types of inputs are those of the arrays, or as the model declares them.  Raises UsageError for an output
-    that the model does not have.
+    Types of inputs are those of `known_types`, else those of the arrays, or as the model declares them.
+    Raises UsageError for an output that the model does not have.
     """
-    given = given or {}
+    given, own_types = given or {}, known_types or {}
     wanted = list(dict.fromkeys(outputs))
     graph = model.graph
     nodes = needed_nodes(graph, wanted, given)
@@ -75,7 +80,7 @@ def cut(model: ModelProto, outputs: Iterable[str], given: Mapping[str, Array] | 
     for name in wanted:
         if name not in made and name not in known and name not in given:
             raise UsageError(f"the model has no value {quoted(name)}")
-    inputs = [describe(name, array) for name, array in given.items() if name in used]
+    inputs = [own_types.get(name) or describe(name, given[name]) for name in given if name in used]
     inputs += [value for value in graph.input if value.name in used and value.name not in given]
     result = ModelProto()
     result.CopyFrom(_without_graph(model))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlc_core.config import Knob
-from dlc_core.hooks import Declaration, Frontend, hookimpl
+from dlc_core.hooks import Command, Declaration, Frontend, hookimpl
 
 DLC_API = "0.1"
 
@@ -67,6 +67,17 @@ def dlc_ops() -> Iterable[Declaration]:
     from dlc_frontend_onnx.ops import images
 
     return [HOST_OP, IMPURE_OP, *images.OPS]
+
+
+@hookimpl
+def dlc_commands() -> Iterable[Command]:
+    return [
+        Command(
+            "bisect",
+            "dlc_frontend_onnx.bisect_command:command",
+            "Find the first node of an ONNX model whose result is wrong.",
+        )
+    ]
 
 
 @hookimpl

@@ -203,6 +203,8 @@ def resize(b: Builder, op: str) -> None:
         attrs["nearest_mode"] = b.rng.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
         # Where a coordinate lies between two elements is decided by its last bit.
         attrs["coordinate_transformation_mode"] = b.rng.choice(("asymmetric", "half_pixel"))
+    if attrs["coordinate_transformation_mode"] == "pytorch_half_pixel" and min(x.shape[2:]) < 4:
+        raise Refused("one place is left: the evaluator takes a fraction of it for more")
     if mode == "cubic" and b.chance(0.5):
         attrs["cubic_coeff_a"] = -0.5
     if b.chance(0.5):

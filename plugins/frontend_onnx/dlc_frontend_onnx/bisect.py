@@ -1,0 +1,370 @@
+"""Which node of a model is wrong: `bisect("model.onnx", "onnx-reference", feeds)`.
+
+All values of the model are made by the reference, and by dlc with every value as an output.  The first node,
+in topological order, that differs is fed with the reference's own values, alone: where it still differs it
+is the culprit.  Where it does not, its error comes from nodes before it or from compiling them together: more
+and more of these are taken along until it shows.  Where nothing differs while every value is an output, and
+the model's outputs do, compiling nodes together is what is wrong, and the same search finds which.  Branches
+and loops are entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, ValueInfoProto, inliner, numpy_helper
+
+from dlc_core.cli.arrays import Comparison, compare
+from dlc_core.diag import DlcError, UsageError
+from dlc_frontend_onnx.cut import Array, captured, cut, describe, needed_nodes
+from dlc_frontend_onnx.reader import read_model
+from dlc_frontend_onnx.references import Reference, reference_of, run_dlc
+
+MAX_ROUNDS = 64
+"""Rounds of a loop that are looked at."""
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The first wrong value, and the smallest model that shows it.
+
+    `nodes` are those of the reproducer, the culprit last: one where it is wrong alone.  `inside` are the
+    nodes whose graphs it is in, outermost first.
+    """
+
+    node: str
+    op: str
+    comparison: Comparison
+    nodes: tuple[str, ...]
+    model: ModelProto
+    feeds: Mapping[str, Array]
+    wanted: Mapping[str, Array]
+    inside: tuple[str, ...] = ()
+
+    def write(self, path: str | PathLike[str]) -> tuple[Path, Path]:
+        """Write the reproducer, a model, and beside it the inputs and expected outputs as .npz.
+
+        `dlc run repro.onnx --inputs repro.npz --expect repro.npz` shows the difference.
+        """
+        file = Path(path).with_suffix(".onnx")
+        arrays = {f"in_{name}": array for name, array in self.feeds.items()}
+        names = [value.name for value in self.model.graph.output]
+        arrays |= {f"out_{i}": self.wanted[name] for i, name in enumerate(names) if name in self.wanted}
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(self.model.SerializeToString())
+            np.savez(file.with_suffix(".npz"), **arrays)  # type: ignore[arg-type]
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written", why=str(error)) from None
+        return file, file.with_suffix(".npz")
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What came out: how many values were compared, the outputs, and the culprit where one was found.
+
+    `spread` names values that differ though no part of the model does: errors that add up.
+    """
+
+    compared: int
+    outputs: tuple[Comparison, ...]
+    culprit: Culprit | None = None
+    spread: tuple[Comparison, ...] = ()
+
+
+def bisect(
+    model: str | PathLike[str] | bytes | ModelProto,
+    against: str | Reference,
+    feeds: Mapping[str, Any],
+    *,
+    rtol: float = 1e-3,
+    atol: float = 1e-4,
+    **options: Any,
+) -> Bisection:
+    """The first node whose value is not within `atol + rtol * |reference|` of the reference's.
+
+    `options` are those of `dlc.compile`.  Raises UsageError for inputs that do not fit, UnsupportedError
+    where dlc or the reference cannot run the model.
+    """
+    reference = reference_of(against) if isinstance(against, str) else against
+    search = _Search(reference, rtol, atol, options)
+    return search.whole(plain_message(model), {name: np.asarray(array) for name, array in feeds.items()})
+
+
+def plain_message(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
+    """The model as one message, read by the rules of `reader`: with external data in it, functions inlined,
+    nodes in order.
+    """
+    read = read_model(source)
+    if isinstance(source, ModelProto):
+        message = ModelProto()
+        message.CopyFrom(source)
+    else:
+        data = source if isinstance(source, bytes) else Path(source).read_bytes()
+        message = ModelProto.FromString(data)
+    for tensor in message.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            array = read.graph.initializers[tensor.name].to_numpy()
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    order = {name: place for place, node in enumerate(read.graph.nodes) for name in node.outputs if name}
+    nodes = sorted(
+        message.graph.node, key=lambda node: max((order.get(n, 0) for n in node.output), default=0)
+    )
+    message.graph.ClearField("node")
+    message.graph.node.extend(nodes)
+    if message.functions:
+        message = inliner.inline_local_functions(message)
+    given = {tensor.name for tensor in message.graph.initializer}
+    inputs = [value for value in message.graph.input if value.name not in given]
+    message.graph.ClearField("input")
+    message.graph.input.extend(inputs)
+    return message
+
+
+@dataclass(frozen=True)
+class _Search:
+    reference: Reference
+    rtol: float
+    atol: float
+    options: Mapping[str, Any]
+
+    def whole(self, model: ModelProto, feeds: Mapping[str, Array]) -> Bisection:
+        """Find the culprit of a model."""
+        lacking = [value.name for value in model.graph.input if value.name not in feeds]
+        if lacking:
+            raise UsageError(f"input {lacking[0]!r} is not given")
+        feeds = {value.name: feeds[value.name] for value in model.graph.input}
+        outputs = [value.name for value in model.graph.output]
+        names = list(dict.fromkeys([n for node in model.graph.node for n in node.output if n] + outputs))
+        wanted = self.reference(model, feeds, names)
+        if not wanted:
+            raise UsageError("the reference has none of the model's values")
+        plain = self._compared(self._run(model, feeds, ()), wanted, outputs)
+        types: dict[str, ValueInfoProto] = {}
+        tapped = self._compared(self._run(model, feeds, list(wanted), types), wanted, names)
+        wrong = [each for each in tapped if not each.fits]
+        failing = [each.name for each in plain if not each.fits]
+        base = _Base(model, feeds, wanted, types)
+        found = None
+        for name in [each.name for each in wrong[:1]] or self._first_of(base, failing):
+            found = self._culprit(base, name)
+        if found is None and wrong:
+            for name in (each.name for each in tapped):
+                found = found or self._alone(base, name)
+        return Bisection(
+            compared=len(tapped),
+            outputs=tuple(plain),
+            culprit=found,
+            spread=() if found is not None else tuple(wrong),
+        )
+
+    # Values
+
+    def _run(
+        self,
+        model: ModelProto,
+        feeds: Mapping[str, Array],
+        taps: Sequence[str],
+        types: dict[str, ValueInfoProto] | None = None,
+    ) -> Mapping[str, Array]:
+        pins = self.options.get("shapes") or {}
+        known = {value.name for value in model.graph.input}
+        known |= {dim.dim_param for v in model.graph.input for dim in v.type.tensor_type.shape.dim}
+        fitting = {name: pin for name, pin in pins.items() if name in known}
+        return run_dlc(model, feeds, taps, types, **{**self.options, "shapes": fitting})
+
+    def _compared(
+        self, found: Mapping[str, Array], wanted: Mapping[str, Array], names: Sequence[str]
+    ) -> list[Comparison]:
+        return [
+            compare(name, found[name], wanted[name], self.rtol, self.atol)
+            for name in names
+            if name in found and name in wanted
+        ]
+
+    # Parts
+
+    def _part(self, base: _Base, name: str, size: int) -> _Part:
+        """What makes a value of known ones: its region, and the `size` - 1 nodes nearest before it."""
+        known = {**base.feeds, **base.wanted}
+        before = {n: array for n, array in known.items() if n != name}
+        graph = base.model.graph
+        own = needed_nodes(graph, [name], before)
+        beside = {n for node in own for n in node.output if n}
+        rest = needed_nodes(graph, [name])
+        rest = [node for node in rest if node not in own]
+        for node in rest[::-1][: size - 1]:
+            beside.update(n for n in node.output if n)
+        declared = {value.name for value in graph.input}
+        given = {n: array for n, array in before.items() if n not in beside and n not in declared}
+        part = cut(base.model, [name], given, base.types)
+        feeds = {value.name: known[value.name] for value in part.graph.input}
+        return _Part(part, feeds, name, known[name])
+
+    def _differs(self, part: _Part) -> Comparison | None:
+        """How the value of a part differs; None where it does not, or dlc does not compile the part."""
+        try:
+            found = self._run(part.model, part.feeds, ())
+        except DlcError:
+            return None
+        told = compare(part.name, found[part.name], part.wanted, self.rtol, self.atol)
+        return None if told.fits else told
+
+    def _alone(self, base: _Base, name: str) -> Culprit | None:
+        part = self._part(base, name, 1)
+        told = self._differs(part)
+        return None if told is None else self._entered(part, told)
+
+    def _culprit(self, base: _Base, name: str) -> Culprit | None:
+        """The smallest part around the node of a value that shows a difference."""
+        found = self._alone(base, name)
+        if found is not None:
+            return found
+        most = len(needed_nodes(base.model.graph, [name]))
+        low, high = 1, 2
+        while (told := self._differs(self._part(base, name, high))) is None:
+            if high >= most:
+                return None
+            low, high = high, min(2 * high, most)
+        while high - low > 1:
+            middle = (low + high) // 2
+            again = self._differs(self._part(base, name, middle))
+            if again is None:
+                low = middle
+            else:
+                high, told = middle, again
+        return self._made(self._part(base, name, high), told)
+
+    def _first_of(self, base: _Base, failing: Sequence[str]) -> list[str]:
+        """The first value that differs when it is the only output; searched among those before an output."""
+        if not failing:
+            return []
+        nodes = needed_nodes(base.model.graph, failing[:1])
+        names = [n for node in nodes for n in node.output if n in base.wanted]
+
+        def differs(name: str) -> bool:
+            part = cut(base.model, [name])
+            return self._differs(_Part(part, base.feeds, name, base.wanted[name])) is not None
+
+        low, high = -1, len(names) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if differs(names[middle]) else (middle, high)
+        return [names[high]]
+
+    # The answer
+
+    def _made(self, part: _Part, told: Comparison) -> Culprit:
+        nodes = [_name(node) for node in part.model.graph.node]
+        last = part.model.graph.node[-1]
+        part.model.graph.ClearField("output")
+        part.model.graph.output.append(describe(part.name, part.wanted))
+        wanted = {part.name: part.wanted}
+        return Culprit(_name(last), last.op_type, told, tuple(nodes), part.model, part.feeds, wanted)
+
+    def _entered(self, part: _Part, told: Comparison) -> Culprit:
+        """The culprit, in the graph of the node where that has one and something in it differs."""
+        plain = self._made(part, told)
+        node = part.model.graph.node[-1]
+        if len(part.model.graph.node) > 1:
+            return plain
+        for body, feeds in rounds_of(part.model, node, part.feeds, self.reference):
+            try:
+                inner = self.whole(body, feeds).culprit
+            except DlcError:
+                return plain
+            if inner is not None:
+                return replace(inner, inside=(plain.node, *inner.inside))
+        return plain
+
+
+@dataclass(frozen=True)
+class _Base:
+    """A model with what it is fed, what its values should be, and the types that they have in dlc."""
+
+    model: ModelProto
+    feeds: Mapping[str, Array]
+    wanted: Mapping[str, Array]
+    types: Mapping[str, ValueInfoProto]
+
+
+@dataclass(frozen=True)
+class _Part:
+    model: ModelProto
+    feeds: Mapping[str, Array]
+    name: str
+    wanted: Array
+
+
+def _name(node: NodeProto) -> str:
+    return node.name or next(iter(node.output), "")
+
+
+# --- the graphs of branches and loops as models ---
+
+
+def rounds_of(
+    model: ModelProto, node: NodeProto, known: Mapping[str, Array], reference: Reference
+) -> list[tuple[ModelProto, dict[str, Array]]]:
+    """The body of an If, Loop or Scan as a model, with what it is fed: in each round, by the reference."""
+    known = {**{t.name: numpy_helper.to_array(t) for t in model.graph.initializer}, **known}
+    attributes = {item.name: item for item in node.attribute}
+    if node.op_type == "If":
+        branch = attributes["then_branch" if bool(known[node.input[0]].reshape(-1)[0]) else "else_branch"].g
+        return [_as_model(model, branch, {}, known)]
+    if node.op_type not in ("Loop", "Scan") or (node.op_type == "Scan" and len(node.attribute) > 2):
+        return []
+    body = attributes["body"].g
+    given = [known[name] if name else None for name in node.input]
+    ins = [value.name for value in body.input]
+    outs = [value.name for value in body.output]
+    scanned = attributes["num_scan_inputs"].i if node.op_type == "Scan" else 0
+    state = given[2:] if node.op_type == "Loop" else given[: len(given) - scanned]
+    rows = given[len(given) - scanned :] if scanned else []
+    limit, go = (given[0], given[1]) if node.op_type == "Loop" else (None, None)
+    count = (
+        rows[0].shape[0]
+        if rows and rows[0] is not None
+        else MAX_ROUNDS
+        if limit is None
+        else int(limit.reshape(-1)[0])
+    )
+    found = []
+    for number in range(min(count, MAX_ROUNDS)):
+        if go is not None and not bool(go.reshape(-1)[0]):
+            break
+        head = [np.asarray(number, np.int64), np.asarray(True)] if node.op_type == "Loop" else []
+        values = [*head, *state, *(row[number] for row in rows if row is not None)]
+        fed = {name: np.asarray(value) for name, value in zip(ins, values) if value is not None}
+        made, feeds = _as_model(model, body, fed, known)
+        found.append((made, feeds))
+        results = reference(made, feeds, outs)
+        if any(name not in results for name in outs):
+            break
+        go = results[outs[0]] if node.op_type == "Loop" else None
+        start = 1 if node.op_type == "Loop" else 0
+        state = [results[name] for name in outs[start : start + len(state)]]
+    return found
+
+
+def _as_model(
+    model: ModelProto, body: onnx.GraphProto, fed: Mapping[str, Array], known: Mapping[str, Array]
+) -> tuple[ModelProto, dict[str, Array]]:
+    """A graph of a node as a model: its inputs, and what it takes from around, are inputs."""
+    around = {name: known[name] for name in captured(body)}
+    feeds = {**fed, **around}
+    made = ModelProto(ir_version=model.ir_version)
+    made.opset_import.extend(model.opset_import)
+    made.graph.CopyFrom(body)
+    made.graph.ClearField("input")
+    made.graph.input.extend(describe(name, array) for name, array in feeds.items())
+    return made, feeds
+
+
+__all__ = ["Bisection", "Culprit", "bisect", "plain_message", "rounds_of"]
