@@ -67,15 +67,16 @@ def _array_per_channel(vector: NDArray, rank: int, axis: int) -> NDArray:
 def _batch_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, *vectors = tensor_types(types)
     common_dtype((x, *vectors), FLOATS)
-    axis = axis_of(attrs["axis"], x.ndim)
-    _check_vectors(vectors, x.shape[axis])
-    return x
+    return _with_channels(x, vectors, axis_of(attrs["axis"], x.ndim))
 
 
-def _check_vectors(vectors: Sequence[TensorType], channels: Dim) -> None:
+def _with_channels(x: TensorType, vectors: Sequence[TensorType], axis: int) -> TensorType:
+    """The type of x, its channels a number where that of the vectors is."""
+    channels = x.shape[axis]
     for vector in vectors:
         check_rank(vector, 1, 1, "a parameter of the channels")
-        merge_dims(vector.shape[0], channels, "the parameters and the channels")
+        channels = merge_dims(vector.shape[0], channels, "the parameters and the channels")
+    return TensorType((*x.shape[:axis], channels, *x.shape[axis + 1 :]), x.dtype)
 
 
 def _batch_norm(x: Node, scale: Node, bias: Node, mean: Node, var: Node, *, eps: float, axis: int) -> Node:
@@ -280,14 +281,14 @@ def _channel_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, *vectors = tensor_types(types)
     common_dtype((x, *vectors), FLOATS)
     check_rank(x, 3)
-    _check_vectors(vectors, x.shape[1])
+    made = _with_channels(x, vectors, 1)
     groups = attrs.get("groups", 1)
     channels = x.shape[1]
     if groups < 1 or (isinstance(channels, int) and channels % groups):
         raise fail(f"{channels} channels do not split into {groups} groups")
     if not isinstance(channels, int) and groups != 1:
         raise fail(f"the number of channels is {channels}, it must be a number")
-    return x
+    return made
 
 
 def _instance_norm(x: Node, scale: Node, bias: Node, *, eps: float) -> Node:

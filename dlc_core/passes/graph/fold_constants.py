@@ -13,7 +13,7 @@ broadcast does not become an array.  Views (transposes, reshapes) of constants s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from dlc_core.graph.node import (
     rewrite,
 )
 from dlc_core.ir.dtype import STRING
+from dlc_core.ir.expr import Expr, free_vars
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.reference import Value, apply
@@ -67,7 +68,7 @@ class FoldConstants(GraphPass):
         if not isinstance(decl, OpDecl) or not decl.pure or any(a.op is not CONST for a in args):
             return None
         size = _bytes_of(old.type)
-        if size is None or functions_of(old):
+        if size is None or functions_of(old) or any(map(_depends_on_dims, old.attrs.values())):
             return None
         if decl is BY_NAME["full"]:
             return _filled(old)
@@ -90,6 +91,12 @@ def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
     assert cond is not None
     taken = inlined(old.attrs["then_branch" if cond.item() else "else_branch"], args[1:])
     return taken if taken.type == old.type else None
+
+
+def _depends_on_dims(value: Any) -> bool:
+    """Whether an attribute has symbolic dims in it, such as those whose values an op gives."""
+    items = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(item, Expr) and free_vars(item) for item in items)
 
 
 def _bytes_of(type_: Type) -> int | None:

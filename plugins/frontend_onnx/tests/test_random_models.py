@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import onnx
 import pytest
+from dlc_frontend_onnx.testing.compare import parse
 from dlc_frontend_onnx.testing.random_models import differential
 from dlc_frontend_onnx.testing.random_models.templates import all_templates
 from dlc_frontend_onnx.testing.score import score_of
+from onnx.reference import ReferenceEvaluator
 
 from dlc_core.diag import UnsupportedError
 
@@ -64,3 +67,20 @@ def test_many_random_models_are_right():
     score = score_of(names, limit=120.0)
     bad = [v.reason for outcome in ("wrong", "crashed", "late") for v in score.of(outcome)]
     assert bad == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s = Shape(x) y = Add(s, s)",
+        "a = InstanceNormalization(x, w, w) y = Relu(a)",
+        "a = BatchNormalization(x, w, w, w, w) y = Relu(a)",
+    ],
+)
+def test_what_random_models_found(body):
+    kind = "int64[3] y" if "Shape" in body else "float[a, b, c] y"
+    model = parse(f"g (float[n, m, k] x) => ({kind}) <float[3] w = {{1, 2, 3}}> {{ {body} }}")
+    x = np.arange(30, dtype=np.float32).reshape(2, 3, 5) % 7
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (found,) = differential.by_dlc(model, {"x": x})
+    assert differential.difference(found, wanted) == ""
