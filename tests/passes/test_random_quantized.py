@@ -1,0 +1,113 @@
+"""Random networks of quantize and dequantize: folding keeps what it says it keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import Function, Node, constant, make_tuple, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.reference import evaluate
+from dlc_core.passes import PassContext, default_pipeline
+from dlc_core.passes.graph import PASSES, FoldQuantization
+from dlc_core.tir.stmt import PrimFunc
+
+CONTEXT = PassContext()
+
+
+class Network:
+    """Layers over images, each result quantized and dequantized again; all random."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.x = param("x", tensor_type((1, 4, 8, 8), "float32"))
+        self.bytes: list[Node] = []
+        self.values = [self.quantized(self.x)]
+        for _ in range(8):
+            self.values.append(self.quantized(self.layer(), self.rng.random() < 0.3))
+
+    def scale(self) -> Node:
+        return constant(np.float32(self.rng.uniform(0.01, 0.06)))
+
+    def zero(self, dtype: str) -> Node:
+        info = np.iinfo(dtype)
+        point = self.rng.choice([info.min, 0, self.rng.integers(info.min, info.max)])
+        return constant(np.array(point, dtype))
+
+    def quantized(self, value: Node, again: bool = False) -> Node:
+        """With `again`, by the scale of the last one, so that the pair may vanish."""
+        if again:
+            scale, zero = self.values[-1].args[1:]
+        else:
+            scale, zero = self.scale(), self.zero(str(self.rng.choice(["uint8", "int8"])))
+        q = std.quantize(value, scale, zero, to=zero.dtype)
+        self.bytes.append(q)
+        return std.dequantize(q, scale, zero)
+
+    def pick(self) -> Node:
+        return self.values[self.rng.integers(max(0, len(self.values) - 3), len(self.values))]
+
+    def layer(self) -> Node:
+        rng, x = self.rng, self.pick()
+        channels, size = x.shape[1], x.shape[2]
+        kind = rng.integers(0, 12)
+        if kind <= 2:
+            groups = int(rng.choice([1, channels]))
+            outputs = int(groups * rng.integers(1, 3))
+            w = constant(rng.integers(-128, 128, (outputs, channels // groups, 3, 3)).astype(np.int8))
+            steps = constant(rng.uniform(0.001, 0.02, (outputs, 1, 1, 1)).astype(np.float32))
+            made = std.conv(x, std.dequantize(w, steps), padding=(1, 1, 1, 1), groups=groups)
+            return std.relu(made) if rng.random() < 0.5 else made
+        if kind == 3:
+            return std.max_pool(x, kernel=(2, 2), strides=(1, 1), padding=(0, 0, 1, 1))
+        if kind == 4:
+            others = [v for v in self.values if v.shape[2:] == x.shape[2:]]
+            return std.concat(x, others[rng.integers(len(others))], axis=1)
+        if kind == 5:
+            return std.transpose(x, axes=(0, 1, 3, 2)) if x.shape[2] == x.shape[3] else std.relu(x)
+        if kind == 6:
+            others = [v for v in self.values if v.shape == x.shape]
+            return std.add(x, others[rng.integers(len(others))])
+        if kind == 7:
+            return std.clip(std.mul(x, x), min=0.0, max=3.0)
+        if kind == 8:
+            return std.sigmoid(x)
+        if kind == 9 and size > 3:
+            return std.slice(x, begins=(0, 1), ends=(size - 2, size - 1), axes=(2, 3))
+        if kind == 10:
+            return std.pad(x, pads=(0, 0, 1, 0, 0, 0, 0, 1))
+        return std.relu(std.reshape(std.reshape(x, shape=(1, -1)), shape=tuple(x.shape)))
+
+    def function(self) -> Function:
+        """The last bytes and some on the way."""
+        return Function("main", (self.x,), make_tuple([self.bytes[-1], self.bytes[len(self.bytes) // 2]]))
+
+    def feed(self) -> list[np.ndarray]:
+        return [self.rng.standard_normal((1, 4, 8, 8)).astype(np.float32)]
+
+
+def same(a: tuple, b: tuple) -> bool:
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_moves_keep_every_bit(seed: int) -> None:
+    network = Network(seed)
+    function, feed = network.function(), network.feed()
+    folded = FoldQuantization("float").run_function(function, CONTEXT)
+    assert same(evaluate(folded, feed), evaluate(function, feed))
+
+
+@pytest.mark.parametrize("arithmetic", ["integer", "fixed"])
+@pytest.mark.parametrize("seed", range(40))
+def test_what_follows_keeps_every_bit(seed: int, arithmetic: str) -> None:
+    """The whole pipeline of graphs, fused kernels included."""
+    network = Network(seed)
+    function, feed = network.function(), network.feed()
+    folded = FoldQuantization(arithmetic).run_function(function, CONTEXT)
+    context = CONTEXT.with_(config={"quantized": arithmetic})
+    after = default_pipeline("graph", PASSES).run(IRModule({"main": function}), context)["main"]
+    assert not isinstance(after, PrimFunc)
+    assert same(evaluate(after, feed), evaluate(folded, feed))
