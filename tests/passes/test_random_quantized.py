@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlc_core.graph.node import Function, Node, constant, make_tuple, param
+from dlc_core.graph.node import Function, Node, constant, make_tuple, param, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
@@ -111,3 +111,48 @@ def test_what_follows_keeps_every_bit(seed: int, arithmetic: str) -> None:
     after = default_pipeline("graph", PASSES).run(IRModule({"main": function}), context)["main"]
     assert not isinstance(after, PrimFunc)
     assert same(evaluate(after, feed), evaluate(folded, feed))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fixed_point_needs_no_floats(seed: int) -> None:
+    """Behind the first quantize there are integers only."""
+    function = Network(seed).function()
+    folded = FoldQuantization("fixed").run_function(function, CONTEXT)
+    nodes = [n for n in post_order(folded.body) if n.op.name not in ("param", "const", "tuple", "quantize")]
+    assert nodes
+    assert all(n.dtype.is_int for n in nodes)
+
+
+OPS = {
+    "add": lambda a, b: std.add(a, b),
+    "sub": lambda a, b: std.sub(a, b),
+    "mul": lambda a, b: std.mul(a, b),
+    "relu": lambda a, b: std.relu(std.add(a, b)),
+    "sigmoid": lambda a, b: std.sigmoid(a),
+    "silu": lambda a, b: std.mul(a, std.sigmoid(a)),
+    "affine": lambda a, b: std.add(
+        std.mul(std.tanh(a), constant(np.float32(0.3))), constant(np.float32(0.1))
+    ),
+    "rescaled": lambda a, b: a,
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("seed", range(5))
+def test_fixed_point_is_within_one_of_floats(op: str, seed: int) -> None:
+    """All pairs of bytes; functions of one number are tables of the very results."""
+    network = Network(seed)
+    a, b = (param(n, tensor_type(s, "int8")) for n, s in (("a", (256, 1)), ("b", (256,))))
+    every = np.arange(-128, 128).astype(np.int8)
+    values = [std.dequantize(v, network.scale(), network.zero("int8")) for v in (a, b)]
+    scale, zero = network.scale(), network.zero("uint8")
+    body = std.quantize(OPS[op](*values), scale, zero, to="uint8")
+    params = (a, b) if op in ("add", "sub", "mul", "relu") else (a,)
+    function = Function("main", params, body)
+    feed = [every.reshape(256, 1), every][: len(params)]
+    folded = FoldQuantization("fixed").run_function(function, CONTEXT)
+    found, floats = evaluate(folded, feed).astype(int), evaluate(function, feed).astype(int)
+    if op in ("sigmoid", "silu", "affine"):
+        assert np.array_equal(found, floats)
+    assert abs(found - floats).max() <= 1
+    assert np.mean(found != floats) < 0.01

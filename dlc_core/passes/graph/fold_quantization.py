@@ -19,8 +19,9 @@ where these are so close to half an integer that they do not decide.
                                               =>   dequantize(integer_matmul(a, b, p, q), s t)
     quantize(dequantize(n, s), t, z)          =>   requantize(n, s / t, z)          n of int32
 
-With "fixed" requantize works by integers alone: see `requantize_fixed`.  With "float" contractions stay
-floats.  The setting `quantized` of a compile chooses: `dlc.compile(model, config={"quantized": "fixed"})`.
+With "fixed" requantize works by integers alone (`requantize_fixed`), and so do sums, products and functions
+of dequantized bytes (`fixed_arithmetic`).  With "float" contractions stay floats.  The setting `quantized` of
+a compile chooses: `dlc.compile(model, config={"quantized": "fixed"})`.
 
 The pass stands in front of `fold_constants`, which would turn dequantized weights into floats.
 """
@@ -44,6 +45,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.integer_product import BYTES, INT32
 from dlc_core.op.std.quantization import QUANTIZED, fixed_point
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.fixed_arithmetic import centred, product, table, weighted_sum
 
 QUANTIZE, DEQUANTIZE, REQUANTIZE, REQUANTIZE_FIXED = (
     OPS[name] for name in ("quantize", "dequantize", "requantize", "requantize_fixed")
@@ -173,6 +175,8 @@ class _Folder:
             **dict.fromkeys(MOVES, self.move),
             **dict.fromkeys(EXTREMES, self.extreme),
         }
+        if self.fixed:
+            self.rules |= {SUB: weighted_sum, MUL: product}
         if self.integer:
             self.rules |= {CONV: self.conv, MATMUL: self.matmul, ADD: self.add}
             self.rules |= {REDUCE_MEAN: self.mean, GLOBAL_MEAN: self.mean}
@@ -230,6 +234,10 @@ class _Folder:
     def quantize(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         value, scale, *zero = args
         found = Quantized.of(value)
+        if self.fixed and found is None:
+            looked_up = table(QUANTIZE.build(*args, **old.attrs))
+            if looked_up is not None:
+                return looked_up
         if found is not None:
             return self.quantize_again(old, found, scale, zero)
         if value.op is CONCAT and not scale.shape and self._used_once(old.args[0]):
@@ -253,7 +261,10 @@ class _Folder:
             return self.requantized(found, scale, zero, to) if self.integer else None
         point = None if not zero or _is_zero(zero[0]) else zero[0]
         same = _equal(found.scale, scale) and _equal(found.zero, point) and found.q.dtype is to
-        return found.q if same and _is_plain(scale) else None
+        if same and _is_plain(scale):
+            return found.q
+        wide = centred(found.of_same(found.q)) if self.fixed else None
+        return None if wide is None else self.requantized(Quantized(wide, found.scale, None), scale, zero, to)
 
     def requantized(self, found: Quantized, scale: Node, zero: Sequence[Node], to: DType) -> Node | None:
         if found.zero is not None or found.scale.dtype.name != "float32":
@@ -363,7 +374,8 @@ class _Folder:
             return None
         if a.q.op is CONST:
             a, b = b, a
-        return _sum(a, b) if old.shape == a.q.shape else None
+        made = _sum(a, b) if old.shape == a.q.shape else None
+        return weighted_sum(old, args) if made is None and self.fixed else made
 
     def mean(self, old: Node, args: tuple[Node, ...]) -> Node | None:
         found = Quantized.of(args[0])
