@@ -8,6 +8,7 @@ extern uint32_t __stack[], __data_load[], __data_start[], __data_end[], __bss_st
 int main(void);
 void initialise_monitor_handles(void);
 void reset(void);
+void tick(void);
 void _init(void);
 void _fini(void);
 
@@ -37,6 +38,12 @@ static void fault(void)
     abort();
 }
 
+/* A program that counts with the system's tick counter defines it. */
+__attribute__((weak)) void tick(void)
+{
+}
+
 __attribute__((section(".vectors"), used)) static void (*const vectors[16])(void) = {
-    (void (*)(void))__stack, reset, fault, fault, fault, fault, fault,
+    (void (*)(void))__stack, reset, fault, fault, fault, fault, fault, NULL,
+    NULL, NULL, NULL, fault, fault, NULL, fault, tick,
 };

@@ -1,0 +1,20 @@
+"""Sessions with a microcontroller: its memory and a model on it, worked from Python.
+
+    exe = dlc.compile(model, "c -mcpu=cortex-m4")
+    with Session(exe, "mps2-an386") as board:
+        x, y = board.array(image), board.empty((1, 10), "float32")
+        board.call([x], [y])                 the arrays stay on the board from call to call
+        print(y.numpy(), board.cycles)
+
+The firmware is the model's C, a loop that answers frames (`server.c`), and a small port to the board.  A real
+board needs its own port, `build_session` for its firmware, and a `Transport` to its serial line.
+"""
+
+from __future__ import annotations
+
+from dlc_backend_c.micro.firmware import build_session
+from dlc_backend_c.micro.protocol import Command, Status, Transport
+from dlc_backend_c.micro.session import BoardArray, Session
+from dlc_backend_c.micro.transport import Emulated
+
+__all__ = ["BoardArray", "Command", "Emulated", "Session", "Status", "Transport", "build_session"]

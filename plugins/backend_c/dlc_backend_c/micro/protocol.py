@@ -1,0 +1,103 @@
+"""The protocol of a session: small enough for any board with a serial port.
+
+Both sides send frames, little endian:
+
+    2 bytes   the magic "LD" (0x444c)
+    1 byte    sequence: an answer has that of its request
+    1 byte    command of a request, status of an answer
+    4 bytes   size of the payload
+    payload
+    4 bytes   CRC-32 (that of zlib) of all before
+
+Each request gets one answer, in order, so that many may be on their way.  Addresses are offsets into the
+session's memory on the board.
+
+    command  payload                   answer
+    HELLO    -                         version, bytes of memory, largest payload, arguments of a call (uint32)
+    ALLOC    size                      address
+    FREE     address                   -
+    WRITE    address, bytes            -
+    READ     address, size             bytes
+    CALL     address of each argument  status of the model, cycles (uint64)
+    CLEAR    -                         -, all memory is free again
+    END      -                         -, the board stops
+
+A frame whose checksum is wrong is answered with BAD_CHECKSUM and does nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from dlc_core.diag import RuntimeFailure
+
+MAGIC = 0x444C
+VERSION = 1
+_HEAD = struct.Struct("<HBBI")
+
+
+class Command(IntEnum):
+    HELLO = 1
+    ALLOC = 2
+    FREE = 3
+    WRITE = 4
+    READ = 5
+    CALL = 6
+    CLEAR = 7
+    END = 8
+
+
+class Status(IntEnum):
+    OK = 0
+    BAD_CHECKSUM = 1
+    BAD_COMMAND = 2
+    BAD_ADDRESS = 3
+    NO_MEMORY = 4
+    MODEL_FAILED = 5
+
+
+class Transport(Protocol):
+    """Bytes to and from a board: a socket of an emulator, or a serial port."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def receive(self, size: int) -> bytes:
+        """Exactly so many bytes; raises RuntimeFailure where none come any more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the board says to one request."""
+
+    sequence: int
+    status: Status
+    payload: bytes
+
+
+def frame(sequence: int, code: int, payload: bytes = b"") -> bytes:
+    """The bytes of a frame."""
+    body = _HEAD.pack(MAGIC, sequence & 0xFF, code, len(payload)) + payload
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+def read_answer(transport: Transport, largest: int = 1 << 24) -> Answer:
+    """The next answer; RuntimeFailure for bytes that are none."""
+    head = transport.receive(_HEAD.size)
+    magic, sequence, status, size = _HEAD.unpack(head)
+    if magic != MAGIC or size > largest or status not in list(Status):
+        raise RuntimeFailure("the board sends what is no answer", why=f"it begins with {head.hex()}")
+    payload = transport.receive(size)
+    (sent,) = struct.unpack("<I", transport.receive(4))
+    if sent != zlib.crc32(head + payload):
+        raise RuntimeFailure("an answer of the board is damaged", why="its checksum is wrong")
+    return Answer(sequence, Status(status), payload)
+
+
+__all__ = ["MAGIC", "VERSION", "Answer", "Command", "Status", "Transport", "frame", "read_answer"]

@@ -1,0 +1,241 @@
+"""The host's side of a session."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from dlc_backend_c.boards import Board, board
+from dlc_backend_c.micro.firmware import build_session
+from dlc_backend_c.micro.protocol import VERSION, Command, Status, Transport, frame, read_answer
+from dlc_backend_c.micro.transport import Emulated
+from dlc_core.diag import RuntimeFailure, UsageError
+from dlc_core.ir.dtype import DTypeLike, dtype
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.ndarray import contiguous
+
+Array = np.ndarray[Any, Any]
+
+
+class BoardArray:
+    """An array in the memory of a board."""
+
+    def __init__(self, session: Session, shape: tuple[int, ...], type_: np.dtype[Any], address: int) -> None:
+        self._session = session
+        self.shape = shape
+        self.dtype = type_
+        self.address = address
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def numpy(self) -> Array:
+        """A copy of it here; waits for the calls before."""
+        data = self._session.read(self.address, self.nbytes)
+        values: Array = np.frombuffer(data, self.dtype).reshape(self.shape).copy()
+        return values
+
+    def write(self, values: Any) -> None:
+        """Copy values of the same shape and dtype there."""
+        array = contiguous(np.asarray(values))
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise UsageError(
+                f"{array.dtype}{list(array.shape)} written to {self.dtype}{list(self.shape)} on the board"
+            )
+        self._session.write(self.address, array.tobytes())
+
+    def free(self) -> None:
+        """Give its memory back."""
+        self._session.request(Command.FREE, struct.pack("<I", self.address))
+
+
+class Session:
+    """A model on a board.  Calls are sent at once and answered in order; reading waits for them.
+
+    `where` is a board's name, for the emulator, or a Transport to one whose firmware `build_session` made.
+    With `queued=False` each call is waited for.  Raises RuntimeFailure for what the board refuses or where it
+    does not answer.
+    """
+
+    def __init__(
+        self,
+        exe: Executable,
+        where: str | Board | Transport,
+        *,
+        memory: int = 1 << 20,
+        queued: bool = True,
+        seconds: float = 60,
+    ) -> None:
+        self.exe = exe
+        self.queued = queued
+        self.cycles = 0
+        """Of the last call that was answered."""
+        self._sequence = 0
+        self._waiting: deque[tuple[int, Command, Callable[[bytes], None] | None]] = deque()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if isinstance(where, (str, Board)):
+            self._folder = tempfile.TemporaryDirectory(prefix="dlc-session-")
+            try:
+                place = board(where) if isinstance(where, str) else where
+                elf = build_session(exe, place, Path(self._folder.name), memory=memory)
+                self._transport: Transport = Emulated(place, elf, seconds)
+            except BaseException:
+                self._folder.cleanup()
+                raise
+        else:
+            self._transport = where
+        try:
+            version, self.memory, self._frame, arguments = struct.unpack("<4I", self.ask(Command.HELLO))
+            wanted = len(exe.inputs) + len(exe.outputs)
+            if version != VERSION or arguments != wanted:
+                raise RuntimeFailure(
+                    "the board has another firmware than this session",
+                    why=f"protocol {version}, {arguments} arguments; here {VERSION} and {wanted}",
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the board's program and the way to it."""
+        with suppress(RuntimeFailure):  # it may be gone already
+            self._transport.send(frame(0, Command.END))
+        self._transport.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    # Requests
+
+    def request(
+        self, command: Command, payload: bytes = b"", then: Callable[[bytes], None] | None = None
+    ) -> None:
+        """Send a request; its answer is read by a later `sync`, or now where calls are not queued."""
+        # The board reads the next frame only after it has answered: what is on the way must fit the line.
+        while len(self._waiting) >= 8:
+            self._next()
+        self._sequence = (self._sequence + 1) & 0xFF
+        self._waiting.append((self._sequence, command, then))
+        self._transport.send(frame(self._sequence, command, payload))
+        if not self.queued:
+            self.sync()
+
+    def ask(self, command: Command, payload: bytes = b"") -> bytes:
+        """The payload of the answer to a request, after all before it."""
+        found: list[bytes] = []
+        self.request(command, payload, found.append)
+        self.sync()
+        return found[0]
+
+    def sync(self) -> None:
+        """Wait for all answers; raises RuntimeFailure for the first request that was refused."""
+        while self._waiting:
+            self._next()
+
+    def _next(self) -> None:
+        answer = read_answer(self._transport)
+        sequence, command, then = self._waiting.popleft()
+        if answer.sequence != sequence:
+            raise RuntimeFailure(f"the board answers request {answer.sequence}, not {sequence}")
+        if answer.status is not Status.OK:
+            why = {
+                Status.NO_MEMORY: f"its {getattr(self, 'memory', 0)} bytes for arrays are taken",
+                Status.MODEL_FAILED: "the model returned an error",
+            }.get(answer.status, answer.status.name.lower().replace("_", " "))
+            self._waiting.clear()
+            raise RuntimeFailure(f"the board refuses {command.name}", why=why)
+        if then is not None:
+            then(answer.payload)
+
+    # Memory
+
+    def alloc(self, size: int) -> int:
+        """The address of so many bytes on the board."""
+        (address,) = struct.unpack("<I", self.ask(Command.ALLOC, struct.pack("<I", size)))
+        return int(address)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Copy bytes to the board."""
+        step = self._frame - 4
+        for begin in range(0, len(data), step):
+            place = struct.pack("<I", address + begin)
+            self.request(Command.WRITE, place + data[begin : begin + step])
+
+    def read(self, address: int, size: int) -> bytes:
+        """Copy bytes from the board, after all calls before."""
+        parts: list[bytes] = []
+        for begin in range(0, size, self._frame):
+            span = struct.pack("<II", address + begin, min(self._frame, size - begin))
+            self.request(Command.READ, span, parts.append)
+        self.sync()
+        return b"".join(parts)
+
+    def empty(self, shape: Sequence[int], type_: DTypeLike = "float32") -> BoardArray:
+        """An array on the board with any content."""
+        made = BoardArray(self, tuple(shape), dtype(type_).numpy, 0)
+        made.address = self.alloc(made.nbytes)
+        return made
+
+    def array(self, values: Any) -> BoardArray:
+        """A copy of an array on the board."""
+        given = contiguous(np.asarray(values))
+        made = BoardArray(self, given.shape, given.dtype, self.alloc(given.nbytes))
+        self.write(made.address, given.tobytes())
+        return made
+
+    def clear(self) -> None:
+        """Give all memory back; arrays made before must not be used any more."""
+        self.request(Command.CLEAR)
+
+    # The model
+
+    def call(self, inputs: Sequence[BoardArray], outputs: Sequence[BoardArray]) -> None:
+        """Run the model on arrays on the board.  UsageError where they do not fit the model."""
+        signature = self.exe.signature
+        for kind, values, arrays in (
+            ("input", signature.inputs, inputs),
+            ("output", signature.outputs, outputs),
+        ):
+            if len(values) != len(arrays):
+                raise UsageError(f"{len(arrays)} {kind}s given, {len(values)} needed")
+            for value, array in zip(values, arrays, strict=True):
+                shape, type_ = value.type.static_shape(), value.type.dtype.numpy
+                if array.shape != shape or array.dtype != type_:
+                    raise UsageError(
+                        f"{kind} {value.name!r} is {array.dtype}{list(array.shape)}, {value.type} is needed"
+                    )
+        places = [array.address for array in (*inputs, *outputs)]
+        self.request(Command.CALL, struct.pack(f"<{len(places)}I", *places), self._called)
+
+    def _called(self, payload: bytes) -> None:
+        _, low, high = struct.unpack("<3I", payload)
+        self.cycles = low | high << 32
+
+    def run(self, *arrays: Any) -> Array | tuple[Array, ...]:
+        """Run the model on host arrays: copied there, and the results back."""
+        inputs = [self.array(array) for array in arrays]
+        outputs = [self.empty(v.type.static_shape() or (), v.type.dtype) for v in self.exe.outputs]
+        self.call(inputs, outputs)
+        results = tuple(array.numpy() for array in outputs)
+        for array in (*inputs, *outputs):
+            array.free()
+        return results[0] if len(results) == 1 else results
+
+
+__all__ = ["BoardArray", "Session"]

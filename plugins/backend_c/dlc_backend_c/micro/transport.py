@@ -1,0 +1,87 @@
+"""Ways to a board: the emulator's serial port, or any pair of file descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from dlc_backend_c.boards import EMULATOR, Board
+from dlc_core.diag import RuntimeFailure, UnsupportedError
+
+
+class Emulated:
+    """A firmware in the emulator; its first serial port is a socket."""
+
+    def __init__(self, board: Board, elf: Path, seconds: float = 60) -> None:
+        if shutil.which(EMULATOR) is None:
+            raise UnsupportedError(f"{board.name} cannot be emulated here", hint="install qemu-system-arm")
+        self._seconds = seconds
+        self._folder = tempfile.TemporaryDirectory(prefix="dlc-board-")
+        place = Path(self._folder.name, "serial")
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(str(place))
+        listening.listen(1)
+        listening.settimeout(seconds)
+        command = [EMULATOR, "-M", board.name, "-display", "none", "-monitor", "none", "-semihosting"]
+        # One instruction is one tick of a clock of 1 GHz / 2^shift: counts are the same each time.
+        command += ["-icount", "shift=5,sleep=off", "-serial", f"unix:{place}", "-kernel", str(elf)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        try:
+            self._socket, _ = listening.accept()
+        except OSError:
+            self.close()
+            raise RuntimeFailure(f"the emulator of {board.name} does not start", why=self._said()) from None
+        finally:
+            listening.close()
+        self._socket.settimeout(seconds)
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise RuntimeFailure("the board takes nothing any more", why=str(error)) from None
+
+    def receive(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            try:
+                part = self._socket.recv(min(size - len(parts), 1 << 16))
+            except TimeoutError:
+                raise RuntimeFailure(f"the board did not answer in {self._seconds:g} seconds") from None
+            except OSError as error:
+                raise RuntimeFailure("the board is gone", why=str(error)) from None
+            if not part:
+                raise RuntimeFailure("the board stopped in the middle of an answer", why=self._said())
+            parts += part
+        return bytes(parts)
+
+    def _said(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        if self._process.poll() is None or self._process.stderr is None:
+            return "the emulator still runs"
+        text = self._process.stderr.read().decode(errors="replace").strip()
+        return text.splitlines()[-1] if text else f"the emulator ended with status {self._process.returncode}"
+
+    def close(self) -> None:
+        if hasattr(self, "_socket"):
+            self._socket.close()
+        end = time.monotonic() + 1
+        while self._process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        self._folder.cleanup()
+
+
+__all__ = ["Emulated"]
