@@ -41,6 +41,7 @@ from dlc_core.schedule import loops as loop_primitives
 from dlc_core.schedule import prefetch as prefetching
 from dlc_core.schedule import reindex as reindexing
 from dlc_core.schedule import tensorize as tensorizing
+from dlc_core.schedule import trim as trimming
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.intrin import TensorIntrin
@@ -187,6 +188,15 @@ class Schedule(Sampling):
         values of the loop variable.  Bounds and predicates inside are simplified for each range.
         """
         return loop_primitives.partition(self._program, loop, points)
+
+    @primitive
+    def trim(self, loop: LoopRV) -> None:
+        """End a loop that accumulates where the condition of what is combined holds no more.
+
+        What the new end ensures is left out of the condition.  The loop holds one block; where nothing is
+        known of its condition it stays.
+        """
+        trimming.trim(self._program, loop)
 
     @primitive
     def fuse(self, *loops: LoopRV) -> LoopRV:

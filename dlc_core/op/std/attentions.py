@@ -23,7 +23,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.graph.node import Node, constant
-from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, logical_and, select
+from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, logical_and, maximum, select
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
@@ -173,7 +173,8 @@ def _lower(
     factor = const(_scale(attrs, dim(size)), wide)
     low = const(-math.inf, wide)
     panels = ceil_div(dim(m), panel)
-    whole = const_value(m) is not None and const_value(m) % panel == 0
+    size_m = const_value(m)
+    whole = panel == 1 or (size_m is not None and size_m % panel == 0)
     depth = len(lead)
 
     def stage(
@@ -186,18 +187,21 @@ def _lower(
         """Where the keys and values of a head are."""
         return (*outer[:-1], outer[-1] if shared == 1 else outer[-1] // shared)
 
-    def seen(row: Expr, j: Expr) -> Expr:
-        """Whether a tile of queries needs a key."""
-        last = row if rows == 1 else row // rows * rows + (rows - 1)
-        return j <= last + past
+    def seen(row: Expr, p: Expr) -> Expr | None:
+        """Whether a tile of queries needs a panel of keys (None: always); the first is always computed."""
+        if not attrs["causal"]:
+            return None
+        last = (row if rows == 1 else row // rows * rows + (rows - 1)) + past
+        before = const_value(past)
+        known: Expr = p * panel <= (maximum(last, 0) if before is None or before < 0 else last)
+        return known
 
-    def sum_of(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
+    def over_keys(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
         p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
 
         def body(*i: Expr) -> te.tensor.Reduction:
-            needed = seen(i[-1], p.var * panel) if attrs["causal"] else None
             point = (*i, p.var, w.var)
-            return combine(of[point], axis=[p, w], where=needed)
+            return combine(of[point], axis=[p, w], where=seen(i[-1], p.var))
 
         return stage(name, (*lead, n), body)
 
@@ -236,16 +240,23 @@ def _lower(
         return select(logical_and(*inside), value, low) if inside else value
 
     scores = stage("scores", products.shape, score)
-    top = sum_of("top", te.max, scores)
+    top = over_keys("top", te.max, scores)
     weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - top[i[: depth + 1]]))
-    total = sum_of("total", te.sum, weights)
-    y = te.reduce_axis(m, "y")
+    total = over_keys("total", te.sum, weights)
 
     def mix(*i: Expr) -> te.tensor.Reduction:
         *outer, row, e = i
-        left, right = (*outer, row, y.var // panel, y.var % panel), (*group(outer), y.var, e)
-        needed = seen(row, y.var) if attrs["causal"] else None
-        return te.sum(weights[left] * widen(v[right]), axis=y, where=needed)
+        if attrs["causal"]:
+            p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
+            axes, panel_of, lane, y = [p, w], p.var, w.var, p.var * panel + w.var
+        else:
+            key = te.reduce_axis(m, "y")
+            axes, panel_of, lane, y = [key], key.var // panel, key.var % panel, key.var
+        left, right = (*outer, row, panel_of, lane), (*group(outer), y, e)
+        value, needed = widen(v[right]), seen(row, panel_of)
+        if needed is not None and not whole:
+            value, needed = guarded(y < m, value, const(0, wide)), logical_and(needed, y < m)
+        return te.sum(weights[left] * value, axis=axes, where=needed)
 
     mixed = stage("mixed", type_.shape, mix)
     return stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))

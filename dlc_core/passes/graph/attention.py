@@ -35,7 +35,7 @@ from dlc_core.target.target import Description
 ADD, MUL, DIV, WHERE, EQUAL = (OPS[name] for name in ("add", "mul", "div", "where", "equal"))
 MATMUL, SOFTMAX, ATTENTION = (OPS[name] for name in ("matmul", "softmax", "attention"))
 RESHAPE, TRANSPOSE, BROADCAST = (OPS[name] for name in ("reshape", "transpose", "broadcast_to"))
-UNSQUEEZE, REPEAT = (OPS[name] for name in ("unsqueeze", "repeat"))
+UNSQUEEZE, REPEAT, CAST = (OPS[name] for name in ("unsqueeze", "repeat", "cast"))
 
 LOW = -1e30
 """A number that is below all scores, and takes every other number to itself when that is added."""
@@ -283,9 +283,9 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class Attention(GraphPass):
-    """Recognise attention; give it tiles for machines whose loops run on cores with vectors.
+    """Recognise attention where loops run on cores, and give it tiles of their vectors.
 
-    For other machines it is spelt out, by its body: their rules know products of matrices.
+    For machines of threads it is spelt out, by its body: their rules know products of matrices.
     """
 
     name: ClassVar[str] = "attention"
@@ -297,7 +297,7 @@ class Attention(GraphPass):
         if context.target is None:
             return function
         machine = context.target.describe()
-        if machine.lanes(32) < 2 or machine.thread_axes:
+        if machine.thread_axes:
             return self._rewritten(function, lambda old, new: _spelt_out(new))
         used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
         used.update(function.results)
@@ -329,14 +329,20 @@ class Attention(GraphPass):
 
 
 def _spelt_out(value: Node) -> Node | None:
-    return ATTENTION.expand(value.args, value.attrs) if value.op is ATTENTION else None
+    """The body of attention, in float32 at least."""
+    if value.op is not ATTENTION:
+        return None
+    narrow = value.dtype.bits < 32
+    args = [CAST.build(arg, to="float32") if narrow and not arg.dtype.is_bool else arg for arg in value.args]
+    body = ATTENTION.expand(args, value.attrs)
+    return CAST.build(body, to=value.dtype) if narrow else body
 
 
 def _tiled(value: Node, machine: Description) -> Node:
     """The attention with tiles of queries whose results fill the registers, and keys of one vector."""
     rows, size = value.shape[-2:]
     lanes = machine.lanes(32)
-    if rows == 1 or value.dtype.bits > 32:
+    if rows == 1 or value.dtype.bits > 32 or lanes < 2:
         tile = (1, 1)
     elif isinstance(rows, int):
         columns = size if isinstance(size, int) else None

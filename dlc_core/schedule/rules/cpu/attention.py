@@ -171,13 +171,15 @@ class _Attend:
         stage = dict(part.stage)
         s.compute_at(stage["mixed"], panels)
         s.set_scope(stage["mixed"], 0, "local")
+        for loop in self._keys_of(stage["mixed"]):
+            s.trim(loop)
         for name in ("total", "weights", "top", "scores"):
             s.compute_at(stage[name], tiles)
             if name != "scores":
                 s.set_scope(stage[name], 0, "local")
+            if name in ("top", "total"):
+                self._over_keys(stage[name])
         self._scores(stage)
-        for name in ("top", "total"):
-            self._over_keys(stage[name])
         s.vectorize(s.get_loops(stage["weights"])[-1])
         copies = [None] if extent % width == 0 else s.partition(panels, [extent // width])
         for copy in copies:
@@ -212,17 +214,25 @@ class _Attend:
         own = s.get_loops(partial)[-len(axes) :]
         panel = next(loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce")
         lane = next(loop for loop in own if const_value(s.extent(loop)) == self.lanes and loop != panel)
+        s.trim(panel)
         s.reorder(panel, lane)
         init = s.decompose_reduction(partial, panel)
         s.vectorize(lane)
         s.vectorize(s.get_loops(init)[-1])
         s.unroll(last)
 
+    def _keys_of(self, mixed: BlockRV) -> list[LoopRV]:
+        """The loops over keys around the products with values."""
+        axes = self.s.get(mixed).axes
+        own = self.s.get_loops(mixed)[-len(axes) :]
+        return [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
+
     def _results(self, mixed: BlockRV, row: LoopRV, feature: LoopRV) -> None:
         s = self.s
-        *_, own_row, own_feature, key = s.get_loops(mixed)
-        s.reorder(key, own_row, own_feature)
-        init = s.decompose_reduction(mixed, key)
+        keys = self._keys_of(mixed)
+        own_row, own_feature = (loop for loop in s.get_loops(mixed)[-len(keys) - 2 :] if loop not in keys)
+        s.reorder(*keys, own_row, own_feature)
+        init = s.decompose_reduction(mixed, keys[0])
         for rows, features in ((own_row, own_feature), tuple(s.get_loops(init)[-2:]), (row, feature)):
             s.unroll(rows)
             vectorize_columns(s, features, self.lanes)
