@@ -1,0 +1,106 @@
+"""Loops that end where what they accumulate is left out by a condition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core import te
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Var
+from dlc_core.schedule import Schedule
+from dlc_core.tir.interpreter import run
+
+N = Var("n")
+
+
+def prefix_sums(n=8, tile=1, low=False):
+    """B[i] is the sum of A[k] up to the end of the tile of i; from the first half of it on where `low`."""
+    a = te.placeholder((n,), name="A")
+    k = te.reduce_axis(n, "k")
+
+    def body(i):
+        cond = k.var <= i // tile * tile + (tile - 1)
+        return te.sum(a[k], axis=k, where=cond & (k.var * 2 >= i) if low else cond)
+
+    b = te.compute((n,), body, name="B")
+    sch = Schedule(te.create_prim_func([a], [b]))
+    return sch, sch.get_block("B")
+
+
+def expected(x, tile):
+    return np.array([x[: i // tile * tile + tile].sum() for i in range(len(x))], np.float32)
+
+
+def result(sch, x, *sizes):
+    out = np.zeros_like(x)
+    run(sch.func, x, out, *sizes)
+    return out
+
+
+def test_the_condition_is_gone_where_the_loop_ensures_it():
+    sch, block = prefix_sums()
+    k = sch.get_loops(block)[1]
+    sch.trim(k)
+    assert str(sch.extent(k)) == "i + 1"
+    assert "select" not in sch.func.script()
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(result(sch, x), expected(x, 1))
+
+
+def test_tiles_end_together():
+    sch, block = prefix_sums(12, tile=4)
+    i, k = sch.get_loops(block)
+    outer, inner = sch.split(i, [None, 4])
+    sch.trim(k)
+    assert str(sch.extent(k)) == "i_0 * 4 + 4"
+    sch.reorder(outer, k, inner)
+    x = np.arange(12, dtype=np.float32)
+    np.testing.assert_array_equal(result(sch, x), expected(x, 4))
+
+
+def test_what_depends_on_loops_inside_stays_a_condition():
+    sch, block = prefix_sums(12, tile=1)
+    i, k = sch.get_loops(block)
+    outer, inner = sch.split(i, [None, 4])
+    sch.reorder(outer, k, inner)
+    sch.trim(k)
+    assert str(sch.extent(k)) == "i_0 * 4 + 4"
+    assert "select" in sch.func.script()
+    x = np.arange(12, dtype=np.float32)
+    np.testing.assert_array_equal(result(sch, x), expected(x, 1))
+
+
+def test_sizes_that_are_not_known():
+    sch, block = prefix_sums(N, tile=4)
+    sch.trim(sch.get_loops(block)[1])
+    for n in (1, 6, 8):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(result(sch, x, n), expected(x, 4))
+
+
+def test_conditions_that_begin_late_stay():
+    sch, block = prefix_sums(low=True)
+    sch.trim(sch.get_loops(block)[1])
+    x = np.arange(8, dtype=np.float32)
+    wanted = [sum(k for k in range(i + 1) if 2 * k >= i) for i in range(8)]
+    np.testing.assert_array_equal(result(sch, x), np.array(wanted, np.float32))
+
+
+def test_a_loop_without_a_condition_stays():
+    a = te.placeholder((8, 4), name="A")
+    k = te.reduce_axis(4, "k")
+    sch = Schedule(te.create_prim_func([a], [te.compute((8,), lambda i: te.sum(a[i, k], axis=k), name="B")]))
+    before = sch.func
+    sch.trim(sch.get_loops(sch.get_block("B"))[1])
+    assert sch.func is before
+
+
+def test_a_loop_around_several_blocks_is_refused():
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
+    sch = Schedule(te.create_prim_func([a], [te.compute((8,), lambda i: b[i] * 2.0, name="C")]))
+    loop = sch.get_loops(sch.get_block("C"))[0]
+    sch.compute_at(sch.get_block("B"), loop)
+    with pytest.raises(ScheduleError, match="besides one block"):
+        sch.trim(loop)
