@@ -32,11 +32,14 @@ from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.mixed_precision import narrow_dtype
 from dlc_core.passes.lower.control import is_control, with_bodies
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.views import is_view
 from dlc_core.tir.stmt import PrimFunc
 
+DENORMALS = "denormals"
+"""PrimFunc attribute: "flush" where rounding to bfloat16 may take denormal numbers for zero."""
 INLINE_CONSTANTS = 1
 """Constants of at most this many elements become literals of the code."""
 
@@ -125,6 +128,7 @@ class LowerGroups(Pass):
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels: dict[str, PrimFunc] = {}
         by_hash: dict[str, str] = {}
+        free = {DENORMALS: "flush"} if narrow_dtype(context).name == "bfloat16" else {}
         # Equal groups are not lowered again: the kernel, and where its dims are among the roles.
         known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
 
@@ -137,7 +141,7 @@ class LowerGroups(Pass):
                 spans = dict.fromkeys(s for n in post_order(function.body) for s in n.spans)
                 kernels[symbol] = _spanned(kernels[symbol], spans)
                 return symbol, tuple(roles[place] for place in places)
-            func = replace(lower_group(function, function.name), attrs={"constants": constants})
+            func = replace(lower_group(function, function.name), attrs={"constants": constants, **free})
             digest = structural_hash(func, names=False)
             name = by_hash.get(digest)
             if name is None:

@@ -105,6 +105,11 @@ def instruction(cpu: HostCpu, a: str, b: str) -> Instruction | None:
     return None
 
 
+def rounds_bfloat16(cpu: HostCpu) -> bool:
+    """Whether rounding float32 to bfloat16 is an instruction."""
+    return bool(cpu.dots & {"vcvtneps2bf16", "bfcvtn"})
+
+
 def pairs_of_words(cpu: HostCpu) -> dict[int, str]:
     """The intrinsics of `_PAIRS` that a processor has."""
     return {n: name for n, name in _PAIRS.items() if f"words{32 * n}" in cpu.dots}

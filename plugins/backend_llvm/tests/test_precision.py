@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -78,3 +79,13 @@ def test_names_of_precisions() -> None:
     assert not np.array_equal(long, strict)
     with pytest.raises(UsageError, match="precision 'int4'"):
         dlc.compile(module, precision="int4")
+
+
+def test_rounding_by_the_instruction_is_for_the_precision_that_allows_it() -> None:
+    module, target = _text_model(), "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
+    assert "vcvtneps2bf16" in dlc.compile(module, target, precision="bf16").source("asm")
+    x = param("x", tensor_type((1, 16)))
+    cast = IRModule({"main": Function("main", (x,), std.cast(x, to="bfloat16"))})
+    assert "vcvtneps2bf16" not in dlc.compile(cast, target).source("asm")
+    tiny = np.full((1, 16), 3e-39, np.float32)
+    np.testing.assert_array_equal(dlc.compile(cast)(tiny), tiny.astype(ml_dtypes.bfloat16))

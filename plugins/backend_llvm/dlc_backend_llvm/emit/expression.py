@@ -53,6 +53,8 @@ class ExpressionEmitter:
         self.registers: dict[Buffer, dict[tuple[int, int], str]] = {}
         self.mask = ""
         self.mask_lanes = 0
+        self.flushes = False
+        """Whether bfloat16 may be rounded to by an instruction that flushes denormal numbers."""
         self._count = 0
         self._info: dict[Expr, Info] = {}
 
@@ -184,9 +186,17 @@ class ExpressionEmitter:
         return self._cast(operand, dtype("float32").with_lanes(type_.lanes), type_)
 
     def _cast(self, operand: str, source: DType, to: DType) -> str:
+        if self.flushes and source.scalar.name == "float32" and to.scalar.name == "bfloat16":
+            return self._flushed(operand, to)
         lines, result = cast_instructions(source, to, operand, self.fresh, self._converted)
         self.lines.extend(lines)
         return result
+
+    def _flushed(self, operand: str, to: DType) -> str:
+        """A float32 rounded to bfloat16 by the instruction, which takes denormal numbers for zero."""
+        short, bits, wide = (vector(kind, to.lanes) for kind in ("bfloat", "i16", "float"))
+        rounded = self.emit(f"fptrunc {wide} {operand} to {short}")
+        return self._from_memory(self.emit(f"bitcast {short} {rounded} to {bits}"), to)
 
     def _converted(self, operand: str, source: str, to: str, lanes: int) -> tuple[list[str], str]:
         lines, result = self.unit.vmath.convert(operand, source, to, lanes, self.fresh)

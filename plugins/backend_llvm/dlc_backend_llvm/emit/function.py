@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from dlc_backend_llvm.dots import rounds_bfloat16
 from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.expression import ExpressionEmitter
 from dlc_backend_llvm.emit.failure import FAIL, FAILURE_IR
@@ -382,7 +383,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.entry_allocas.append(f"  {closure} = alloca [{len(buffers) + len(scalars) + 1} x i64], align 64")
         inner = FunctionEmitter(self.unit, name, self.kernels)
         inner._nonnegative = set(self._nonnegative)
-        inner.windows = dict(self.windows)
+        inner.windows, inner.flushes = dict(self.windows), self.flushes
         head: list[str] = []
         captures: list[Buffer | Var] = [*buffers, *scalars]
         for slot, captured in enumerate(captures):
@@ -428,6 +429,7 @@ def _is_int(text: str) -> bool:
 def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None:
     """Add a PrimFunc to the unit: `void @name(ptr …, scalars …, i32 %threads)`."""
     emitter = FunctionEmitter(unit, func.name)
+    emitter.flushes = func.attrs.get("denormals") == "flush" and rounds_bfloat16(unit.cpu)
     params = []
     for index, param in enumerate(func.params):
         operand = f"%arg{index}"
