@@ -281,13 +281,20 @@ class _Builder:
     def _control(self, n: Node) -> Stmt:
         places = [(n, i) for i in range(len(result_types(n)))]
         memory = Memory(
-            [self.buffer(place) for arg in n.args for place in self._places(arg)],
-            [self.buffer(place) for place in places],
+            [self._shaped(origin(arg), arg.tensor_type) for arg in n.args],
+            [self._shaped(place, type_) for place, type_ in zip(places, result_types(n), strict=True)],
             [place in self.last for place in places],
             self.weights,
             self.workspaces,
         )
         return self.controls[n].statements(memory)
+
+    def _shaped(self, place: Place, type_: TensorType) -> Buffer:
+        """Memory that may be known by a view of it, in the shape that is meant."""
+        held = self.buffer(place)
+        own = Buffer(held.name, type_.dim_exprs(), held.dtype, offset=held.offset, align=ALIGN)
+        self.views.append((own, held))
+        return own
 
     def _symbols(self, buffers: list[Buffer], size: Expr) -> list[Var]:
         dims = [d for b in buffers for d in b.shape] + [size]

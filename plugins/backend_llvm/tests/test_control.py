@@ -84,6 +84,30 @@ def test_a_scan_of_no_rounds_keeps_its_state(target):
     assert made.shape == (0, 3)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_arguments_may_be_views_of_other_shapes(target):
+    """The rows of a matrix [1, 3, 2] added up from a row [1, 2], if a condition [1, 1] holds."""
+    s, row = vector("s", 2), vector("row", 2)
+    total = std.add(s, row)
+    body = Function("body", (s, row), make_tuple([total, total]))
+    start = param("start", tensor_type((1, 2), "float32"))
+    rows = param("rows", tensor_type((1, 3, 2), "float32"))
+    cond = param("cond", tensor_type((1, 1), "bool"))
+    flat = [std.squeeze(value, axes=(0,)) for value in (start, rows)]
+    made = std.scan(*flat, num_state=1, body=body)
+    a, b = (param(name, tensor_type((1, 3, 2), "float32")) for name in "ab")
+    branches = {"then_branch": Function("t", (a,), std.neg(a)), "else_branch": Function("e", (b,), b)}
+    sums = std.unsqueeze(get_item(made, 1), axes=(0,))
+    chosen = std.if_(std.reshape(cond, shape=()), sums, **branches)
+    results = make_tuple([std.unsqueeze(get_item(made, 0), axes=(1,)), std.unsqueeze(chosen, axes=(0,))])
+    exe = dlc.compile(IRModule({"main": Function("main", (start, rows, cond), results)}), target)
+    arrays = np.zeros((1, 2), "f4"), np.float32([[[1, 2], [3, 4], [5, 6]]])
+    for held, sign in ((True, -1), (False, 1)):
+        last, all_ = exe(*arrays, np.array([[held]]))
+        assert last.tolist() == [[9], [12]]
+        assert (all_ * sign).tolist() == [[[[1, 2], [4, 6], [9, 12]]]]
+
+
 def test_state_that_changes_places():
     """Fibonacci's numbers: the state of each round is that of the last one in another order."""
     a, b, i = (param(name, tensor_type((), "int32")) for name in ("a", "b", "i"))

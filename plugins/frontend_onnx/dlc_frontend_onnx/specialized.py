@@ -210,7 +210,7 @@ def may_decide(info: ValueInfo) -> bool:
     shape = info.shape
     if info.dtype == "bool" or info.dtype.startswith(("int", "uint")):
         return True
-    return info.dtype.startswith("float") and shape is not None and len(shape) <= 1
+    return info.dtype.startswith(("float", "bfloat")) and shape is not None and len(shape) <= 1
 
 
 def frozen(model: Model, values: Mapping[str, Array]) -> Model:

@@ -250,14 +250,43 @@ def _scalar_tensor(c: Call, value: Value | None, dtype: str) -> Node | None:
     return std.reshape(c.cast(value, dtype), shape=())
 
 
+@converter("Scan", 8)
+def scan_8(c: Call, lengths: Node | None = None, *args: Node) -> Sequence[Value]:
+    """A scan along axis 1 of each element of a batch, which is axis 0."""
+    if lengths is not None:
+        raise c.unsupported("Scan over sequences of different lengths")
+    sizes = {arg.shape[0] for arg in args if arg.shape}
+    size = next(iter(sizes), None)
+    if len(sizes) != 1 or not all(arg.shape for arg in args):
+        raise c.error("the inputs of Scan have no batch in common")
+    if not isinstance(size, int):
+        raise c.unsupported(f"Scan over a batch of {size}", hint="pin the dim with shapes={...}")
+    if size < 1:
+        raise c.unsupported("Scan over an empty batch")
+    backwards = c.integers("directions", None)
+    rows = []
+    for place in range(size):
+        own = [
+            std.squeeze(std.slice(arg, begins=(place,), ends=(place + 1,), axes=(0,)), axes=(0,))
+            for arg in args
+        ]
+        rows.append(_scanned(c, own, backwards))
+    columns = zip(*rows)
+    return [std.stack(*(v for v in column if isinstance(v, Node)), axis=0) for column in columns]
+
+
 @converter("Scan", 9)
 def scan(c: Call, *args: Node) -> Sequence[Value]:
+    return _scanned(c, args, c.integers("scan_input_directions", None))
+
+
+def _scanned(c: Call, args: Sequence[Node], directions: Sequence[int] | None) -> list[Value]:
     body, scanned = c.graph("body"), c.integer("num_scan_inputs")
     count = len(args) - scanned
     if scanned < 1 or count < 0 or len(body.inputs) != len(args) or len(body.outputs) < count:
         raise c.error(f"{len(args)} inputs, {scanned} of them scanned, for a body of {len(body.inputs)}")
     state = list(args[:count])
-    items = _scan_inputs(c, args[count:])
+    items = _scan_inputs(c, args[count:], directions)
     params = [param(info.name, value.type) for info, value in zip(body.inputs, state)]
     own = [
         param(info.name, TensorType(value.shape[1:], value.dtype))
@@ -280,10 +309,12 @@ def _options(c: Call, name: str, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _scan_inputs(c: Call, values: Sequence[Node]) -> list[Node]:
+def _scan_inputs(c: Call, values: Sequence[Node], directions: Sequence[int] | None) -> list[Node]:
     """The scanned inputs with their axis in front, in the order of the rounds."""
     axes = _options(c, "scan_input_axes", len(values))
-    backwards = _options(c, "scan_input_directions", len(values))
+    backwards = tuple(directions or (0,) * len(values))
+    if len(backwards) != len(values):
+        raise c.error(f"{len(backwards)} directions for {len(values)} scanned inputs")
     made = []
     for value, axis, reverse in zip(values, axes, backwards):
         rank = len(value.shape)
