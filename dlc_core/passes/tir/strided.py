@@ -133,10 +133,16 @@ class _Run:
 
     def _strided_loads(self) -> list[tuple[Buffer, Ramp, int | Load]]:
         found: dict[Load, None] = {}
+        places: set[Load] = set()
         for store in self.stores:
+            places.update(loads_in(*store.indices))
             for one in loads_in(store.value):
+                places.update(loads_in(*one.indices))
                 if len(one.indices) == 1 and _strided(one.indices[0]):
                     found[one] = None
+        # What other places are made of is wanted lane by lane.
+        for one in places:
+            found.pop(one, None)
         return [(e.buffer, e.indices[0], e) for e in found if isinstance(e.indices[0], Ramp)]
 
     def _group_loads(self, loads: list[tuple[Buffer, Ramp, int | Load]]) -> None:

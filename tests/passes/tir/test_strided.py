@@ -99,6 +99,15 @@ def test_others_stay_as_they_are(text: str) -> None:
     assert group_strided(func) is func
 
 
+def test_places_that_are_read_stay_as_they_are() -> None:
+    text = """
+B[T.ramp(0, 1, 4)] = A[A[T.ramp(0, 2, 4)].astype("int64x4")]
+B[T.ramp(4, 1, 4)] = A[A[T.ramp(1, 2, 4)].astype("int64x4")]
+"""
+    func = program(text)
+    assert group_strided(func) is func
+
+
 @given(st.data())
 def test_any_stores_give_the_same(data: st.DataObject) -> None:
     lanes = data.draw(st.sampled_from([4, 8]))
