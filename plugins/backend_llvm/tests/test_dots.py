@@ -128,6 +128,41 @@ def _all(attrs: dict) -> dict:
     return {"groups": 1, "dilation": None, "out_dtype": None, **attrs}
 
 
+@given(st.data())
+@few
+def test_convolutions_of_any_form(data: st.DataObject) -> None:
+    draw = data.draw
+    a, b = draw(st.sampled_from([("bfloat16", "bfloat16"), *BYTES]))
+    groups = draw(st.sampled_from([1, 1, 2, 6]))
+    inner = draw(st.sampled_from([1, 2, 3, 4, 8]))
+    outer = draw(st.sampled_from([1, 2, 5, 16]))
+    size, kernel = draw(st.integers(3, 9)), draw(st.integers(1, 3))
+    stride, dilation = (
+        draw(st.integers(1, 2)),
+        draw(st.sampled_from([1, 1, 2]) if kernel <= size // 2 else st.just(1)),
+    )
+    attrs = {
+        "layout": "NXC",
+        "kernel_layout": "XIO",
+        "padding": draw(st.sampled_from([(0, 0, 0, 0), (1, 0, 0, 1)])),
+        "strides": (stride, 1),
+        "dilation": (1, dilation),
+        "groups": groups,
+        "out_dtype": "float32" if a == "bfloat16" else "int32",
+    }
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    x = _values(rng, a, (1, size, size, groups * inner))
+    w = _values(rng, b, (kernel, kernel, inner, groups * outer))
+    cpu = draw(st.sampled_from(CPUS))
+    found = _compiled((x.shape, a), w, lambda x, w: OPS["conv"].build(x, w, **attrs), cpu)(x)
+    wide = "float64" if a == "bfloat16" else "int64"
+    wanted = OPS["conv"].reference(x.astype(wide), w.astype(wide), **{**attrs, "out_dtype": None})
+    if a == "bfloat16":
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_the_instruction_is_in_the_inner_loop() -> None:
     for a, b, word in (("bfloat16", "bfloat16", "vdpbf16ps"), ("uint8", "int8", "vpdpbusd")):
         exe, _, _ = _product(a, b, 28, 64, 32, " -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids")
