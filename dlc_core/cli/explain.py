@@ -61,7 +61,7 @@ def explain(
     - `dlc explain model.dlc --refused --json`
     """
     shapes = parse_shapes(shape)
-    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress)
+    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress, precision)
     report = machine = None
     if measure:
         report = exe.profile(gather_inputs(exe, None, None, 0, shapes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dlc_core import driver
 from dlc_core.cli.arrays import compare
 from dlc_core.cli.main import main
 from dlc_core.cli.options import parse_shapes, size
@@ -170,3 +171,17 @@ def f(A: T.Buffer((8,), "float32"), I: T.Buffer((8,), "int64"), B: T.Buffer((8,)
     )
     said = dlc("run", "outside.py", "--random", "--check-bounds", code=1)
     assert "f loads A[I[i] + 8], index 0 of A: float32[8]" in said
+
+
+@pytest.mark.parametrize("command", [["compile"], ["run", "--random"], ["bench", "-n", "1"], ["explain"]])
+def test_the_precision_reaches_the_compile(command, dlc, monkeypatch):
+    asked = []
+    compiled = driver.compile
+
+    def told(*args, **options):
+        asked.append(options["precision"])
+        return compiled(*args, **options)
+
+    monkeypatch.setattr(driver, "compile", told)
+    dlc(command[0], "model.onnx", *command[1:], "--precision", "bf16")
+    assert asked == ["bf16"]

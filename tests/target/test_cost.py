@@ -13,7 +13,7 @@ from dlc_core.ir.expr import const
 from dlc_core.passes.lower.costs import work_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
 from dlc_core.runtime.explain import fit_of
-from dlc_core.target import Description
+from dlc_core.target import Description, Dot
 from dlc_core.target.cost import LEAST_PARALLEL, Machine, Work
 
 MACHINE = Machine(100e9, (200e9, 100e9, 10e9), (32 << 10, 1 << 20), 15e9)
@@ -30,6 +30,16 @@ def test_a_product_counts_its_multiply_adds_once():
     found = work_of(te.create_prim_func([a, b, c]), frozenset({1}))
     assert found == Work(2 * 8 * 4 * 16, 8 * 4 * 16, 0, 4 * (128 + 64 + 32), 4 * 64)
     assert found.intensity == pytest.approx(1024 / 896)
+
+
+def test_products_of_narrow_elements_are_a_step_for_each_group():
+    a, b = te.placeholder((8, 16), "uint8", name="a"), te.placeholder((16, 4), "int8", name="b")
+    k = te.reduce_axis((0, 16), "k")
+    c = te.compute((8, 4), lambda i, j: te.sum(a[i, k].astype("int32") * b[k, j].astype("int32"), axis=k))
+    func = te.create_prim_func([a, b, c])
+    assert work_of(func).steps == 8 * 4 * 16
+    assert work_of(func, dots=[Dot("uint8", "int8", "int32", 4, 16)]).steps == 8 * 4 * 4
+    assert work_of(func, dots=[Dot("int8", "int8", "int32", 4, 16)]).steps == 8 * 4 * 16
 
 
 def test_functions_are_counted_and_of_tables_only_what_is_read():

@@ -7,18 +7,20 @@ counts.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, post_order
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Call, Expr, Load, const_value
+from dlc_core.ir.expr import Binary, Call, Cast, Expr, Load, const_value
 from dlc_core.ir.expr import post_order as expr_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.group import result_types
 from dlc_core.target.cost import FUNCTIONS, Work
+from dlc_core.target.target import Dot
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 _WEIGHT = {"fma": 2, "if_then_else": 0, "reinterpret": 0, "address_of": 0}
@@ -30,13 +32,15 @@ def operations(func: PrimFunc) -> int | None:
     return work_of(func).flops
 
 
-def work_of(func: PrimFunc, constants: frozenset[int] = frozenset()) -> Work:
+def work_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Sequence[Dot] = ()) -> Work:
     """What one run does; the buffer parameters at the indices `constants` hold constants.
+
+    Products that `dots` compute are a step for each group.
 
     Of a buffer that is read at fewer places than it has, such as a table of which rows are gathered, only
     those count.
     """
-    count = _Count()
+    count = _Count({(dot.a, dot.b, dot.acc): dot.group for dot in dots})
     count.visit(func.body, 1)
     total = constant = 0
     for index, buffer in enumerate(func.buffers):
@@ -52,7 +56,8 @@ def work_of(func: PrimFunc, constants: frozenset[int] = frozenset()) -> Work:
 class _Count:
     """Counts over the statements of a kernel; None where they depend on dims that are not known."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Mapping[tuple[str, str, str], int]) -> None:
+        self.groups = groups
         self.flops: int | None = 0
         self.steps: int | None = 0
         self.functions: int | None = 0
@@ -84,6 +89,7 @@ class _Count:
 
     def _expr(self, expr: Expr, times: int | None) -> None:
         flops = steps = functions = 0
+        grouped: dict[int, int] = defaultdict(int)
         for e in expr_order(expr):
             if isinstance(e, Load):
                 self._touch(e.buffer, times)
@@ -93,16 +99,26 @@ class _Count:
                 flops += e.dtype.lanes
                 # A product that is added to something is no step of its own.
                 joined = e.op == "add" and any(isinstance(x, Binary) and x.op == "mul" for x in (e.a, e.b))
-                steps += 0 if joined else e.dtype.lanes
+                if not joined:
+                    grouped[self._group(e)] += e.dtype.lanes
             elif isinstance(e, Call):
                 flops += _WEIGHT.get(e.name, 1) * e.dtype.lanes
                 if e.name in FUNCTIONS:
                     functions += e.dtype.lanes
                 else:
                     steps += min(1, _WEIGHT.get(e.name, 1)) * e.dtype.lanes
+        for group, count in grouped.items():
+            self.steps = _add(self.steps, count, None if times is None else -(-times // group))
         self.flops = _add(self.flops, flops, times)
         self.steps = _add(self.steps, steps, times)
         self.functions = _add(self.functions, functions, times)
+
+    def _group(self, e: Binary) -> int:
+        """How many products like this one are a single step."""
+        sides = [x.a.dtype.scalar.name for x in (e.a, e.b) if isinstance(x, Cast)]
+        if e.op != "mul" or len(sides) != 2:
+            return 1
+        return self.groups.get((sides[0], sides[1], e.dtype.scalar.name), 1)
 
 
 def _add(known: int | None, more: int, times: int | None) -> int | None:
@@ -121,6 +137,7 @@ class RecordCosts(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels = module.of_kind(PrimFunc)
+        dots = () if context.target is None else context.target.describe().dots
         known: dict[tuple[str, frozenset[int]], Work] = {}
         calls: list[dict[str, Any]] = []
         for function in module.of_kind(Function).values():
@@ -130,7 +147,7 @@ class RecordCosts(Pass):
                 symbol, constants = n.attrs["symbol"], _constants(n)
                 work = known.get((symbol, constants))
                 if work is None:
-                    work = known[symbol, constants] = work_of(kernels[symbol], constants)
+                    work = known[symbol, constants] = work_of(kernels[symbol], constants, dots)
                 nodes = [s.name or str(s) for s in n.spans]
                 calls.append({"kernel": symbol, "nodes": nodes, **work.record()})
         return module.with_attrs(calls=tuple(calls))
