@@ -192,6 +192,15 @@ def test_kernels_are_measured_against_the_peak(tmp_path: Path) -> None:
     assert "no kernel nothing" in run("nothing", cache=tmp_path, code=2, module="benchmarks.kernels")
 
 
+def test_overheads_are_measured(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    arguments = ("--calls", "20", "--starts", "1", "--json", str(out))
+    run(*arguments, cache=tmp_path / "cache", module="benchmarks.overhead")
+    figures = json.loads(out.read_text())["figures"]
+    assert figures["bound call"]["least"] < figures["call by name"]["least"]
+    assert figures["start: python"]["least"] < figures["start: first result of a .dlc file"]["least"]
+
+
 def test_a_chart_has_a_bar_for_each_peer(tmp_path: Path) -> None:
     ours, theirs = (Spread(ms, ms, ms, ms, ms, 1) for ms in (1.0, 4.0))
     result = Result("a<b", 2, times={"dlc": ours, "doubled": theirs})

@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
-from dlc_core.runtime.checked import Caller, Checked, Host, Transient, failing, failure
+from dlc_core.runtime.checked import PLANS, Caller, Checked, Host, Transient, failing, failure
 from dlc_core.runtime.device import Device, prepare, shares_memory
-from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty
-from dlc_core.runtime.ndarray import NDArray, is_plain
-from dlc_core.runtime.signature import Plan, Signature
+from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty, maker
+from dlc_core.runtime.ndarray import NDArray
+from dlc_core.runtime.signature import Plan, Shape, Signature
+
+ndarray = np.ndarray
+Launch = Callable[[Sequence[int], Sequence[int], int], None]
 
 
 class InPlace(Checked):
@@ -29,35 +32,30 @@ class InPlace(Checked):
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
         super().__init__(signature)
         self._device = device
-        self._launch = device.launch
-        self._sync = device.sync
         self._entry = entry
         self._weights = weights
         self._weights_at = address(weights)
         self._arenas: list[tuple[Host, int, int]] = []
-        # Inputs of small models are checked one by one; the loop below is the whole cost of a call from
-        # Python.
-        self._expected = tuple(zip(range(self.count), self.dtypes, strict=True))
+        self._run = _launcher(device, entry, self.count + len(self.results) + 2, len(signature.symbols))
+        self._known: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        # A model of microseconds costs little more than this from Python.
         if len(arrays) != self.count:
             self.signature.check_count(len(arrays))
-        for index, dtype in self._expected:
-            array = arrays[index]
-            if type(array) is not np.ndarray or array.dtype is not dtype or not is_plain(array):
+        for array, dtype in zip(arrays, self.dtypes):
+            if type(array) is not ndarray or array.dtype is not dtype or not array.flags.carray:
                 arrays = self.ready(arrays)
                 break
         shapes = tuple([array.shape for array in arrays])
-        plan = self._plans.get(shapes) or self.plan(shapes)
-        outputs = [empty(s, d) for s, d in zip(plan.outputs, self.results)]
-        arena = self._take(plan.arena)
+        makers, scalars, size = self._known.get(shapes) or self._know(shapes)
+        outputs = [make() for make in makers]
+        arena = self._take(size)
         try:
             buffers = [address(a) for a in arrays]
             buffers += [address(a) for a in outputs]
-            buffers.append(self._weights_at)
-            buffers.append(arena[1])
-            self._launch(self._entry, buffers, plan.scalars, threads)
-            self._sync()
+            buffers += (self._weights_at, arena[1])
+            self._run(buffers, scalars, threads)
         except DlcError:
             raise
         except Exception as error:
@@ -65,6 +63,15 @@ class InPlace(Checked):
         finally:
             self._arenas.append(arena)
         return outputs
+
+    def _know(self, shapes: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
+        """What makes the outputs, the dims, and the bytes of scratch memory of a call with these shapes."""
+        plan = self.plan(shapes)
+        makers = [maker(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+        if len(self._known) >= PLANS:
+            self._known.clear()
+        made = self._known[shapes] = makers, plan.scalars, plan.arena
+        return made
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
@@ -100,6 +107,20 @@ class InPlace(Checked):
                 return memory, address(memory), size
             if arena[2] >= size:
                 return arena
+
+
+def _launcher(device: Device, entry: Any, buffers: int, scalars: int) -> Launch:
+    """A call of an entry point with so many arguments, which returns when it is done."""
+    own = getattr(entry, "launcher", None)
+    if own is not None:
+        ready: Launch = own(buffers, scalars)
+        return ready
+
+    def run(buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        device.launch(entry, buffers, scalars, threads)
+        device.sync()
+
+    return run
 
 
 def _holding(run: Callable[[], None], held: Any) -> Callable[[], None]:

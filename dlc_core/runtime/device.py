@@ -11,6 +11,8 @@ are addresses where the device has such.  What it may have besides:
 and an entry point (what `Loaded.entry` gives) may have
 
     prepare(buffers, scalars, threads) -> Callable[[], None]     a call with everything ready, for bound ones
+    launcher(buffers, scalars) -> Callable[[Sequence[int], Sequence[int], int], None]
+                                                    `launch` and `sync` for so many of both, in one
     evaluate(arrays, weights, threads) -> Sequence[array]        takes and gives arrays: none are allocated
 
 where without `prepare` every bound call is a `launch`.

@@ -107,6 +107,8 @@ class Executable:
         sources: Mapping[str, Callable[[], str]] | None = None,
     ) -> None:
         self.signature = signature
+        self._input_names = tuple(value.name for value in signature.inputs)
+        self._output_names = tuple(value.name for value in signature.outputs)
         self.artifact = artifact
         self.weights = weights
         self.target = target
@@ -158,7 +160,7 @@ class Executable:
         """Run on arrays by input name; all outputs by name."""
         caller = self._caller or self._load()
         outputs = caller.call(self._in_order(feeds), self._threads)
-        return {value.name: array for value, array in zip(self.signature.outputs, outputs, strict=True)}
+        return dict(zip(self._output_names, outputs))
 
     def bind(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[NDArray] | None = None
@@ -333,7 +335,12 @@ class Executable:
         return [f for f, text in texts if isinstance(text, str) and len(text) <= SHORT_SOURCE]
 
     def _in_order(self, feeds: Mapping[str, Any]) -> list[Any]:
-        names = [value.name for value in self.signature.inputs]
+        names = self._input_names
+        if len(feeds) == len(names):
+            try:
+                return [feeds[name] for name in names]
+            except KeyError:
+                pass
         unknown, missing = [n for n in feeds if n not in names], [n for n in names if n not in feeds]
         if unknown or missing:
             wrong = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,12 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     if size < ALIGNED_FROM:
         return np.empty(shape, dtype)
     return aligned_bytes(size).view(dtype).reshape(shape)
+
+
+def maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
+    """What makes arrays as `empty` does, of one shape and dtype."""
+    small = math.prod(shape) * dtype.itemsize < ALIGNED_FROM
+    return partial(np.empty if small else empty, shape, dtype)
 
 
 def bytes_of(array: NDArray) -> memoryview:
@@ -77,4 +84,4 @@ address = _choose_address()
 """The address of an array's first element; the array must be kept alive while it is used."""
 
 
-__all__ = ["ALIGN", "NDArray", "address", "aligned_bytes", "bytes_of", "empty"]
+__all__ = ["ALIGN", "NDArray", "address", "aligned_bytes", "bytes_of", "empty", "maker"]

@@ -19,6 +19,9 @@ def test_stored_output(network):
     results = exe.run(light.input_of(network))
     (found,) = results.values()
     np.testing.assert_allclose(found, light.stored_output(network), RTOL, ATOL)
+    told = exe.explain()
+    assert told.live_peak is not None
+    assert told.live_peak <= int(told.arena) <= 1.2 * told.live_peak
 
 
 @pytest.mark.slow

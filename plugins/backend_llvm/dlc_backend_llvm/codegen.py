@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_llvm.engine import assemble, compile_ir
 from dlc_backend_llvm.form import FORMAT
 from dlc_backend_llvm.kind import cpu_of
 from dlc_core.ir.module import IRModule
@@ -13,9 +12,11 @@ from dlc_core.lazy import lazy
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
+    from dlc_backend_llvm import engine
     from dlc_backend_llvm import export as exporting
     from dlc_backend_llvm.emit import module as unit
 else:
+    engine = lazy("dlc_backend_llvm.engine")
     exporting = lazy("dlc_backend_llvm.export")
     unit = lazy("dlc_backend_llvm.emit.module")
 
@@ -35,13 +36,17 @@ class LlvmCodegen:
         cpu = cpu_of(target)
         text, entries = unit.module_text(module, cpu)
         level = target["opt"]
-        code = compile_ir(text, cpu.triple, cpu.cpu, cpu.features, opt=level)
+        machine = cpu.triple, cpu.cpu, cpu.features
+        code = engine.compile_ir(text, *machine, opt=level)
         return Artifact(
             FORMAT,
             code,
             str(target),
             entries,
-            {"llvm": text, "asm": lambda: assemble(text, cpu.triple, cpu.cpu, cpu.features, opt=level)},
+            {
+                "llvm": text,
+                "asm": lambda: engine.assemble(text, *machine, opt=level),
+            },
             unit.metadata_of(module, cpu, level),
         )
 
@@ -52,7 +57,7 @@ class LlvmCodegen:
             return None
         triple, cpu, features = (str(artifact.metadata.get(key, "")) for key in ("triple", "cpu", "features"))
         level = artifact.metadata.get("opt", 2)
-        return assemble(text if isinstance(text, str) else text(), triple, cpu, features, opt=level)
+        return engine.assemble(text if isinstance(text, str) else text(), triple, cpu, features, opt=level)
 
     def export(self, exe: Any, path: Path) -> list[Path]:
         """A library with a C header, or a folder of objects; see `dlc_backend_llvm.export`."""

@@ -64,6 +64,18 @@ class Entry:
         if status:
             raise self._failed(status)
 
+    def launcher(self, buffers: int, scalars: int) -> Callable[[Sequence[int], Sequence[int], int], None]:
+        """A call with so many arguments."""
+        call, failed, pointers = self.call, self._failed, _pack("P", buffers)
+        values = _pack("q", scalars) if scalars else None
+
+        def run(buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+            status = call(pointers(*buffers), values(*scalars) if values else None, threads)
+            if status:
+                raise failed(status)
+
+        return run
+
     def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
         """The same call with its arguments in place."""
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dlc_backend_llvm.engine import engine
+from typing import TYPE_CHECKING
+
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.mapping import map_object
+from dlc_core.lazy import lazy
+
+if TYPE_CHECKING:
+    from dlc_backend_llvm import engine
+else:
+    engine = lazy("dlc_backend_llvm.engine")
 
 
 def load_object(data: bytes, *, keep: bool = False) -> Loaded:
@@ -13,7 +20,7 @@ def load_object(data: bytes, *, keep: bool = False) -> Loaded:
     Raises CodegenError for objects of another machine, and for references that nothing defines.
     """
     mapped = map_object(data, keep=keep)
-    return engine().load(data, keep=keep) if mapped is None else mapped
+    return engine.engine().load(data, keep=keep) if mapped is None else mapped
 
 
 __all__ = ["load_object"]

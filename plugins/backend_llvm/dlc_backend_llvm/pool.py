@@ -25,14 +25,20 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from dlc_backend_llvm.binding import LOCK, installed
-from dlc_backend_llvm.engine import compile_ir
 from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.pool_text import SYMBOLS, pool_ir
 from dlc_backend_llvm.symbols import add_symbol
+from dlc_core.lazy import lazy
 from dlc_core.remember import remembered
+
+if TYPE_CHECKING:
+    from dlc_backend_llvm import engine
+else:
+    engine = lazy("dlc_backend_llvm.engine")
 
 
 class Pool:
@@ -68,7 +74,7 @@ def _pool_object() -> bytes:
     text, stamp = pool_ir(cpu.triple), installed()
 
     def make() -> bytes:
-        return compile_ir(text, cpu.triple, cpu.cpu, cpu.features)
+        return engine.compile_ir(text, cpu.triple, cpu.cpu, cpu.features)
 
     return remembered("pool", f"{stamp}\n{cpu.cpu} {cpu.features}\n{text}", make) if stamp else make()
 
