@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dlc_backend_c.emit import COptions, emit_module
-from dlc_backend_c.export import export
 from dlc_backend_c.kind import index_type, vector_bits
 from dlc_backend_c.processors import processor
 from dlc_core.ir.module import IRModule
-from dlc_core.passes.tir.check_bounds import described_checks
+from dlc_core.lazy import lazy
 from dlc_core.runtime.failure import CHECKS
 from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_backend_c import emit as emission
+    from dlc_backend_c import export as exporting
+    from dlc_core.passes.tir import check_bounds
+else:
+    emission = lazy("dlc_backend_c.emit")
+    exporting = lazy("dlc_backend_c.export")
+    check_bounds = lazy("dlc_core.passes.tir.check_bounds")
 
 FORMAT = "c"
 """Artefacts of this format are C sources whose entry points have the packed signature of `emit`."""
@@ -49,18 +56,18 @@ class CCodegen:
         """One C file with every PrimFunc of the module; those with the attribute `entry` are callable from
         outside.
         """
-        options = COptions(
+        options = emission.COptions(
             vectors=vector_bits(target.values()) > 0,
             parallel=target.describe().parallel,
             index=index_type(target.values(), module),
         )
-        made = emit_module(module, options)
+        made = emission.emit_module(module, options)
         metadata: dict[str, Any] = {
             "flags": list(compile_flags(target)),
             "cpu": processor(target["mcpu"]).name,
             "windows": [list(window) for window in made.windows],
         }
-        checks = described_checks(module)
+        checks = check_bounds.described_checks(module)
         if checks:
             metadata[CHECKS] = checks
         return Artifact(FORMAT, made.text.encode(), str(target), made.entries, {"c": made.text}, metadata)
@@ -71,7 +78,7 @@ class CCodegen:
 
     def export(self, exe: Any, path: Path) -> list[Path]:
         """C sources with a header, or a folder with an example and build files; see `export`."""
-        return export(exe, path)
+        return exporting.export(exe, path)
 
 
 __all__ = ["FORMAT", "CCodegen", "compile_flags"]
