@@ -38,6 +38,7 @@ _LAZY = {
     "ops": ("dlc_core.driver", "ops"),
     "plugins": ("dlc_core.driver", "plugins"),
     "prim_func_pass": ("dlc_core.passes.tir.base", "prim_func_pass"),
+    "quantize": ("dlc_core.quantization", "quantize"),
     "script": ("dlc_core.script", ""),
     "targets": ("dlc_core.driver", "targets"),
     "te": ("dlc_core.te", ""),

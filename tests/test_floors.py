@@ -44,6 +44,7 @@ FLOORS = {
     "cache": 6,
     "job": 6,
     "request": 6,
+    "quantization": 7,
     "cli": 7,
     "testing": 7,
     "__main__": 8,
