@@ -58,7 +58,7 @@ class Seen:
     def _without_zeros(self) -> NDArray:
         """The counts without those of 0, which is never rounded: of rectified values it may be most."""
         place = min(BINS - 1, int(-self.low / (self.high - self.low) * BINS))
-        counts = self.counts.copy()
+        counts: NDArray = self.counts.copy()
         counts[place] = min(counts[place], max(counts[max(0, place - 1)], counts[min(BINS - 1, place + 1)]))
         return counts
 
