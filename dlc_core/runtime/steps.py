@@ -99,7 +99,8 @@ class Steps:
 
     def _control(self, n: Node, decl: OpDecl, at: list[int]) -> Step:
         bodies = {k: Steps(v, self._run) for k, v in n.attrs.items() if isinstance(v, Function)}
-        plain = {k: v for k, v in n.attrs.items() if k not in bodies}
+        fresh = {a.name for a in decl.attrs.values() if a.kind == "fresh"}
+        plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in fresh}
         reference = decl.reference
         assert reference is not None
 

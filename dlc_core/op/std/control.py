@@ -1,4 +1,4 @@
-"""Control flow: `if_`, `while_` and `scan`, whose attributes are closed functions with explicit arguments.
+"""Control flow: `if_`, `while_`, `scan`, `loop`, whose bodies are closed functions with explicit arguments.
 
 A function's own symbolic dims are bound by the types of the arguments.  Shapes do not change from one round
 of a loop to the next.
@@ -98,6 +98,7 @@ def _example(body: str) -> Function:
         "sub": lambda: SUB.build(x, y),
         "cond": lambda: LESS.build(x, constant(10, "int32")),
         "step": lambda: make_tuple((ADD.build(x, y), MUL.build(y, constant(2, "int32")))),
+        "collect": lambda: make_tuple((ADD.build(x, y), y, MUL.build(x, y))),
         "sum": lambda: make_tuple((ADD.build(x, y), ADD.build(x, y))),
     }
     return Function(body, (x, y), results[body]())
@@ -252,4 +253,56 @@ SCAN = op(
     ],
 )
 
-OPS = (IF, WHILE, SCAN)
+
+def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    state = tensor_types(types)
+    condition = result_of(attrs["cond"], state, "cond")
+    if len(condition) != 1:
+        raise fail(f"cond gives {len(condition)} values")
+    _check_condition(condition[0], "the result of cond")
+    results = result_of(attrs["body"], state, "body")
+    if len(results) < len(state):
+        raise fail(f"the body gives {len(results)} values, of which {len(state)} should be state")
+    kept = _keeps_state(state, results[: len(state)])
+    rows = (TensorType((attrs["rounds"], *r.shape), r.dtype) for r in results[len(state) :])
+    return TupleType((*kept, *rows))
+
+
+def _loop_reference(*state: Any, cond: Any, body: Any) -> Any:
+    count, rows = len(state), []
+    while cond(*state).item():
+        after = body(*state)
+        state, row = after[:count], after[count:]
+        rows.append(row)
+    if not rows:
+        # The round that is not made tells how large its rows would be.
+        return (*state, *(np.empty((0, *row.shape), row.dtype) for row in body(*state)[count:]))
+    return (*state, *(np.stack(column) for column in zip(*rows, strict=True)))
+
+
+LOOP = op(
+    "loop",
+    "runs `body` on the state as long as `cond` holds of it; gives the last state and, stacked along a new"
+    " first axis as long as there were rounds, the body's other results",
+    ["*state"],
+    [Attr("rounds", "fresh"), Attr("cond", "function"), Attr("body", "function")],
+    kind="opaque",
+    infer=_loop_infer,
+    reference=_loop_reference,
+    dtypes=("int32",),
+    samples=(
+        Sample(_PAIR, {"rounds": Var("rounds"), "cond": _example("cond"), "body": _example("collect")}),
+        Sample(
+            (Tensor((), [20], "int32"), _INT),
+            {"rounds": Var("rounds"), "cond": _example("cond"), "body": _example("collect")},
+            note="no round",
+        ),
+    ),
+    error_samples=[
+        ErrorSample(
+            _PAIR, {"rounds": Var("rounds"), "cond": _example("cond"), "body": _example("add")}, "1 values"
+        ),
+    ],
+)
+
+OPS = (IF, WHILE, SCAN, LOOP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dlc_frontend_onnx import backend
 from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 
 from dlc_core.diag import ModelError, UnsupportedError
@@ -139,14 +140,22 @@ def test_loops_until_a_condition_or_a_count():
         check(parse(text), given)
 
 
-def test_a_loop_with_results_of_unknown_number_is_unsupported():
+@pytest.mark.parametrize("limit", [0, 3, 100])
+def test_a_loop_with_results_of_unknown_number(limit):
     text = (
         WHILE.replace("int64 rounds)", "int64 rounds, float[?,2] o)")
+        .replace("float limit)", "float limit, int64 most)")
+        .replace("Loop (, go", "Loop (most, go")
         .replace("y, rounds = Loop", "y, rounds, o = Loop")
         .replace("int64 m) {", "int64 m, float[2] w) { w = Neg(h)")
     )
-    with pytest.raises(UnsupportedError, match="length of a scan output"):
-        main_of(parse(text))
+    model = parse(text)
+    assert "loop" in ops_of(main_of(model))
+    feeds = {"x": np.float32([1, 2]), "limit": np.array(50, "f4"), "most": np.array(limit)}
+    found = backend.run_model(model, feeds)
+    assert found[2].shape == (found[1].item(), 2)
+    if limit:
+        check(model, feeds)
 
 
 def test_loops_whose_state_grows_are_unrolled():

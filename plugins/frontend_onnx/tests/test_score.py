@@ -19,13 +19,15 @@ from dlc_core.diag import UnsupportedError, UsageError
 MUST_PASS = ("add", "conv", "gather", "gemm", "matmul", "maxpool", "relu", "reshape", "slice", "softmax")
 CASES = 2033
 """Cases of onnx 1.23.2."""
-FLOOR = 1950
+FLOOR = 2020
 """Of these so many pass at least on the best CPU target."""
+NATIVE = 0.95
+"""And this part of those with nothing on the host."""
 KNOWN_WRONG = {
-    # Half precision: the expected values were rounded after other steps, and differ in the last place.
+    # Half precision: the expected values were rounded after every step; ours are nearer to those of float64.
     "test_attention_4d_causal_fp16",
     "test_attention_4d_causal_fp16_expanded",
-    # What is exactly zero is compared with rounding errors, within a relative tolerance.
+    # Zeros are expected to be 1.9e-7, a rounding error of the float32 transform that made the case.
     "test_dft_inverse",
     "test_dft_inverse_opset19",
 }
@@ -138,3 +140,4 @@ def test_the_score_in_the_whole_suite(tmp_path):
     if len(outcomes) < CASES:
         pytest.skip(f"onnx {found['onnx']} has {len(outcomes)} cases, the floor is for {CASES}")
     assert found["counts"]["pass"] >= FLOOR, done.stdout
+    assert found["native"] >= NATIVE * found["counts"]["pass"], done.stdout

@@ -11,7 +11,7 @@ from typing import Any
 
 from dlc_core.graph.node import Node, get_item, param
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr
+from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.closing import aligned, close
@@ -211,17 +211,16 @@ def _while_loop(
 ) -> list[Value]:
     """A loop whose end depends on data."""
     count = len(state)
-    if len(body.outputs) > count + 1:
-        raise c.unsupported("the number of rounds depends on data, and so does the length of a scan output")
     number = param(body.inputs[0].name, TensorType((), DType("int64")))
     cond = param(body.inputs[1].name, TensorType((), DType("bool")))
     params = _state_params(body, state)
     results = _tensors(c, c.inline(body, (number, cond, *params)), "the body")
-    if not _same_types(params, results[1:]):
+    if not _same_types(params, results[1 : count + 1]):
         raise c.unsupported("the shapes of the state change from round to round, as often as data says")
     _check_condition(c, results[0])
     next_go = std.reshape(results[0], shape=())
-    step = [std.add(number, c.const(1, "int64")), next_go, *results[1:]]
+    step = [std.add(number, c.const(1, "int64")), next_go, *results[1 : count + 1]]
+    rows = results[count + 1 :]
     most = _scalar_tensor(c, limit, "int64")
     running = cond if most is None else std.logical_and(cond, std.less(number, most))
     first = c.const(True, "bool") if go is None else _scalar_tensor(c, go, "bool")
@@ -230,16 +229,22 @@ def _while_loop(
     holders = c.scope.session.holders
     closed = [
         close("cond", own, [running], captured, holders),
-        close("body", own, step, captured, holders, always_tuple=True),
+        close("body", own, [*step, *rows], captured, holders, always_tuple=True),
     ]
     (test, run), outer = aligned(closed, len(own))
     inner = run.params[len(own) :]
-    run, rest = close("body", run.params, [*run.results, *inner], (), {}, always_tuple=True)
+    after = [*run.results[: len(own)], *inner, *run.results[len(own) :]]
+    run, rest = close("body", run.params, after, (), {}, always_tuple=True)
     if rest:
         raise AssertionError("a closed body reaches outside")
     assert first is not None
-    made = std.while_(c.const(0, "int64"), first, *state, *outer, cond=test, body=run)
-    return [get_item(made, 2 + index) for index in range(count)]
+    given = (c.const(0, "int64"), first, *state, *outer)
+    if not rows:
+        made = std.while_(*given, cond=test, body=run)
+    else:
+        made = std.loop(*given, rounds=Var("rounds"), cond=test, body=run)
+    places = [*range(2, 2 + count), *range(len(given), len(given) + len(rows))]
+    return [get_item(made, place) for place in places]
 
 
 def _scalar_tensor(c: Call, value: Value | None, dtype: str) -> Node | None:

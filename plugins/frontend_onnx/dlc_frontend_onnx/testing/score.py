@@ -249,15 +249,23 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def native_cases(score: Score) -> list[Verdict]:
+    """The cases that pass with nothing on the host, those compiled for values of inputs among them."""
+    return [v for v in score.of("pass") if not any(note.startswith("host") for note in v.notes)]
+
+
 def summary(score: Score) -> str:
     """Counts, the reasons of what did not pass, and what of the rest was not native."""
     counts, total = score.counts, len(score.verdicts)
     passed = score.of("pass")
     on_host = [v for v in passed if any(note.startswith("host") for note in v.notes)]
-    fixed = [v for v in passed if any(note.startswith("constant") for note in v.notes)]
+    native = native_cases(score)
+    fixed = [v for v in native if v.notes]
+    share = len(native) / max(len(passed), 1)
     lines = [
         f"{counts['pass']} of {total} pass ({counts['pass'] / max(total, 1):.1%})",
-        f"of these {len(on_host)} run partly on the host, {len(fixed)} are compiled for values of inputs",
+        f"of these {len(native)} are wholly native ({share:.1%})",
+        f"{len(on_host)} run partly on the host, {len(fixed)} native ones are compiled for values of inputs",
         ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common() if outcome != "pass"),
     ]
     for outcome in ("wrong", "crashed", "late"):
@@ -278,6 +286,7 @@ def report(score: Score, target: str) -> dict[str, Any]:
         "onnx": onnx.__version__,
         "target": target,
         "counts": dict(score.counts),
+        "native": len(native_cases(score)),
         "cases": [asdict(verdict) for verdict in sorted(score.verdicts, key=lambda v: v.name)],
     }
 
@@ -311,7 +320,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(score.of(outcome) for outcome in ("wrong", "crashed", "late")))
 
 
-__all__ = ["LIMIT", "judge_test", "load_tests", "main", "report", "run", "score_of", "summary"]
+__all__ = [
+    "LIMIT",
+    "judge_test",
+    "load_tests",
+    "main",
+    "native_cases",
+    "report",
+    "run",
+    "score_of",
+    "summary",
+]
 
 if __name__ == "__main__":
     sys.exit(main())
