@@ -72,6 +72,13 @@ _SCALAR = {
     return (x >= 0 ? ({T})1 : e) / (1 + e);
 }}
 """,
+    "rounded_mul": """{inline} {T} dlc_rounded_mul_{N}({T} a, {T} b)
+{{
+    /* in memory a product has its own type's digits: no compiler fuses it with a sum */
+    volatile {T} product = a * b;
+    return product;
+}}
+""",
     "rsqrt": """{inline} {T} dlc_rsqrt_{N}({T} x)
 {{
     return 1 / sqrt{F}(x);
@@ -318,10 +325,10 @@ def vector_text(op: str, type_: DType, c_type: str, inline: str) -> str:
     )
 
 
-LANE_HELPERS = frozenset({"sigmoid", "rsqrt", "sign"})
+LANE_HELPERS = frozenset({"rounded_mul", "sigmoid", "rsqrt", "sign"})
 """Functions of floats that are helpers, not of the language's library."""
 
-_TWO = frozenset({"pow", "fmod", "atan2", "copysign", "nextafter"})
+_TWO = frozenset({"rounded_mul", "pow", "fmod", "atan2", "copysign", "nextafter"})
 
 
 def lanewise_text(op: str, type_: DType, function: str, inline: str) -> str:

@@ -82,12 +82,7 @@ class CDevice(HostMemory):
         folder of dlc.
         """
         flags = tuple(str(flag) for flag in artifact.metadata.get("flags", ()))
-        key = hashlib.sha256(
-            b"\0".join([artifact.code, " ".join(flags).encode(), compiler_version().encode()])
-        ).hexdigest()[:32]
-        library = _folder() / f"{key}.so"
-        if not library.exists():
-            _build(artifact.code, library, flags)
+        library = kept(artifact.code, ".so", flags, lambda source, out: build_shared(source, out, flags))
         return LoadedArtifact(_open(library), artifact.metadata)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
@@ -95,18 +90,23 @@ class CDevice(HostMemory):
         entry(buffers, scalars, threads)
 
 
-def _folder() -> Path:
+def kept(
+    code: bytes, suffix: str, words: Sequence[str], build: Callable[[Path, Path], None], tool: str = ""
+) -> Path:
+    """What `build(source, out)` makes of C, kept in the cache folder of dlc by its text, `words` and the
+    compiler, named `tool` where it is not that of this machine.
+    """
+    parts = [code, " ".join(words).encode(), (tool or compiler_version()).encode()]
     folder = Path(config.cache_dir) / "c"
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _build(code: bytes, library: Path, flags: tuple[str, ...]) -> None:
-    with tempfile.TemporaryDirectory(dir=library.parent) as name:
-        source, made = Path(name, "model.c"), Path(name, "model.so")
-        source.write_bytes(code)
-        build_shared(source, made, flags)
-        made.replace(library)
+    place = folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)
+    if not place.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            source, made = Path(name, "model.c"), Path(name, "model" + suffix)
+            source.write_bytes(code)
+            build(source, made)
+            made.replace(place)
+    return place
 
 
 def _open(library: Path) -> ctypes.CDLL:
@@ -116,4 +116,4 @@ def _open(library: Path) -> ctypes.CDLL:
         raise ArtifactError("the compiled C cannot be loaded", why=str(error)) from None
 
 
-__all__ = ["CDevice", "Entry", "LoadedArtifact"]
+__all__ = ["CDevice", "Entry", "LoadedArtifact", "kept"]

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,24 +56,35 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def build_shared(source: Path, library: Path, flags: tuple[str, ...]) -> None:
+def build_shared(source: Path, library: Path, flags: Sequence[str]) -> None:
     """Compile one file to a shared library.  Raises UnsupportedError without a compiler, CodegenError with
     what the compiler said where it refuses.
     """
     command = compiler()
     if command is None:
         raise UnsupportedError("C cannot be compiled here", why="there is no C compiler", hint=HINT)
-    words = [*command, *flags, "-fPIC", "-shared", "-o", str(library), str(source), "-lm"]
+    compile_c(command, source, library, [*flags, "-fPIC", "-shared"])
+
+
+def compile_c(command: Sequence[str], source: Path, out: Path, flags: Sequence[str]) -> None:
+    """Compile and link one file by the compiler of that command; raises as `build_shared` does."""
+    words = [*command, *flags, "-o", str(out), str(source), "-lm"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise UnsupportedError(
-            f"the C compiler {command[0]} does not run", why=str(error), hint=HINT
-        ) from None
+        raise UnsupportedError(f"the C compiler {command[0]} does not run", why=str(error)) from None
     if done.returncode:
         raise CodegenError(
             f"{command[0]} refuses the generated C", details=(done.stderr or done.stdout).splitlines()[:20]
         )
 
 
-__all__ = ["HINT", "build_shared", "compiler", "compiler_problem", "compiler_version", "usable_cores"]
+__all__ = [
+    "HINT",
+    "build_shared",
+    "compile_c",
+    "compiler",
+    "compiler_problem",
+    "compiler_version",
+    "usable_cores",
+]

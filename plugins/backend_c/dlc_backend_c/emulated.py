@@ -1,0 +1,231 @@
+"""The target `c_emulated`: C for other machines, by a cross compiler, run by QEMU's user emulation.
+
+    dlc.compile(model, "c_emulated -mcpu=cortex-a72")(x)
+
+It is for trying what is exported for machines that are not at hand.  Each call is a process of the foreign
+machine, which gets the buffers through a pipe; speed means nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dlc_backend_c.codegen import CCodegen
+from dlc_backend_c.device import kept
+from dlc_backend_c.emit import ENTRY_SUFFIX, FAILURE
+from dlc_backend_c.kind import KIND
+from dlc_backend_c.toolchain import compile_c
+from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
+from dlc_core.ir.module import IRModule
+from dlc_core.runtime.device import HostMemory
+from dlc_core.runtime.failure import failure_of
+from dlc_core.target import Artifact, Target
+
+EMULATED = "c-emulated"
+"""Artefacts of this format are C whose metadata names the processor that runs it."""
+
+_MAIN = """
+/* Runs one entry: its name is the argument, its buffers come from the standard input and go to the output. */
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct {
+    const char *name;
+    int32_t (*call)(void *const *, const int64_t *, int32_t);
+} entries[] = {@ENTRIES@};
+
+static int all(size_t moved, size_t wanted)
+{
+    if (moved != wanted)
+        exit(3);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int64_t counts[3], status = -1, scalars[64], sizes[256];
+    void *buffers[256];
+    if (argc != 2)
+        return 2;
+    all(fread(counts, sizeof counts, 1, stdin), 1);
+    if (counts[0] > 256 || counts[1] > 64)
+        return 2;
+    all(fread(sizes, 8, (size_t)counts[0], stdin), (size_t)counts[0]);
+    all(fread(scalars, 8, (size_t)counts[1], stdin), (size_t)counts[1]);
+    for (int64_t i = 0; i < counts[0]; ++i) {
+        char *place = malloc((size_t)sizes[i] + 64);
+        if (place == NULL)
+            return 4;
+        buffers[i] = place + (64 - (uintptr_t)place % 64) % 64;
+        all(fread(buffers[i], 1, (size_t)sizes[i], stdin), (size_t)sizes[i]);
+    }
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; ++i)
+        if (strcmp(entries[i].name, argv[1]) == 0)
+            status = entries[i].call(buffers, scalars, (int32_t)counts[2]);
+    all(fwrite(&status, 8, 1, stdout), 1);
+    all(fwrite(@FAILURE@, 8, 3, stdout), 3);
+    for (int64_t i = 0; i < counts[0]; ++i)
+        all(fwrite(buffers[i], 1, (size_t)sizes[i], stdout), (size_t)sizes[i]);
+    return 0;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What builds and runs programs of a foreign machine here."""
+
+    compiler: str
+    emulator: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+
+
+def _machine(prefix: str, emulator: str, *flags: str, cpu: str = "") -> Machine:
+    words = (emulator, "-L", f"/usr/{prefix}", *(("-cpu", cpu) if cpu else ()))
+    return Machine(f"{prefix}-gcc", words, flags)
+
+
+_ARM64 = _machine("aarch64-linux-gnu", "qemu-aarch64")
+MACHINES: Mapping[str, Machine] = {
+    "cortex-a53": _ARM64,
+    "cortex-a72": _ARM64,
+    "neoverse-n1": _ARM64,
+    "cortex-a7": _machine("arm-linux-gnueabihf", "qemu-arm", "-mfpu=neon-vfpv4", cpu="cortex-a7"),
+    "rv64gc": _machine("riscv64-linux-gnu", "qemu-riscv64", "-march=rv64gc"),
+}
+"""The machines that can be emulated, by the name of the processor."""
+
+
+def problem(cpu: str) -> str | None:
+    """Why programs for this processor cannot be built and run here; None where they can."""
+    machine = MACHINES.get(cpu)
+    if machine is None:
+        return f"no emulator is known for the processor {cpu!r}: known are {', '.join(MACHINES)}"
+    missing = [tool for tool in (machine.compiler, machine.emulator[0]) if shutil.which(tool) is None]
+    return f"there is no {' and no '.join(missing)}" if missing else None
+
+
+@cache
+def any_problem() -> str | None:
+    """Why nothing can be emulated here; None where something can."""
+    problems = [problem(cpu) for cpu in MACHINES]
+    return None if None in problems else problems[0]
+
+
+class EmulatedCodegen(CCodegen):
+    """C as that of the kind `c`, for a processor that is emulated."""
+
+    name = "c_emulated"
+    kinds = ("c_emulated",)
+    format = EMULATED
+
+    def emit(self, module: IRModule, target: Target) -> Artifact:
+        """The C of the module; TargetError for a processor that is not emulated."""
+        cpu = target["mcpu"]
+        if cpu not in MACHINES:
+            raise TargetError(
+                f"c_emulated needs the name of a processor, not {cpu!r}", hint=f"known: {', '.join(MACHINES)}"
+            )
+        made = super().emit(module, target)
+        flags = [f for f in made.metadata["flags"] if not f.startswith("-mcpu=rv")]
+        return replace(made, format=EMULATED, metadata={**made.metadata, "flags": flags, "processor": cpu})
+
+
+class Entry:
+    """A function of a foreign program."""
+
+    def __init__(self, symbol: str, program: Path, metadata: Mapping[str, Any]) -> None:
+        self.symbol = symbol
+        self.program = program
+        self.metadata = metadata
+
+
+class Program:
+    """A compiled foreign program."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._metadata = artifact.metadata
+        self._symbols = artifact.symbols
+        machine = MACHINES[str(artifact.metadata["processor"])]
+        entries = ", ".join(f'{{"{s}", {s}{ENTRY_SUFFIX}}}' for s in artifact.symbols)
+        code = artifact.code.decode()
+        failure = FAILURE if f"int64_t {FAILURE}[3]" in code else "((int64_t[3]){0})"
+        text = code + _MAIN.replace("@ENTRIES@", entries).replace("@FAILURE@", failure)
+        flags = [*map(str, artifact.metadata["flags"]), *machine.flags, "-static"]
+
+        def build(source: Path, out: Path) -> None:
+            compile_c((machine.compiler,), source, out, flags)
+
+        self._program = kept(text.encode(), ".program", flags, build, machine.compiler)
+
+    def entry(self, symbol: str) -> Entry:
+        if symbol not in self._symbols:
+            raise ArtifactError(f"the program has no entry {symbol}")
+        return Entry(symbol, self._program, self._metadata)
+
+    def close(self) -> None:
+        """The program is kept for the next time."""
+
+
+class EmulatedDevice(HostMemory):
+    """Foreign processes; memory is copied to them and back for each call."""
+
+    name = "c_emulated"
+    formats = (EMULATED,)
+    host_memory = False
+
+    def check(self, artifact: Artifact) -> None:
+        """Raise ArtifactError where the processor cannot be emulated here."""
+        why = problem(str(artifact.metadata.get("processor")))
+        if why:
+            raise ArtifactError("the code cannot be emulated here", why=why)
+
+    def load(self, artifact: Artifact) -> Program:
+        self.check(artifact)
+        return Program(artifact)
+
+    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Run one process; RuntimeFailure where it fails."""
+        blocks = [self._live[handle] for handle in buffers]
+        data = [struct.pack("<3q", len(blocks), len(scalars), threads)]
+        data += [struct.pack("<q", block.nbytes) for block in blocks]
+        data += [struct.pack("<q", value) for value in scalars]
+        data += [block.tobytes() for block in blocks]
+        emulator = MACHINES[str(entry.metadata["processor"])].emulator
+        done = subprocess.run(
+            [*emulator, str(entry.program), entry.symbol],
+            input=b"".join(data),
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeFailure(
+                f"the emulated program failed with status {done.returncode}",
+                details=done.stderr.decode(errors="replace").splitlines()[:5],
+            )
+        status, _, index, extent = struct.unpack_from("<4q", done.stdout)
+        if status:
+            raise failure_of(entry.symbol, status, entry.metadata, (index, extent))
+        at = 32
+        for block in blocks:
+            block[:] = memoryview(done.stdout)[at : at + block.nbytes]
+            at += block.nbytes
+
+
+EMULATED_KIND = replace(
+    KIND,
+    name="c_emulated",
+    doc="C for other processors, run here by QEMU: for trying code, not for speed",
+    codegen="c_emulated",
+    device="c_emulated",
+    problem=any_problem,
+)
+
+__all__ = ["EMULATED_KIND", "MACHINES", "EmulatedCodegen", "EmulatedDevice", "any_problem", "problem"]
