@@ -44,6 +44,24 @@ def test_a_convolution_by_tiles(checked):
     assert found.body.args[1].shape[2:] == (32, 32)
 
 
+@pytest.mark.parametrize(("dilation", "padding"), [((2, 2), (2, 2, 2, 2)), ((4, 1), (4, 0, 0, 1))])
+def test_windows_with_gaps_are_images_of_their_phases(checked, dilation, padding):
+    x = conv(size=56, outputs=48, dilation=dilation, padding=padding)
+    found = checked([Winograd(), FoldConstants()], x, context=context())
+    assert ops(found) == [
+        "reshape",
+        "transpose",
+        "reshape",
+        "winograd_conv",
+        "reshape",
+        "transpose",
+        "reshape",
+    ]
+    assert found.body.shape == x.shape
+    phases = dilation[0] * dilation[1]
+    assert found.body.args[0].args[0].args[0].shape[0] == phases
+
+
 def test_bias_and_what_follows_stay(checked):
     bias = constant(RNG.standard_normal(32), "float32")
     plain = conv()
@@ -56,7 +74,8 @@ def test_bias_and_what_follows_stay(checked):
     "left",
     [
         conv(strides=(2, 2)),
-        conv(dilation=(2, 2), padding=(2, 2, 2, 2)),
+        conv(dilation=(3, 3), padding=(3, 3, 3, 3)),
+        conv(dilation=(2, 2), padding=(1, 1, 1, 1)),
         conv(kernel=5),
         conv(kernel=1),
         conv(layout="NCX"),
@@ -64,7 +83,17 @@ def test_bias_and_what_follows_stay(checked):
         conv(outputs=20),
         conv(size=7, inputs=512, outputs=512, padding=(1, 1, 1, 1)),
     ],
-    ids=["strides", "dilation", "5x5", "1x1", "channels first", "inputs", "outputs", "weights too large"],
+    ids=[
+        "strides",
+        "phases of several sizes",
+        "padding between phases",
+        "5x5",
+        "1x1",
+        "channels first",
+        "inputs",
+        "outputs",
+        "weights too large",
+    ],
 )
 def test_what_is_left(checked, left):
     assert "winograd_conv" not in ops(checked([Winograd(tiles=(4,))], left, context=context()))

@@ -3,13 +3,16 @@
 Law: results stay within tolerance; with tiles of 4 the root mean square error grows about four times.
 
     conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), b)       w constant, stride 1, channels last
+
+Of windows with gaps, the pixels of each phase are an image whose windows have none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import CONST, Function, Node, rewrite
@@ -17,9 +20,17 @@ from dlc_core.ir.types import Dim
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import lowers_activations
-from dlc_core.schedule.rules.cpu.winograd_plan import Core, Layer, direct_cycles, plan
+from dlc_core.schedule.rules.cpu.winograd_plan import (
+    CACHE_BYTES_PER_CYCLE,
+    FLOAT,
+    Core,
+    Layer,
+    direct_cycles,
+    plan,
+)
 
 CONV, WEIGHTS, TILED = (OPS[name] for name in ("conv", "winograd_weights", "winograd_conv"))
+RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
 TILES = (2, 4)
 GAIN = 0.9
 """Part of the direct convolution's cost that tiles must stay below to be worth the rounding."""
@@ -57,11 +68,15 @@ class Winograd(GraphPass):
             layer = _layer(old, lanes)
             if layer is None:
                 return None
-            best = min((plan(layer, tile, core) for tile in self.tiles), key=lambda found: found.cycles)
-            if best.cycles > GAIN * direct_cycles(layer, core):
+            steps = old.attrs["dilation"] or (1, 1)
+            phases = _phases(layer, steps)
+            best = min((plan(phases, tile, core) for tile in self.tiles), key=lambda found: found.cycles)
+            if best.cycles + _moves(args[0], old, steps) > GAIN * direct_cycles(layer, core):
                 return None
             weights = WEIGHTS.build(args[1], tile=best.tile)
-            return TILED.build(args[0], weights, *args[2:], tile=best.tile, padding=old.attrs["padding"])
+            padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
+            x = _apart(args[0], steps)
+            return _together(TILED.build(x, weights, *args[2:], tile=best.tile, padding=padding), old, steps)
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
@@ -72,7 +87,7 @@ def _layer(value: Node, lanes: int) -> Layer | None:
     if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
         return None
     attrs, kernel = value.attrs, value.args[1].shape
-    plain = all(_is_one(attrs, name) for name in ("strides", "dilation")) and attrs["groups"] == 1
+    plain = all(v == 1 for v in attrs["strides"] or ()) and attrs["groups"] == 1
     last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
     wide = attrs["out_dtype"] is None or attrs["out_dtype"].name == "float32"
     if not (plain and last and wide) or len(kernel) != 4 or tuple(kernel[:2]) != (3, 3):
@@ -81,8 +96,52 @@ def _layer(value: Node, lanes: int) -> Layer | None:
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) < len(sizes) or known[3] % lanes or known[4] % lanes:
         return None
+    down, across = attrs["dilation"] or (1, 1)
+    rows, columns = value.args[0].shape[1:3]
+    padding = attrs["padding"] or (0,) * 4
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    if any(size % down for size in (rows, *padding[::2])) or any(
+        size % across for size in (columns, *padding[1::2])
+    ):
+        return None
     return Layer(*known)
 
 
-def _is_one(attrs: Mapping[str, Any], name: str) -> bool:
-    return attrs[name] is None or all(v == 1 for v in attrs[name])
+# Windows with gaps: a result reads pixels of one phase, so that each phase is an image by itself.
+
+
+def _phases(layer: Layer, steps: Sequence[int]) -> Layer:
+    down, across = steps
+    batch = layer.batch * down * across
+    return replace(layer, batch=batch, height=layer.height // down, width=layer.width // across)
+
+
+def _moves(x: Node, y: Node, steps: Sequence[int]) -> float:
+    """Cycles to take phases apart and to put the results together."""
+    if all(step == 1 for step in steps):
+        return 0.0
+    elements = sum(math.prod(size for size in each.shape if isinstance(size, int)) for each in (x, y))
+    return 2 * FLOAT * elements / CACHE_BYTES_PER_CYCLE
+
+
+def _apart(x: Node, steps: Sequence[int]) -> Node:
+    """[n, rows, columns, c] as images of one phase each."""
+    if all(step == 1 for step in steps):
+        return x
+    n, rows, columns, channels = x.shape
+    (down, across), high, wide = steps, rows // steps[0], columns // steps[1]
+    split = RESHAPE.build(x, shape=(n, high, down, wide, across, channels))
+    phases = TRANSPOSE.build(split, axes=(0, 2, 4, 1, 3, 5))
+    return RESHAPE.build(phases, shape=(n * down * across, high, wide, channels))
+
+
+def _together(y: Node, old: Node, steps: Sequence[int]) -> Node:
+    """Results of phases as those of `old`."""
+    if all(step == 1 for step in steps):
+        return y
+    n, rows, columns, channels = old.shape
+    down, across = steps
+    split = RESHAPE.build(y, shape=(n, down, across, rows // down, columns // across, channels))
+    pixels = TRANSPOSE.build(split, axes=(0, 3, 1, 4, 2, 5))
+    return RESHAPE.build(pixels, shape=old.shape)
