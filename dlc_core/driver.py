@@ -214,9 +214,16 @@ def compile(  # noqa: A001  (the public name)
     if key is not None and parts is not None:
         try:
             store.put(key, exe, parts)
+            _share_weights(exe, store.get(key))
         except DlcError as error:  # a cache that cannot be written never fails a compile
             exe.report["cache"] = f"not stored: {error.what}"
     return exe
+
+
+def _share_weights(exe: Executable, kept: Saved | None) -> None:
+    """Take the weights from the file that was just written, so that processes share them."""
+    if kept is not None and kept.weights.nbytes == exe.weights.nbytes:
+        exe.weights = kept.weights
 
 
 def _stages_shown(target: Target) -> tuple[str, ...]:
