@@ -87,7 +87,8 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
         if isinstance(entry, typer.Typer):
             app.add_typer(entry, name=command.name, help=command.help)
         else:
-            app.command(command.name)(entry)
+            settings = getattr(entry, "context_settings", None)
+            app.command(command.name, context_settings=settings)(entry)
     return app
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from dlc_core.cli.options import Json
 from dlc_core.cli.tables import first_line, print_records
-from dlc_core.diag import UnsupportedError
+from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.op.declare import NUMBERS, REQUIRED, Attr, OpDecl
 from dlc_core.registry import registry
 
@@ -19,6 +20,10 @@ def ops(
     frontend: Annotated[
         str | None, typer.Option("--frontend", help="Show the operators that this frontend imports instead.")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Only rows with this in a column: COLUMN=VALUE; repeat it for more."),
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -27,19 +32,48 @@ def ops(
     `runs` says how a target without an implementation of its own computes an op: `native`, through the op's
     lowering or its expansion into other ops; `reference`, on the host by its NumPy reference.
 
+    `--NAME` is short for `--frontend NAME`.
+
     Examples:
 
     - `dlc ops`
     - `dlc ops conv softmax --json`
+    - `dlc ops --where runs=reference`
     - `dlc ops --frontend onnx --markdown`
     """
+    for text in [name for name in names or () if name.startswith("--")]:
+        if frontend is not None or text[2:] not in registry().frontends:
+            raise UsageError(f"unknown option {text!r}", hint="`dlc ops --help` lists the options")
+        frontend = text[2:]
+    names = [name for name in names or () if not name.startswith("--")]
     if frontend is not None:
-        print_records(_frontend(frontend), as_json=as_json, markdown=markdown)
+        records = _frontend(frontend)
+        records = [r for r in records if not names or r.get("op") in names]
+        print_records(filtered(records, where or ()), as_json=as_json, markdown=markdown)
         return
     known = registry().ops
     chosen = [known[name] for name in names] if names else list(known.values())
     records = [_record(each, known.giver(each.name)) for each in chosen]
-    print_records(records, as_json=as_json, markdown=markdown)
+    print_records(filtered(records, where or ()), as_json=as_json, markdown=markdown)
+
+
+ops.__dict__["context_settings"] = {"ignore_unknown_options": True}
+
+
+def filtered(records: Sequence[dict[str, Any]], where: Sequence[str]) -> list[dict[str, Any]]:
+    """The records that have, in each column named, the value, alone or in a list."""
+    kept = list(records)
+    for text in where:
+        column, equals, value = text.partition("=")
+        if not equals or (records and column not in records[0]):
+            known = ", ".join(records[0]) if records else "none"
+            raise UsageError(f"--where {text!r} names no column", hint=f"COLUMN=VALUE; columns: {known}")
+        kept = [r for r in kept if value in _texts(r[column])]
+    return kept
+
+
+def _texts(value: Any) -> list[str]:
+    return list(map(str, value)) if isinstance(value, (list, tuple)) else [str(value)]
 
 
 def _frontend(name: str) -> list[dict[str, Any]]:

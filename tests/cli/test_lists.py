@@ -22,7 +22,7 @@ def test_the_support_table_of_a_frontend(dlc, dlc_json):
     lines = dlc("ops", "--frontend", "onnx", "--markdown").splitlines()
     assert lines[0].startswith("| domain | op |")
     assert any("| Conv |" in line for line in lines)
-    assert {"domain", "op", "versions"} <= dlc_json("ops", "--frontend", "onnx")[0].keys()
+    assert {"domain", "op", "since"} <= dlc_json("ops", "--frontend", "onnx")[0].keys()
 
 
 def _error(dlc, *arguments):

@@ -50,10 +50,10 @@ class Onnx:
         )
 
     def supported_ops(self) -> list[Any]:
-        """The operators that can be imported, with their versions."""
-        from dlc_frontend_onnx.support import supported_ops
+        """The table of operators: their versions, types, and how they run."""
+        from dlc_frontend_onnx.operators import operator_table
 
-        return supported_ops()
+        return list(operator_table())
 
 
 @hookimpl

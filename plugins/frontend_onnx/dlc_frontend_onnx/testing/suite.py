@@ -120,7 +120,7 @@ def _run(case: Any, given: Sequence[Any], wanted: Sequence[Any], run: Run, freez
     model = case.model
     names = [info.name for info in model.graph.input]
     values = dict(zip(names, given))
-    function = load(_frozen(model, values) if freeze else model)["main"]
+    function = load(with_constants(model, values) if freeze else model)["main"]
     verify_function(function, infer=_infer)
     feeds = {param.attrs["name"]: values[param.attrs["name"]] for param in function.params}
     result = run(function, feeds)
@@ -161,7 +161,7 @@ def _infer(node: Node) -> Any:
     return node.op.infer_type([arg.type for arg in node.args], node.attrs, node.args)
 
 
-def _frozen(model: onnx.ModelProto, values: Mapping[str, Any]) -> onnx.ModelProto:
+def with_constants(model: onnx.ModelProto, values: Mapping[str, Any]) -> onnx.ModelProto:
     """The model with its integer, bool and one-element inputs as constants."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -205,4 +205,14 @@ def _array(item: Any) -> Any:
     return item
 
 
-__all__ = ["COINS", "Score", "Verdict", "cases", "coins_problem", "interpret", "judge", "judge_all"]
+__all__ = [
+    "COINS",
+    "Score",
+    "Verdict",
+    "cases",
+    "coins_problem",
+    "interpret",
+    "judge",
+    "judge_all",
+    "with_constants",
+]

@@ -157,8 +157,9 @@ class Builder:
         raise Refused(dtype)
 
     def given(self, array: Array, *, constant: bool | None = None) -> Value:
-        """A new input of the model, or a constant."""
-        constant = self.chance(0.35) if constant is None else constant
+        """A new input of the model, or a constant; where a dtype is asked for, never a constant by chance."""
+        if constant is None:
+            constant = self.only is None and self.chance(0.35)
         kind = "c" if constant else "x"
         value = Value(self.fresh(kind), np.ascontiguousarray(array).reshape(array.shape), True)
         (self.initializers if constant else self.inputs).append(value)

@@ -56,7 +56,6 @@ def loop(b: Builder, op: str) -> None:
     prefix = b.fresh("loop")
     nodes, last = _chain(b, f"{prefix}in", _outer(b, value), prefix)
     nodes.append(helper.make_node("Identity", [f"{prefix}cond"], [f"{prefix}go"]))
-    nodes.append(helper.make_node("Identity", [last], [f"{prefix}scan"]))
     body = helper.make_graph(
         nodes,
         "body",
@@ -68,11 +67,10 @@ def loop(b: Builder, op: str) -> None:
         [
             helper.make_tensor_value_info(f"{prefix}go", TensorProto.BOOL, []),
             _info(last, value),
-            _info(f"{prefix}scan", value),
         ],
     )
     trips = b.constant(b.rng.randint(1, 4))
-    b.emit(op, [trips, b.constant(True, "bool"), value], 2, body=body)
+    b.emit(op, [trips, b.constant(True, "bool"), value], body=body)
 
 
 @template("Scan", 0.4)

@@ -151,7 +151,10 @@ def pool(b: Builder, op: str) -> None:
 
 @template("GlobalAveragePool GlobalMaxPool GlobalLpPool", 0.5)
 def global_pool(b: Builder, op: str) -> None:
-    b.emit(op, [_image(b, b.draw_dtype(op))], exact=op == "GlobalMaxPool")
+    x = _image(b, b.draw_dtype(op))
+    if op == "GlobalMaxPool" and x.rank != 4:
+        raise Refused("the evaluator takes the wrong axes")
+    b.emit(op, [x], exact=op == "GlobalMaxPool")
 
 
 @template("BatchNormalization", 1.0)
