@@ -21,7 +21,7 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, Sto
 
 def dot_intrin(dot: Dot, lanes: int) -> TensorIntrin:
     """The dot product of `lanes` lanes, a power of two up to those of the instruction."""
-    return _made(replace(dot, lanes=lanes))
+    return _made(replace(dot, lanes=lanes, steps=1))
 
 
 @cache

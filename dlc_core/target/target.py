@@ -62,6 +62,8 @@ class Dot:
     acc: str
     group: int
     lanes: int
+    steps: int = 1
+    """How many times the cost of the machine's cheapest dot product of its kind it takes."""
 
 
 @dataclass(frozen=True)

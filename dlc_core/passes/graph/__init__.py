@@ -19,6 +19,7 @@ from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
+from dlc_core.passes.graph.unsign_bytes import UnsignBytes
 from dlc_core.passes.graph.winograd import Winograd
 
 RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *ATTENTION_RULES)
@@ -39,6 +40,7 @@ PASSES = (
     AlignChannels,
     Winograd,
     MixedPrecision,
+    UnsignBytes,
     CanonicalCasts,
     CommonSubexpressions,
     DeadCode,
@@ -65,5 +67,6 @@ __all__ = [
     "PackWeights",
     "Recompose",
     "Simplify",
+    "UnsignBytes",
     "Winograd",
 ]

@@ -24,23 +24,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.graph.node import CONST, PARAM, Function, Node, const_array, constant, node, post_order, spanned
+from dlc_core.graph.node import CONST, Function, Node, const_array, constant
 from dlc_core.ir.dtype import DType, dtype
-from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.stored import StoredForm
 
 FLOAT32 = dtype("float32")
 CAST = OPS["cast"]
 LOWER = tuple(OPS[name] for name in ("conv", "conv_transpose", "matmul"))
-FOLLOW = tuple(
-    OPS[name]
-    for name in (
-        "reshape", "squeeze", "unsqueeze", "flatten", "transpose", "slice", "concat", "broadcast_to", "flip",
-        "roll", "tile", "repeat", "max_pool",
-    )
-)  # fmt: skip
 
 
 def narrow_dtype(context: PassContext) -> DType:
@@ -80,72 +73,33 @@ def _is_lowered(value: Node) -> bool:
     return value.args[1].op is CONST and all(arg.dtype is FLOAT32 for arg in value.args)
 
 
-class _Lowering:
+class _Lowering(StoredForm):
     def __init__(self, function: Function, narrow: DType, activations: bool) -> None:
-        self.body = function.body
         self.narrow = narrow
         self.activations = activations
-        self.order = tuple(post_order(function.body))
-        self.results = {function.body, *function.results}
-        self.stored = self._stored() if activations else frozenset()
-        self.wide: dict[Node, Node] = {}
-        self.low: dict[Node, Node] = {}
+        super().__init__(function)
 
-    def _stored(self) -> frozenset[Node]:
-        """The values that are stored in the narrow dtype."""
-        found: set[Node] = set()
-        for value in reversed(self.order):
-            if _is_lowered(value):
-                found.add(value.args[0])
-            elif value in found and value.op in FOLLOW:
-                found.update(arg for arg in value.args if arg.op is not CONST)
-        return frozenset(found)
+    def takes(self, value: Node) -> bool:
+        return self.activations and _is_lowered(value)
 
-    def run(self) -> Node:
-        for old in self.order:
-            with spanned(old.spans):
-                self.wide[old] = self.rebuilt(old)
-        return self.wide[self.body]
+    def taker(self, old: Node) -> Node:
+        decl = old.op
+        assert isinstance(decl, OpDecl)
+        first = self.form(old.args[0]) if self.activations else self.read(old.args[0])
+        attrs = {**old.attrs, "out_dtype": FLOAT32}
+        return decl.build(first, self.form(old.args[1]), *map(self.read, old.args[2:]), **attrs)
 
-    def rebuilt(self, old: Node) -> Node:
-        """The node in its own dtype, over new arguments."""
-        if _is_lowered(old):
-            decl = old.op
-            assert isinstance(decl, OpDecl)
-            first = self.lowered(old.args[0]) if self.activations else self.wide[old.args[0]]
-            others = map(self.read, old.args[2:])
-            attrs = {**old.attrs, "out_dtype": FLOAT32}
-            return decl.build(first, self.lowered(old.args[1]), *others, **attrs)
-        if old in self.stored and old.op in FOLLOW and old not in self.results:
-            return CAST.build(self.lowered(old), to=FLOAT32)
-        args = tuple(map(self.read, old.args))
-        return old if args == old.args else node(old.op, args, old.attrs, old.type)
+    def to_form(self, value: Node) -> Node:
+        array = const_array(value)
+        return (
+            CAST.build(value, to=self.narrow) if array is None else constant(array.astype(self.narrow.numpy))
+        )
 
-    def read(self, old: Node) -> Node:
-        """A value as what computes in float32 reads it: rounded where it is stored so."""
-        if old not in self.stored or old.op is PARAM or old in self.results:
-            return self.wide[old]
-        return CAST.build(self.lowered(old), to=FLOAT32)
+    def from_form(self, value: Node) -> Node:
+        return CAST.build(value, to=FLOAT32)
 
-    def lowered(self, old: Node) -> Node:
-        """A value in the narrow dtype."""
-        found = self.low.get(old)
-        if found is None:
-            with spanned(old.spans):
-                found = self.low[old] = self._lowered(old)
-        return found
-
-    def _lowered(self, old: Node) -> Node:
-        array = const_array(old)
-        if array is not None:
-            return constant(array.astype(self.narrow.numpy))
-        if old.op in FOLLOW and old in self.stored:
-            decl = old.op
-            assert isinstance(decl, OpDecl)
-            return node(
-                decl, tuple(map(self.lowered, old.args)), old.attrs, TensorType(old.shape, self.narrow)
-            )
-        return CAST.build(self.wide[old], to=self.narrow)
+    def _rebuilt(self, old: Node) -> Node:
+        return self.taker(old) if _is_lowered(old) else super()._rebuilt(old)
 
 
 __all__ = ["MixedPrecision", "lowers_activations", "narrow_dtype"]

@@ -129,7 +129,13 @@ def dots_of(cpu: HostCpu) -> Iterator[Dot]:
     bytes_too = "vpdpbusd" in cpu.dots or "sdot" in cpu.dots or lanes in pairs_of_words(cpu)
     for dot in DOTS:
         if bytes_too if dot.acc == "int32" else instruction(cpu, dot.a, dot.b) is not None:
-            yield replace(dot, lanes=lanes)
+            yield replace(dot, lanes=lanes, steps=_steps(cpu, dot))
+
+
+def _steps(cpu: HostCpu, dot: Dot) -> int:
+    """2 where instructions for other signs must do, and what these add is taken away."""
+    alike = dot.acc != "int32" or not cpu.dots & {"vpdpbusd", "sdot"}
+    return 1 if alike or instruction(cpu, dot.a, dot.b) or instruction(cpu, dot.b, dot.a) else 2
 
 
 def emit_dot(emitter: ExpressionEmitter, expr: Call) -> str:

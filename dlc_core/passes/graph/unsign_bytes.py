@@ -1,0 +1,89 @@
+"""unsign_bytes: contractions of signed bytes take unsigned ones, where the target's dot products want these.
+
+Law: the function computes the same values, bit for bit: int32 sums wrap around.
+
+    conv(x, w)      =>      conv(x + 128, w) - 128 * sum(w)        x int8, x + 128 uint8, w constant
+
+The bytes are moved where they are produced and stored so; what else reads them moves them back.  A border of
+zeros becomes one of 128.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dlc_core.graph.node import Function, Node, const_array, constant
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.stored import StoredForm
+from dlc_core.target import Description
+
+CONV, MATMUL, PAD, SUB, CAST, XOR = (
+    OPS[name] for name in ("conv", "matmul", "pad", "sub", "cast", "bitwise_xor")
+)
+MOVED = 128
+FLIP = np.array(MOVED, np.uint8)
+
+
+@dataclass(frozen=True)
+class UnsignBytes(GraphPass):
+    """int8 activations as uint8 where dot products with these take fewer instructions."""
+
+    name: ClassVar[str] = "unsign_bytes"
+    place: ClassVar[tuple[float, ...]] = (735,)
+    min_level: ClassVar[int] = 2
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        if context.target is None:
+            return function
+        machine = context.target.describe()
+        signed, mixed = (machine.dot(a, "int8", "int32") for a in ("int8", "uint8"))
+        if signed is None or mixed is None or signed.steps <= mixed.steps:
+            return function
+        body = _Unsigned(function, machine, signed.group).run()
+        return function if body is function.body else function.with_body(body)
+
+
+class _Unsigned(StoredForm):
+    def __init__(self, function: Function, machine: Description, group: int) -> None:
+        self.machine = machine
+        self.group = group
+        super().__init__(function)
+
+    def takes(self, value: Node) -> bool:
+        if value.op not in (CONV, MATMUL) or value.dtype.name != "int32" or len(value.args) > 2:
+            return False
+        x, w = value.args
+        array, attrs = const_array(w), value.attrs
+        if array is None or not x.dtype.name == w.dtype.name == "int8":
+            return False
+        if value.op is MATMUL:
+            return array.ndim == 2 and not attrs["transpose_a"] and not attrs["transpose_b"]
+        last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
+        return last and bool(attrs["groups"] == 1 or array.shape[-2] % self.group == 0)
+
+    def taker(self, old: Node) -> Node:
+        decl, (x, w) = old.op, old.args
+        assert isinstance(decl, OpDecl)
+        value, attrs, weights = self.form(x), dict(old.attrs), const_array(w)
+        assert weights is not None
+        if decl is CONV and attrs["padding"] is not None and any(attrs["padding"]):
+            rank = len(x.shape) - 2
+            begins, ends = attrs["padding"][:rank], attrs["padding"][rank:]
+            value = PAD.build(value, pads=(0, *begins, 0, 0, *ends, 0), value=float(MOVED))
+            attrs["padding"] = None
+        sums = weights.sum(tuple(range(weights.ndim - 1)), dtype=np.int32)
+        return SUB.build(decl.build(value, w, **attrs), constant(sums * np.int32(MOVED)))
+
+    def to_form(self, value: Node) -> Node:
+        return XOR.build(CAST.build(value, to="uint8"), constant(FLIP))
+
+    def from_form(self, value: Node) -> Node:
+        return CAST.build(XOR.build(value, constant(FLIP)), to="int8")
+
+
+__all__ = ["UnsignBytes"]
