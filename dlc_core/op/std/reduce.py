@@ -14,7 +14,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, binary, cast_to, const, select
+from dlc_core.ir.expr import Expr, binary, cast_to, const, const_value, eq, select
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import (
     FLOATS,
@@ -300,15 +300,28 @@ def _arg(largest: bool) -> OpDecl:
 
     def lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         axis = axis_of(attrs["axis"], x.ndim)
-        k = te.reduce_axis(x.shape[axis], "k")
+        size = x.shape[axis]
         point = point_maker(x.ndim, (axis,), attrs["keepdims"])
-        best_place = te.place_combiner(largest, attrs["select_last"])
-        best: tuple[te.Tensor, te.Tensor] = te.compute(
+        extreme, outermost = (te.max if largest else te.min), (te.max if attrs["select_last"] else te.min)
+        known = const_value(size)
+        counted = "int32" if known is not None and known < 1 << 31 else "int64"
+        nowhere = te.min_value(counted) if attrs["select_last"] else te.max_value(counted)
+        k, place = te.reduce_axis(size, "k"), te.reduce_axis(size, "place")
+        best = te.compute(type_.shape, lambda *i: extreme(widen(x[point(i, (k.var,))]), k), f"{name}_best")
+
+        def hit(*i: Expr) -> Expr:
+            value = widen(x[point(i, (place.var,))])
+            same = eq(value, best[i])
+            return binary("or", same, intrinsic("isnan", value)) if value.dtype.is_float else same
+
+        # Two reductions of one value each are vectors; one of pairs would be a chain of choices.
+        found: te.Tensor = te.compute(
             type_.shape,
-            lambda *i: te.reduce(best_place, (widen(x[point(i, (k.var,))]), k.var), k),
-            name,
+            lambda *i: outermost(select(hit(*i), cast_to(counted, place.var), nowhere), place),
+            f"{name}_place",
         )
-        return best[1]
+        result: te.Tensor = te.compute(type_.shape, lambda *i: cast_to("int64", found[i]), name)
+        return result
 
     return op(
         name,
