@@ -11,12 +11,12 @@ bits are stored as these, so that the last term vanishes.  Sums wrap around in i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dlc_core.graph.node import Node, const_array, constant
+from dlc_core.graph.node import CONST, Node, const_array, constant
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
@@ -48,7 +48,7 @@ def _centred(value: Node, zero: Node | None) -> Node:
 
 
 def _compact(b: Node, zero: Node | None) -> tuple[Node, Node | None]:
-    """A constant less its zero point, where that fits in 8 bits; else as it is."""
+    """A constant less its zero point, where that fits in 8 bits; else as signed bytes."""
     array = const_array(b)
     point = None if zero is None else const_array(zero)
     if array is None or point is None or _is_zero(zero):
@@ -58,7 +58,14 @@ def _compact(b: Node, zero: Node | None) -> tuple[Node, Node | None]:
         low, high = DType(name).int_range()
         if centred.size and low <= centred.min() and centred.max() <= high:
             return constant(centred.astype(name)), None
-    return b, zero
+    if b.dtype.name == "int8":
+        return b, zero
+    return constant(_signed(array)), constant(_signed(point))
+
+
+def _signed(array: NDArray) -> NDArray:
+    """Unsigned bytes less 128, which dot products like better on the right."""
+    return np.asarray((array ^ np.uint8(128)).view(np.int8))
 
 
 def _sum(value: Node, zero: Node | None, axes: Sequence[int]) -> Node:
@@ -200,17 +207,31 @@ def _conv_body(
     if x_zero is not None and not _is_zero(x_zero) and attrs["padding"] and any(attrs["padding"]):
         x = _bordered(x, x_zero, attrs["padding"])
         given["padding"] = None
-    if w_zero is not None or x.dtype is INT32:
-        # Windows would have to be summed for each result: rare, and not worth a second convolution.
+    if x.dtype is INT32 or (w_zero is not None and (attrs["groups"] != 1 or w.op is not CONST)):
         return CONV.build(x if x.dtype is INT32 else _centred(x, x_zero), _centred(w, w_zero), **given)
     total = CONV.build(x, w, **given)
+    if w_zero is not None:
+        total = SUB.build(total, _times(_window_sums(x, w, given), _column(_wide(w_zero), w)))
     if x_zero is None or _is_zero(x_zero):
         return total
-    sums = _sum(w, None, tuple(range(1, len(w.shape))))
-    array = const_array(sums)
-    shape = (w.shape[0], *(1,) * (len(w.shape) - 2))
-    column = RESHAPE.build(sums, shape=shape) if array is None else constant(array.reshape(shape))
-    return SUB.build(total, _times(_wide(x_zero), column))
+    sums = _sum(w, w_zero, tuple(range(1, len(w.shape))))
+    return SUB.build(total, _times(_wide(x_zero), _column(sums, w)))
+
+
+def _column(value: Node, w: Node) -> Node:
+    """One number, or one for each output channel of a kernel, as it meets the result."""
+    shape = (w.shape[0], *(1,) * (len(w.shape) - 2)) if value.shape else ()
+    if len(value.shape) == len(w.shape) and value.shape[0] == 1:
+        shape = ()
+    array = const_array(value)
+    return RESHAPE.build(value, shape=shape) if array is None else constant(array.reshape(shape))
+
+
+def _window_sums(x: Node, w: Node, attrs: Mapping[str, Any]) -> Node:
+    """The sums of all that each window sees, over the channels and then over the window."""
+    channels = _sum(x, None, (1,))
+    ones = constant(np.ones((1, 1, *w.shape[2:]), np.int32))
+    return CONV.build(channels, ones, **attrs)
 
 
 INTEGER_CONV = op(
