@@ -27,7 +27,7 @@ from dlc_core.graph.node import Function, Node, const_array, constant, node, par
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.rewrite import Match, Rule, match_op, var
+from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
 from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.target.target import Description
@@ -35,7 +35,7 @@ from dlc_core.target.target import Description
 ADD, MUL, DIV, WHERE, EQUAL = (OPS[name] for name in ("add", "mul", "div", "where", "equal"))
 MATMUL, SOFTMAX, ATTENTION = (OPS[name] for name in ("matmul", "softmax", "attention"))
 RESHAPE, TRANSPOSE, BROADCAST = (OPS[name] for name in ("reshape", "transpose", "broadcast_to"))
-UNSQUEEZE, REPEAT, CAST = (OPS[name] for name in ("unsqueeze", "repeat", "cast"))
+UNSQUEEZE, REPEAT, CAST, FULL = (OPS[name] for name in ("unsqueeze", "repeat", "cast", "full"))
 
 LOW = -1e30
 """A number that is below all scores, and takes every other number to itself when that is added."""
@@ -51,6 +51,8 @@ class _Scores:
     scale: float = 1.0
     mask: Node | None = None
     past: int | None = None
+    hard: bool = True
+    """Whether what is behind the diagonal has the score -inf, not only a low number."""
 
 
 def _scores(value: Node) -> _Scores | None:
@@ -73,9 +75,11 @@ def _scores(value: Node) -> _Scores | None:
         inner = _scores(inside) if inside.type == value.type else None
         if inner is None:
             continue
-        past = _diagonal(mask, value)
-        if past is not None and inner.past is None:
-            return replace(inner, past=past)
+        if value.op is ADD and _is_zero(mask):
+            return inner
+        diagonal = _diagonal(mask, value)
+        if diagonal is not None and inner.past is None:
+            return replace(inner, past=diagonal[0], hard=diagonal[1])
         added = mask if value.op is ADD else _added(mask)
         if added is not None and inner.mask is None:
             return replace(inner, mask=added)
@@ -96,7 +100,9 @@ def _product(value: Node) -> _Scores | None:
         q, scale = for_q[0], scale * for_q[1]
     if not value.attrs["transpose_b"]:
         rank = len(k.shape)
-        k = TRANSPOSE.build(k, axes=(*range(rank - 2), rank - 1, rank - 2))
+        swapped = (*range(rank - 2), rank - 1, rank - 2)
+        again = k.op is TRANSPOSE and tuple(a % rank for a in k.attrs["axes"] or ()) == swapped
+        k = k.args[0] if again else TRANSPOSE.build(k, axes=swapped)
     return _Scores(q, k, scale)
 
 
@@ -128,8 +134,17 @@ def _added(chosen: Node) -> Node | None:
     return WHERE.build(seen, constant(0.0, scores.dtype), constant(low, scores.dtype))
 
 
-def _diagonal(mask: Node, scores: Node) -> int | None:
-    """How many keys stand before that of the first query, where a constant hides those behind; else None."""
+def _is_zero(value: Node) -> bool:
+    if value.op is FULL:
+        return bool(value.attrs["value"] == 0)
+    array = const_array(value)
+    return array is not None and not np.any(array)
+
+
+def _diagonal(mask: Node, scores: Node) -> tuple[int, bool] | None:
+    """How many keys stand before that of the first query, where a constant hides those behind, and whether it
+    gives these the score -inf; else None.
+    """
     hides = mask.op is WHERE and mask.type == scores.type
     array = const_array(mask.args[0] if hides else mask)
     rows, columns = scores.shape[-2:]
@@ -140,14 +155,16 @@ def _diagonal(mask: Node, scores: Node) -> int | None:
         if low is None or low.size != 1 or not float(low.reshape(-1)[0]) <= LOW:
             return None
         seen = array.reshape(rows, columns)
+        hidden = low.astype(np.float64)
     else:
         plain = array.reshape(rows, columns).astype(np.float64)
         seen = plain == 0
+        hidden = plain[~seen]
         if not np.all(seen | (plain <= LOW)):
             return None
     past = int(np.sum(seen[0])) - 1
     wanted = np.arange(columns) <= np.arange(rows)[:, None] + past
-    return past if past >= 0 and np.array_equal(seen, wanted) else None
+    return (past, bool(np.all(np.isinf(hidden)))) if past >= 0 and np.array_equal(seen, wanted) else None
 
 
 def _own(value: Node) -> Node:
@@ -190,11 +207,21 @@ def _attention(match: Match) -> Node | None:
     k, v = _own(k), _own(v)
     if k.shape[-3] != v.shape[-3] and k.shape[-3] is not v.shape[-3]:
         return None
-    if found.past is not None and found.mask is not None and not found.mask.dtype.is_bool:
+    if found.past is not None and found.mask is not None and not found.hard:
+        # A query whose keys are all hidden by the mask sees alike those behind the diagonal.
         return None
     masks = [] if found.mask is None else [found.mask]
     causal = found.past is not None
-    return ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=found.past or 0)
+    mixed = ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=found.past or 0)
+    if "dead" not in match:
+        return mixed
+    dead = match["dead"]
+    known = const_array(dead)
+    if known is not None and not np.any(known):
+        return mixed
+    if len(dead.shape) < 1 or dead.shape[-1] != 1 or len(dead.shape) > rank:
+        return None
+    return WHERE.build(dead, constant(0.0, mixed.dtype), mixed)
 
 
 # Examples
@@ -259,12 +286,22 @@ def _repeated(dtype: str) -> Node:
     return _mixed(MATMUL.build(q, keys, transpose_b=True), REPEAT.build(v, repeats=3, axis=1))
 
 
+def _zeroed(dtype: str) -> Node:
+    q, k, v = _qkv(dtype)
+    seen = constant(np.arange(15).reshape(3, 5) % 7 > 4, "bool")
+    scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
+    weights = SOFTMAX.build(WHERE.build(seen, scores, constant(-np.inf, dtype)), axis=-1)
+    dead = constant(np.array([[True], [False], [False]]), "bool")
+    return MATMUL.build(WHERE.build(dead, constant(0.0, dtype), weights), _number(v))
+
+
+_WEIGHTS = match_op(SOFTMAX, var("scores"), capture="weights")
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "attention_spelt",
-        match_op(MATMUL, match_op(SOFTMAX, var("scores"), capture="weights"), var("v")),
+        match_op(MATMUL, _WEIGHTS, var("v"), transpose_a=False, transpose_b=False),
         _attention,
-        lambda match: not (match.root.attrs["transpose_a"] or match.root.attrs["transpose_b"]),
         approximate=True,
         doc="softmax of scaled and masked products with keys, times values, is attention",
         examples=(
@@ -276,6 +313,21 @@ RULES: tuple[Rule, ...] = (
             _causal(False),
             _repeated,
         ),
+        dtypes=_FLOATS,
+    ),
+    Rule(
+        "attention_zeroed",
+        match_op(
+            MATMUL,
+            match_op(WHERE, var("dead"), number(0.0), _WEIGHTS),
+            var("v"),
+            transpose_a=False,
+            transpose_b=False,
+        ),
+        _attention,
+        approximate=True,
+        doc="weights that are zero for queries which see nothing give zeros: for numbers, as results do",
+        examples=(_zeroed,),
         dtypes=_FLOATS,
     ),
 )
@@ -303,20 +355,22 @@ class Attention(GraphPass):
         used.update(function.results)
 
         def visit(old: Node, new: Node) -> Node | None:
-            if old.op is ATTENTION:
-                return _tiled(new, machine)
-            weights = old.args[0] if old.op is MATMUL else old
-            if weights.op is not SOFTMAX or used[weights] > 1 or used[weights.args[0]] > 1:
+            if old.op is not MATMUL:
                 return None
-            found = RULES[0].apply(new)
-            if found is None:
+            weights = old.args[0]
+            chain = [weights, weights.args[-1], *weights.args[-1].args[:1]] if weights.args else [weights]
+            if any(used[part] > 1 for part in chain[: 3 if weights.op is WHERE else 2]):
                 return None
-            told = context.config.get("rule_counts")
-            if isinstance(told, Counter):
-                told[RULES[0].name] += 1
-            return _tiled(found, machine)
+            for rule in RULES:
+                found = rule.apply(new)
+                if found is not None:
+                    told = context.config.get("rule_counts")
+                    if isinstance(told, Counter):
+                        told[rule.name] += 1
+                    return found
+            return None
 
-        return self._rewritten(function, visit)
+        return self._rewritten(self._rewritten(function, visit), lambda old, new: _tiled(new, machine))
 
     def _rewritten(self, function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
         def one(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -338,8 +392,10 @@ def _spelt_out(value: Node) -> Node | None:
     return CAST.build(body, to=value.dtype) if narrow else body
 
 
-def _tiled(value: Node, machine: Description) -> Node:
-    """The attention with tiles of queries whose results fill the registers, and keys of one vector."""
+def _tiled(value: Node, machine: Description) -> Node | None:
+    """Attention with tiles of queries whose results fill the registers, and keys of one vector."""
+    if value.op is not ATTENTION:
+        return None
     rows, size = value.shape[-2:]
     lanes = machine.lanes(32)
     if rows == 1 or value.dtype.bits > 32 or lanes < 2:
