@@ -203,7 +203,8 @@ class Contract:
         s, found = self.s, self.found
         buffer = found.lhs.load.buffer
         columns = extent_of(found.n)
-        if not found.m or columns is None or columns < MANY_COLUMNS or buffer.ndim < 2:
+        copied = buffer not in s.func.params
+        if not found.m or columns is None or buffer.ndim < 2 or (columns < MANY_COLUMNS and not copied):
             return
         step = const_value(found.lhs.factors[found.m[-1].var])
         if step is None:
@@ -211,10 +212,11 @@ class Contract:
         facts = self.machine.description
         way = facts.caches[0] // facts.cache_ways
         places = max(1, way // math.gcd(step * buffer.dtype.itemsize, way))
-        if -(-tile.rows // places) <= facts.cache_ways // 2:
+        # Where there is a copy anyhow, it costs nothing to be careful.
+        if -(-tile.rows // places) <= facts.cache_ways // (4 if copied else 2):
             return
         line = facts.cache_line // buffer.dtype.itemsize
-        if buffer in s.func.params:
+        if not copied:
             made = s.cache_read(self.block, buffer.name, "global")
             schedule_map(s, made, self.machine)
         else:
