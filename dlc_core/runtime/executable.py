@@ -16,6 +16,7 @@ exported here.
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -145,6 +146,16 @@ class Executable:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"num_threads is {value!r}", hint="give an integer of at least 1")
         self._threads = value
+
+    def with_threads(self, num_threads: int) -> Executable:
+        """The same executable, code, weights and scratch memory shared, with another number of threads: for
+        callers that differ in it while they run at once.
+        """
+        if self.device is not None and self._caller is None:
+            self._load()
+        other = copy.copy(self)
+        other.num_threads = num_threads
+        return other
 
     def __call__(self, *arrays: Any) -> Any:
         """Run on arrays in the order of `inputs`; one array back, or a tuple of them.

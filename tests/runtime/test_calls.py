@@ -197,6 +197,17 @@ def test_num_threads_can_be_set(devices, models):
             exe.num_threads = wrong
 
 
+def test_callers_may_differ_in_threads(devices, models):
+    exe = dlc.compile(models.dense(), "shared", num_threads=2)
+    one = exe.with_threads(1)
+    assert (exe.num_threads, one.num_threads) == (2, 1)
+    x = np.ones(exe.inputs[0].shape, np.float32)
+    np.testing.assert_array_equal(one(x), exe(x))
+    assert one._caller is exe._caller
+    with pytest.raises(UsageError, match="num_threads is 0"):
+        exe.with_threads(0)
+
+
 def test_a_board_keeps_arrays_and_frees_them(devices, models):
     exe = dlc.compile(models.dense(), "board")
     exe(X)
