@@ -56,3 +56,15 @@ def test_what_has_no_use_for_groups_stays() -> None:
         (conv(6, groups=2), context(FOURS)),
     ):
         assert AlignChannels().run_function(before, where) is before
+
+
+@pytest.mark.parametrize("shape", [(4, 30), (2, 5, 30)])
+def test_products_that_pay_for_the_copy(shape: tuple[int, ...]) -> None:
+    x = param("x", tensor_type(shape, "uint8"))
+    w = constant(RNG.integers(-9, 9, (30, 16)).astype("int8"))
+    before = Function("main", (x,), std.matmul(x, w, out_dtype="int32"))
+    after = AlignChannels().run_function(before, context(FOURS))
+    assert [a.shape[-1] for a in after.body.args] == [32, 16]
+    data = RNG.integers(0, 255, shape, np.uint8)
+    assert np.array_equal(evaluate(after, [data]), evaluate(before, [data]))
+    assert AlignChannels(results=17).run_function(before, context(FOURS)) is before

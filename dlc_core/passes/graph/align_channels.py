@@ -1,11 +1,13 @@
-"""align_channels: input channels of convolutions in whole groups of the target's dot products.
+"""align_channels: reduced channels of contractions in whole groups of the target's dot products.
 
 Law: the function computes the same values, those of integers bit for bit: the channels that are added have
 weights of 0.
 
     conv(x, w)      =>      conv(pad(x), pad(w))       3 channels become 4 where dot products sum 4 at a time
+    matmul(x, w)    =>      matmul(pad(x), pad(w))
 
-It is worth it where few channels are added to few: the images at the front of a model.
+It is worth it where few channels are added to few, as in the images at the front of a model, and where many
+results pay for the copy.
 """
 
 from __future__ import annotations
@@ -16,20 +18,22 @@ from typing import ClassVar
 import numpy as np
 
 from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
+from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 
-CONV, PAD = OPS["conv"], OPS["pad"]
+CONV, MATMUL, PAD = OPS["conv"], OPS["matmul"], OPS["pad"]
 
 
 @dataclass(frozen=True)
 class AlignChannels(GraphPass):
-    """Up to `most` input channels of convolutions, channels last, in whole groups."""
+    """Channels, last of x, in whole groups where they are up to `most` or have `results` results or more."""
 
     name: ClassVar[str] = "align_channels"
     place: ClassVar[tuple[float, ...]] = (740,)
     min_level: ClassVar[int] = 2
     most: int = 16
+    results: int = 16
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         if context.target is None or not context.target.describe().dots:
@@ -37,20 +41,30 @@ class AlignChannels(GraphPass):
         machine = context.target.describe()
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
-            if old.op is not CONV or old.attrs["layout"] != "NXC" or old.attrs["kernel_layout"] != "XIO":
+            if not _sums_last(old):
                 return None
-            x, w = args[:2]
+            decl, (x, w) = old.op, args[:2]
             dot = machine.dot(x.dtype.name, w.dtype.name, old.dtype.name)
             weights, channels = const_array(w), x.shape[-1]
-            if dot is None or weights is None or old.attrs["groups"] != 1:
+            if dot is None or weights is None or not isinstance(channels, int) or channels % dot.group == 0:
                 return None
-            if not isinstance(channels, int) or channels > self.most or channels % dot.group == 0:
+            if channels > self.most and weights.shape[-1] < self.results:
                 return None
             more = -channels % dot.group
-            inner = len(x.shape) - 1
-            wide = PAD.build(x, pads=(*(0,) * len(x.shape), *(0,) * inner, more))
-            grown = np.pad(weights, [*((0, 0),) * (inner - 1), (0, more), (0, 0)])
-            return CONV.build(wide, constant(grown), *args[2:], **old.attrs)
+            wide = PAD.build(x, pads=(*(0,) * len(x.shape), *(0,) * (len(x.shape) - 1), more))
+            grown = np.pad(weights, [*((0, 0),) * (weights.ndim - 2), (0, more), (0, 0)])
+            assert isinstance(decl, OpDecl)
+            return decl.build(wide, constant(grown), *args[2:], **old.attrs)
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
+
+
+def _sums_last(value: Node) -> bool:
+    """Whether a contraction sums the last dim of x with the one before the last of its weights."""
+    attrs = value.attrs
+    if value.op is MATMUL:
+        flat = len(value.args[1].shape) == 2
+        return flat and not attrs["transpose_a"] and not attrs["transpose_b"]
+    last = value.op is CONV and attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
+    return last and bool(attrs["groups"] == 1)
