@@ -108,3 +108,23 @@ def test_transpositions_are_in_its_kernel(checked):
     out = std.transpose(std.attention(*args), axes=(0, 2, 1, 3))
     function = checked([Attention(), Fuse()], std.reshape(out, shape=(1, 6, 8)))
     assert sum(n.op.name == "call" for n in post_order(function.body)) == 1
+
+
+@pytest.mark.parametrize("low", [-np.inf, LOW])
+@pytest.mark.parametrize("past", [0, 2])
+def test_positions_that_are_compared_are_causal(checked, low, past):
+    n = Var("n")
+    keys = std.reshape(std.arange(stop=n), shape=(1, n))
+    queries = std.add(std.reshape(std.arange(stop=n), shape=(n, 1)), constant(past, "int64"))
+    value = mixed(std.where(std.less_equal(keys, queries), scores(n, n), constant(low, "float32")))
+    arrays = {name: np.random.default_rng(1).standard_normal((1, 2, 5, 4)).astype("f") for name in "qkv"}
+    (node,) = found(checked(Attention(), value, feeds=arrays, context=PassContext(target=CORES)))
+    assert (node.attrs["causal"], node.attrs["past"], len(node.args)) == (True, past, 3)
+
+
+def test_queries_that_may_see_nothing_are_not_causal_by_a_number(checked):
+    keys = std.reshape(std.arange(stop=5), shape=(1, 5))
+    queries = std.reshape(std.arange(start=-1, stop=2), shape=(3, 1))
+    value = mixed(std.where(std.less_equal(keys, queries), scores(), constant(LOW, "float32")))
+    (node,) = found(run(checked, value))
+    assert not node.attrs["causal"]

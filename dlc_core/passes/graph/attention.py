@@ -7,8 +7,9 @@ Law: results stay within tolerance.
     attention(q, k, v, mask, scale=scale)
 
 The scale may stand at the queries, at the keys, or be a divisor.  A mask is added, or a condition chooses
-between scores and a number below all of them.  One that is constant and hides exactly the keys behind a
-diagonal becomes `causal`.  Keys and values that are repeated for several heads are taken as they were before.
+between scores and a number below all of them.  One that hides exactly the keys behind a diagonal becomes
+`causal`: a constant, or a comparison of positions.  Keys and values that are repeated for several heads are
+taken as they were before.
 
 What the scores of hidden keys would do if they were not finite is not kept: their weight is 0.
 """
@@ -24,21 +25,21 @@ from typing import ClassVar
 import numpy as np
 
 from dlc_core.graph.node import Function, Node, const_array, constant, node, param, post_order, rewrite
-from dlc_core.ir.types import tensor_type
+from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.attention_masks import LOW, diagonal, is_zero
 from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
 from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.target.target import Description
 
-ADD, MUL, DIV, WHERE, EQUAL = (OPS[name] for name in ("add", "mul", "div", "where", "equal"))
+ADD, MUL, DIV, WHERE, ARANGE = (OPS[name] for name in ("add", "mul", "div", "where", "arange"))
+EQUAL, GREATER = OPS["equal"], OPS["greater"]
 MATMUL, SOFTMAX, ATTENTION = (OPS[name] for name in ("matmul", "softmax", "attention"))
 RESHAPE, TRANSPOSE, BROADCAST = (OPS[name] for name in ("reshape", "transpose", "broadcast_to"))
-UNSQUEEZE, REPEAT, CAST, FULL = (OPS[name] for name in ("unsqueeze", "repeat", "cast", "full"))
+UNSQUEEZE, REPEAT, CAST = (OPS[name] for name in ("unsqueeze", "repeat", "cast"))
 
-LOW = -1e30
-"""A number that is below all scores, and takes every other number to itself when that is added."""
 _FLOATS = ("float32", "float64")
 
 
@@ -50,7 +51,7 @@ class _Scores:
     k: Node
     scale: float = 1.0
     mask: Node | None = None
-    past: int | None = None
+    past: Dim | None = None
     hard: bool = True
     """Whether what is behind the diagonal has the score -inf, not only a low number."""
 
@@ -75,11 +76,11 @@ def _scores(value: Node) -> _Scores | None:
         inner = _scores(inside) if inside.type == value.type else None
         if inner is None:
             continue
-        if value.op is ADD and _is_zero(mask):
+        if value.op is ADD and is_zero(mask):
             return inner
-        diagonal = _diagonal(mask, value)
-        if diagonal is not None and inner.past is None:
-            return replace(inner, past=diagonal[0], hard=diagonal[1])
+        behind = diagonal(mask, value)
+        if behind is not None and inner.past is None:
+            return replace(inner, past=behind[0], hard=behind[1])
         added = mask if value.op is ADD else _added(mask)
         if added is not None and inner.mask is None:
             return replace(inner, mask=added)
@@ -134,39 +135,6 @@ def _added(chosen: Node) -> Node | None:
     return WHERE.build(seen, constant(0.0, scores.dtype), constant(low, scores.dtype))
 
 
-def _is_zero(value: Node) -> bool:
-    if value.op is FULL:
-        return bool(value.attrs["value"] == 0)
-    array = const_array(value)
-    return array is not None and not np.any(array)
-
-
-def _diagonal(mask: Node, scores: Node) -> tuple[int, bool] | None:
-    """How many keys stand before that of the first query, where a constant hides those behind, and whether it
-    gives these the score -inf; else None.
-    """
-    hides = mask.op is WHERE and mask.type == scores.type
-    array = const_array(mask.args[0] if hides else mask)
-    rows, columns = scores.shape[-2:]
-    if array is None or array.ndim < 2 or array.shape[-2:] != (rows, columns) or array.size != rows * columns:
-        return None
-    if hides:
-        low = const_array(mask.args[2])
-        if low is None or low.size != 1 or not float(low.reshape(-1)[0]) <= LOW:
-            return None
-        seen = array.reshape(rows, columns)
-        hidden = low.astype(np.float64)
-    else:
-        plain = array.reshape(rows, columns).astype(np.float64)
-        seen = plain == 0
-        hidden = plain[~seen]
-        if not np.all(seen | (plain <= LOW)):
-            return None
-    past = int(np.sum(seen[0])) - 1
-    wanted = np.arange(columns) <= np.arange(rows)[:, None] + past
-    return (past, bool(np.all(np.isinf(hidden)))) if past >= 0 and np.array_equal(seen, wanted) else None
-
-
 def _own(value: Node) -> Node:
     """Keys or values before they were repeated for several heads."""
     if value.op is REPEAT and value.attrs["axis"] in (-3, len(value.shape) - 3):
@@ -211,8 +179,8 @@ def _attention(match: Match) -> Node | None:
         # A query whose keys are all hidden by the mask sees alike those behind the diagonal.
         return None
     masks = [] if found.mask is None else [found.mask]
-    causal = found.past is not None
-    mixed = ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=found.past or 0)
+    causal, past = found.past is not None, 0 if found.past is None else found.past
+    mixed = ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=past)
     if "dead" not in match:
         return mixed
     dead = match["dead"]
@@ -278,6 +246,14 @@ def _causal(added: bool) -> Example:
     return example
 
 
+def _by_position(dtype: str) -> Node:
+    q, k, v = _qkv(dtype)
+    keys = RESHAPE.build(ARANGE.build(start=0, stop=5), shape=(1, 5))
+    queries = UNSQUEEZE.build(ARANGE.build(start=3, stop=6), axes=(1,))
+    scores = MATMUL.build(_number(q), _number(k), transpose_b=True)
+    return _mixed(WHERE.build(GREATER.build(queries, keys), scores, constant(-np.inf, dtype)), v)
+
+
 def _repeated(dtype: str) -> Node:
     q = param("q", tensor_type((2, 6, 3, 4), dtype))
     k, v = (param(name, tensor_type((2, 2, 5, 4), dtype)) for name in ("k", "v"))
@@ -311,6 +287,7 @@ RULES: tuple[Rule, ...] = (
             _chosen(-3e38),
             _causal(True),
             _causal(False),
+            _by_position,
             _repeated,
         ),
         dtypes=_FLOATS,

@@ -1,0 +1,107 @@
+"""What masks of attention say: which keys they hide from which queries."""
+
+from __future__ import annotations
+
+from math import isinf
+
+import numpy as np
+
+from dlc_core.graph.node import Node, const_array
+from dlc_core.ir.types import Dim
+from dlc_core.op.infer import simplify
+from dlc_core.op.std import BY_NAME as OPS
+
+ADD, SUB, WHERE, ARANGE, FULL = (OPS[name] for name in ("add", "sub", "where", "arange", "full"))
+LESS, LESS_EQUAL = OPS["less"], OPS["less_equal"]
+GREATER, GREATER_EQUAL = OPS["greater"], OPS["greater_equal"]
+RESHAPE, BROADCAST, UNSQUEEZE, CAST = (OPS[name] for name in ("reshape", "broadcast_to", "unsqueeze", "cast"))
+
+LOW = -1e30
+"""A number that is below all scores, and takes every other number to itself when that is added."""
+
+
+def is_zero(value: Node) -> bool:
+    if value.op is FULL:
+        return bool(value.attrs["value"] == 0)
+    array = const_array(value)
+    return array is not None and not np.any(array)
+
+
+def diagonal(mask: Node, scores: Node) -> tuple[Dim, bool] | None:
+    """How many keys stand before that of the first query, where a mask hides exactly those behind a diagonal,
+    and whether it gives these the score -inf; else None.
+
+    The mask is a constant, or chooses by one or by a comparison of positions.
+    """
+    if mask.op is not WHERE:
+        return _constant_diagonal(mask, scores)
+    seen, shown, other = mask.args
+    low = const_array(other)
+    if low is None or low.size != 1 or not float(low.reshape(-1)[0]) <= LOW:
+        return None
+    if mask is not scores and not is_zero(shown):
+        return None
+    hard = isinf(float(low.reshape(-1)[0]))
+    past = _compared(seen, scores)
+    if past is None:
+        known = _constant_diagonal(seen, scores)
+        return None if known is None else (known[0], hard)
+    # Where a query may see nothing, its scores are alike: these a number would not hide.
+    return (past, hard) if hard or (isinstance(past, int) and past >= 0) else None
+
+
+def _constant_diagonal(mask: Node, scores: Node) -> tuple[int, bool] | None:
+    rows, columns = scores.shape[-2:]
+    array = const_array(mask)
+    if array is None or array.ndim < 2 or array.shape[-2:] != (rows, columns) or array.size != rows * columns:
+        return None
+    plain = array.reshape(rows, columns)
+    seen = plain if plain.dtype == bool else plain == 0
+    hidden = np.zeros(0) if plain.dtype == bool else plain[~seen].astype(np.float64)
+    if not np.all(hidden <= LOW):
+        return None
+    past = int(np.sum(seen[0])) - 1
+    wanted = np.arange(columns) <= np.arange(rows)[:, None] + past
+    return (past, bool(np.all(np.isinf(hidden)))) if past >= 0 and np.array_equal(seen, wanted) else None
+
+
+def _compared(seen: Node, scores: Node) -> Dim | None:
+    """`past` where a comparison of positions says that key j is seen by query i for j <= i + past."""
+    rows, columns = scores.shape[-2:]
+    if seen.op not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL) or any(d != 1 for d in seen.shape[:-2]):
+        return None
+    if len(seen.shape) < 2 or any(
+        a is not b and a != b for a, b in zip(seen.shape[-2:], (rows, columns), strict=True)
+    ):
+        return None
+    left, right = seen.args if seen.op in (LESS, LESS_EQUAL) else seen.args[::-1]
+    key, query = _positions(left), _positions(right)
+    if key is None or query is None or key[0] != 1 or query[0] != 2:
+        return None
+    return simplify(query[1] - key[1] - (1 if seen.op in (LESS, GREATER) else 0))
+
+
+def _positions(value: Node) -> tuple[int, Dim] | None:
+    """The axis, counted from the last as 1, along which integers count up by one, and the first of them."""
+    if value.op is ARANGE:
+        whole = value.dtype.is_int and value.attrs["step"] == 1
+        return (1, value.attrs["start"]) if whole else None
+    if value.op in (ADD, SUB):
+        inside, number = value.args
+        array = const_array(number)
+        found = _positions(inside) if array is not None and array.size == 1 else None
+        if found is None or array is None or inside.type != value.type:
+            return None
+        step = int(array.reshape(-1)[0])
+        return found[0], simplify(found[1] + (step if value.op is ADD else -step))
+    if value.op in (CAST, BROADCAST) and value.dtype.is_int:
+        return _positions(value.args[0])
+    if value.op not in (RESHAPE, UNSQUEEZE):
+        return None
+    found = _positions(value.args[0])
+    wide = [i for i, d in enumerate(reversed(value.shape), 1) if d != 1]
+    inner = [d for d in value.args[0].shape if d != 1]
+    return (wide[0], found[1]) if found is not None and len(wide) == len(inner) == 1 else None
+
+
+__all__ = ["LOW", "diagonal", "is_zero"]
