@@ -1,0 +1,113 @@
+"""Conversions of narrow floats exhaustively, vector math within its stated errors, integers at their ends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core import te
+from dlc_core.target.vmath import FORMULAS
+from dlc_core.tir import intrinsics
+
+TARGETS = ("c", "c -vector-bits=256")
+ULP = {
+    "acos": 1.3, "acosh": 2.5, "asin": 2.5, "asinh": 2.0, "atan": 2.2, "atanh": 2.2, "cosh": 1.6, "erf": 2.6,
+    "exp": 1.2, "exp2": 1.2, "expm1": 1.8, "log": 1.0, "log10": 2.0, "log1p": 1.2, "log2": 2.0,
+    "sigmoid": 2.5, "sinh": 1.8, "tanh": 2.8,
+}  # fmt: skip
+"""Errors that the formulas state where products and sums are fused; C's compilers may or may not fuse."""
+UNFUSED = 1.0
+"""What the errors may be larger by where they do not."""
+EXACT = {
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
+    "atanh": np.arctanh, "cosh": np.cosh, "erf": np.vectorize(math.erf), "exp": np.exp, "exp2": np.exp2,
+    "expm1": np.expm1, "log": np.log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "sinh": np.sinh, "tanh": np.tanh,
+}  # fmt: skip
+
+
+def computed(target: str, function: Any, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A function of elements, applied by compiled C."""
+    inputs = [te.placeholder(a.shape, str(a.dtype), name=f"x{i}") for i, a in enumerate(arrays)]
+    out = te.compute(arrays[0].shape, lambda i: function(*(x[i] for x in inputs)), name="out")
+    exe = dlc.build([*inputs, out], target)
+    found: np.ndarray[Any, Any] = exe(*arrays)
+    return found
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_narrow_floats_widen_exactly(target, kind):
+    values = np.arange(1 << 16, dtype=np.uint16).view(np.float16 if kind == "float16" else ml_dtypes.bfloat16)
+    found = computed(target, lambda x: x.astype("float32"), values)
+    np.testing.assert_array_equal(found, values.astype(np.float32))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_floats_narrow_to_the_nearest(target, kind, source):
+    to = np.float16 if kind == "float16" else ml_dtypes.bfloat16
+    exact = np.arange(1 << 16, dtype=np.uint16).view(to).astype(np.float64)
+    exact = np.sort(exact[np.isfinite(exact)])
+    middles = (exact[1:] + exact[:-1]) / 2
+    tiny = np.abs(middles) * 2.0**-40 + 1e-60
+    values = np.concatenate(
+        [exact, middles, middles + tiny, middles - tiny, [np.inf, -np.inf, np.nan, 1e6, -1e6]]
+    )
+    with np.errstate(all="ignore"):
+        values = values.astype(source)
+        wanted = values.astype(to)
+    if kind == "bfloat16" and source == "float64":
+        # NumPy's way is through float32, which rounds twice: the nearest of the two neighbours instead.
+        finite = np.isfinite(values) & (np.abs(values) < float(ml_dtypes.finfo(to).max))
+        values, wanted = values[finite], wanted[finite]
+        below, above = np.nextafter(wanted, to(-np.inf)), np.nextafter(wanted, to(np.inf))
+        error = np.abs(wanted.astype(np.float64) - values)
+        for other in (below, above):
+            better = np.abs(other.astype(np.float64) - values) < error
+            wanted = np.where(better, other, wanted)
+            error = np.minimum(error, np.abs(wanted.astype(np.float64) - values))
+    found = computed(target, lambda x: x.astype(kind), values)
+    np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", sorted(FORMULAS))
+def test_vector_math(name):
+    rng = np.random.default_rng(len(name))
+    special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-42, 88.0, -103.0, 3e38]
+    wide, near, powers = (
+        rng.uniform(-9, 9, 20000),
+        rng.uniform(-1, 1, 20000),
+        2.0 ** rng.uniform(-60, 6, 8000),
+    )
+    values = np.concatenate([wide, near, powers, -powers, special]).astype(np.float32)
+    found = computed("c -vector-bits=256", lambda x: intrinsics.intrinsic(name, x), values).astype(np.float64)
+    with np.errstate(all="ignore"):
+        wanted = EXACT[name](values.astype(np.float64))
+        rounded = wanted.astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(rounded))
+    infinite = np.isinf(rounded)
+    np.testing.assert_array_equal(found[infinite], rounded[infinite])
+    finite = np.isfinite(rounded)
+    spacing = np.spacing(np.maximum(np.abs(rounded[finite]), np.float32(2.0**-126))).astype(np.float64)
+    assert (np.abs(found[finite] - wanted[finite]) / spacing).max() <= ULP[name] + UNFUSED
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["int8", "int32", "int64", "uint8", "uint32"])
+def test_integers_wrap(target, kind):
+    ends = np.iinfo(kind)
+    one = np.array([ends.min, ends.min + 1, -1 if ends.min else 1, 0, 1, ends.max - 1, ends.max], kind)
+    a, b = (side.ravel().copy() for side in np.meshgrid(one, one))
+    for work in (lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y):
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(computed(target, work, a, b), work(a, b))
+    if ends.min:
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(computed(target, lambda x: -x, a), -a)
