@@ -1,0 +1,61 @@
+"""What a start imports: the package nearly nothing, the cache neither compiler nor importer nor LLVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IMPORT = """
+import sys
+before = set(sys.modules)
+import dlc_core
+watched = ("dlc_core", "numpy", "pluggy")
+print(sorted(name for name in set(sys.modules) - before if name.split(".")[0] in watched))
+"""
+
+COMPILE = """
+import sys
+import numpy as np
+import dlc_core as dlc
+exe = dlc.compile("model.onnx")
+exe(np.zeros((1, 4), np.float32))
+print(exe.report["cache"])
+heavy = ("dlc_core.passes", "dlc_core.schedule", "dlc_core.op.std", "dlc_core.script", "dlc_core.arith")
+print([name for name in sys.modules if name in heavy or name.split(".")[0] in ("llvmlite", "onnx")])
+"""
+
+MODEL = """
+<ir_version: 10, opset_import: ["" : 20]>
+small (float[1, 4] x) => (float[1, 4] y)
+<float[4] b = {0.5, -1, 0.25, 2}>
+{
+    y = Add(x, b)
+}
+"""
+
+
+def run(code: str, folder: Path) -> list[str]:
+    """The lines that a process prints."""
+    variables = {**os.environ, "DLC_CACHE": "1", "DLC_CACHE_DIR": str(folder / "cache")}
+    variables.pop("DLC_PLUGINS", None)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_package_imports_nearly_nothing(tmp_path):
+    assert run(IMPORT, tmp_path) == ["['dlc_core', 'dlc_core.version']"]
+
+
+def test_the_cache_is_read_without_the_compiler(tmp_path):
+    pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
+    onnx = pytest.importorskip("onnx")
+    parser = pytest.importorskip("onnx.parser")
+    onnx.save(parser.parse_model(MODEL), tmp_path / "model.onnx")
+    assert run(COMPILE, tmp_path)[0] == "stored"
+    assert run(COMPILE, tmp_path) == ["hit", "[]"]
