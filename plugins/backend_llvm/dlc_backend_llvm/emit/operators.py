@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dlc_backend_llvm.emit.types import literal, register_type, vector
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Binary, Broadcast, Const, Expr
+from dlc_core.ir.expr import Binary, Broadcast, Const, Expr, Load
 
 Fresh = Callable[[], str]
 Convert = Callable[[str, str, str, int], tuple[list[str], str]]
@@ -137,6 +137,9 @@ def _extremum(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
         a, b = b, a
     elif not ((known := _literal_of(expr.a)) is not None and known.value == known.value):
         known = None
+        if isinstance(expr.a, Load) and expr.a.buffer.scope == "local":
+            # An accumulator: the test for NaN of the other side is not in the chain from step to step.
+            a, b = b, a
     # "compare, else the right side" gives the right side when either is NaN: correct when only it may be NaN.
     result = emit(f"select {flags} {emit(f'fcmp {order} {kind} {a}, {b}')}, {kind} {a}, {kind} {b}")
     if known is not None:
