@@ -3,37 +3,61 @@ define internal void @fused_transpose(ptr noalias %arg0, ptr noalias %arg1, i32 
 entry:
   br label %loop1
 loop1:
-  %i1 = phi i64 [ 0, %entry ], [ %n2, %done4 ]
-  %v5 = mul i64 %i1, 6
-  %v19 = mul i64 %i1, 24
-  br label %loop3
-loop3:
-  %i3 = phi i64 [ 0, %loop1 ], [ %n4, %loop3 ]
-  %v6 = add i64 %v5, %i3
-  %p7 = getelementptr inbounds float, ptr %arg0, i64 %v6
-  %v20 = mul i64 %i3, 4
-  %v21 = add i64 %v19, %v20
-  %p22 = getelementptr inbounds float, ptr %arg1, i64 %v21
-  %v8 = load float, ptr %p7, align 4
-  %v9 = insertelement <4 x float> poison, float %v8, i32 0
-  %p10 = getelementptr inbounds float, ptr %p7, i64 36
-  %v11 = load float, ptr %p10, align 4
-  %v12 = insertelement <4 x float> %v9, float %v11, i32 1
-  %p13 = getelementptr inbounds float, ptr %p7, i64 72
-  %v14 = load float, ptr %p13, align 4
-  %v15 = insertelement <4 x float> %v12, float %v14, i32 2
-  %p16 = getelementptr inbounds float, ptr %p7, i64 108
-  %v17 = load float, ptr %p16, align 4
-  %v18 = insertelement <4 x float> %v15, float %v17, i32 3
-  store <4 x float> %v18, ptr %p22, align 4
-  %n4 = add nsw i64 %i3, 1
-  %v23 = icmp slt i64 %n4, 6
-  br i1 %v23, label %loop3, label %done4
-done4:
+  %i1 = phi i64 [ 0, %entry ], [ %n2, %loop1 ]
+  %v3 = mul i64 %i1, 8
+  %p4 = getelementptr inbounds float, ptr %arg0, i64 %v3
+  %v20 = mul i64 %i1, 32
+  %p21 = getelementptr inbounds float, ptr %arg1, i64 %v20
+  %v5 = load <8 x float>, ptr %p4, align 4
+  %p6 = getelementptr inbounds float, ptr %p4, i64 36
+  %v7 = load <8 x float>, ptr %p6, align 4
+  %p8 = getelementptr inbounds float, ptr %p4, i64 72
+  %v9 = load <8 x float>, ptr %p8, align 4
+  %v12 = shufflevector <8 x float> %v5, <8 x float> %v9, <8 x i32> <i32 0, i32 8, i32 1, i32 9, i32 2, i32 10, i32 3, i32 11>
+  %v13 = shufflevector <8 x float> %v5, <8 x float> %v9, <8 x i32> <i32 4, i32 12, i32 5, i32 13, i32 6, i32 14, i32 7, i32 15>
+  %p10 = getelementptr inbounds float, ptr %p4, i64 108
+  %v11 = load <8 x float>, ptr %p10, align 4
+  %v14 = shufflevector <8 x float> %v7, <8 x float> %v11, <8 x i32> <i32 0, i32 8, i32 1, i32 9, i32 2, i32 10, i32 3, i32 11>
+  %v15 = shufflevector <8 x float> %v7, <8 x float> %v11, <8 x i32> <i32 4, i32 12, i32 5, i32 13, i32 6, i32 14, i32 7, i32 15>
+  %v16 = shufflevector <8 x float> %v12, <8 x float> %v14, <8 x i32> <i32 0, i32 8, i32 1, i32 9, i32 2, i32 10, i32 3, i32 11>
+  %v17 = shufflevector <8 x float> %v12, <8 x float> %v14, <8 x i32> <i32 4, i32 12, i32 5, i32 13, i32 6, i32 14, i32 7, i32 15>
+  %v18 = shufflevector <8 x float> %v13, <8 x float> %v15, <8 x i32> <i32 0, i32 8, i32 1, i32 9, i32 2, i32 10, i32 3, i32 11>
+  %v19 = shufflevector <8 x float> %v13, <8 x float> %v15, <8 x i32> <i32 4, i32 12, i32 5, i32 13, i32 6, i32 14, i32 7, i32 15>
+  store <8 x float> %v16, ptr %p21, align 4
+  %p22 = getelementptr inbounds float, ptr %p21, i64 8
+  store <8 x float> %v17, ptr %p22, align 4
+  %p23 = getelementptr inbounds float, ptr %p21, i64 16
+  store <8 x float> %v18, ptr %p23, align 4
+  %p24 = getelementptr inbounds float, ptr %p21, i64 24
+  store <8 x float> %v19, ptr %p24, align 4
   %n2 = add nsw i64 %i1, 1
-  %v24 = icmp slt i64 %n2, 6
-  br i1 %v24, label %loop1, label %done2
+  %v25 = icmp slt i64 %n2, 4
+  br i1 %v25, label %loop1, label %done2
 done2:
+  %p26 = getelementptr inbounds float, ptr %arg0, i64 32
+  %v27 = load <4 x float>, ptr %p26, align 4
+  %p28 = getelementptr inbounds float, ptr %arg0, i64 68
+  %v29 = load <4 x float>, ptr %p28, align 4
+  %p30 = getelementptr inbounds float, ptr %arg0, i64 104
+  %v31 = load <4 x float>, ptr %p30, align 4
+  %v34 = shufflevector <4 x float> %v27, <4 x float> %v31, <4 x i32> <i32 0, i32 4, i32 1, i32 5>
+  %v35 = shufflevector <4 x float> %v27, <4 x float> %v31, <4 x i32> <i32 2, i32 6, i32 3, i32 7>
+  %p32 = getelementptr inbounds float, ptr %arg0, i64 140
+  %v33 = load <4 x float>, ptr %p32, align 4
+  %v36 = shufflevector <4 x float> %v29, <4 x float> %v33, <4 x i32> <i32 0, i32 4, i32 1, i32 5>
+  %v37 = shufflevector <4 x float> %v29, <4 x float> %v33, <4 x i32> <i32 2, i32 6, i32 3, i32 7>
+  %v38 = shufflevector <4 x float> %v34, <4 x float> %v36, <4 x i32> <i32 0, i32 4, i32 1, i32 5>
+  %v39 = shufflevector <4 x float> %v34, <4 x float> %v36, <4 x i32> <i32 2, i32 6, i32 3, i32 7>
+  %v40 = shufflevector <4 x float> %v35, <4 x float> %v37, <4 x i32> <i32 0, i32 4, i32 1, i32 5>
+  %v41 = shufflevector <4 x float> %v35, <4 x float> %v37, <4 x i32> <i32 2, i32 6, i32 3, i32 7>
+  %p42 = getelementptr inbounds float, ptr %arg1, i64 128
+  store <4 x float> %v38, ptr %p42, align 4
+  %p43 = getelementptr inbounds float, ptr %arg1, i64 132
+  store <4 x float> %v39, ptr %p43, align 4
+  %p44 = getelementptr inbounds float, ptr %arg1, i64 136
+  store <4 x float> %v40, ptr %p44, align 4
+  %p45 = getelementptr inbounds float, ptr %arg1, i64 140
+  store <4 x float> %v41, ptr %p45, align 4
   ret void
 }
 
@@ -202,65 +226,125 @@ define internal void @fused_transpose_2(ptr noalias %arg0, ptr noalias %arg1, i3
 entry:
   br label %loop1
 loop1:
-  %i1 = phi i64 [ 0, %entry ], [ %n2, %done4 ]
-  %v31 = mul i64 %i1, 36
-  %p36 = getelementptr inbounds float, ptr %arg0, i64 %i1
-  %p49 = getelementptr inbounds float, ptr %arg1, i64 %v31
-  br label %loop3
-loop3:
-  %i3 = phi i64 [ 0, %loop1 ], [ %n4, %loop3 ]
-  %v5 = mul i64 %i3, 64
-  %v6 = add i64 %i1, %v5
-  %p7 = getelementptr inbounds float, ptr %arg0, i64 %v6
-  %v32 = mul i64 %i3, 8
-  %v33 = add i64 %v31, %v32
-  %p34 = getelementptr inbounds float, ptr %arg1, i64 %v33
-  %v8 = load float, ptr %p7, align 4
-  %v9 = insertelement <8 x float> poison, float %v8, i32 0
-  %p10 = getelementptr inbounds float, ptr %p7, i64 8
-  %v11 = load float, ptr %p10, align 4
-  %v12 = insertelement <8 x float> %v9, float %v11, i32 1
-  %p13 = getelementptr inbounds float, ptr %p7, i64 16
-  %v14 = load float, ptr %p13, align 4
-  %v15 = insertelement <8 x float> %v12, float %v14, i32 2
-  %p16 = getelementptr inbounds float, ptr %p7, i64 24
-  %v17 = load float, ptr %p16, align 4
-  %v18 = insertelement <8 x float> %v15, float %v17, i32 3
-  %p19 = getelementptr inbounds float, ptr %p7, i64 32
-  %v20 = load float, ptr %p19, align 4
-  %v21 = insertelement <8 x float> %v18, float %v20, i32 4
-  %p22 = getelementptr inbounds float, ptr %p7, i64 40
-  %v23 = load float, ptr %p22, align 4
-  %v24 = insertelement <8 x float> %v21, float %v23, i32 5
-  %p25 = getelementptr inbounds float, ptr %p7, i64 48
-  %v26 = load float, ptr %p25, align 4
-  %v27 = insertelement <8 x float> %v24, float %v26, i32 6
-  %p28 = getelementptr inbounds float, ptr %p7, i64 56
-  %v29 = load float, ptr %p28, align 4
-  %v30 = insertelement <8 x float> %v27, float %v29, i32 7
-  store <8 x float> %v30, ptr %p34, align 4
-  %n4 = add nsw i64 %i3, 1
-  %v35 = icmp slt i64 %n4, 4
-  br i1 %v35, label %loop3, label %done4
-done4:
-  %p37 = getelementptr inbounds float, ptr %p36, i64 256
-  %v38 = load float, ptr %p37, align 4
-  %v39 = insertelement <4 x float> poison, float %v38, i32 0
-  %p40 = getelementptr inbounds float, ptr %p36, i64 264
-  %v41 = load float, ptr %p40, align 4
-  %v42 = insertelement <4 x float> %v39, float %v41, i32 1
-  %p43 = getelementptr inbounds float, ptr %p36, i64 272
-  %v44 = load float, ptr %p43, align 4
-  %v45 = insertelement <4 x float> %v42, float %v44, i32 2
-  %p46 = getelementptr inbounds float, ptr %p36, i64 280
-  %v47 = load float, ptr %p46, align 4
-  %v48 = insertelement <4 x float> %v45, float %v47, i32 3
-  %p50 = getelementptr inbounds float, ptr %p49, i64 32
-  store <4 x float> %v48, ptr %p50, align 4
+  %i1 = phi i64 [ 0, %entry ], [ %n2, %loop1 ]
+  %v3 = mul i64 %i1, 64
+  %p4 = getelementptr inbounds float, ptr %arg0, i64 %v3
+  %v44 = mul i64 %i1, 8
+  %p45 = getelementptr inbounds float, ptr %arg1, i64 %v44
+  %v5 = load <8 x float>, ptr %p4, align 4
+  %p6 = getelementptr inbounds float, ptr %p4, i64 8
+  %v7 = load <8 x float>, ptr %p6, align 4
+  %v20 = shufflevector <8 x float> %v5, <8 x float> %v7, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v24 = shufflevector <8 x float> %v5, <8 x float> %v7, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %p8 = getelementptr inbounds float, ptr %p4, i64 16
+  %v9 = load <8 x float>, ptr %p8, align 4
+  %p10 = getelementptr inbounds float, ptr %p4, i64 24
+  %v11 = load <8 x float>, ptr %p10, align 4
+  %v21 = shufflevector <8 x float> %v9, <8 x float> %v11, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v25 = shufflevector <8 x float> %v9, <8 x float> %v11, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %p12 = getelementptr inbounds float, ptr %p4, i64 32
+  %v13 = load <8 x float>, ptr %p12, align 4
+  %p14 = getelementptr inbounds float, ptr %p4, i64 40
+  %v15 = load <8 x float>, ptr %p14, align 4
+  %v22 = shufflevector <8 x float> %v13, <8 x float> %v15, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v26 = shufflevector <8 x float> %v13, <8 x float> %v15, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %p16 = getelementptr inbounds float, ptr %p4, i64 48
+  %v17 = load <8 x float>, ptr %p16, align 4
+  %p18 = getelementptr inbounds float, ptr %p4, i64 56
+  %v19 = load <8 x float>, ptr %p18, align 4
+  %v23 = shufflevector <8 x float> %v17, <8 x float> %v19, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v27 = shufflevector <8 x float> %v17, <8 x float> %v19, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v28 = shufflevector <8 x float> %v20, <8 x float> %v21, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v30 = shufflevector <8 x float> %v20, <8 x float> %v21, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v29 = shufflevector <8 x float> %v22, <8 x float> %v23, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v31 = shufflevector <8 x float> %v22, <8 x float> %v23, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v36 = shufflevector <8 x float> %v24, <8 x float> %v25, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v38 = shufflevector <8 x float> %v24, <8 x float> %v25, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v37 = shufflevector <8 x float> %v26, <8 x float> %v27, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v39 = shufflevector <8 x float> %v26, <8 x float> %v27, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v32 = shufflevector <8 x float> %v28, <8 x float> %v29, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v33 = shufflevector <8 x float> %v28, <8 x float> %v29, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v34 = shufflevector <8 x float> %v30, <8 x float> %v31, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v35 = shufflevector <8 x float> %v30, <8 x float> %v31, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v40 = shufflevector <8 x float> %v36, <8 x float> %v37, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v41 = shufflevector <8 x float> %v36, <8 x float> %v37, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  %v42 = shufflevector <8 x float> %v38, <8 x float> %v39, <8 x i32> <i32 0, i32 2, i32 4, i32 6, i32 8, i32 10, i32 12, i32 14>
+  %v43 = shufflevector <8 x float> %v38, <8 x float> %v39, <8 x i32> <i32 1, i32 3, i32 5, i32 7, i32 9, i32 11, i32 13, i32 15>
+  store <8 x float> %v32, ptr %p45, align 4
+  %p46 = getelementptr inbounds float, ptr %p45, i64 36
+  store <8 x float> %v40, ptr %p46, align 4
+  %p47 = getelementptr inbounds float, ptr %p45, i64 72
+  store <8 x float> %v34, ptr %p47, align 4
+  %p48 = getelementptr inbounds float, ptr %p45, i64 108
+  store <8 x float> %v42, ptr %p48, align 4
+  %p49 = getelementptr inbounds float, ptr %p45, i64 144
+  store <8 x float> %v33, ptr %p49, align 4
+  %p50 = getelementptr inbounds float, ptr %p45, i64 180
+  store <8 x float> %v41, ptr %p50, align 4
+  %p51 = getelementptr inbounds float, ptr %p45, i64 216
+  store <8 x float> %v35, ptr %p51, align 4
+  %p52 = getelementptr inbounds float, ptr %p45, i64 252
+  store <8 x float> %v43, ptr %p52, align 4
   %n2 = add nsw i64 %i1, 1
-  %v51 = icmp slt i64 %n2, 8
-  br i1 %v51, label %loop1, label %done2
+  %v53 = icmp slt i64 %n2, 4
+  br i1 %v53, label %loop1, label %done2
 done2:
+  %p54 = getelementptr inbounds float, ptr %arg0, i64 256
+  %v55 = load <4 x float>, ptr %p54, align 4
+  %p56 = getelementptr inbounds float, ptr %arg0, i64 260
+  %v57 = load <4 x float>, ptr %p56, align 4
+  %v70 = shufflevector <4 x float> %v55, <4 x float> %v57, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v74 = shufflevector <4 x float> %v55, <4 x float> %v57, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %p58 = getelementptr inbounds float, ptr %arg0, i64 264
+  %v59 = load <4 x float>, ptr %p58, align 4
+  %p60 = getelementptr inbounds float, ptr %arg0, i64 268
+  %v61 = load <4 x float>, ptr %p60, align 4
+  %v71 = shufflevector <4 x float> %v59, <4 x float> %v61, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v75 = shufflevector <4 x float> %v59, <4 x float> %v61, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %p62 = getelementptr inbounds float, ptr %arg0, i64 272
+  %v63 = load <4 x float>, ptr %p62, align 4
+  %p64 = getelementptr inbounds float, ptr %arg0, i64 276
+  %v65 = load <4 x float>, ptr %p64, align 4
+  %v72 = shufflevector <4 x float> %v63, <4 x float> %v65, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v76 = shufflevector <4 x float> %v63, <4 x float> %v65, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %p66 = getelementptr inbounds float, ptr %arg0, i64 280
+  %v67 = load <4 x float>, ptr %p66, align 4
+  %p68 = getelementptr inbounds float, ptr %arg0, i64 284
+  %v69 = load <4 x float>, ptr %p68, align 4
+  %v73 = shufflevector <4 x float> %v67, <4 x float> %v69, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v77 = shufflevector <4 x float> %v67, <4 x float> %v69, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v78 = shufflevector <4 x float> %v70, <4 x float> %v71, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v80 = shufflevector <4 x float> %v70, <4 x float> %v71, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v79 = shufflevector <4 x float> %v72, <4 x float> %v73, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v81 = shufflevector <4 x float> %v72, <4 x float> %v73, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v86 = shufflevector <4 x float> %v74, <4 x float> %v75, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v88 = shufflevector <4 x float> %v74, <4 x float> %v75, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v87 = shufflevector <4 x float> %v76, <4 x float> %v77, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v89 = shufflevector <4 x float> %v76, <4 x float> %v77, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v82 = shufflevector <4 x float> %v78, <4 x float> %v79, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v83 = shufflevector <4 x float> %v78, <4 x float> %v79, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v84 = shufflevector <4 x float> %v80, <4 x float> %v81, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v85 = shufflevector <4 x float> %v80, <4 x float> %v81, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v90 = shufflevector <4 x float> %v86, <4 x float> %v87, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v91 = shufflevector <4 x float> %v86, <4 x float> %v87, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %v92 = shufflevector <4 x float> %v88, <4 x float> %v89, <4 x i32> <i32 0, i32 2, i32 4, i32 6>
+  %v93 = shufflevector <4 x float> %v88, <4 x float> %v89, <4 x i32> <i32 1, i32 3, i32 5, i32 7>
+  %p94 = getelementptr inbounds float, ptr %arg1, i64 32
+  store <4 x float> %v82, ptr %p94, align 4
+  %p95 = getelementptr inbounds float, ptr %arg1, i64 68
+  store <4 x float> %v90, ptr %p95, align 4
+  %p96 = getelementptr inbounds float, ptr %arg1, i64 104
+  store <4 x float> %v84, ptr %p96, align 4
+  %p97 = getelementptr inbounds float, ptr %arg1, i64 140
+  store <4 x float> %v92, ptr %p97, align 4
+  %p98 = getelementptr inbounds float, ptr %arg1, i64 176
+  store <4 x float> %v83, ptr %p98, align 4
+  %p99 = getelementptr inbounds float, ptr %arg1, i64 212
+  store <4 x float> %v91, ptr %p99, align 4
+  %p100 = getelementptr inbounds float, ptr %arg1, i64 248
+  store <4 x float> %v85, ptr %p100, align 4
+  %p101 = getelementptr inbounds float, ptr %arg1, i64 284
+  store <4 x float> %v93, ptr %p101, align 4
   ret void
 }
 
