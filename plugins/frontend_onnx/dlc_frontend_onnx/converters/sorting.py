@@ -1,4 +1,4 @@
-"""TopK: by ranks.
+"""TopK: by insertion; where sizes are not known, by ranks.
 
 The rank of an element is the number of elements before it in the order; the k-th result is the element of
 rank k.  Counting takes time quadratic in the dim, which is why long dims are refused.
@@ -33,12 +33,17 @@ def _top(c: Call, x: Node, count: Dim, default: int, *, largest: bool) -> Sequen
     rank = len(x.shape)
     axis = c.axis("axis", default, rank)
     size = x.shape[axis]
-    if isinstance(size, int) and (size > MAX_RANKED or (isinstance(count, int) and count > size)):
-        if size > MAX_RANKED:
-            raise c.unsupported(f"the largest of {size} elements; at most {MAX_RANKED} are supported")
+    if isinstance(size, int) and isinstance(count, int) and count > size:
         raise c.error(f"the {count} largest of {size} elements")
     order = (*(k for k in range(rank) if k != axis), axis)
+    back = tuple(order.index(k) for k in range(rank))
     rows = std.transpose(x, axes=order)
+    if isinstance(count, int):
+        indices = std.top_indices(rows, count=count, largest=largest)
+        values = std.gather_elements(rows, indices, axis=-1)
+        return [std.transpose(values, axes=back), std.transpose(indices, axes=back)]
+    if isinstance(size, int) and size > MAX_RANKED:
+        raise c.unsupported(f"the largest of {size} elements; at most {MAX_RANKED} are supported")
     here, there = std.unsqueeze(rows, axes=(-1,)), std.unsqueeze(rows, axes=(-2,))
     places = std.arange(stop=size, dtype="int64")
     earlier = std.less(places, std.unsqueeze(places, axes=(1,)))
@@ -48,7 +53,6 @@ def _top(c: Call, x: Node, count: Dim, default: int, *, largest: bool) -> Sequen
     hit = std.equal(std.unsqueeze(ranks, axes=(-2,)), wanted)
     indices = std.reduce_sum(std.where(hit, places, c.const(0, "int64")), axes=(-1,))
     values = std.gather_elements(rows, indices, axis=-1)
-    back = tuple(order.index(k) for k in range(rank))
     return [std.transpose(values, axes=back), std.transpose(indices, axes=back)]
 
 
