@@ -225,6 +225,15 @@ def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, wanted):
     assert noted == [("p1", (512 << 10) // 8 // 4)] * wanted
 
 
+@pytest.mark.parametrize(("inner", "dealt"), [(64, 28), (1024, 6)])
+def test_rows_are_dealt_out_where_weights_stay_near(inner, dealt):
+    """All panels of a tile of rows while these are near, else all rows of a panel while that is."""
+    machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10), cores=2)
+    func = schedule_for(conv(inner, (28, 14), 192, (1, 1)), machine)
+    parallel = [s for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
+    assert const_value(parallel[-1].extent) == dealt
+
+
 def test_small_kernels_wake_no_threads_and_large_ones_do():
     def kinds(func):
         return {s.kind for s in stmts(schedule_for(func, MACHINES["usual"]).body) if isinstance(s, For)}

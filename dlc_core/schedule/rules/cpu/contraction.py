@@ -345,10 +345,21 @@ class Contract:
         return any(block != out for block in self.s.get_child_blocks(loop))
 
     def _order(self, outer: list[LoopRV], panels: LoopRV, tiles: LoopRV) -> list[LoopRV]:
-        """Outer loops, the parallel one first: panels where weights are larger than rows, else rows."""
+        """Outer loops, the parallel one first: panels where weights are larger than rows, else rows.
+
+        Tiles outside of panels read and write rows once, and weights once for each tile, out of a near cache.
+        """
         if not self._rows_in_parallel():
             return [panels, *outer, tiles]
-        return [*outer, panels, tiles] if outer else [tiles, panels]
+        if any(const_value(self.s.extent(loop)) != 1 for loop in outer) or not self._weights_are_near():
+            return [*outer, panels, tiles]
+        return [*outer, tiles, panels]
+
+    def _weights_are_near(self) -> bool:
+        """Whether the right-hand side is no larger than the second cache."""
+        size = bytes_of(self.found.rhs.load.buffer)
+        caches = self.machine.description.caches
+        return size is None or size <= caches[min(1, len(caches) - 1)]
 
     def _rows_in_parallel(self) -> bool:
         """Whether rows, not panels, are dealt out to threads."""
@@ -367,7 +378,7 @@ class Contract:
         by_rows = self._rows_in_parallel()
         if by_rows and any(const_value(self.s.extent(loop)) != 1 for loop in outer):
             return ALONE
-        return Dealt(self.machine.threads, panels=not by_rows)
+        return Dealt(self.machine.threads, panels=not by_rows or not self._weights_are_near())
 
     def _work(self) -> int:
         """Multiply-adds, a symbolic extent taken for large."""
