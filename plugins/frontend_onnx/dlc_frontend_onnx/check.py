@@ -99,6 +99,7 @@ def _check_nodes(
                 )
         for _, graph in node.subgraphs():
             captures |= _check_graph(graph, model, opsets, declared)
+        captures |= dict.fromkeys(_named_tensors(node), node.place)
         inner |= captures
         node.captures = tuple(captures)
         for name in node.outputs:
@@ -159,6 +160,15 @@ def _cycle(nodes: list[NodeDef], needs: list[set[int]], waiting: list[int], plac
     return nodes[ring[0]].place.error(
         f"the nodes form a cycle: {shown}{more}", why="each needs an output of the next"
     )
+
+
+def _named_tensors(node: NodeDef) -> list[str]:
+    """The tensors that a node names by attributes: those that Gradient goes back through."""
+    if (node.domain, node.op) != ("ai.onnx.preview.training", "Gradient"):
+        return []
+    named = [node.attrs.get(name, ()) for name in ("xs", "zs", "y")]
+    texts = [item for value in named for item in (value if isinstance(value, tuple) else (value,))]
+    return [text for text in texts if isinstance(text, str) and text]
 
 
 def _check_operator(node: NodeDef, model: Model, opsets: dict[str, int]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from dlc_frontend_onnx.testing.compare import check, main_of, run
+from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from dlc_core.diag import DlcError
+from dlc_core.diag import DlcError, UnsupportedError
 
 RNG = np.random.default_rng(3)
 KINDS = {
@@ -227,3 +227,48 @@ def test_steps_of_optimizers_on_two_tensors(op, kinds, attrs, step):
     wanted = ReferenceEvaluator(model).run(None, feeds)
     for a, b in zip(run(model, feeds), wanted):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_are_those_of_differences():
+    text = """g (double[2,3] x, double[3,2] w, double[2] b)
+        => (double[2,3] dx, double[3,2] dw, double[2] db) {
+        p = MatMul(x, w)
+        h = Add(p, b)
+        t = Tanh(h)
+        half = Constant <value = double {0.5}> ()
+        u = Mul(t, half)
+        e = Exp(u)
+        s = Softmax <axis = 1> (h)
+        q = Div(s, e)
+        r = Transpose(q)
+        m = Max(r, half)
+        y = ReduceMean <keepdims = 0> (m)
+        dx, dw, db = ai.onnx.preview.training.Gradient <xs = ["x", "w", "b"], y = "y"> (x, w, b)
+    }"""
+    model = parse(text, domains=', "ai.onnx.preview.training" : 1')
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.normal(size=(2, 3)), "w": rng.normal(size=(3, 2)), "b": rng.normal(size=2)}
+
+    def y(values):
+        h = values["x"] @ values["w"] + values["b"]
+        s = np.exp(h - h.max(1, keepdims=True))
+        q = s / s.sum(1, keepdims=True) / np.exp(np.tanh(h) * 0.5)
+        return np.maximum(q.T, 0.5).mean()
+
+    for name, found in zip(feeds, run(model, feeds), strict=True):
+        for place in np.ndindex(feeds[name].shape):
+            near = []
+            for step in (1e-6, -1e-6):
+                moved = {key: value.copy() for key, value in feeds.items()}
+                moved[name][place] += step
+                near.append(y(moved))
+            np.testing.assert_allclose(found[place], (near[0] - near[1]) / 2e-6, rtol=1e-5, atol=1e-8)
+
+
+def test_an_op_without_a_derivative_is_named():
+    text = """g (float[3] x) => (float[3] d) {
+        y = Mod <fmod = 1> (x, x)
+        d = ai.onnx.preview.training.Gradient <xs = ["x"], y = "y"> (x)
+    }"""
+    with pytest.raises(UnsupportedError, match="derivative of the op fmod"):
+        main_of(parse(text, domains=', "ai.onnx.preview.training" : 1'))

@@ -15,7 +15,6 @@ MISSING = {
     ("ai.onnx.ml", "SVMClassifier"),
     ("ai.onnx.ml", "SVMRegressor"),
     ("", "MaxRoiPool"),
-    ("ai.onnx.preview.training", "Gradient"),
 }
 
 

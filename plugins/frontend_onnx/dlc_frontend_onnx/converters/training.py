@@ -1,4 +1,4 @@
-"""Optimizers of the domain ai.onnx.preview.training: one step of many tensors at once."""
+"""The domain ai.onnx.preview.training: gradients, and optimizers, one step of many tensors at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.gradients import NoDerivative, gradients
+from dlc_frontend_onnx.place import quoted
 
 TRAINING = "ai.onnx.preview.training"
 
@@ -95,3 +97,23 @@ def _unbiased(c: Call, rate: Node, step: Node, alpha: float, beta: float) -> Nod
 
     corrected = std.div(std.mul(wide, std.sqrt(missing(beta))), missing(alpha))
     return std.where(_started(step), corrected, wide)
+
+
+@converter("Gradient", 1, TRAINING)
+def gradient(c: Call, *values: Node) -> Sequence[Node]:
+    """The derivatives of a tensor by those of `xs`, where these and those of `zs` have the given values."""
+    xs, zs = c.texts("xs"), c.texts("zs", None) or ()
+    if len(values) != len(xs) + len(zs):
+        raise c.error(f"{len(values)} values for {len(xs) + len(zs)} tensors")
+    around = [c.scope.find(name) for name in (*xs, *zs, c.text("y"))]
+    tensors = [value for value in around if isinstance(value, Node)]
+    if len(tensors) < len(around):
+        raise c.unsupported("a derivative of or by what is no tensor")
+    *points, y = tensors
+    for name, point, value in zip((*xs, *zs), points, values):
+        if point.type != value.type:
+            raise c.error(f"{quoted(name)} is {point.type}, its value {value.type}")
+    try:
+        return gradients(y, dict(zip(points, values)), points[: len(xs)])
+    except NoDerivative as error:
+        raise c.unsupported(f"the derivative of the op {error}") from None
