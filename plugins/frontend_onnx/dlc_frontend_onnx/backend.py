@@ -20,12 +20,11 @@ from onnx import NodeProto, defs, helper
 from onnx.backend.base import Backend, BackendRep
 
 from dlc_core.diag import DlcError, UnsupportedError, UsageError
-from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.convert import domain_of
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.dtypes import number_of
 from dlc_frontend_onnx.importer import import_parts
-from dlc_frontend_onnx.parts import has_parts
+from dlc_frontend_onnx.parts import dtype_of, fed, has_parts
 from dlc_frontend_onnx.placement import target_of
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.specialized import CallableModel, may_decide
@@ -140,7 +139,7 @@ class DlcBackend(Backend):
         names = list(dict.fromkeys(name for name in node.input if name))
         given = _by_name(names, inputs)
         feeds = [
-            helper.make_tensor_value_info(name, number_of(given[name].dtype.name), given[name].shape)
+            helper.make_tensor_value_info(name, number_of(dtype_of(given[name])), given[name].shape)
             for name in names
         ]
         results = [onnx.ValueInfoProto(name=name) for name in node.output if name]
@@ -161,7 +160,7 @@ def _by_name(names: Sequence[str], inputs: Any) -> dict[str, Any]:
     given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     if len(given) != len(names):
         raise UsageError(f"{len(given)} inputs given, the node has {len(names)}", hint=", ".join(names))
-    return {name: as_host(value, f"input {name!r}") for name, value in zip(names, given)}
+    return {name: fed(value, f"input {name!r}") for name, value in zip(names, given)}
 
 
 def _newest(domain: str) -> int:

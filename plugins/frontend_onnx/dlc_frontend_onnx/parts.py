@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, param
-from dlc_core.ir.dtype import DType
+from dlc_core.ir.dtype import STRING, DType
 from dlc_core.ir.types import TensorType, dim
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.converters.base import SequenceValue, Value
@@ -34,6 +36,17 @@ Layout: TypeAlias = "str | Parts"
 """The name of a tensor, or parts."""
 
 
+def fed(value: Any, what: str) -> np.ndarray[Any, Any]:
+    """A value as an array; one of objects or of NumPy's own texts as texts."""
+    texts = isinstance(value, np.ndarray) and value.dtype.kind in "OUT"
+    return as_host(value, what, STRING if texts else None)
+
+
+def dtype_of(array: np.ndarray[Any, Any]) -> str:
+    """The name of an array's element type."""
+    return "string" if array.dtype == object else array.dtype.name
+
+
 def has_parts(type_: ValueType | None) -> bool:
     """Whether a type is a sequence or an optional of tensors that the compiler knows."""
     if type_ is None or type_.kind not in ("sequence", "optional"):
@@ -45,8 +58,8 @@ def has_parts(type_: ValueType | None) -> bool:
 def spread(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
     """The arrays in a value by the names of their params; UsageError where it is not of the type."""
     if type_.kind == "tensor":
-        array = as_host(value, f"input {quoted(name)}")
-        if array.dtype.name != type_.dtype:
+        array = fed(value, f"input {quoted(name)}")
+        if dtype_of(array) != type_.dtype:
             raise UsageError(f"input {quoted(name)} is {array.dtype}, {type_.dtype} is needed")
         return {name: array}
     assert type_.elem is not None
@@ -125,6 +138,8 @@ __all__ = [
     "as_params",
     "as_results",
     "check_kind",
+    "dtype_of",
+    "fed",
     "gathered",
     "has_parts",
     "names_in",

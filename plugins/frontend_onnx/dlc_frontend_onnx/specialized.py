@@ -26,12 +26,11 @@ from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.driver import compile as compile_model
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.ndarray import as_host
 from dlc_core.target import Target
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.importer import import_parts
 from dlc_frontend_onnx.model import Model, ValueInfo
-from dlc_frontend_onnx.parts import Layout, gathered, has_parts, shape_of, spread
+from dlc_frontend_onnx.parts import Layout, dtype_of, fed, gathered, has_parts, shape_of, spread
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.support import check_support, live_nodes
@@ -180,12 +179,12 @@ class CallableModel:
         return Form(compile_model(module, self._target, **self._options), layouts)
 
     def _values(self, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Array]:
-        values = {name: as_host(feeds[name], f"input {quoted(name)}") for name in names}
+        values = {name: fed(feeds[name], f"input {quoted(name)}") for name in names}
         for info in (*self.inputs, *self.defaults):
             array = values.get(info.name)
             if array is None:
                 continue
-            if info.dtype is not None and array.dtype.name != info.dtype:
+            if info.dtype is not None and dtype_of(array) != info.dtype:
                 raise UsageError(
                     f"input {quoted(info.name)} is {array.dtype}, {info.dtype} is needed",
                     hint=f'convert it with .astype("{info.dtype}")',
@@ -223,7 +222,11 @@ def frozen(model: Model, values: Mapping[str, Array]) -> Model:
 
 
 def _key(values: Mapping[str, Array]) -> object:
-    return tuple((name, a.dtype.str, a.shape, a.tobytes()) for name, a in sorted(values.items()))
+    return tuple((name, a.dtype.str, a.shape, _content(a)) for name, a in sorted(values.items()))
+
+
+def _content(array: Array) -> object:
+    return tuple(array.flat) if array.dtype == object else array.tobytes()
 
 
 def _fits(shape: tuple[int, ...], declared: Sequence[object] | None) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from dlc_frontend_onnx import backend
 from dlc_frontend_onnx.ops.images import IMAGE_DECODE
 from dlc_frontend_onnx.testing.compare import parse, run
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
@@ -145,3 +146,18 @@ def test_pictures_that_are_none_are_refused():
     given = np.frombuffer(b"no picture", np.uint8)
     with pytest.raises(RuntimeFailure, match="cannot be decoded"):
         apply(IMAGE_DECODE, [given], {"pixels": "RGB"}, None)
+
+
+def test_texts_through_every_door():
+    node = helper.make_node("StringConcat", ["a", "b"], ["c"])
+    (found,) = backend.run_node(node, [texts("x"), np.array(["y"])])
+    assert found.tolist() == ["xy"]
+    text = "g (string[2] a, string[2] w) => (string[2] y) { y = StringConcat(a, w) }"
+    model = parse(text, opset=20)
+    model.graph.initializer.append(helper.make_tensor("w", TensorProto.STRING, [2], [b"1", b"2"]))
+    rep = backend.prepare(model)
+    assert rep.run([texts("a", "b")])[0].tolist() == ["a1", "b2"]
+    for more in ("3", "5", "3"):
+        assert rep.run([texts("a", "b"), texts(more, "4")])[0].tolist() == ["a" + more, "b4"]
+    items = "g (seq(string[2]) s) => (string[4] y) { y = ConcatFromSequence <axis = 0> (s) }"
+    assert backend.run_model(parse(items), {"s": [texts("a", "b"), texts("c", "d")]})[0].tolist() == [*"abcd"]
