@@ -14,17 +14,23 @@ if TYPE_CHECKING:
     from dlc_frontend_onnx.custom import Result as Result
     from dlc_frontend_onnx.custom import host_function as host_function
     from dlc_frontend_onnx.custom import operator as operator
+    from dlc_frontend_onnx.options import ExecutionMode as ExecutionMode
     from dlc_frontend_onnx.options import GraphOptimizationLevel as GraphOptimizationLevel
     from dlc_frontend_onnx.options import RunOptions as RunOptions
     from dlc_frontend_onnx.options import SessionOptions as SessionOptions
     from dlc_frontend_onnx.session import InferenceSession as InferenceSession
+    from dlc_frontend_onnx.session import ModelMetadata as ModelMetadata
+    from dlc_frontend_onnx.session import NodeArg as NodeArg
     from dlc_frontend_onnx.session import get_available_providers as get_available_providers
     from dlc_frontend_onnx.session import get_device as get_device
 
 _LAZY = {
+    "ExecutionMode": "options",
     "GraphOptimizationLevel": "options",
     "IOBinding": "binding",
     "InferenceSession": "session",
+    "ModelMetadata": "session",
+    "NodeArg": "session",
     "OrtValue": "binding",
     "Result": "custom",
     "RunOptions": "options",

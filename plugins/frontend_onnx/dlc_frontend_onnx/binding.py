@@ -72,6 +72,12 @@ class OrtValue:
     def is_tensor(self) -> bool:
         return True
 
+    def is_sparse_tensor(self) -> bool:
+        return False
+
+    def is_tensor_sequence(self) -> bool:
+        return False
+
     def update_inplace(self, array: Any) -> None:
         """Copy an array of the same shape and dtype into the memory."""
         other = as_host(array, "the value")

@@ -84,6 +84,14 @@ class SessionOptions:
         """Remember an entry; none means anything here."""
         self._entries[key] = value
 
+    def register_custom_ops_library(self, path: str) -> None:
+        """Refused: libraries of kernels for onnxruntime do not run here."""
+        raise UsageError(
+            f"{path} cannot be loaded",
+            why="sessions run no kernels that were compiled for onnxruntime",
+            hint="give importers=[...] to the session (see dlc_frontend_onnx.custom)",
+        )
+
     def get_session_config_entry(self, key: str) -> str:
         """The value of an entry that was added."""
         if key not in self._entries:
@@ -94,6 +102,13 @@ class SessionOptions:
         raise AttributeError(f"a session has no option {name!r}")
 
 
+class ExecutionMode(Enum):
+    """How nodes follow each other; it changes nothing here."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
 class RunOptions:
     """Options of one call.  None changes a result here; any may be set."""
 
@@ -102,6 +117,18 @@ class RunOptions:
         self.log_verbosity_level = 0
         self.logid = ""
         self.only_execute_path_to_fetches = False
+        self.terminate = False
+        self._entries: dict[str, str] = {}
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Remember an entry; none means anything here."""
+        self._entries[key] = value
+
+    def get_run_config_entry(self, key: str) -> str:
+        """The value of an entry that was added."""
+        if key not in self._entries:
+            raise UsageError(f"there is no entry {key!r}")
+        return self._entries[key]
 
 
 def compile_options(given: Any) -> dict[str, Any]:
@@ -139,6 +166,7 @@ def _is_set(given: Any, option: str, default: Any) -> bool:
 
 
 __all__ = [
+    "ExecutionMode",
     "GraphOptimizationLevel",
     "IgnoredOptionWarning",
     "RunOptions",

@@ -10,8 +10,9 @@ UsageError before anything runs.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ class InferenceSession:
         self._options = sess_options
         self._provider, self._target = _choose(providers, provider_options)
         options = compile_options(sess_options)
+        self._source, self._importers = path_or_bytes, tuple(importers)
         self.model = CallableModel(path_or_bytes, self._target, importers=importers, **options)
         """The compiled model, for what sessions do not have: `session.model.whole` is its executable."""
 
@@ -104,6 +106,28 @@ class InferenceSession:
             return list(found)
         by_name = dict(zip(known, found))
         return [by_name[name] for name in output_names]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Array], Any, str], None],
+        user_data: Any,
+        run_options: Any = None,
+    ) -> None:
+        """As `run` in a thread of its own, which calls `callback(outputs, user_data, error)` at the end.
+
+        `error` is empty where all went well; otherwise it is the error's text, and there are no outputs.
+        """
+
+        def work() -> None:
+            try:
+                found, error = self.run(output_names, input_feed, run_options), ""
+            except DlcError as failure:
+                found, error = [], str(failure)
+            callback(found, user_data, error)
+
+        Thread(target=work, daemon=True).start()
 
     def run_with_ort_values(
         self,
@@ -169,6 +193,22 @@ class InferenceSession:
     def get_provider_options(self) -> dict[str, dict[str, Any]]:
         """The options of the target in use."""
         return {self._provider: dict(self._target.options)}
+
+    def set_providers(
+        self,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Compile the model anew for other providers."""
+        self._provider, self._target = _choose(providers, provider_options)
+        options = compile_options(self._options)
+        self.model = CallableModel(self._source, self._target, importers=self._importers, **options)
+
+    def disable_fallback(self) -> None:
+        """Nothing: a provider that was taken is never left for another one."""
+
+    def enable_fallback(self) -> None:
+        """Nothing, as above."""
 
     def get_session_options(self) -> Any:
         """What was given as `sess_options`, or options by default."""

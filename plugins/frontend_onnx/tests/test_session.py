@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from importlib.util import find_spec
+from threading import Event
 
 import dlc_frontend_onnx as ours
 import numpy as np
@@ -356,3 +357,42 @@ def test_options_of_onnxruntime_are_taken(model):
     with pytest.warns(IgnoredOptionWarning, match="session: execution_mode$"):
         found = compile_options(options)
     assert found == {"num_threads": 2, "opt_level": 1, "shapes": {}}
+
+
+def test_a_call_in_a_thread_of_its_own(session):
+    done, told = Event(), []
+
+    def callback(outputs, data, error):
+        told.append((outputs, data, error))
+        done.set()
+
+    session.run_async(None, feeds(), callback, "mine")
+    assert done.wait(60)
+    done.clear()
+    session.run_async(None, {}, callback, None)
+    assert done.wait(60)
+    (outputs, data, error), (nothing, _, problem) = told
+    np.testing.assert_allclose(outputs[0], session.run(None, feeds())[0])
+    assert (data, error, nothing) == ("mine", "", [])
+    assert "is missing" in problem
+
+
+def test_providers_may_be_set_later(model):
+    session = ours.InferenceSession(model.SerializeToString())
+    wanted = session.run(None, feeds())[0]
+    session.set_providers(["reference"])
+    assert session.get_providers() == ["reference"]
+    np.testing.assert_allclose(session.run(None, feeds())[0], wanted, rtol=1e-5)
+
+
+def test_what_has_no_meaning_here_is_taken_or_says_so():
+    options = ours.SessionOptions()
+    options.execution_mode = ours.ExecutionMode.ORT_SEQUENTIAL
+    with pytest.raises(UsageError, match="importers"):
+        options.register_custom_ops_library("ops.so")
+    run_options = ours.RunOptions()
+    run_options.terminate = False
+    run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    assert run_options.get_run_config_entry("memory.enable_memory_arena_shrinkage") == "cpu:0"
+    with pytest.raises(UsageError, match="no entry"):
+        run_options.get_run_config_entry("other")
