@@ -182,7 +182,7 @@ _FIXED = {
     const double size = value < 0 ? -value : value;
     float near = (float)size;
     uint32_t bits;
-    if (near == size || value != value || size > 3.0e38)
+    if (near == size || value != value || near == INFINITY)
         return (float)value;
     memcpy(&bits, &near, sizeof bits);
     bits = (near > size ? bits - 1 : bits) | 1u;

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dlc_backend_llvm.vmath.code import Code
 
+_FLOAT32_END = 2.0**128 - 2.0**103
+"""From here on float64 becomes infinite in float32."""
+
 
 def sqrt(c: Code, x: str) -> str:
     """Square root, correctly rounded."""
@@ -130,7 +133,7 @@ def float64_to_float32_odd(c: Code, x: str) -> str:
     near = c.put(f"fptrunc {c.type} {x} to {narrow.type}")
     back = c.put(f"fpext {narrow.type} {near} to {c.type}")
     beyond = c.compare("ogt", c.abs(back), c.abs(x))
-    inexact = c.mask("and", c.compare("one", back, x), c.compare("olt", c.abs(x), 3.0e38))
+    inexact = c.mask("and", c.compare("one", back, x), c.compare("olt", c.abs(x), _FLOAT32_END))
     bits = narrow.to_bits(near)
     toward_zero = narrow.iselect(beyond, narrow.integer("sub", bits, 1), bits)
     odd = narrow.integer("or", toward_zero, 1)
