@@ -91,6 +91,7 @@ SIZES = {
     "some": {M: 7, N: 19, K: 5, B: 2},
     "no results": {M: 0, N: 0, K: 2, B: 0},
     "empty sums": {M: 3, N: 5, K: 0, B: 1},
+    "fewer than a tile": {M: 2, N: 3, K: 9, B: 1},
 }
 
 

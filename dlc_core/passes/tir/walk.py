@@ -14,7 +14,7 @@ from operator import is_
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Expr, Var, conjuncts, const_value, loads_in, logical_and
+from dlc_core.ir.expr import Expr, Var, conjuncts, const_value, free_vars, loads_in, logical_and
 from dlc_core.passes.tir.memory import Memory
 from dlc_core.tir.stmt import (
     Alloc,
@@ -178,8 +178,10 @@ class Walker:
     def inside(self, var: Var, begin: Expr, extent: Expr, body: Stmt) -> Iterator[None]:
         """Inside of a loop; ends that the body may change are not remembered."""
         known = var.dtype is INDEX and self.memory.steady(body, begin, extent)
-        # What runs in a loop runs because the loop has iterations.
-        some = [extent > 0] if known and const_value(extent) is None else []
+        # What runs in a loop runs because the loop has iterations.  Nothing is learned of the program's own
+        # dims: what is first met in a loop, such as a buffer, may be used outside of it as well.
+        moving = known and const_value(extent) is None and not set(free_vars(extent)) & set(self.func.scalars)
+        some = [extent > 0] if moving else []
         with self.analyzer.assume(*some):
             if known:
                 self.analyzer.bind(var, self.analyzer.simplify(begin), self.analyzer.simplify(extent))
