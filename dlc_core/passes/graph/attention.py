@@ -375,7 +375,10 @@ def _tiled(value: Node, machine: Description) -> Node | None:
         return None
     rows, size = value.shape[-2:]
     lanes = machine.lanes(32)
-    if rows == 1 or value.dtype.bits > 32 or lanes < 2:
+    if value.dtype.bits > 32 or lanes < 2:
+        # The rule for it makes vectors of float32.
+        return _spelt_out(value)
+    if rows == 1:
         tile = (1, 1)
     elif isinstance(rows, int):
         columns = size if isinstance(size, int) else None
