@@ -40,9 +40,9 @@ Part = tuple[Var, int]
 """The number of a part of a loop, and how many there are."""
 
 
-def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int = STACK_BYTES) -> PrimFunc:
-    """Allocations of more than `stack` bytes as parameters after the outputs; the attribute `workspaces`
-    counts them.
+def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int | None = None) -> PrimFunc:
+    """Allocations of more than `stack` bytes (STACK_BYTES) as parameters after the outputs; the attribute
+    `workspaces` counts them.
 
     One inside a parallel loop has at most `parts` slices there; of nested parallel loops the outermost stays
     parallel.  Those inside thread loops stay: they belong to the device.  Expects flat buffers.  Raises
@@ -94,10 +94,10 @@ def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int = STACK_BYTES
     return replace(func, params=params, body=body, attrs=attrs)
 
 
-def on_stack(buffer: Buffer, limit: int = STACK_BYTES) -> bool:
-    """Whether a temporary is small enough for the stack; `limit` in bytes."""
+def on_stack(buffer: Buffer, limit: int | None = None) -> bool:
+    """Whether a temporary is small enough for the stack; `limit` in bytes (STACK_BYTES)."""
     size = const_value(buffer.num_elements())
-    return size is not None and size * buffer.dtype.itemsize <= limit
+    return size is not None and size * buffer.dtype.itemsize <= (STACK_BYTES if limit is None else limit)
 
 
 def allocations_in_loops(root: Stmt) -> list[tuple[Buffer, Loops]]:

@@ -78,10 +78,10 @@ class FunctionWriter(ValueWriter):
 
     def _assign(self, buffer: Buffer, stmt: Store, lanes: int) -> None:
         name = self.registers[buffer][self.key(buffer, stmt.indices, lanes)]
-        value = self.text.value(stmt.value)
+        value = self.whole(stmt.value)
         if self._undeclared.get(name) == self.level:
             del self._undeclared[name]
-            self.line(f"{self.unit.value_type(stmt.value.dtype)} {name} = {value};")
+            self.line(f"{self.kind(stmt.value.dtype)} {name} = {value};")
             return
         for sign in (" + ", " - ", " * "):
             # x = x + y reads better as x += y.
@@ -122,7 +122,7 @@ class FunctionWriter(ValueWriter):
                     del self._undeclared[name]
                     type_ = buffer.dtype.with_lanes(key[1])
                     zero = "{0}" if key[1] > 1 else "0"
-                    self.line(f"{self.unit.value_type(type_)} {name} = {zero};")
+                    self.line(f"{self.kind(type_)} {name} = {zero};")
 
     def _for(self, loop: For) -> None:
         self._declare_rest(loop)

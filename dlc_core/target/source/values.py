@@ -155,16 +155,22 @@ class ValueWriter:
                     self.prepare(side)
                     self.line(f"{name} = {self.text.value(side)};")
         else:
-            self.line(f"{self.constant(expr.dtype)} {name} = {self.text.value(expr)};")
+            self.line(f"{self.constant(expr.dtype)} {name} = {self.whole(expr)};")
         self.text.named[expr] = name
 
+    def kind(self, type_: DType) -> str:
+        """The type of a named value: vectors of bools are masks of bytes."""
+        if type_.is_bool and type_.lanes > 1:
+            return self.unit.mask_type(8, type_.lanes)
+        return self.unit.value_type(type_)
+
     def constant(self, type_: DType) -> str:
-        kind = (
-            self.unit.mask_type(8, type_.lanes)
-            if type_.is_bool and type_.lanes > 1
-            else self.unit.value_type(type_)
-        )
-        return f"const {kind}"
+        return f"const {self.kind(type_)}"
+
+    def whole(self, value: Expr) -> str:
+        """A value as what a name of its kind holds."""
+        bools = value.dtype.is_bool and value.dtype.lanes > 1
+        return self.text.mask(value, 8) if bools else self.text.value(value)
 
     def _reinterpret(self, expr: Call, name: str) -> None:
         source = expr.args[0]
