@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dlc_core.graph.node import Function, constant, param
+from dlc_core.graph.node import Function, Node, constant, param
 from dlc_core.graph.verify import verify_function
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import first_difference, structural_hash
 from dlc_core.op import std
-from dlc_core.op.declare import OpDecl, Sample
+from dlc_core.op.declare import NDArray, OpDecl, Sample
 from dlc_core.op.lower import lower_node
 from dlc_core.op.samples import make_inputs, sample_dtypes
 from dlc_core.passes.watch import inferred_type
@@ -21,10 +21,17 @@ from dlc_core.tir.verify import verify_func
 OPS = {decl.name: decl for decl in std.OPS}
 
 
+def held(array: NDArray) -> Node:
+    """The array as a constant; texts are held by the op `texts`."""
+    if array.dtype.hasobject:
+        return OPS["texts"].build(values=tuple(array.flat), shape=array.shape)
+    return constant(array)
+
+
 def module_of(decl: OpDecl, sample: Sample) -> IRModule:
     """The op on parameters and on constants, and its lowering."""
     arrays = make_inputs(sample, sample_dtypes(decl, sample)[0])
-    constants = [constant(a) for a in arrays]
+    constants = [held(a) for a in arrays]
     params = [param(f"x{i}", c.type) for i, c in enumerate(constants)]
     on_params = decl.build(*params, **sample.attrs)
     functions: dict[str, Any] = {
