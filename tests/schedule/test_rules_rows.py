@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import pytest
 
+from dlc_core import te
 from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Var, const_value
-from dlc_core.ir.types import tensor_type
+from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op import std
 from dlc_core.passes.lower.costs import operations
 from dlc_core.schedule.rules.cpu import rows
@@ -176,13 +178,28 @@ def test_rows_longer_than_the_stack():
     is_scheduled(check_schedule(norm((2, 20_001)), USUAL), "cpu.rows")
 
 
+def place_of(op: Callable[..., te.tensor.Reduction], rows: Dim, columns: Dim, axis: int) -> PrimFunc:
+    """The places of the extremes along an axis, found with the extremes: a reduction of pairs."""
+    x, k = te.placeholder((rows, columns), name="x"), te.reduce_axis((rows, columns)[axis], "k")
+    _, place = te.compute(
+        ((rows, columns)[1 - axis],), lambda i: op(x[(i, k) if axis else (k, i)], axis=k), "extreme"
+    )
+    return te.create_prim_func([x, place])
+
+
 def test_last_resort_of_reductions_of_pairs():
     for axis in (0, 1):
+        for op in (te.argmax, te.argmin):
+            is_scheduled(check_schedule(place_of(op, 5, 7, axis), USUAL), "cpu.loops")
+    is_scheduled(check_schedule(place_of(te.argmax, M, N, 1), USUAL, {M: 4, N: 6}), "cpu.loops")
+    assert loops(schedule_for(place_of(te.argmax, 64, 500, 1), USUAL))[0].kind == "parallel"
+
+
+def test_places_of_extremes_are_rows():
+    for axis in (0, 1):
         for op in (std.argmax, std.argmin):
-            func = kernel_of(op(tensor(5, 7), axis=axis))
-            is_scheduled(check_schedule(func, USUAL), "cpu.loops")
-    symbolic = kernel_of(std.argmax(tensor(M, N), axis=1))
-    is_scheduled(check_schedule(symbolic, USUAL, {M: 4, N: 6}), "cpu.loops")
+            is_scheduled(check_schedule(kernel_of(op(tensor(5, 7), axis=axis)), USUAL))
+    is_scheduled(check_schedule(kernel_of(std.argmax(tensor(M, N), axis=1)), USUAL, {M: 4, N: 6}))
     assert loops(schedule_for(kernel_of(std.argmax(tensor(64, 500), axis=1)), USUAL))[0].kind == "parallel"
 
 

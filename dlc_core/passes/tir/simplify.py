@@ -56,8 +56,9 @@ class Simplify(Walker):
         begin, extent = self.expr(s.begin), self.expr(s.extent)
         if self.analyzer.prove(extent <= 0):
             return EMPTY_STMT
+        # Asked out here: inside, where the loop has iterations, one that has none or one has one.
+        once = s.kind != "thread" and self.analyzer.prove_equal(extent, 1)
         with self.inside(s.var, begin, extent, s.body):
-            once = s.kind != "thread" and self.analyzer.prove_equal(extent, 1)
             if once:
                 self.values[s.var] = begin
             body = self.stmt(s.body)

@@ -147,3 +147,15 @@ def f(B: T.Buffer((8,), "float32"), n: T.int64):
 """)
     simple = SimplifyTir()(func, PassContext(opt_level=0))
     assert not count(simple, (If, Block))
+
+
+def test_loops_of_one_iteration_or_none_stay():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((4,), "int32")):
+    for i in range(4):
+        for j in range(max(1 - i, 0)):
+            A[i + j] = 1
+""")
+    assert count(SimplifyTir()(func), For) == 2
+    keeps_results(SimplifyTir(), func)
