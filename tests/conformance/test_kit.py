@@ -19,6 +19,7 @@ from dlc_core.hooks import hookimpl
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.op.declare import OpDecl
 from dlc_core.registry import fresh_registry
 from dlc_core.runtime.reference import Entry, LoadedModule, ReferenceDevice
 from dlc_core.target import STAGES, Artifact
@@ -27,6 +28,7 @@ from dlc_core.testing import ExpectedFailure, Golden, Unsupported, compile_all, 
 from dlc_core.testing.cases import difference, module_of, op_cases, symbolic_cases
 from dlc_core.testing.expectations import Expectations
 from dlc_core.testing.runner import Outcome, expectations_of, judge, run_cases, usable_target
+from dlc_core.testing.tiers.core import CoreTier
 from dlc_core.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -122,6 +124,25 @@ def test_wrong_results_are_found(wrong: Any) -> None:
     assert status["float64"] == "unsupported"
     assert status["int16"] == "failed"
     assert "passes, though it is expected to fail: thought to be wrong" in found["ops/relu/0/int16"].why
+
+
+class SamplelessPlugin:
+    """Ops without samples: one that runs on the host alone, and one that fuses."""
+
+    @hookimpl
+    def dlc_ops(self) -> Sequence[Any]:
+        same: dict[str, Any] = {"infer": lambda types, attrs: types[0], "reference": lambda x: x}
+        host = OpDecl("bare_host", "The same.", ["x"], kind="opaque", **same)
+        fused = OpDecl("bare_fused", "The same.", ["x"], kind="elementwise", lower=lambda c, x: x, **same)
+        return [host, fused]
+
+
+def test_ops_of_plugins_may_lack_samples_on_the_host_alone() -> None:
+    check = CoreTier().test_declaration_is_complete
+    with fresh_registry({"bare": SamplelessPlugin()}) as known:
+        check(known.ops["bare_host"])
+        with pytest.raises(AssertionError):
+            check(known.ops["bare_fused"])
 
 
 def test_a_machine_that_is_not_there_is_a_skip(wrong: Any) -> None:
