@@ -1,11 +1,11 @@
 """The thread pool as LLVM IR text; `pool.py` has its interface.
 
-How it works. A job is published by storing one 64-bit word (generation | ranges taken from the end | from the
-front); threads claim ranges by compare-and-swap on that word, so a claim can only succeed while the job it
-was read for is the current one. Each thread adds what it did to `done` once; the caller waits for it. Workers
-are made when first needed. An idle worker spins for about 100 us and then sleeps in a futex on the
-generation; a worker beyond the current job's thread count sleeps on that count. A forked child finds another
-process id, forgets the workers it does not have, and makes new ones.
+How it works.  A job is published by storing one 64-bit word (generation | ranges | next range); threads claim
+ranges by compare-and-swap on that word, so a claim can only succeed while the job it was read for is the
+current one.  Each thread adds what it did to `done` once; the caller waits for it.  Workers are made when
+first needed.  An idle worker spins for about 100 us and then sleeps in a futex on the generation; a worker
+beyond the current job's thread count sleeps on that count.  A forked child finds another process id, forgets
+the workers it does not have, and makes new ones.
 
 Linkage.  State is internal, functions are weak: objects that each hold this text link into one library, and
 then use one pool; a library that holds it must never be unmapped (`link_shared` marks it `nodelete`) since
@@ -46,7 +46,6 @@ _LINUX = """
 @body = internal global ptr null, align 128
 @closure = internal global ptr null, align 8
 @items = internal global i64 0, align 8
-@ranges = internal global i64 0, align 8
 @threads = internal global i32 0, align 128
 @done = internal global i32 0, align 128
 @waiting = internal global i32 0, align 4
@@ -86,8 +85,7 @@ define internal void @wake_all(ptr %at) nounwind {
 }
 
 ; Claims and runs ranges of generation %mine until none is left; returns how many.
-; The caller takes the first of those left, workers the last: in job after job a thread meets its own data.
-define internal i32 @work(i64 %mine, i1 %last) nounwind {
+define internal i32 @work(i64 %mine) nounwind {
 entry:
   br label %look
 look:
@@ -95,27 +93,21 @@ look:
   %now = load atomic i64, ptr @word acquire, align 8
   %generation = lshr i64 %now, 32
   %same = icmp eq i64 %generation, %mine
-  %front = and i64 %now, 65535
+  %next = and i64 %now, 65535
   %shifted = lshr i64 %now, 16
-  %back = and i64 %shifted, 65535
-  %taken = add i64 %front, %back
-  %ranges = load atomic i64, ptr @ranges monotonic, align 8
-  %left = icmp ult i64 %taken, %ranges
+  %ranges = and i64 %shifted, 65535
+  %left = icmp ult i64 %next, %ranges
   %go = and i1 %same, %left
   br i1 %go, label %claim, label %end
 claim:
   %b = load atomic ptr, ptr @body monotonic, align 8
   %c = load atomic ptr, ptr @closure monotonic, align 8
   %n = load atomic i64, ptr @items monotonic, align 8
-  %step = select i1 %last, i64 65536, i64 1
-  %claimed = add i64 %now, %step
+  %claimed = add i64 %now, 1
   %pair = cmpxchg ptr @word, i64 %now, i64 %claimed acq_rel monotonic
   %won = extractvalue { i64, i1 } %pair, 1
   br i1 %won, label %run, label %look
 run:
-  %behind = sub i64 %ranges, %back
-  %from_end = sub i64 %behind, 1
-  %next = select i1 %last, i64 %from_end, i64 %front
   %begin_scaled = mul i64 %n, %next
   %begin = udiv i64 %begin_scaled, %ranges
   %following = add i64 %next, 1
@@ -183,7 +175,7 @@ park:
   call void @sleep_while(ptr @threads, i32 %team)
   br label %idle
 join:
-  %did = call i32 @work(i64 %generation, i1 true)
+  %did = call i32 @work(i64 %generation)
   %any = icmp sgt i32 %did, 0
   br i1 %any, label %finish, label %idle
 finish:
@@ -348,7 +340,6 @@ publish:
   store atomic ptr %body, ptr @body monotonic, align 8
   store atomic ptr %closure, ptr @closure monotonic, align 8
   store atomic i64 %n, ptr @items monotonic, align 8
-  store atomic i64 %ranges, ptr @ranges monotonic, align 8
   store atomic i32 0, ptr @done monotonic, align 4
   store atomic i32 0, ptr @waiting monotonic, align 4
   %old_team = load atomic i32, ptr @threads monotonic, align 4
@@ -357,7 +348,9 @@ publish:
   %old_generation = lshr i64 %old, 32
   %raised = add i64 %old_generation, 1
   %generation = and i64 %raised, 4294967295
-  %new = shl i64 %generation, 32
+  %high = shl i64 %generation, 32
+  %middle = shl i64 %ranges, 16
+  %new = or i64 %high, %middle
   store atomic i64 %new, ptr @word seq_cst, align 8
   %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
   %some = icmp sgt i32 %asleep, 0
@@ -373,7 +366,7 @@ unpark:
   call void @wake_all(ptr @threads)
   br label %take_part
 take_part:
-  %did = call i32 @work(i64 %generation, i1 false)
+  %did = call i32 @work(i64 %generation)
   %earlier = atomicrmw add ptr @done, i32 %did seq_cst
   br label %watch
 watch:
