@@ -8,19 +8,20 @@ from collections.abc import Iterable, Sequence
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Call, Expr, Load, Var, const_value
+from dlc_core.ir.expr import Binary, Call, Load, Var, const_value
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.values import ValueWriter
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
-from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
+from dlc_core.tir.visitor import StmtVisitor
 
 CALLS = ("kernel.", "launch.", "extern.", "clock")
 
 
-class FunctionWriter(ValueWriter):
+class FunctionWriter(ValueWriter, StmtVisitor):
     """Writes the body of one function."""
 
     def __init__(self, unit: Unit) -> None:
@@ -31,38 +32,15 @@ class FunctionWriter(ValueWriter):
 
     # Statements
 
-    def stmt(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Seq):
-            for part in stmt.stmts:
-                self.stmt(part)
-        elif isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, Let):
-            self.prepare(stmt.value)
-            name = self.names.fresh(stmt.var.name)
-            self.line(f"{self.constant(stmt.var.dtype)} {name} = {self.text.value(stmt.value)};")
-            self.text.vars[stmt.var] = name
-            self.text.named = {}
-            self.stmt(stmt.body)
-        elif isinstance(stmt, Alloc):
-            self._alloc(stmt)
-        elif isinstance(stmt, View):
-            self._view(stmt)
-        elif isinstance(stmt, Eval):
-            self._eval(stmt.value)
-        elif isinstance(stmt, While):
-            self._while(stmt)
-        else:
-            raise CodegenError(
-                f"{type(stmt).__name__} reached code generation",
-                hint="lower blocks to loops first (pass lower_blocks)",
-            )
+    def visit_let(self, stmt: Let) -> None:
+        self.prepare(stmt.value)
+        name = self.names.fresh(stmt.var.name)
+        self.line(f"{self.constant(stmt.var.dtype)} {name} = {self.text.value(stmt.value)};")
+        self.text.vars[stmt.var] = name
+        self.text.named = {}
+        self.stmt(stmt.body)
 
-    def _store(self, stmt: Store) -> None:
+    def visit_store(self, stmt: Store) -> None:
         self.text.named = {}
         buffer, lanes = stmt.buffer, max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)
         if buffer in self.registers:
@@ -124,7 +102,7 @@ class FunctionWriter(ValueWriter):
                     zero = "{0}" if key[1] > 1 else "0"
                     self.line(f"{self.kind(type_)} {name} = {zero};")
 
-    def _for(self, loop: For) -> None:
+    def visit_for(self, loop: For) -> None:
         self._declare_rest(loop)
         self.text.named = {}
         if loop.kind == "thread":
@@ -153,7 +131,7 @@ class FunctionWriter(ValueWriter):
             self.stmt(loop.body)
         self.text.named = {}
 
-    def _if(self, stmt: If) -> None:
+    def visit_if(self, stmt: If) -> None:
         self._declare_rest(stmt)
         self.text.named = {}
         if stmt.cond.dtype.lanes > 1:
@@ -177,9 +155,9 @@ class FunctionWriter(ValueWriter):
             scalar = Store(
                 inner.buffer, tuple(lane_of(i, lane) for i in inner.indices), lane_of(inner.value, lane)
             )
-            self._if(If(lane_of(stmt.cond, lane), scalar))
+            self.visit_if(If(lane_of(stmt.cond, lane), scalar))
 
-    def _while(self, stmt: While) -> None:
+    def visit_while(self, stmt: While) -> None:
         self._declare_rest(stmt)
         with self.block("for (;;)"):
             self.text.named = {}
@@ -189,7 +167,7 @@ class FunctionWriter(ValueWriter):
             self.text.named = {}
             self.stmt(stmt.body)
 
-    def _alloc(self, stmt: Alloc) -> None:
+    def visit_alloc(self, stmt: Alloc) -> None:
         buffer = stmt.buffer
         keys = promotable(buffer, stmt.body)
         if keys is not None:
@@ -226,7 +204,7 @@ class FunctionWriter(ValueWriter):
         self.pointers[buffer] = name
         self.stmt(stmt.body)
 
-    def _view(self, stmt: View) -> None:
+    def visit_view(self, stmt: View) -> None:
         buffer, base = stmt.buffer, stmt.base
         const = "" if buffer in self._written else self.unit.dialect.constant + " "
         name = self.names.fresh(buffer.name)
@@ -236,9 +214,9 @@ class FunctionWriter(ValueWriter):
         else:
             self.line(f"{const}{kind} *{name} = ({const}{kind} *)({const}void *){pointer};")
         self.pointers[buffer] = name
-        self.stmt(stmt.body)
 
-    def _eval(self, value: Expr) -> None:
+    def visit_eval(self, stmt: Eval) -> None:
+        value = stmt.value
         if not isinstance(value, Call):
             return
         self.text.named = {}

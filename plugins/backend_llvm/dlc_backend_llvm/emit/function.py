@@ -24,7 +24,8 @@ from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_o
 from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
-from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
+from dlc_core.tir.visitor import StmtVisitor
 
 STACK_LIMIT = 1 << 20
 """Bytes of stack that one function's allocations may take."""
@@ -32,7 +33,7 @@ STACK_LIMIT = 1 << 20
 POOL = "dlc_parallel_for"
 
 
-class FunctionEmitter(ExpressionEmitter):
+class FunctionEmitter(ExpressionEmitter, StmtVisitor):
     """Emits one function's body."""
 
     def __init__(self, unit: Unit, name: str, kernels: Sequence[str] = ()) -> None:
@@ -90,38 +91,17 @@ class FunctionEmitter(ExpressionEmitter):
 
     # Statements
 
-    def stmt(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Seq):
-            for part in stmt.stmts:
-                self.stmt(part)
-        elif isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, Let):
-            operand = self.value(stmt.value)
-            with self.scope():  # what is computed from the variable comes after it
-                self.vars[stmt.var] = (operand, self.depth)
-                self.stmt(stmt.body)
-        elif isinstance(stmt, Alloc):
-            self._alloc(stmt)
-        elif isinstance(stmt, View):
-            self.pointers[stmt.buffer] = self.base(stmt.base)
-            self.windows[stmt.buffer] = stmt.base
+    def visit_let(self, stmt: Let) -> None:
+        operand = self.value(stmt.value)
+        with self.scope():  # what is computed from the variable comes after it
+            self.vars[stmt.var] = (operand, self.depth)
             self.stmt(stmt.body)
-        elif isinstance(stmt, Eval):
-            self._eval(stmt.value)
-        elif isinstance(stmt, While):
-            self._while(stmt)
-        else:
-            raise CodegenError(
-                f"{type(stmt).__name__} reached code generation",
-                hint="lower blocks to loops first (pass lower_blocks)",
-            )
 
-    def _store(self, stmt: Store) -> None:
+    def visit_view(self, stmt: View) -> None:
+        self.pointers[stmt.buffer] = self.base(stmt.base)
+        self.windows[stmt.buffer] = stmt.base
+
+    def visit_store(self, stmt: Store) -> None:
         buffer, lanes = stmt.buffer, max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)
         if lanes > 1 and all(i.dtype.lanes == 1 for i in stmt.indices):
             raise CodegenError(f"a vector is stored to one element of {buffer.name}")
@@ -157,7 +137,7 @@ class FunctionEmitter(ExpressionEmitter):
         written = self.written(body)
         return [(b, key) for b in self.registers if b in written for key in self.registers[b]]
 
-    def _for(self, loop: For) -> None:
+    def visit_for(self, loop: For) -> None:
         if loop.kind == "parallel":
             self._parallel(loop)
             return
@@ -221,7 +201,7 @@ class FunctionEmitter(ExpressionEmitter):
                 )
         self._forget(self.written(loop.body))
 
-    def _if(self, stmt: If) -> None:
+    def visit_if(self, stmt: If) -> None:
         if stmt.cond.dtype.lanes > 1:
             self._if_lanes(stmt)
             return
@@ -262,9 +242,9 @@ class FunctionEmitter(ExpressionEmitter):
             scalar = Store(
                 inner.buffer, tuple(lane_of(i, lane) for i in inner.indices), lane_of(inner.value, lane)
             )
-            self._if(If(lane_of(stmt.cond, lane), scalar))
+            self.visit_if(If(lane_of(stmt.cond, lane), scalar))
 
-    def _while(self, stmt: While) -> None:
+    def visit_while(self, stmt: While) -> None:
         if self._carried(stmt.body):
             raise CodegenError("a while loop may not change promoted registers")
         head, body, done = self.label("while"), self.label("body"), self.label("done")
@@ -280,7 +260,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.lines.append(f"  br label %{head}")
         self.start(done)
 
-    def _alloc(self, stmt: Alloc) -> None:
+    def visit_alloc(self, stmt: Alloc) -> None:
         buffer = stmt.buffer
         keys = promotable(buffer, stmt.body)
         if keys is not None:
@@ -304,7 +284,8 @@ class FunctionEmitter(ExpressionEmitter):
         self.pointers[buffer] = (name, 0)
         self.stmt(stmt.body)
 
-    def _eval(self, value: Expr) -> None:
+    def visit_eval(self, stmt: Eval) -> None:
+        value = stmt.value
         if not isinstance(value, Call):
             return
         if value.name.startswith("kernel."):

@@ -1,0 +1,72 @@
+"""Statements handed to a method for each kind: what writers of code inherit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from dlc_core.diag import CodegenError
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, Seq, Stmt, Store, View, While
+
+
+class StmtVisitor(ABC):
+    """A writer of programs whose blocks are lowered; methods go on to nested statements by `stmt`."""
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Hand a statement to the method of its kind, the parts of a sequence one by one.
+
+        Raises CodegenError for blocks.  The windows of a whole model, which may be thousands, one inside the
+        other, take no stack.
+        """
+        while isinstance(stmt, View):
+            self.visit_view(stmt)
+            stmt = stmt.body
+        if isinstance(stmt, Seq):
+            for part in stmt.stmts:
+                self.stmt(part)
+        elif isinstance(stmt, Store):
+            self.visit_store(stmt)
+        elif isinstance(stmt, For):
+            self.visit_for(stmt)
+        elif isinstance(stmt, If):
+            self.visit_if(stmt)
+        elif isinstance(stmt, Let):
+            self.visit_let(stmt)
+        elif isinstance(stmt, Alloc):
+            self.visit_alloc(stmt)
+        elif isinstance(stmt, Eval):
+            self.visit_eval(stmt)
+        elif isinstance(stmt, While):
+            self.visit_while(stmt)
+        else:
+            raise CodegenError(
+                f"{type(stmt).__name__} reached code generation",
+                hint="lower blocks to loops first (pass lower_blocks)",
+            )
+
+    @abstractmethod
+    def visit_store(self, stmt: Store) -> None: ...
+
+    @abstractmethod
+    def visit_for(self, loop: For) -> None: ...
+
+    @abstractmethod
+    def visit_if(self, stmt: If) -> None: ...
+
+    @abstractmethod
+    def visit_let(self, stmt: Let) -> None: ...
+
+    @abstractmethod
+    def visit_alloc(self, stmt: Alloc) -> None: ...
+
+    @abstractmethod
+    def visit_view(self, stmt: View) -> None:
+        """Make the window known; `stmt` goes on to the body."""
+
+    @abstractmethod
+    def visit_eval(self, stmt: Eval) -> None: ...
+
+    @abstractmethod
+    def visit_while(self, stmt: While) -> None: ...
+
+
+__all__ = ["StmtVisitor"]

@@ -1,0 +1,84 @@
+"""Statements reach the methods of their kinds, however many windows lie inside each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Var, const
+from dlc_core.script import parse
+from dlc_core.target.source import C99, FunctionWriter, Unit
+from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While, seq, store
+from dlc_core.tir.visitor import StmtVisitor
+
+
+class Kinds(StmtVisitor):
+    """The kinds of statements in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.met: list[str] = []
+
+    def visit_store(self, stmt: Store) -> None:
+        self.met.append("store")
+
+    def visit_for(self, loop: For) -> None:
+        self.met.append("for")
+        self.stmt(loop.body)
+
+    def visit_if(self, stmt: If) -> None:
+        self.met.append("if")
+        self.stmt(stmt.then)
+
+    def visit_let(self, stmt: Let) -> None:
+        self.met.append("let")
+        self.stmt(stmt.body)
+
+    def visit_alloc(self, stmt: Alloc) -> None:
+        self.met.append("alloc")
+        self.stmt(stmt.body)
+
+    def visit_view(self, stmt: View) -> None:
+        self.met.append("view")
+
+    def visit_eval(self, stmt: Eval) -> None:
+        self.met.append("eval")
+
+    def visit_while(self, stmt: While) -> None:
+        self.met.append("while")
+        self.stmt(stmt.body)
+
+
+def test_every_kind_has_its_method() -> None:
+    a, b, i = Buffer("a", (4,), "int32"), Buffer("b", (4,), "int32"), Var("i")
+    done = Eval(intrinsic("check", i < 4, const(1)))
+    inner: Stmt = If(i < 2, seq(store(a, [i], const(1, "int32")), done))
+    inner = While(i < 3, Let(Var("n"), i + 1, View(b, a, inner)))
+    visitor = Kinds()
+    visitor.stmt(For(i, const(0), const(4), Alloc(a, inner), "serial"))
+    assert visitor.met == ["for", "alloc", "while", "let", "view", "if", "store", "eval"]
+
+
+def test_blocks_are_refused() -> None:
+    func = parse("""@T.prim_func
+def main(A: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.block("A"):
+            v = T.axis.spatial(4, i)
+            A[v] = 1
+""")
+    with pytest.raises(CodegenError, match="Block reached code generation"):
+        FunctionWriter(Unit(C99)).function(func, "void main")
+
+
+def test_thousands_of_windows() -> None:
+    """As the entry of a deep model has them, one for each value."""
+    base = Buffer("base", (4,), "int32")
+    windows = [Buffer("w", (4,), "int32") for _ in range(3000)]
+    body: Stmt = store(windows[-1], [0], const(7, "int32"))
+    for window, under in reversed(list(zip(windows, [base, *windows]))):
+        body = View(window, under, body)
+    text = FunctionWriter(Unit(C99)).function(PrimFunc("f", (base,), body), "void f")
+    assert "int32_t *w_2999 = w_2998;" in text
+    assert "w_2999[0] = 7;" in text
