@@ -110,7 +110,7 @@ def same_size(a: Sequence[Dim], b: Sequence[Dim]) -> bool | None:
 
 def merge_dims(a: Dim, b: Dim, what: str) -> Dim:
     """The dim that `a` and `b` both are: the int where one is known.  Two different ints are an error."""
-    if a is b or a == b:
+    if a == b:
         return a
     if isinstance(a, int) and isinstance(b, int):
         raise fail(f"{what} must be equal, not {a} and {b}")
@@ -132,7 +132,7 @@ def broadcast_dims(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def _broadcast_pair(a: Dim, b: Dim, shapes: Sequence[Sequence[Dim]]) -> Dim:
-    if a is b or a == b or b == 1:
+    if a == b or b == 1:
         return a
     if a == 1:
         return b

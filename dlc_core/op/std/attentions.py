@@ -93,7 +93,7 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
 def _shared(q: Sequence[Dim], k: Sequence[Dim]) -> Dim | None:
     """How many heads share a group of keys."""
     heads, groups = q[-3], k[-3]
-    return 1 if heads is groups or heads == groups else quotient([heads], [groups])
+    return 1 if heads == groups else quotient([heads], [groups])
 
 
 def _attention(

@@ -46,7 +46,7 @@ TO = Attr("to", "dtype", help="the result's dtype, an integer of at most 16 bits
 def _broadcast_to(x: TensorType, others: Sequence[TensorType], dtype: DType) -> TensorType:
     """x in another dtype; the others must broadcast to its shape."""
     shape = broadcast_dims(x.shape, *(t.shape for t in others))
-    if len(shape) != x.ndim or any(a is not b and a != b and b == 1 for a, b in zip(shape, x.shape)):
+    if len(shape) != x.ndim or any(a != b and b == 1 for a, b in zip(shape, x.shape)):
         shapes = ", ".join(map(str, others))
         raise fail(f"{shapes} do not broadcast to {x}", "give the axes of one element each as 1")
     return TensorType(x.shape, dtype)

@@ -146,13 +146,12 @@ def _own(value: Node) -> Node:
     rank = len(value.shape)
     if len(wide.shape) != rank + 1 or len(narrow.shape) != rank + 1 or narrow.shape[-3] != 1:
         return value
-    same = [i for i in range(rank + 1) if i != rank - 2 and wide.shape[i] is not narrow.shape[i]]
-    if any(wide.shape[i] != narrow.shape[i] for i in same):
+    if any(wide.shape[i] != narrow.shape[i] for i in range(rank + 1) if i != rank - 2):
         return value
     groups = wide.shape[rank - 3]
     shape = (*value.shape[:-3], groups, *value.shape[-2:])
     kept = (*wide.shape[: rank - 2], *wide.shape[-2:])
-    if any(a is not b and a != b for a, b in zip(shape, kept, strict=True)):
+    if shape != kept:
         return value
     return RESHAPE.build(narrow, shape=shape)
 
@@ -167,13 +166,11 @@ def _attention(match: Match) -> Node | None:
         return None
     q, k = found.q, found.k
     if not len(q.shape) == len(k.shape) == rank or any(
-        a is not b and a != b
-        for own in (q, k, v)
-        for a, b in zip(own.shape[:-2], root.shape[:-2], strict=True)
+        own.shape[:-2] != root.shape[:-2] for own in (q, k, v)
     ):
         return None
     k, v = _own(k), _own(v)
-    if k.shape[-3] != v.shape[-3] and k.shape[-3] is not v.shape[-3]:
+    if k.shape[-3] != v.shape[-3]:
         return None
     if found.past is not None and found.mask is not None and not found.hard:
         # A query whose keys are all hidden by the mask sees alike those behind the diagonal.

@@ -67,12 +67,9 @@ def _constant_diagonal(mask: Node, scores: Node) -> tuple[int, bool] | None:
 
 def _compared(seen: Node, scores: Node) -> Dim | None:
     """`past` where a comparison of positions says that key j is seen by query i for j <= i + past."""
-    rows, columns = scores.shape[-2:]
     if seen.op not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL) or any(d != 1 for d in seen.shape[:-2]):
         return None
-    if len(seen.shape) < 2 or any(
-        a is not b and a != b for a, b in zip(seen.shape[-2:], (rows, columns), strict=True)
-    ):
+    if seen.shape[-2:] != scores.shape[-2:]:
         return None
     left, right = seen.args if seen.op in (LESS, LESS_EQUAL) else seen.args[::-1]
     key, query = _positions(left), _positions(right)

@@ -134,7 +134,7 @@ def matching_runs(source: Sequence[Dim], result: Sequence[Dim]) -> Runs | None:
         left, right = [a[i]], [b[j]]
         i, j = i + 1, j + 1
         size, other = source[left[0]], result[right[0]]
-        while size is not other and size != other:
+        while size != other:
             if not isinstance(size, int) or not isinstance(other, int) or size == 0 or other == 0:
                 return None
             if size < other:

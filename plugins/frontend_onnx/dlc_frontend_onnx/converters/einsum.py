@@ -131,7 +131,7 @@ def _contract(c: Call, a: Term, b: Term, wanted: set[str]) -> Term:
 
 def _differs(a: Dim, b: Dim) -> bool:
     """Whether one of two dims is broadcast to the other."""
-    return a is not b and a != b and 1 in (a, b)
+    return a != b and 1 in (a, b)
 
 
 def _matrix(term: Term, batch: Sequence[str], rows: Sequence[str], columns: Sequence[str]) -> Node:

@@ -56,7 +56,7 @@ def _blocks(c: Call, vector: Node, like: Node, axis: int, block: int) -> Node:
     if len(vector.shape) != len(like.shape):
         raise c.error(f"scales of {vector.type} for blocks of {like.type}")
     wide = std.repeat(vector, repeats=block, axis=axis) if block > 1 else vector
-    if wide.shape[axis] is like.shape[axis] or wide.shape[axis] == like.shape[axis]:
+    if wide.shape[axis] == like.shape[axis]:
         return wide
     return std.slice(wide, begins=(0,), ends=(like.shape[axis],), axes=(axis,))
 

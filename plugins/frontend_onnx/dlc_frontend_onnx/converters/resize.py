@@ -89,8 +89,7 @@ def _resize(
     moving = [
         index
         for index, axis in enumerate(axes)
-        if not (sizes[index] is x.shape[axis] or sizes[index] == x.shape[axis])
-        or (scales is not None and scales[index] != 1.0)
+        if sizes[index] != x.shape[axis] or (scales is not None and scales[index] != 1.0)
     ]
     if not moving:
         return x

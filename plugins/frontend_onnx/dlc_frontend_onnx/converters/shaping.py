@@ -166,7 +166,7 @@ def _split(c: Call, x: Node, sizes: Sequence[Dim] | None, count: int | None) -> 
     if len(sizes) != outputs:
         raise c.error(f"{len(sizes)} sizes for {outputs} outputs")
     if outputs == 1:
-        return [x] if sizes[0] is x.shape[axis] or sizes[0] == x.shape[axis] else _fields(x, sizes, axis)
+        return [x] if sizes[0] == x.shape[axis] else _fields(x, sizes, axis)
     return _fields(x, sizes, axis)
 
 
