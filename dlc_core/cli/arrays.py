@@ -47,17 +47,12 @@ def _load(path: Path) -> Any:
         raise UsageError(f"{path} cannot be read", why=str(error), hint="a .npy or .npz file") from None
 
 
-def gather_inputs(
-    exe: Executable,
-    single: Sequence[str] | None,
-    together: Path | None,
-    seed: int | None,
-    sizes: Mapping[str, Any] | None = None,
+def given_inputs(
+    names: Sequence[str], single: Sequence[str] | None, together: Path | None
 ) -> dict[str, Array]:
-    """The inputs of a call by name: `single` are NAME=FILE, `together` a `.npz` file (its names may have the
-    prefix `in_`), and what is still missing is drawn at random where a seed is given.
+    """Those of the named inputs that are given: `single` are NAME=FILE, `together` a `.npz` file, whose names
+    may have the prefix `in_`.  Raises UsageError for files and names that fit no input.
     """
-    names = [value.name for value in exe.inputs]
     found: dict[str, Array] = {}
     if together is not None:
         given = read_arrays(together)
@@ -76,6 +71,21 @@ def gather_inputs(
                 f"--input {text!r} names no input", hint=f"write NAME=FILE; inputs: {', '.join(names)}"
             )
         found[name] = read_array(Path(path))
+    return found
+
+
+def gather_inputs(
+    exe: Executable,
+    single: Sequence[str] | None,
+    together: Path | None,
+    seed: int | None,
+    sizes: Mapping[str, Any] | None = None,
+) -> dict[str, Array]:
+    """The inputs of a call by name: `given_inputs`, and what is still missing drawn at random where there is
+    a seed.
+    """
+    names = [value.name for value in exe.inputs]
+    found = given_inputs(names, single, together)
     missing = [value for value in exe.inputs if value.name not in found]
     if missing and seed is None:
         raise UsageError(

@@ -56,6 +56,14 @@ ShowProgress = Annotated[
     typer.Option("--progress/--no-progress", help="Tell on stderr how far it is; by default on terminals."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")]
+SingleInputs = Annotated[
+    list[str] | None, typer.Option("--input", "-i", help="An input: NAME=FILE.npy; repeat it for more.")
+]
+InputsTogether = Annotated[
+    Path | None, typer.Option("--inputs", help="Inputs by name, as NAME or in_NAME, in a .npz file.")
+]
+Relative = Annotated[float, typer.Option("--rtol", min=0, help="Relative tolerance.")]
+Absolute = Annotated[float, typer.Option("--atol", min=0, help="Absolute tolerance.")]
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, Any]:

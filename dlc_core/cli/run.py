@@ -13,15 +13,19 @@ from rich.markup import escape
 
 from dlc_core.cli.arrays import Array, compare_all, gather_inputs, read_arrays
 from dlc_core.cli.options import (
+    Absolute,
     CheckBounds,
+    InputsTogether,
     Json,
     ModelOrArtefact,
     NoCache,
     OptLevel,
     Precision,
+    Relative,
     Seed,
     Shapes,
     ShowProgress,
+    SingleInputs,
     TargetText,
     Threads,
     executable,
@@ -35,20 +39,16 @@ from dlc_core.runtime.explain import regrouped
 def run(
     model: ModelOrArtefact,
     target: TargetText = None,
-    single: Annotated[
-        list[str] | None, typer.Option("--input", "-i", help="An input: NAME=FILE.npy; repeat it for more.")
-    ] = None,
-    together: Annotated[
-        Path | None, typer.Option("--inputs", help="Inputs by name, as NAME or in_NAME, in a .npz file.")
-    ] = None,
+    single: SingleInputs = None,
+    together: InputsTogether = None,
     random: Annotated[bool, typer.Option("--random", help="Draw the inputs that are not given.")] = False,
     seed: Seed = 0,
     expect: Annotated[
         Path | None,
         typer.Option("--expect", help="Compare with a .npz file: by output name, or out_0, out_1."),
     ] = None,
-    rtol: Annotated[float, typer.Option("--rtol", min=0, help="Relative tolerance.")] = 1e-3,
-    atol: Annotated[float, typer.Option("--atol", min=0, help="Absolute tolerance.")] = 1e-4,
+    rtol: Relative = 1e-3,
+    atol: Absolute = 1e-4,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the outputs to a .npz file.")
     ] = None,

@@ -66,6 +66,14 @@ class Dot:
     """How many times the cost of the machine's cheapest dot product of its kind it takes."""
 
 
+COMPUTED = (
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("bfloat16", "float16", "float32", "float64"),
+)
+"""The dtypes that compilers of general languages compute in; narrower ones are expressed by these."""
+
+
 @dataclass(frozen=True)
 class Description:
     """The facts of a machine that schedules, legality and cost models read.  Bytes; caches per core."""

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from dlc_core.driver import build
+from dlc_core.driver import build, find_target
 from dlc_core.ir.dtype import dtype
 from dlc_core.runtime.executable import Executable
 from dlc_core.script import T
 from dlc_core.target import Dot
-from dlc_core.testing.peak import CHAINS, fma_loop, machine_peak
+from dlc_core.testing.peak import CHAINS, machine_peak
 
 
 def dot_loop(dot: Dot, chains: int, steps: int, threads: int = 1) -> Executable:
@@ -55,11 +55,11 @@ def product_peak(threads: int = 1, a: str = "float32", b: str = "") -> float:
     """The peak of the default target for products of these dtypes, `b` by default as `a`; that of float32
     where it has no dot product of them.
     """
-    description = fma_loop(1, 1, 1).target.describe()
-    found = [dot for dot in description.dots if (dot.a, dot.b) == (a, b or a)]
-    return (
-        dot_gops(found[0], description.vector_registers, threads=threads) if found else machine_peak(threads)
-    )
+    description = find_target(None).describe()
+    found = next((dot for dot in description.dots if (dot.a, dot.b) == (a, b or a)), None)
+    if found is None:
+        return machine_peak(threads)
+    return dot_gops(found, description.vector_registers, threads=threads)
 
 
 __all__ = ["dot_gops", "dot_loop", "product_peak"]

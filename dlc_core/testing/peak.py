@@ -68,7 +68,7 @@ def peak_gflops(vector: int, registers: int, *, threads: int = 1, steps: int = 1
 
 def machine_peak(threads: int = 1) -> float:
     """`peak_gflops` of the default target."""
-    description = fma_loop(1, 1, 1).target.describe()
+    description = find_target(None).describe()
     return peak_gflops(description.lanes(32), description.vector_registers, threads=threads)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from dlc_backend_c.processors import processor
 from dlc_backend_c.toolchain import compiler_problem, compiler_version, usable_cores
 from dlc_core.ir.module import IRModule
-from dlc_core.target import Description, Option, TargetKind
+from dlc_core.target import COMPUTED, Description, Option, TargetKind
 from dlc_core.tir.stmt import PrimFunc
 
 OPTIONS = (
@@ -25,13 +25,6 @@ OPTIONS = (
     ),
     Option("opt-for", "str", "speed", "speed or size: how far loops are unrolled"),
 )
-
-DTYPES = (
-    "bool",
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
-    *("bfloat16", "float16", "float32", "float64"),
-)
-"""The dtypes that code computes in; narrower ones are expressed by these."""
 
 
 def vector_bits(options: Mapping[str, Any]) -> int:
@@ -55,7 +48,7 @@ def description(options: Mapping[str, Any]) -> Description:
         stack_bytes=256 if cpu.address_bits == 32 else 1 << 16,
         cores=threads,
         parallel=threads > 1,
-        dtypes=DTYPES,
+        dtypes=COMPUTED,
     )
 
 

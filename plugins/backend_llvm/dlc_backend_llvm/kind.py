@@ -10,7 +10,7 @@ from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.dots import dots_of
 from dlc_backend_llvm.emulator.qemu import any_problem
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
-from dlc_core.target import Description, Option, Target, TargetKind
+from dlc_core.target import COMPUTED, Description, Option, Target, TargetKind
 
 OPTIONS = (
     Option("mtriple", "str", "", "target triple, such as aarch64-linux-gnu; empty is this machine"),
@@ -31,14 +31,6 @@ def _cpu(mtriple: str, mcpu: str, mattr: str, threads: int) -> HostCpu:
 def cpu_of(target: Target) -> HostCpu:
     """The processor that a target of this kind names."""
     return _cpu(target["mtriple"], target["mcpu"], target["mattr"], target["num-threads"])
-
-
-DTYPES = (
-    "bool",
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
-    *("bfloat16", "float16", "float32", "float64"),
-)
-"""The dtypes that code computes in; narrower ones are expressed by these."""
 
 
 def spare_registers(cpu: HostCpu) -> int:
@@ -64,7 +56,7 @@ def description(options: Mapping[str, Any]) -> Description:
         fma=cpu.fma,
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
-        dtypes=DTYPES,
+        dtypes=COMPUTED,
         intrinsics=frozenset({"vector_shuffle"}) if cpu.vector_bits else frozenset(),
         dots=tuple(dots_of(cpu)),
         control=True,

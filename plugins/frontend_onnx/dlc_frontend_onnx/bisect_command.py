@@ -7,13 +7,24 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dlc_core.cli.arrays import gather_inputs, read_array, read_arrays
-from dlc_core.cli.options import Json, OptLevel, Seed, Shapes, TargetText, Threads, parse_shapes
+from dlc_core.cli.arrays import Array, gather_inputs, given_inputs
+from dlc_core.cli.options import (
+    Absolute,
+    InputsTogether,
+    Json,
+    OptLevel,
+    Relative,
+    Seed,
+    Shapes,
+    SingleInputs,
+    TargetText,
+    Threads,
+    parse_shapes,
+)
 from dlc_core.diag import UsageError
 from dlc_frontend_onnx.bisect import Bisection, bisect
 from dlc_frontend_onnx.specialized import CallableModel
@@ -30,15 +41,11 @@ def command(
         ),
     ] = "onnx-reference",
     target: TargetText = None,
-    single: Annotated[
-        list[str] | None, typer.Option("--input", "-i", help="An input: NAME=FILE.npy; repeat it for more.")
-    ] = None,
-    together: Annotated[
-        Path | None, typer.Option("--inputs", help="Inputs by name, as NAME or in_NAME, in a .npz file.")
-    ] = None,
+    single: SingleInputs = None,
+    together: InputsTogether = None,
     seed: Seed = 0,
-    rtol: Annotated[float, typer.Option("--rtol", min=0, help="Relative tolerance.")] = 1e-3,
-    atol: Annotated[float, typer.Option("--atol", min=0, help="Absolute tolerance.")] = 1e-4,
+    rtol: Relative = 1e-3,
+    atol: Absolute = 1e-4,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the smallest model that differs is written.")
     ] = Path("reproducer.onnx"),
@@ -81,13 +88,9 @@ def command(
         raise typer.Exit(1)
 
 
-def _given(names: list[str], single: list[str] | None, together: Path | None) -> dict[str, Any]:
+def _given(names: list[str], single: list[str] | None, together: Path | None) -> dict[str, Array]:
     """Inputs of a model that is compiled for their values: all must be given."""
-    arrays = read_arrays(together) if together is not None else {}
-    feeds = {name: arrays[key] for name in names for key in (f"in_{name}", name) if key in arrays}
-    for text in single or ():
-        name, _, path = text.rpartition("=")
-        feeds[name] = read_array(Path(path))
+    feeds = given_inputs(names, single, together)
     missing = [name for name in names if name not in feeds]
     if missing:
         raise UsageError(
@@ -95,7 +98,7 @@ def _given(names: list[str], single: list[str] | None, together: Path | None) ->
             why="sizes of the model depend on values of inputs, which are not drawn",
             hint="--input NAME=FILE or --inputs FILE.npz",
         )
-    return {name: np.asarray(feeds[name]) for name in names}
+    return feeds
 
 
 def record(found: Bisection, files: tuple[Path, ...]) -> dict[str, Any]:

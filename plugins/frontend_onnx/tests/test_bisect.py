@@ -166,3 +166,19 @@ def test_the_command_tells_and_writes(broken, tmp_path, capsys):
     assert repro.exists()
     assert main(["bisect", str(path), "-o", str(repro)]) == 1
     assert "first wrong node: 'second' (Sigmoid)" in capsys.readouterr().out
+
+
+def test_inputs_that_decide_sizes_must_be_given(broken, tmp_path, capsys):
+    path, repro = tmp_path / "m.onnx", str(tmp_path / "wrong.onnx")
+    text = "g (float[2, 2] x, int64[1] shape) => (float[n] y) { h = Sigmoid(x) y = Reshape(h, shape) }"
+    path.write_bytes(parse(text).SerializeToString())
+    np.save(tmp_path / "x.npy", np.ones((2, 2), np.float32))
+    np.save(tmp_path / "s.npy", np.array([4]))
+    x, shape = (f"{name}={tmp_path / file}" for name, file in (("x", "x.npy"), ("shape", "s.npy")))
+    assert main(["bisect", str(path), "-i", x, "-i", shape]) == 0
+    assert main(["bisect", str(path), "-i", x]) == 2
+    assert "input 'shape' is not given" in capsys.readouterr().err
+    assert main(["bisect", str(path), "-i", x, "-i", shape.replace("shape", "shapes")]) == 2
+    assert "names no input" in capsys.readouterr().err
+    broken("Sigmoid")
+    assert main(["bisect", str(path), "-i", x, "-i", shape, "-o", repro]) == 1

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlc_core.graph.node import Node, get_item, param
+from dlc_core.graph.node import Node, constant, get_item, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.reference import apply
 from dlc_frontend_onnx.closing import close
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.reduce import along_axis
@@ -18,11 +20,18 @@ from dlc_frontend_onnx.converters.reduce import along_axis
 
 @converter("NonZero", 9)
 def nonzero(c: Call, x: Node) -> Node:
+    made = std.nonzero(x, count=Var("nonzero"))
+    return _known(c, made, x) or made
+
+
+def _known(c: Call, made: Node, x: Node) -> Node | None:
+    """The results of an op on x as constants, whose sizes are numbers; None where x is not known."""
     found = c.array(x)
     if found is None:
-        return std.nonzero(x, count=Var("nonzero"))
-    places = np.nonzero(np.atleast_1d(found) if found.ndim == 0 else found)
-    return c.const(np.array(places, np.int64).reshape(found.ndim, -1), "int64")
+        return None
+    assert isinstance(made.op, OpDecl)
+    results = apply(made.op, [found], made.attrs, made.type)
+    return make_tuple([constant(a) for a in results]) if isinstance(results, tuple) else constant(results)
 
 
 @converter("Compress", 9)
@@ -43,21 +52,9 @@ def unique(c: Call, x: Node) -> Sequence[Node]:
     axis, ordered = c.integer("axis", None), c.flag("sorted", True)
     if axis is not None:
         axis = c.check_axis(axis, len(x.shape))
-    found = c.array(x)
-    if found is None:
-        made = std.unique(x, count=Var("different"), axis=axis, ordered=ordered)
-        return [get_item(made, index) for index in range(4)]
-    values, first, inverse, counts = np.unique(
-        found, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    inverse = inverse.reshape(-1)
-    if not ordered:
-        order = np.argsort(first)
-        place = np.empty_like(order)
-        place[order] = np.arange(order.size)
-        values = np.take(values, order, 0 if axis is None else axis)
-        first, inverse, counts = first[order], place[inverse], counts[order]
-    return [c.const(values, x.dtype), *(c.const(part, "int64") for part in (first, inverse, counts))]
+    made = std.unique(x, count=Var("different"), axis=axis, ordered=ordered)
+    results = _known(c, made, x) or made
+    return [get_item(results, index) for index in range(4)]
 
 
 @converter("NonMaxSuppression", 10)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
@@ -89,16 +92,32 @@ def qlinear_unary(
     return quantized(c, made, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
 
 
+def _either_layout(function: Callable[..., Node]) -> Callable[..., Node]:
+    """The converter of an operator that an attribute may tell to have the channels last."""
+
+    @wraps(function)
+    def convert(c: Call, x: Node, *rest: Node | None) -> Node:
+        rank = len(x.shape)
+        if not c.flag("channels_last"):
+            return function(c, x, *rest)
+        made = function(c, std.transpose(x, axes=(0, rank - 1, *range(1, rank - 1))), *rest)
+        return std.transpose(made, axes=(0, *range(2, rank), 1))
+
+    return convert
+
+
+add_entry("QLinearConv", 1, _either_layout(qlinear_conv), MICROSOFT)
+
+
 @converter("QLinearGlobalAveragePool QLinearAveragePool", 1, MICROSOFT)
+@_either_layout
 def qlinear_pool(
     c: Call, x: Node, x_scale: Node, x_zero: Node | None, y_scale: Node, y_zero: Node | None = None
 ) -> Node:
-    last = c.flag("channels_last")
-    wide = _float(c, channels_first(x) if last else x, x_scale, x_zero)
+    wide = _float(c, x, x_scale, x_zero)
     whole = c.node.op == "QLinearGlobalAveragePool"
     mean = std.global_avg_pool(wide) if whole else average_pool(c, wide)
-    made = quantized(c, mean, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
-    return channels_last(made) if last else made
+    return quantized(c, mean, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
 
 
 @converter("QLinearConcat", 1, MICROSOFT)
@@ -152,33 +171,3 @@ def qlinear_where(
 ) -> Node:
     made = std.where(condition, _float(c, a, a_scale, a_zero), _float(c, b, b_scale, b_zero))
     return quantized(c, made, plain(y_scale), plain(y_zero), y_zero.dtype)
-
-
-@converter("QLinearConv", 1, MICROSOFT)
-def channels_last_conv(
-    c: Call,
-    x: Node,
-    x_scale: Node,
-    x_zero: Node,
-    w: Node,
-    w_scale: Node,
-    w_zero: Node,
-    y_scale: Node,
-    y_zero: Node,
-    bias: Node | None = None,
-) -> Node:
-    last = c.flag("channels_last")
-    made = qlinear_conv(
-        c, channels_first(x) if last else x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias
-    )
-    return channels_last(made) if last else made
-
-
-def channels_first(x: Node) -> Node:
-    rank = len(x.shape)
-    return std.transpose(x, axes=(0, rank - 1, *range(1, rank - 1)))
-
-
-def channels_last(x: Node) -> Node:
-    rank = len(x.shape)
-    return std.transpose(x, axes=(0, *range(2, rank), 1))
