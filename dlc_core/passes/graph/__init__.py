@@ -13,6 +13,7 @@ from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer
+from dlc_core.passes.graph.merge_products import MergeProducts
 from dlc_core.passes.graph.mixed_precision import MixedPrecision
 from dlc_core.passes.graph.pack_weights import PackWeights
 from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
@@ -36,6 +37,7 @@ PASSES = (
     ExpandComposites,
     FoldBatchNorm,
     FoldScaleAxis,
+    MergeProducts,
     ConvertLayout,
     AlignChannels,
     Winograd,
@@ -63,6 +65,7 @@ __all__ = [
     "FoldScaleAxis",
     "Fuse",
     "Infer",
+    "MergeProducts",
     "MixedPrecision",
     "PackWeights",
     "Recompose",

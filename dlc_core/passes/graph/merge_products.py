@@ -1,0 +1,223 @@
+"""merge_products: products of one value by several constant matrices become one.
+
+Law: each result is the sum of the same products, in the order of the one kernel.
+
+    q = add(matmul(x, a), c)            qk = add(matmul(x, a|b), c|d)
+    k = add(matmul(x, b), d)     =>     q, k = qk[:, :columns of a], qk[:, columns of a:]
+
+What follows the products in their kernels is merged with them where it is the same: operations of one value,
+and of constants with one number or one for each column.  Packed weights are merged like plain ones.
+
+The results must cost nothing: each slice is read in place by the kernel that uses it, and no kernel loses an
+operation at its end.  Both are asked of the grouping before and after.  What is gained are launches, and work
+for all cores where one product alone is too small for that; the cost model has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from dlc_core.graph.node import Function, Node, attr_key, const_array, constant, post_order, rewrite
+from dlc_core.op.declare import NDArray, OpDecl
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.grouping import POINTWISE, Grouping, group_nodes
+from dlc_core.target.cost import Machine, Work
+from dlc_core.target.target import Description
+
+MATMUL, PACKED, SLICE = OPS["matmul"], OPS["packed_matmul"], OPS["slice"]
+GROUP_OPS = 48
+"""The most operations of a kernel, as in the pass `fuse`."""
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A product and what follows it in its kernel, the root last."""
+
+    steps: tuple[Node, ...]
+
+    @property
+    def columns(self) -> int:
+        return int(self.steps[0].shape[-1])
+
+    @property
+    def root(self) -> Node:
+        return self.steps[-1]
+
+
+@dataclass(frozen=True)
+class MergeProducts(GraphPass):
+    """Merge products by constants that are not slower together, in the target's cost model."""
+
+    name: ClassVar[str] = "merge_products"
+    place: ClassVar[tuple[float, ...]] = (650,)
+    min_level: ClassVar[int] = 2
+    exact: ClassVar[bool] = False
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        if context.target is None or not _has_candidates(function):
+            return function
+        grouping = group_nodes(function, GROUP_OPS)
+        machine = context.target.describe()
+        wanted = [alike for alike in _alike(grouping) if _pays([c.steps[0] for c in alike], machine)]
+        while wanted:
+            merged, slices = _merged(function, wanted)
+            groups = group_nodes(merged, GROUP_OPS).groups
+            free = [all(s in groups and groups[s].root is not s for s in parts) for parts in slices]
+            if all(free):
+                return merged
+            wanted = [alike for alike, kept in zip(wanted, free, strict=True) if kept]
+        return function
+
+
+def _pays(products: Sequence[Node], machine: Description) -> bool:
+    """Whether one product is expected to take no longer than several."""
+    works = [work for value in products if (work := _work(value)) is not None]
+    if len(works) < len(products):
+        return True
+    whole = Work(*(sum(figures) for figures in zip(*map(_figures, works), strict=True)))
+    limits, threads = Machine.of(machine), machine.cores if machine.parallel else 1
+    # All weights of the model are read between two runs of a kernel: these lie where they all fit.
+    apart, together = (
+        [limits.estimate(work, threads=threads, resident=whole.bytes or 0) for work in given]
+        for given in (works, [whole])
+    )
+    return sum(e.seconds for e in together if e) <= sum(e.seconds for e in apart if e)
+
+
+def _work(value: Node) -> Work | None:
+    """Of a product by constant weights; None where its rows are not known."""
+    rows = value.shape[:-1]
+    if not all(isinstance(d, int) for d in rows):
+        return None
+    weights = sum(array.nbytes for arg in value.args[1:] if (array := const_array(arg)) is not None)
+    columns, depth = int(value.shape[-1]), int(value.args[0].shape[-1])
+    steps = prod(rows) * columns * depth
+    results = prod(rows) * columns * value.dtype.itemsize
+    return Work(2 * steps, steps, 0, weights + results, weights)
+
+
+def _figures(work: Work) -> tuple[int, ...]:
+    return tuple(v or 0 for v in (work.flops, work.steps, work.functions, work.bytes, work.constants))
+
+
+def _is_product(value: Node) -> bool:
+    if value.op is PACKED:
+        return all(const_array(arg) is not None for arg in value.args[1:])
+    if value.op is not MATMUL or value.attrs["transpose_a"] or value.attrs["transpose_b"]:
+        return False
+    weights = const_array(value.args[1])
+    return weights is not None and weights.ndim == 2 and len(value.args[0].shape) >= 2
+
+
+def _has_candidates(function: Function) -> bool:
+    seen: set[Node] = set()
+    for value in post_order(function.body):
+        if value.op in (MATMUL, PACKED) and _is_product(value):
+            if value.args[0] in seen:
+                return True
+            seen.add(value.args[0])
+    return False
+
+
+def _alike(grouping: Grouping) -> list[list[_Chain]]:
+    """Products of one value that can be merged, with all of their kernels."""
+    found: dict[Hashable, list[_Chain]] = {}
+    for value in grouping.order:
+        if value.op not in (MATMUL, PACKED) or not _is_product(value) or value not in grouping.groups:
+            continue
+        members = set(grouping.groups[value].members)
+        chain, forms = [value], [_form(value, value.args[0], value.shape[-1])]
+        while chain[-1] is not grouping.groups[value].root:
+            users = [m for m in members if chain[-1] in m.args]
+            form = _form(users[0], chain[-1], value.shape[-1]) if len(users) == 1 else None
+            if form is None:
+                break
+            chain.append(users[0])
+            forms.append(form)
+        else:
+            if len(chain) == len(members) and None not in forms:
+                found.setdefault((value.args[0], *forms), []).append(_Chain(tuple(chain)))
+    return [chains for chains in found.values() if len(chains) > 1]
+
+
+def _form(value: Node, inside: Node, columns: object) -> Hashable | None:
+    """What two steps must have in common to be merged; None where constants do not fit the columns."""
+    if value.args.count(inside) != 1 or not isinstance(value.op, OpDecl):
+        return None
+    product = value.op in (MATMUL, PACKED)
+    if not product and (value.op.kind not in POINTWISE or value.shape != inside.shape):
+        return None
+    places: list[Hashable] = []
+    for arg in value.args:
+        array = const_array(arg)
+        if arg is inside:
+            places.append("value")
+        elif array is None:
+            return None
+        elif product:
+            places.append((arg.dtype, array.shape[:-1]))
+        elif array.size == 1 or (array.size == columns and array.shape[-1] == columns):
+            places.append((arg.dtype, array.ndim, array.tobytes() if array.size == 1 else None))
+        else:
+            return None
+    if not product and len(value.args) > 1 and value.op.name not in ("add", "sub", "mul", "div"):
+        return None
+    return (value.op, tuple((k, attr_key(v)) for k, v in value.attrs.items()), tuple(places))
+
+
+def _merged(function: Function, wanted: Sequence[Sequence[_Chain]]) -> tuple[Function, list[list[Node]]]:
+    """The function with these products merged, and the slices of each."""
+    owner = {chain.root: (which, alike) for which, alike in enumerate(wanted) for chain in alike}
+    made: dict[int, Node] = {}
+    slices: list[list[Node]] = [[] for _ in wanted]
+    built: dict[Node, Node] = {}
+
+    def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+        found = owner.get(old)
+        if found is None:
+            return None
+        which, alike = found
+        if which not in made:
+            made[which] = _whole(alike, built[alike[0].steps[0].args[0]])
+        begin = 0
+        for chain in alike:
+            if chain.root is old:
+                break
+            begin += chain.columns
+        end, last = begin + chain.columns, len(old.shape) - 1
+        made[which].add_spans(tuple(s for step in chain.steps for s in step.spans))
+        part = SLICE.build(made[which], begins=(begin,), ends=(end,), axes=(last,))
+        slices[which].append(part)
+        return part
+
+    return function.with_body(rewrite(function.body, visit, built)), slices
+
+
+def _whole(alike: Sequence[_Chain], x: Node) -> Node:
+    value, before = x, alike[0].steps[0].args[0]
+    for steps in zip(*(chain.steps for chain in alike), strict=True):
+        first = steps[0]
+        args = [
+            value if arg is before else _joined([step.args[i] for step in steps], alike)
+            for i, arg in enumerate(first.args)
+        ]
+        assert isinstance(first.op, OpDecl)
+        value, before = first.op.build(*args, **first.attrs), first
+    return value
+
+
+def _joined(constants: Sequence[Node], alike: Sequence[_Chain]) -> Node:
+    """Constants side by side; one number that all have stays one."""
+    arrays: list[NDArray] = [array for c in constants if (array := const_array(c)) is not None]
+    if all(array.size == 1 for array in arrays) and any(chain.columns != 1 for chain in alike):
+        return constants[0]
+    return constant(np.concatenate(arrays, axis=-1))
+
+
+__all__ = ["MergeProducts"]

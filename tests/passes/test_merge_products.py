@@ -1,0 +1,143 @@
+"""merge_products: one product in place of several of the same value, where their results stay free."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import Function, Node, constant, make_tuple, param, post_order
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.reference import evaluate
+from dlc_core.op.std.packed_product import packed
+from dlc_core.passes import PassContext
+from dlc_core.passes.graph import MergeProducts
+from dlc_core.passes.graph.grouping import group_nodes
+from dlc_core.target.target import Description, Target, TargetKind
+
+RNG = np.random.default_rng(0)
+CONTEXT = PassContext(
+    target=Target(TargetKind("toy", "", "", "", describe=lambda options: Description(vector_bits=256)))
+)
+
+
+def weights(*shape: int) -> Node:
+    return constant(RNG.standard_normal(shape).astype(np.float32))
+
+
+def x_of(rows: object = 6) -> Node:
+    return param("x", tensor_type((rows, 8), "float32"))
+
+
+def function(x: Node, *results: Node) -> Function:
+    return Function("main", (x,), results[0] if len(results) == 1 else make_tuple(results))
+
+
+def merged(before: Function) -> Function:
+    return MergeProducts().run_function(before, CONTEXT)
+
+
+def products(of: Function) -> list[Node]:
+    return [n for n in post_order(of.body) if n.op.name in ("matmul", "packed_matmul")]
+
+
+def check(before: Function, rows: int = 6) -> Function:
+    """The function with products merged, of equal results."""
+    after = merged(before)
+    data = RNG.standard_normal((rows, 8)).astype(np.float32)
+    results = [r if isinstance(r, tuple) else (r,) for r in (evaluate(f, [data]) for f in (before, after))]
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    return after
+
+
+def turned(value: Node) -> Node:
+    return std.transpose(value, axes=(1, 0))
+
+
+def mixed(*values: Node) -> Node:
+    """Attention over values of two heads."""
+    split = [std.transpose(std.reshape(v, shape=(6, 2, v.shape[-1] // 2)), axes=(1, 0, 2)) for v in values]
+    return std.attention(*split, scale=0.5)
+
+
+def test_queries_keys_and_values_are_one_product() -> None:
+    x = x_of()
+    q, k, v = (std.add(std.matmul(x, weights(8, n)), weights(n)) for n in (4, 4, 10))
+    after = check(function(x, mixed(q, k, v)))
+    (product,) = products(after)
+    assert product.shape == (6, 18)
+    groups = group_nodes(after, 48).groups
+    assert len({id(g) for g in groups.values()}) == 2, "slices are read by the attention itself"
+
+
+def test_rows_may_be_symbolic() -> None:
+    x = x_of(Var("n"))
+    after = check(function(x, std.add(*(turned(std.matmul(x, weights(8, 4))) for _ in range(2)))), rows=5)
+    assert len(products(after)) == 1
+
+
+def test_equal_operations_behind_products_are_merged_with_them() -> None:
+    x = x_of()
+    ends = [std.relu(std.mul(std.matmul(x, weights(8, 4)), constant(np.float32(2)))) for _ in range(2)]
+    after = check(function(x, std.add(*map(turned, ends))))
+    assert len([n for n in post_order(after.body) if n.op.name == "relu"]) == 1
+    assert len([n for n in products(after) if n.args[0] is x]) == 1
+
+
+def test_packed_weights() -> None:
+    x = x_of()
+    parts = [
+        std.packed_matmul(
+            x,
+            constant(packed(RNG.integers(0, 16, (2, 4, 6)).astype(np.int16), 4)),
+            constant(RNG.random((2, 6)).astype(np.float32)),
+        )
+        for _ in range(3)
+    ]
+    assert len(products(check(function(x, std.add(std.add(*map(turned, parts[:2])), turned(parts[2])))))) == 1
+
+
+def _gated(x: Node) -> tuple[Node, ...]:
+    gate, up = std.matmul(x, weights(8, 4)), std.matmul(x, weights(8, 4))
+    return (std.mul(std.silu(gate), up),)
+
+
+def _results(x: Node) -> tuple[Node, ...]:
+    return std.matmul(x, weights(8, 4)), std.matmul(x, weights(8, 4))
+
+
+def _other_values(x: Node) -> tuple[Node, ...]:
+    return (std.add(*(turned(std.matmul(v, weights(8, 4))) for v in (x, std.exp(x)))),)
+
+
+def _other_ends(x: Node) -> tuple[Node, ...]:
+    ends = std.exp(std.matmul(x, weights(8, 4))), std.tanh(std.matmul(x, weights(8, 4)))
+    return (std.add(*map(turned, ends)),)
+
+
+def _read_by_products(x: Node) -> tuple[Node, ...]:
+    a, b = std.matmul(x, weights(8, 4)), std.matmul(x, weights(8, 4))
+    return (std.matmul(a, b, transpose_b=True),)
+
+
+@pytest.mark.parametrize("make", [_gated, _results, _other_values, _other_ends, _read_by_products])
+def test_what_would_cost_something_stays(make: object) -> None:
+    x = x_of()
+    before = function(x, *make(x))  # type: ignore[operator]
+    assert merged(before) is before
+
+
+def test_only_free_ones_are_merged() -> None:
+    x = x_of()
+    q, k = (std.matmul(x, weights(8, 4)) for _ in range(2))
+    before = function(x, std.exp(std.add(turned(q), turned(k))), *_read_by_products(std.exp(x)))
+    after = check(before)
+    assert [n.shape[-1] for n in products(after) if n.args[1].op.name == "const"] == [8, 4, 4]
+
+
+def test_without_a_target_nothing_is_merged() -> None:
+    x = x_of()
+    before = function(x, mixed(*(std.matmul(x, weights(8, 4)) for _ in range(3))))
+    assert MergeProducts().run_function(before, PassContext()) is before
