@@ -1,11 +1,15 @@
 """The thread pool as LLVM IR text; `pool.py` has its interface.
 
-How it works.  A job is published by storing one 64-bit word (generation | ranges | next range); threads claim
-ranges by compare-and-swap on that word, so a claim can only succeed while the job it was read for is the
-current one.  Each thread adds what it did to `done` once; the caller waits for it.  Workers are made when
-first needed.  An idle worker spins for about 100 us and then sleeps in a futex on the generation; a worker
-beyond the current job's thread count sleeps on that count.  A forked child finds another process id, forgets
-the workers it does not have, and makes new ones.
+How it works.  A job's ranges are shared out before it is published: thread p of t has those from p/t to
+(p + 1)/t, so that in kernel after kernel a thread meets its own part of the data.  A share is one 64-bit word
+(generation | end | next range) in a cache line of its own; its thread takes ranges from the front, threads
+that have finished theirs take from the end.  All claims are a compare-and-swap on that word, so that one can
+only succeed while the job it was read for has a range left, hence is the current one, and what was read of
+the job before is its own.  The job is published by storing its generation.  Each thread adds what it did to
+`done` once; the caller waits for it.  Workers are made when first needed.  An idle worker spins for about
+100 us and then sleeps in a futex on the generation; a worker beyond the current job's thread count sleeps on
+that count.  A forked child finds another process id, forgets the workers it does not have, and makes new
+ones.
 
 Linkage.  State is internal, functions are weak: objects that each hold this text link into one library, and
 then use one pool; a library that holds it must never be unmapped (`link_shared` marks it `nodelete`) since
@@ -21,6 +25,7 @@ from dlc_core.diag import UnsupportedError
 SYMBOLS = ("dlc_parallel_for", "dlc_pool_set_num_threads", "dlc_pool_get_num_threads")
 
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_MOST_THREADS = 1024
 _PAUSE = {
     "x86_64": "call void @llvm.x86.sse2.pause()",
     "aarch64": "call void @llvm.aarch64.hint(i32 1)",
@@ -46,6 +51,8 @@ _LINUX = """
 @body = internal global ptr null, align 128
 @closure = internal global ptr null, align 8
 @items = internal global i64 0, align 8
+@ranges = internal global i64 0, align 8
+@shares = internal global [THREADS x [16 x i64]] zeroinitializer, align 128
 @threads = internal global i32 0, align 128
 @done = internal global i32 0, align 128
 @waiting = internal global i32 0, align 4
@@ -84,39 +91,58 @@ define internal void @wake_all(ptr %at) nounwind {
   ret void
 }
 
-; Claims and runs ranges of generation %mine until none is left; returns how many.
-define internal i32 @work(i64 %mine) nounwind {
+; Claims and runs ranges of generation %mine, first those of thread %place, then others'; returns how many.
+define internal i32 @work(i64 %mine, i32 %place, i32 %team) nounwind {
 entry:
+  br label %share
+share:
+  %whose = phi i32 [%place, %entry], [%other, %next_share]
+  %visits = phi i32 [0, %entry], [%visited, %next_share]
+  %so_far = phi i32 [0, %entry], [%count, %next_share]
+  %own = icmp eq i32 %visits, 0
+  %whose_wide = zext i32 %whose to i64
+  %at = getelementptr [16 x i64], ptr @shares, i64 %whose_wide
   br label %look
 look:
-  %count = phi i32 [0, %entry], [%count, %claim], [%more, %run]
-  %now = load atomic i64, ptr @word acquire, align 8
+  %count = phi i32 [%so_far, %share], [%count, %claim], [%more, %run]
+  %now = load atomic i64, ptr %at acquire, align 8
   %generation = lshr i64 %now, 32
   %same = icmp eq i64 %generation, %mine
-  %next = and i64 %now, 65535
+  %front = and i64 %now, 65535
   %shifted = lshr i64 %now, 16
-  %ranges = and i64 %shifted, 65535
-  %left = icmp ult i64 %next, %ranges
+  %end = and i64 %shifted, 65535
+  %left = icmp ult i64 %front, %end
   %go = and i1 %same, %left
-  br i1 %go, label %claim, label %end
+  br i1 %go, label %claim, label %next_share
 claim:
   %b = load atomic ptr, ptr @body monotonic, align 8
   %c = load atomic ptr, ptr @closure monotonic, align 8
   %n = load atomic i64, ptr @items monotonic, align 8
-  %claimed = add i64 %now, 1
-  %pair = cmpxchg ptr @word, i64 %now, i64 %claimed acq_rel monotonic
+  %ranges = load atomic i64, ptr @ranges monotonic, align 8
+  %last = sub i64 %end, 1
+  %range = select i1 %own, i64 %front, i64 %last
+  %step = select i1 %own, i64 1, i64 -65536
+  %claimed = add i64 %now, %step
+  %pair = cmpxchg ptr %at, i64 %now, i64 %claimed acq_rel monotonic
   %won = extractvalue { i64, i1 } %pair, 1
   br i1 %won, label %run, label %look
 run:
-  %begin_scaled = mul i64 %n, %next
+  %begin_scaled = mul i64 %n, %range
   %begin = udiv i64 %begin_scaled, %ranges
-  %following = add i64 %next, 1
+  %following = add i64 %range, 1
   %end_scaled = mul i64 %n, %following
   %end_at = udiv i64 %end_scaled, %ranges
   call void %b(ptr %c, i64 %begin, i64 %end_at)
   %more = add i32 %count, 1
   br label %look
-end:
+next_share:
+  %visited = add i32 %visits, 1
+  %beside = add i32 %whose, 1
+  %round = icmp sge i32 %beside, %team
+  %other = select i1 %round, i32 0, i32 %beside
+  %again = icmp slt i32 %visited, %team
+  br i1 %again, label %share, label %finished
+finished:
   ret i32 %count
 }
 
@@ -175,7 +201,7 @@ park:
   call void @sleep_while(ptr @threads, i32 %team)
   br label %idle
 join:
-  %did = call i32 @work(i64 %generation)
+  %did = call i32 @work(i64 %generation, i32 %place, i32 %team)
   %any = icmp sgt i32 %did, 0
   br i1 %any, label %finish, label %idle
 finish:
@@ -309,7 +335,7 @@ bound:
   %capped = icmp sgt i32 %cap, 0
   %lower = call i32 @llvm.smin.i32(i32 %asked, i32 %cap)
   %allowed = select i1 %capped, i32 %lower, i32 %asked
-  %room = call i32 @llvm.smin.i32(i32 %allowed, i32 1024)
+  %room = call i32 @llvm.smin.i32(i32 %allowed, i32 THREADS)
   %wide = sext i32 %room to i64
   %useful = call i64 @llvm.smin.i64(i64 %wide, i64 %n)
   %wanted = trunc i64 %useful to i32
@@ -340,6 +366,7 @@ publish:
   store atomic ptr %body, ptr @body monotonic, align 8
   store atomic ptr %closure, ptr @closure monotonic, align 8
   store atomic i64 %n, ptr @items monotonic, align 8
+  store atomic i64 %ranges, ptr @ranges monotonic, align 8
   store atomic i32 0, ptr @done monotonic, align 4
   store atomic i32 0, ptr @waiting monotonic, align 4
   %old_team = load atomic i32, ptr @threads monotonic, align 4
@@ -348,9 +375,22 @@ publish:
   %old_generation = lshr i64 %old, 32
   %raised = add i64 %old_generation, 1
   %generation = and i64 %raised, 4294967295
-  %high = shl i64 %generation, 32
-  %middle = shl i64 %ranges, 16
-  %new = or i64 %high, %middle
+  %new = shl i64 %generation, 32
+  br label %share_out
+share_out:
+  %thread = phi i64 [0, %publish], [%after, %share_out]
+  %first = phi i64 [0, %publish], [%limit, %share_out]
+  %after = add i64 %thread, 1
+  %limit_scaled = mul i64 %ranges, %after
+  %limit = udiv i64 %limit_scaled, %team_wide
+  %limit_high = shl i64 %limit, 16
+  %part = or i64 %limit_high, %first
+  %share = or i64 %new, %part
+  %share_at = getelementptr [16 x i64], ptr @shares, i64 %thread
+  store atomic i64 %share, ptr %share_at release, align 8
+  %others = icmp slt i64 %after, %team_wide
+  br i1 %others, label %share_out, label %announce
+announce:
   store atomic i64 %new, ptr @word seq_cst, align 8
   %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
   %some = icmp sgt i32 %asleep, 0
@@ -366,7 +406,7 @@ unpark:
   call void @wake_all(ptr @threads)
   br label %take_part
 take_part:
-  %did = call i32 @work(i64 %generation)
+  %did = call i32 @work(i64 %generation, i32 0, i32 %team)
   %earlier = atomicrmw add ptr @done, i32 %did seq_cst
   br label %watch
 watch:
@@ -410,7 +450,11 @@ def pool_ir(triple: str) -> str:
             f"the thread pool does not know Linux on {arch}",
             hint=f"it knows {', '.join(sorted(_FUTEX_NUMBER))}; compile with num_threads=1 without it",
         )
-    return _LINUX.replace("FUTEX", str(_FUTEX_NUMBER[arch])).replace("PAUSE", _PAUSE[arch])
+    own = {"FUTEX": str(_FUTEX_NUMBER[arch]), "PAUSE": _PAUSE[arch], "THREADS": str(_MOST_THREADS)}
+    text = _LINUX
+    for name, value in own.items():
+        text = text.replace(name, value)
+    return text
 
 
 __all__ = ["SYMBOLS", "pool_ir"]

@@ -106,6 +106,32 @@ def test_ranges_are_at_most_eight_per_thread_and_balanced(bodies: Loaded) -> Non
     assert sizes.max() - sizes.min() <= 1
 
 
+def test_threads_take_their_own_ranges_then_what_others_have_left() -> None:
+    taken: dict[int, list[int]] = {}
+    both, rest = threading.Barrier(2, timeout=60), threading.Event()
+    caller = threading.get_ident()
+
+    def body(_: int, begin: int, end: int) -> None:
+        me = threading.get_ident()
+        mine = taken.setdefault(me, [])
+        mine.extend(range(begin, end))
+        if len(mine) == 1:
+            both.wait()
+            if me != caller:
+                rest.wait(60)
+        if len(taken[caller]) == 15:
+            rest.set()
+
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(body)
+    for _ in range(20):
+        taken.clear()
+        rest.clear()
+        pool().parallel_for(ctypes.cast(function, ctypes.c_void_p).value or 0, 0, 16, 2)
+        (worker,) = (items for thread, items in taken.items() if thread != caller)
+        assert worker == [8]
+        assert taken[caller] == [*range(8), *range(15, 8, -1)]
+
+
 def test_many_callers_at_once(bodies: Loaded) -> None:
     """Hundreds of thousands of calls from several threads, with differing sizes and thread counts."""
     wrong: list[int] = []
