@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.cache import Store, cache_key
+from dlc_core.collector import fewer_collections
 from dlc_core.config import config as settings
 from dlc_core.diag import ArtifactError, DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.ir.module import IRModule
@@ -127,6 +128,7 @@ def find_target(target: str | Target | Mapping[str, Any] | None) -> Target:
     return Target(max(usable, key=lambda kind: kind.host_rank))
 
 
+@fewer_collections()
 def compile(  # noqa: A001  (the public name)
     model: Any,
     target: str | Target | Mapping[str, Any] | None = None,
@@ -270,6 +272,7 @@ def _known_precision(precision: str) -> str:
     return precision
 
 
+@fewer_collections()
 def build(
     subject: Any,
     args: Arguments | str | Target | Mapping[str, Any] | None = None,
@@ -296,6 +299,7 @@ def build(
     return job.Job(where, context, num_threads).executable(module, lambda: module)
 
 
+@fewer_collections()
 def lower(
     subject: Any,
     args: Arguments | None = None,

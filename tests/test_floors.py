@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 Texts = Mapping[str, str]
 
 FLOORS = {
+    "collector": 0,
     "hooks": 0,
     "config": 0,
     "diag": 0,

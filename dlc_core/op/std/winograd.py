@@ -104,8 +104,9 @@ def transformed(matrix: Matrix, row: Expr, terms: Callable[[int], Expr]) -> Expr
 
 # The weights.
 
-_AT_ONCE = 1 << 14
-"""Windows that are transformed together: in float64 they fit a cache of the processor."""
+_AT_ONCE = 1 << 9
+"""Windows that are transformed together: in float64 they fit a cache of the processor, and the product is too
+small for NumPy's BLAS to wake threads of its own, which would wait for each other on a busy machine."""
 
 
 def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
