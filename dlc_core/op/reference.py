@@ -26,6 +26,7 @@ from dlc_core.graph.node import (
     Array,
     Function,
     Node,
+    constant,
     param,
     post_order,
 )
@@ -90,6 +91,14 @@ def apply(
         with np.errstate(all="ignore"):
             result = decl.reference(*wide, **values)
     return _bind(type_, result, env, decl.name, VerifyError)
+
+
+def folded(decl: OpDecl, *args: Node, **attrs: Any) -> Node:
+    """A node of an op of one result; of constants at once a constant."""
+    made = decl.build(*args, **attrs)
+    if any(arg.op is not CONST for arg in args):
+        return made
+    return constant(apply(decl, [arg.attrs["value"].data for arg in args], made.attrs, made.type))
 
 
 def concrete(value: Any, env: Symbols, call_prim: CallPrim | None = None) -> Any:

@@ -21,6 +21,7 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, check_rank, fail
+from dlc_core.op.reference import folded
 from dlc_core.op.std.binary import MUL, SUB, WHERE
 from dlc_core.op.std.convolution import CONV
 from dlc_core.op.std.product import MATMUL
@@ -37,22 +38,23 @@ def _wide(value: Node) -> Node:
     return value if value.dtype is INT32 else CAST.build(value, to=INT32)
 
 
-def _is_zero(value: Node | None) -> bool:
+def is_zero(value: Node | None) -> bool:
+    """Whether a zero point is left out or known to be 0."""
     array = None if value is None else const_array(value)
     return value is None or (array is not None and not np.any(array))
 
 
 def _centred(value: Node, zero: Node | None) -> Node:
     wide = _wide(value)
-    return wide if zero is None or _is_zero(zero) else SUB.build(wide, _wide(zero))
+    return wide if zero is None or is_zero(zero) else SUB.build(wide, _wide(zero))
 
 
 def _compact(b: Node, zero: Node | None) -> tuple[Node, Node | None]:
     """A constant less its zero point, where that fits in 8 bits; else as signed bytes."""
     array = const_array(b)
     point = None if zero is None else const_array(zero)
-    if array is None or point is None or _is_zero(zero):
-        return b, None if _is_zero(zero) else zero
+    if array is None or point is None or is_zero(zero):
+        return b, None if is_zero(zero) else zero
     centred = array.astype(np.int32) - point.astype(np.int32)
     for name in BYTES:
         low, high = DType(name).int_range()
@@ -76,11 +78,6 @@ def _sum(value: Node, zero: Node | None, axes: Sequence[int]) -> Node:
         wide = array.astype(np.int32) if point is None else array.astype(np.int32) - point.astype(np.int32)
         return constant(wide.sum(tuple(axes), dtype=np.int32, keepdims=True))
     return REDUCE_SUM.build(_centred(value, zero), axes=tuple(axes), keepdims=True)
-
-
-def _times(a: Node, b: Node) -> Node:
-    x, y = const_array(a), const_array(b)
-    return MUL.build(a, b) if x is None or y is None else constant(np.asarray(x * y))
 
 
 def _matmul_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -116,9 +113,9 @@ def _matmul_body(a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | No
     a, a_zero = _compact(a, a_zero)
     total = MATMUL.build(a, b, out_dtype=INT32)
     if a_zero is not None:
-        total = SUB.build(total, _times(_wide(a_zero), _sum(b, b_zero, (-2,))))
+        total = SUB.build(total, folded(MUL, _wide(a_zero), _sum(b, b_zero, (-2,))))
     if b_zero is not None:
-        total = SUB.build(total, _times(_sum(a, None, (-1,)), _wide(b_zero)))
+        total = SUB.build(total, folded(MUL, _sum(a, None, (-1,)), _wide(b_zero)))
     return total
 
 
@@ -204,18 +201,18 @@ def _conv_body(
 ) -> Node:
     w, w_zero = _compact(w, w_zero)
     given = _conv_attrs(attrs)
-    if x_zero is not None and not _is_zero(x_zero) and attrs["padding"] and any(attrs["padding"]):
+    if x_zero is not None and not is_zero(x_zero) and attrs["padding"] and any(attrs["padding"]):
         x = _bordered(x, x_zero, attrs["padding"])
         given["padding"] = None
     if x.dtype is INT32 or (w_zero is not None and (attrs["groups"] != 1 or w.op is not CONST)):
         return CONV.build(x if x.dtype is INT32 else _centred(x, x_zero), _centred(w, w_zero), **given)
     total = CONV.build(x, w, **given)
     if w_zero is not None:
-        total = SUB.build(total, _times(_window_sums(x, w, given), _column(_wide(w_zero), w)))
-    if x_zero is None or _is_zero(x_zero):
+        total = SUB.build(total, folded(MUL, _window_sums(x, w, given), _column(_wide(w_zero), w)))
+    if x_zero is None or is_zero(x_zero):
         return total
     sums = _sum(w, w_zero, tuple(range(1, len(w.shape))))
-    return SUB.build(total, _times(_wide(x_zero), _column(sums, w)))
+    return SUB.build(total, folded(MUL, _wide(x_zero), _column(sums, w)))
 
 
 def _column(value: Node, w: Node) -> Node:
@@ -223,8 +220,7 @@ def _column(value: Node, w: Node) -> Node:
     shape = (w.shape[0], *(1,) * (len(w.shape) - 2)) if value.shape else ()
     if len(value.shape) == len(w.shape) and value.shape[0] == 1:
         shape = ()
-    array = const_array(value)
-    return RESHAPE.build(value, shape=shape) if array is None else constant(array.reshape(shape))
+    return folded(RESHAPE, value, shape=shape)
 
 
 def _window_sums(x: Node, w: Node, attrs: Mapping[str, Any]) -> Node:

@@ -14,21 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc_core.graph.node import Node, const_array, constant
-from dlc_core.ir.dtype import DType
 from dlc_core.op.declare import NDArray, OpDecl
-from dlc_core.op.reference import apply
+from dlc_core.op.reference import folded
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.integer_product import BYTES, INT32
+from dlc_core.passes.graph.quantized import DEQUANTIZE, number
 
-ADD, SUB, MUL, CAST, DEQUANTIZE, GATHER = (
-    OPS[name] for name in ("add", "sub", "mul", "cast", "dequantize", "gather")
-)
+ADD, SUB, MUL, CAST, GATHER = (OPS[name] for name in ("add", "sub", "mul", "cast", "gather"))
 WEIGHT_BITS = 20
 """255 times two weights of so many bits fits in int32."""
-
-
-def _number(value: int) -> Node:
-    return constant(np.array(value, np.int32))
 
 
 def centred(value: Node) -> Node | None:
@@ -43,7 +37,7 @@ def centred(value: Node) -> Node | None:
     for point in points:
         if point is None:
             return None
-        wide = SUB.build(wide, _number(int(point))) if point else wide
+        wide = SUB.build(wide, number(int(point), INT32)) if point else wide
     return wide
 
 
@@ -58,7 +52,7 @@ def weighted_sum(old: Node, args: Sequence[Node]) -> Node | None:
     if not unit > np.finfo(np.float32).tiny:
         return None
     weights = [round(step / float(unit)) for step in steps]
-    a, b = (MUL.build(p, _number(w)) for p, w in zip(parts, weights, strict=True) if p is not None)
+    a, b = (MUL.build(p, number(w, INT32)) for p, w in zip(parts, weights, strict=True) if p is not None)
     return DEQUANTIZE.build((ADD if old.op is ADD else SUB).build(a, b), constant(unit))
 
 
@@ -94,21 +88,18 @@ def table(value: Node) -> Node | None:
     results: dict[Node, NDArray] = {q: np.arange(low, high + 1).astype(q.dtype.numpy)}
     for step in (source, *reversed(chain)):
         results[step] = _over_all(step, results)
-    index = CAST.build(q, to=DType("int32"))
-    return GATHER.build(constant(results[value]), SUB.build(index, _number(low)) if low else index, axis=0)
+    index = CAST.build(q, to=INT32)
+    place = SUB.build(index, number(low, INT32)) if low else index
+    return GATHER.build(constant(results[value]), place, axis=0)
 
 
 def _over_all(step: Node, results: dict[Node, NDArray]) -> NDArray:
     """A step of a chain for all bytes."""
     assert isinstance(step.op, OpDecl)
-    arrays = []
-    for arg in step.args:
-        given = const_array(arg)
-        array = results[arg] if given is None else given.reshape(())
-        arrays.append(array)
-    params = [constant(array) for array in arrays]
-    made = apply(step.op, arrays, step.attrs, step.op.build(*params, **step.attrs).type)
-    assert isinstance(made, np.ndarray)
+    given = [(arg, const_array(arg)) for arg in step.args]
+    arrays = [results[arg] if array is None else array.reshape(()) for arg, array in given]
+    made = const_array(folded(step.op, *map(constant, arrays), **step.attrs))
+    assert made is not None
     return made
 
 
