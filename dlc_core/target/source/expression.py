@@ -28,6 +28,7 @@ from dlc_core.ir.expr import (
     Var,
     const_value,
 )
+from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.words import literal
 from dlc_core.tir.lanes import ramp_form
@@ -45,8 +46,6 @@ _OPERATORS = {
     "shl": ("<<", SHIFT), "shr": (">>", SHIFT),
 }  # fmt: skip
 _ASSOCIATIVE = {"add", "mul", "and", "or"}
-_NARROW = ("float16", "bfloat16")
-_SHORT_NARROW = {"float16": "f16", "bfloat16": "bf16"}
 
 
 class Place(Protocol):
@@ -114,7 +113,7 @@ class ExpressionWriter:
 
     def _rounded(self, text: Text, type_: DType) -> Text:
         """float16 and bfloat16 results are rounded to representable values after each operation."""
-        short = _SHORT_NARROW.get(type_.scalar.name)
+        short = NARROW.get(type_.scalar.name)
         return text if short is None else (f"{self.unit.helper(f'round_{short}')}({text[0]})", POSTFIX)
 
     def _unary(self, expr: Unary) -> Text:
@@ -221,10 +220,6 @@ class ExpressionWriter:
 
     # Memory
 
-    def index(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-        """The element offset of an access from the buffer's pointer."""
-        return buffer.linear_index(indices)
-
     def element(self, buffer: Buffer, offset: Expr) -> str:
         """An element as what can be read and assigned."""
         return f"{self.place.pointer(buffer)}[{self.number(offset)}]"
@@ -242,8 +237,8 @@ class ExpressionWriter:
             return held, ATOM
         if expr.dtype.lanes > 1:
             return self._load_vector(expr)
-        text = self.element(expr.buffer, self.index(expr.buffer, expr.indices))
-        short = _SHORT_NARROW.get(expr.dtype.name)
+        text = self.element(expr.buffer, expr.buffer.linear_index(expr.indices))
+        short = NARROW.get(expr.dtype.name)
         if short is not None:
             return f"{self.unit.helper(f'{short}_to_f32')}({text})", POSTFIX
         if expr.dtype.is_bool:
@@ -252,7 +247,7 @@ class ExpressionWriter:
 
     def stored(self, value: Expr) -> str:
         """A scalar in its memory form."""
-        short = _SHORT_NARROW.get(value.dtype.name)
+        short = NARROW.get(value.dtype.name)
         if short is not None:
             return f"{self.unit.helper(f'f32_to_{short}')}({self.value(value)})"
         return self.value(value)
@@ -269,7 +264,7 @@ class ExpressionWriter:
         if name == "address_of":
             target = args[0]
             assert isinstance(target, Load)
-            return self.address(target.buffer, self.index(target.buffer, target.indices)), ADD
+            return self.address(target.buffer, target.buffer.linear_index(target.indices)), ADD
         if name == "reinterpret":
             raise CodegenError("reinterpret is named before it is used")
         given = args[0].dtype
@@ -302,11 +297,11 @@ class ExpressionWriter:
         type_ = expr.dtype
         if type_.is_bool:
             if isinstance(expr, Call):
-                return expr.name == "isnan" and expr.args[0].dtype.scalar.name not in _NARROW
+                return expr.name == "isnan" and expr.args[0].dtype.scalar.name not in NARROW
             return isinstance(expr, Binary | Unary) or (
                 isinstance(expr, Broadcast) and const_value(expr.value) is not None
             )
-        if type_.scalar.name in _NARROW:
+        if type_.scalar.name in NARROW:
             return isinstance(expr, Broadcast)
         if isinstance(expr, Load):
             return self.place.register(expr) is not None or contiguous(expr) is not None
@@ -318,7 +313,7 @@ class ExpressionWriter:
             return expr.op in (*_OPERATORS, "min", "max") and not integral and expr.op != "truncmod"
         if isinstance(expr, Cast):
             source = expr.a.dtype
-            return source.scalar.name not in _NARROW and not source.is_bool
+            return source.scalar.name not in NARROW and not source.is_bool
         if isinstance(expr, Call):
             return type_.is_float and expr.name not in ("if_then_else", "reinterpret", "isinf")
         return isinstance(expr, Broadcast | Ramp | Unary | Select)
@@ -427,7 +422,7 @@ class ExpressionWriter:
 
 def contiguous(expr: Load) -> Expr | None:
     """The element offset of lane 0 of a vector load of neighbours; None for any other."""
-    if expr.dtype.is_bool or expr.dtype.scalar.name in _NARROW:
+    if expr.dtype.is_bool or expr.dtype.scalar.name in NARROW:
         return None
     return neighbours(expr.buffer, expr.indices)
 

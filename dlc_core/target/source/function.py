@@ -47,7 +47,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             self.prepare(stmt.value)
             self._assign(buffer, stmt, lanes)
         elif lanes == 1:
-            offset = self.text.index(buffer, stmt.indices)
+            offset = buffer.linear_index(stmt.indices)
             self.prepare(stmt.value, offset)
             self.line(f"{self.text.element(buffer, offset)} = {self.text.stored(stmt.value)};")
         else:
@@ -86,7 +86,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.positive.add(lane)
         with self.block(f"for (int {counter} = 0; {counter} < {lanes}; ++{counter})"):
             one = self.lane(value, lane)
-            offset = self.text.index(buffer, [self.lane(i, lane) for i in stmt.indices])
+            offset = buffer.linear_index([self.lane(i, lane) for i in stmt.indices])
             self.prepare(one, offset)
             self.line(f"{self.text.element(buffer, offset)} = {self.text.stored(one)};")
 

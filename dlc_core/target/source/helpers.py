@@ -10,6 +10,8 @@ from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType, dtype
 
 PREFIX = "dlc_"
+NARROW = {"float16": "f16", "bfloat16": "bf16"}
+"""Floats that are computed as float32 and rounded after each operation, as names of helpers have them."""
 
 
 def short(type_: DType) -> str:
@@ -349,6 +351,7 @@ def lanewise_text(op: str, type_: DType, function: str, inline: str) -> str:
 
 __all__ = [
     "LANE_HELPERS",
+    "NARROW",
     "PREFIX",
     "fixed_text",
     "lanewise_text",
@@ -357,5 +360,5 @@ __all__ = [
     "short",
     "storage_lanes",
     "vector_needs",
+    "vector_text",
 ]
-__all__ += ["vector_text"]

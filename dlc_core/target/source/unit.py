@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.target.source.dialect import Dialect
@@ -54,15 +57,14 @@ class Unit:
             return "uint8_t"
         return self._named(type_, self.dialect.stored)
 
-    def _named(self, type_: DType, table: object) -> str:
-        assert hasattr(table, "get")
+    def _named(self, type_: DType, table: Mapping[str, str]) -> str:
         found = table.get(type_.scalar.name)
         if found is None:
             raise CodegenError(
                 f"dtype {type_.scalar} has no code in {self.dialect.name}",
                 hint="cast it to float32 or int32 first",
             )
-        return str(found)
+        return found
 
     def value_type(self, type_: DType) -> str:
         """The type of a value, vectors included."""
@@ -93,16 +95,16 @@ class Unit:
     def helper(self, op: str, type_: DType | None = None) -> str:
         """The name of a helper, defined in this file from now on; see `helpers`."""
         if type_ is None:
-            return self._define(op, op, lambda: fixed_text(op, self.dialect.inline), needs(op))
+            for needed in needs(op):
+                self.helper(needed)
+            return self._define(op, lambda: fixed_text(op, self.dialect.inline))
         scalar = type_.scalar
         if scalar.is_float and scalar.bits < 32:
             scalar = dtype("float32")
         if type_.lanes == 1:
+            c_type = self.scalar_type(scalar)
             return self._define(
-                f"{op}_{short(scalar)}",
-                op,
-                lambda: scalar_text(op, scalar, self.scalar_type(scalar), self.dialect.inline),
-                (),
+                f"{op}_{short(scalar)}", lambda: scalar_text(op, scalar, c_type, self.dialect.inline)
             )
         vector = scalar.with_lanes(type_.lanes)
         name = self.value_type(vector)
@@ -112,24 +114,15 @@ class Unit:
             self.helper(needed, vector)
         if op in ("reduce_min", "reduce_max"):
             self.helper(op.removeprefix("reduce_"), scalar)
+        inline = self.dialect.inline
+        make: Callable[[], str]
         if op in FORMULAS:
-            return self._define(
-                f"{op}_{name}",
-                op,
-                lambda: formula_text(op, vector, self.dialect.inline, self.helper, self.value_type),
-                (),
-            )
-        if op in self.dialect.math or op in LANE_HELPERS:
-            one = self.library(op, scalar)
-            return self._define(
-                f"{op}_{name}", op, lambda: lanewise_text(op, vector, one, self.dialect.inline), ()
-            )
-        return self._define(
-            f"{op}_{name}",
-            op,
-            lambda: vector_text(op, vector, self.scalar_type(scalar), self.dialect.inline),
-            (),
-        )
+            make = partial(formula_text, op, vector, inline, self.helper, self.value_type)
+        elif op in self.dialect.math or op in LANE_HELPERS:
+            make = partial(lanewise_text, op, vector, self.library(op, scalar), inline)
+        else:
+            make = partial(vector_text, op, vector, self.scalar_type(scalar), inline)
+        return self._define(f"{op}_{name}", make)
 
     def library(self, op: str, type_: DType) -> str:
         """The name of the function of scalars that computes an intrinsic of floats."""
@@ -140,12 +133,9 @@ class Unit:
             raise CodegenError(f"intrinsic {op} has no code in {self.dialect.name}")
         return function if type_.bits == 64 else function + self.dialect.float_suffix
 
-    def _define(self, name: str, op: str, make: object, wanted: tuple[str, ...]) -> str:
+    def _define(self, name: str, make: Callable[[], str]) -> str:
         full = PREFIX + name
         if full not in self._helpers:
-            for one in wanted:
-                self.helper(one)
-            assert callable(make)
             self._helpers[full] = make()
         return full
 

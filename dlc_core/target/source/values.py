@@ -23,7 +23,7 @@ from dlc_core.ir.expr import (
     post_order,
 )
 from dlc_core.target.source.expression import ExpressionWriter, neighbours
-from dlc_core.target.source.helpers import storage_lanes
+from dlc_core.target.source.helpers import NARROW, storage_lanes
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.words import RESERVED, Names
 
@@ -176,7 +176,7 @@ class ValueWriter:
         source = expr.args[0]
         inner = self.names.fresh("bits")
         held, made = self.unit.stored_type(source.dtype), self.unit.stored_type(expr.dtype)
-        narrow = {"float16": "f16", "bfloat16": "bf16"}.get(expr.dtype.name)
+        narrow = NARROW.get(expr.dtype.name)
         self.line(f"const {held} {inner} = {self.text.stored(source)};")
         if narrow is None:
             self.line(f"{made} {name};")
