@@ -57,13 +57,16 @@ STRUCTURAL = {op.name: op for op in (PARAM, CONST, TUPLE, GET, CALL, CALL_PRIM)}
 class Array(Structured):
     """A constant's data by reference, compared by identity: weights are never copied or hashed whole.
 
-    Small arrays (at most 64 bytes) compare by content, so that equal scalars are one node.
+    Small arrays (at most 64 bytes) compare by content, so that equal scalars are one node.  Raises UsageError
+    for an array of Python objects, whose bytes are addresses: texts are made by the op `texts`.
     """
 
     __slots__ = ("_digest", "_key", "data")
     INLINE_BYTES = 64
 
     def __init__(self, data: np.ndarray[Any, Any]) -> None:
+        if data.dtype.hasobject:
+            raise UsageError("a constant of texts", hint="make it by the op `texts`")
         self.data = data
         self._digest = ""
         small = data.nbytes <= self.INLINE_BYTES
@@ -228,10 +231,7 @@ def constant(value: Any, dtype_: Any = None) -> Node:
     if isinstance(value, Array):
         array = value
     else:
-        data = np.asarray(value, dtype=None if dtype_ is None else dtype(dtype_).numpy)
-        if data.dtype.hasobject:
-            raise UsageError("a constant of texts", hint="make it by the op `texts`")
-        array = Array(data)
+        array = Array(np.asarray(value, dtype=None if dtype_ is None else dtype(dtype_).numpy))
     return node(CONST, (), {"value": array}, array.type)
 
 

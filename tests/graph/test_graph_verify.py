@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlc_core.diag import Span, TypeInferenceError, VerifyError
+from dlc_core.diag import Span, TypeInferenceError, UsageError, VerifyError
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -136,3 +136,16 @@ def test_deep_graphs_do_not_recurse() -> None:
     for _ in range(100_000):
         body = node(ADD, (body, x), {}, T)
     verify_function(Function("main", (x,), body), infer=infer)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda texts: constant(texts),
+        lambda texts: Array(texts),
+        lambda texts: node(Op("labelled"), (), {"labels": texts}, tensor_type((2,))),
+    ],
+)
+def test_arrays_of_texts_are_no_constants(make) -> None:
+    with pytest.raises(UsageError, match="a constant of texts"):
+        make(np.array(["a", "b"], object))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dlc_core.graph.node import Node, const_array, constant, param
+from dlc_core.graph.node import CONST, Node, const_array, constant, param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.rewrite import Match, Rule, attr, const_var, match_op, number, var
@@ -251,7 +251,7 @@ def _reassociate() -> tuple[Rule, ...]:
             f"{name}_{name}_int",
             chain,
             _folds(name),
-            lambda m: not m.root.dtype.is_float and _same_shape(m),
+            lambda m: not m.root.dtype.is_float and _chains(m),
             doc=f"integers wrap around, so {name} is associative",
             dtypes=("int8", "int32", "int64", "uint8"),
         )
@@ -259,7 +259,7 @@ def _reassociate() -> tuple[Rule, ...]:
             f"{name}_{name}_const",
             chain,
             _folds(name),
-            lambda m: m.root.dtype.is_float and _same_shape(m),
+            lambda m: m.root.dtype.is_float and _chains(m),
             approximate=True,
             doc=f"({name} with two constants) rounds once instead of twice",
             dtypes=_FLOATS,
@@ -281,16 +281,19 @@ def _affine() -> Rule:
         "mul_affine",
         chain,
         merged,
-        lambda m: m.root.dtype.is_float and _same_shape(m),
+        lambda m: m.root.dtype.is_float and _chains(m),
         approximate=True,
         doc="(x c + d) e = x (c e) + d e, which rounds otherwise",
         dtypes=_FLOATS,
     )
 
 
-def _same_shape(match: Match) -> bool:
-    """The constants together are no larger than the result, and x is not broadcast in between."""
-    return bool(match["x"].type == match.root.type)
+def _chains(match: Match) -> bool:
+    """The constants together are no larger than the result, and x is not broadcast in between.
+
+    A constant x is folded elsewhere: among three constants the rules would pass the outermost in for ever.
+    """
+    return bool(match["x"].type == match.root.type) and match["x"].op is not CONST
 
 
 CHOICE = (

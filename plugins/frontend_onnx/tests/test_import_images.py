@@ -61,6 +61,16 @@ def test_regions_that_are_data_are_not_supported():
         main_of(model)
 
 
+@pytest.mark.parametrize("count", ["output_height", "sampling_ratio"])
+def test_bins_that_no_memory_holds_are_refused(count):
+    attrs = {"output_height": 1, "sampling_ratio": 1, count: 2**32}
+    model = parse(f"""g (float[1,1,7,9] x, float[n,4] rois, int64[n] batches) => (float[a,b,c,d] y) {{
+        y = RoiAlign <{", ".join(f"{name} = {value}" for name, value in attrs.items())}> (x, rois, batches)
+    }}""")
+    with pytest.raises(UnsupportedError, match="samples along each axis"):
+        main_of(model)
+
+
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("half", [True, False])
 def test_bins_of_regions(mode, half):

@@ -6,13 +6,14 @@ import numpy as np
 import onnx
 import pytest
 from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from dlc_core.diag import DlcError, UnsupportedError
 
 RNG = np.random.default_rng(3)
 KINDS = {
+    "object": TensorProto.STRING,
     "string": TensorProto.STRING,
     "float32": TensorProto.FLOAT,
     "int64": TensorProto.INT64,
@@ -78,6 +79,37 @@ def test_labels_are_looked_up():
         "LabelEncoder", {"x": y}, ("int64",), version=2, keys_floats=[float("nan"), 2.0], values_int64s=[7, 8]
     )
     assert run(model, {"x": y})[0].tolist() == [7, -1]
+
+
+@pytest.mark.parametrize(
+    ("x", "attrs", "why"),
+    [
+        ([1.0], {"keys_strings": ["a"], "values_strings": ["b"]}, "keys of string for elements of float64"),
+        (["1"], {"keys_int64s": [1], "values_int64s": [2]}, "keys of int64 for elements of string"),
+        ([1], {"keys_floats": [1.5], "values_int64s": [2]}, "keys of float32 for elements of int64"),
+        (
+            [1],
+            {"keys_int64s": [1], "values_int64s": [2], "default_tensor": np.array(["?"], object)},
+            "a default of 1 elements of object for values of int64",
+        ),
+        (
+            [1],
+            {"keys_int64s": [1], "values_int64s": [2], "default_tensor": np.zeros(0, np.int64)},
+            "a default of 0 elements",
+        ),
+        (
+            [1],
+            {"keys_int64s": [1], "values_tensor": np.array([2], np.int8), "default_int64": 300},
+            "a constant of int8 cannot hold its values",
+        ),
+    ],
+)
+def test_labels_that_fit_nothing_are_refused(x, attrs, why):
+    array = np.array(x, object if isinstance(x[0], str) else None)
+    given = {n: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for n, v in attrs.items()}
+    model = model_of("LabelEncoder", {"x": array}, ("int64",), version=4, **given)
+    with pytest.raises(DlcError, match=why):
+        main_of(model)
 
 
 def test_categories_become_one_and_zeros():

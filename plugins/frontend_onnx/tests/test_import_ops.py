@@ -149,6 +149,14 @@ def test_batch_normalization_of_every_version_uses_the_given_statistics(opset):
     np.testing.assert_allclose(found, (x - v) / np.sqrt(v + 1e-5) * v + v, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["uint16", "int8"])
+def test_einsum_of_small_integers_keeps_their_type(kind):
+    body = 'y = Einsum <equation = "ij,jk->ik"> (x, w)'
+    model = parse(f"g ({kind}[2,3] x, {kind}[3,4] w) => ({kind}[2,4] y) {{ {body} }}")
+    x, w = (np.arange(n).astype(kind) * 40 for n in (6, 12))
+    check(model, {"x": x.reshape(2, 3), "w": w.reshape(3, 4)})
+
+
 def test_large_integer_bounds_keep_all_bits():
     low = 2**53 + 1
     model = parse(

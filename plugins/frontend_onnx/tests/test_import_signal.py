@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dlc_frontend_onnx.testing.compare import check, parse, run
+from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
+
+from dlc_core.diag import ModelError, UnsupportedError
 
 X = np.random.default_rng(5).normal(size=(2, 16, 1)).astype(np.float32)
 
@@ -62,6 +64,27 @@ def test_running_along_an_axis_that_is_data(op, opset, axis):
     fold = np.cumsum if op == "CumSum" else np.cumprod
     (found,) = run(model, {"x": x, "a": np.array(axis, np.int32)})
     np.testing.assert_allclose(found, np.flip(fold(np.flip(x, axis), axis), axis))
+
+
+def test_negative_scales_of_scores_have_no_root():
+    model = parse(
+        """g (float[1,4,3,8] q, float[1,4,5,8] k, float[1,4,5,6] v) => (float[1,4,3,6] y) {
+            y = ai.onnx.preview.FlexAttention <scale = -0.5> (q, k, v)
+        }""",
+        26,
+        ', "ai.onnx.preview" : 1',
+    )
+    with pytest.raises(ModelError, match="the scale of the scores is -"):
+        main_of(model)
+
+
+def test_frames_that_no_memory_holds_are_refused():
+    model = parse("""g (float[1,4294967296,1] x) => (float[a,b,c,d] y) {
+        step = Constant <value_int = 1> ()  length = Constant <value_int = 64> ()
+        y = STFT (x, step, , length)
+    }""")  # fmt: skip
+    with pytest.raises(UnsupportedError, match="frames of 64 places"):
+        main_of(model)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])

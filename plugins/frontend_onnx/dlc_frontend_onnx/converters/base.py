@@ -327,8 +327,11 @@ class Call:
         return len(value.shape)
 
     def const(self, value: Any, dtype: DType | str) -> Node:
-        """A constant."""
-        return self.scope.constant(value, dtype)
+        """A constant; an error where the values are none of the dtype."""
+        try:
+            return self.scope.constant(value, dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self.error(f"a constant of {dtype} cannot hold its values", why=str(error)) from error
 
     def dims_tensor(self, dims: Sequence[Dim], dtype: DType | str = "int64") -> Node:
         """A vector of dims."""

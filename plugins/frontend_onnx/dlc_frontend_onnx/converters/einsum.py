@@ -120,7 +120,8 @@ def _contract(c: Call, a: Term, b: Term, wanted: set[str]) -> Term:
     columns = [label for label in b.labels if label not in shared]
     left = _matrix(a, batch, rows, inner)
     right = _matrix(b, batch, inner, columns)
-    made = std.matmul(left, right)
+    # Products of small integers are wider than their operands.
+    made = c.cast(std.matmul(left, right), left.dtype)
     shape = (
         *made.shape[: len(batch)],
         *(a.size(label) for label in rows),

@@ -33,7 +33,10 @@ def flex_attention(c: Call, q: Node, k: Node, v: Node) -> Node:
         raise c.error(f"{heads} heads of queries do not share {shared} of keys")
     if heads != shared:
         k, v = (std.repeat(x, repeats=heads // shared, axis=1) for x in (k, v))
-    root = c.const(math.sqrt(c.real("scale", 1 / math.sqrt(size))), q.dtype)
+    scale = c.real("scale", 1 / math.sqrt(size)) if size > 0 else 1.0
+    if scale < 0:
+        raise c.error(f"the scale of the scores is {scale}", why="its square root is a factor")
+    root = c.const(math.sqrt(scale), q.dtype)
     scores = std.matmul(std.mul(q, root), std.mul(k, root), transpose_b=True)
     named = c.integer("softmax_precision", 0)
     precision = c.element_type(named).name if named else q.dtype.name if q.dtype.bits > 16 else "float32"

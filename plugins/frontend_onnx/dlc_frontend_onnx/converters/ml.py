@@ -136,10 +136,12 @@ def label_encoder(c: Call, x: Node) -> Node:
     keys, values = _pairs(c, "keys"), _pairs(c, "values")
     if len(keys) != len(values) or not len(keys):
         raise c.error(f"{len(keys)} keys for {len(values)} values")
-    to = c.numpy_dtype(values, "the values")
+    to, of = c.numpy_dtype(values, "the values"), c.numpy_dtype(keys, "the keys")
+    if of.kind != x.dtype.kind or of.bits > x.dtype.bits:
+        raise c.error(f"keys of {of} for elements of {x.dtype}")
     default = _default(c, to)
     if x.dtype is STRING:
-        place = std.text_index(x, keys=tuple(map(str, keys)), default=len(keys))
+        place = std.text_index(x, keys=tuple(keys), default=len(keys))
         return std.gather(_table(c, [*values, default], to), place)
     among = c.const(keys, x.dtype)
     same = std.equal(std.unsqueeze(x, axes=(-1,)), among)
@@ -157,6 +159,8 @@ def _default(c: Call, to: DType) -> Any:
     """What stands for elements that are no key."""
     given = c.tensor("default_tensor", None)
     if given is not None:
+        if given.size != 1 or c.numpy_dtype(given, "the default") is not to:
+            raise c.error(f"a default of {given.size} elements of {given.dtype} for values of {to}")
         return given.reshape(-1)[0]
     if to is STRING:
         return c.text("default_string", "_Unused")

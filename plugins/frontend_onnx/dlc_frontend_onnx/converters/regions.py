@@ -13,6 +13,9 @@ from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.nn import kernel_of, per_dim
 from dlc_frontend_onnx.converters.spatial import values_at
 
+MAX_PLACES = 1 << 24
+"""Places of samples that are made constants at most."""
+
 
 def _between(c: Call, x: Node, sizes: tuple[int, ...], places: list[Node]) -> Node:
     """Images at places between elements, by the nearest elements of each axis; 0 outside."""
@@ -57,6 +60,8 @@ def deform_conv(
     batch = x.shape[0]
     moves = std.reshape(offset, shape=(batch * sets, taps, rank, *counts))
     moves = moves if x.dtype.name == "float64" else c.cast(moves, "float32")
+    if taps * area > MAX_PLACES:
+        raise c.unsupported(f"offsets {offset.type}", why=f"at most {MAX_PLACES} places are supported")
     places = []
     for axis in range(rank):
         moved = std.squeeze(std.slice(moves, begins=(axis,), ends=(axis + 1,), axes=(2,)), axes=(2,))
@@ -104,6 +109,8 @@ def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
     ratio, scale = c.integer("sampling_ratio", 0), c.real("spatial_scale", 1.0)
     if ratio < 1:
         raise c.unsupported("RoiAlign whose regions' sizes say how many samples there are")
+    if max(rows, columns) * ratio > MAX_PLACES:
+        raise c.unsupported(f"RoiAlign of {rows} by {columns} bins with {ratio} samples along each axis")
     if len(x.shape) != 4 or len(rois.shape) != 2 or rois.shape[1] != 4 or rows < 1 or columns < 1:
         raise c.error(f"RoiAlign of {x.type} at {rois.type}")
     _, channels, height, width = x.shape

@@ -11,7 +11,7 @@ from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 
 MAX_FILTERS = 1 << 24
-"""Elements of a matrix of mel filters at most."""
+"""Elements of a matrix of mel filters, or places of all frames, at most."""
 
 MAX_LENGTH = 4096
 """Places of a transform at most: its matrices have the square of that."""
@@ -138,6 +138,8 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
     if hop < 1 or not 1 <= size <= places:
         raise c.error(f"frames of {size} places, one every {hop}, of a signal of {places}")
     count = (places - size) // hop + 1
+    if count * size > MAX_FILTERS:
+        raise c.unsupported(f"{count} frames of {size} places", why=f"at most {MAX_FILTERS} are supported")
     where = np.arange(count)[:, None] * hop + np.arange(size)
     frames = std.gather(x, c.const(where, "int64"), axis=1)
     if window is not None:
