@@ -1,4 +1,4 @@
-"""Matrices: determinants."""
+"""Matrices: determinants and inverses."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, cast_to, const, load, ne
+from dlc_core.ir.expr import Expr, Var, cast_to, const, eq, load, ne
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import FLOATS, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, check_rank, fail, of_input
 from dlc_core.op.lower import compute_type, nest, rounded
 from dlc_core.tir.intrinsics import absolute
 from dlc_core.tir.stmt import Alloc, If, Let, Stmt, loop, seq, store
+
+
+def _square_infer(x: TensorType, attrs: Attrs) -> TensorType:
+    _det_infer(x, attrs)
+    return x
 
 
 def _det_infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -23,23 +28,28 @@ def _det_infer(x: TensorType, attrs: Attrs) -> TensorType:
     return TensorType(x.shape[:-2], x.dtype)
 
 
+def _found(work: Buffer, best: Buffer, k: Var, n: Expr) -> Stmt:
+    """`best` takes the row of the greatest pivot of column k, of those from k on."""
+    i = Var("i", "int64")
+    row = load(best, [0])
+    greater = absolute(load(work, [i, k])) > absolute(load(work, [row, k]))
+    return seq(store(best, [0], k), loop(i, n - k - 1, If(greater, store(best, [0], i)), begin=k + 1))
+
+
+def _swapped(rows: Buffer, at: list[Expr], a: Expr, b: Expr, n: Expr) -> Stmt:
+    """Rows a and b exchanged."""
+    j, held = Var("j", "int64"), Var("held", rows.dtype)
+    first, second = [*at, a, j], [*at, b, j]
+    stored = seq(store(rows, first, load(rows, second)), store(rows, second, held))
+    return loop(j, n, Let(held, load(rows, first), stored))
+
+
 def _eliminated(work: Buffer, best: Buffer, det: Buffer, at: list[Expr], n: Expr) -> Stmt:
     """Gaussian elimination in place with the greatest pivot of each column; `det[at]` takes the product."""
-    k, i, j, below, right = (Var(name, "int64") for name in ("k", "i", "j", "below", "right"))
-    held, factor = Var("held", work.dtype), Var("factor", work.dtype)
+    k, below, right = (Var(name, "int64") for name in ("k", "below", "right"))
+    factor = Var("factor", work.dtype)
     row = load(best, [0])
-    search = loop(
-        i,
-        n - k - 1,
-        If(absolute(load(work, [i, k])) > absolute(load(work, [row, k])), store(best, [0], i)),
-        begin=k + 1,
-    )
-    swap = Let(
-        held,
-        load(work, [k, j]),
-        seq(store(work, [k, j], load(work, [row, j])), store(work, [row, j], held)),
-    )
-    swapped = If(ne(row, k), seq(store(det, at, -load(det, at)), loop(j, n, swap)))
+    swapped = If(ne(row, k), seq(store(det, at, -load(det, at)), _swapped(work, [], k, row, n)))
     cleared = store(work, [below, right], load(work, [below, right]) - factor * load(work, [k, right]))
     ratio = load(work, [below, k]) / load(work, [k, k])
     reduced = loop(below, n - k - 1, Let(factor, ratio, loop(right, n, cleared)), begin=k + 1)
@@ -47,8 +57,7 @@ def _eliminated(work: Buffer, best: Buffer, det: Buffer, at: list[Expr], n: Expr
         k,
         n,
         seq(
-            store(best, [0], k),
-            search,
+            _found(work, best, k, n),
             swapped,
             store(det, at, load(det, at) * load(work, [k, k])),
             If(ne(load(work, [k, k]), const(0, work.dtype)), reduced),
@@ -97,4 +106,73 @@ DET = op(
     ],
 )
 
-OPS = (DET,)
+def _inverted(work: Buffer, best: Buffer, made: Buffer, at: list[Expr], n: Expr) -> Stmt:
+    """Elimination of all rows but the pivot's, in `work` and, from the unit matrix on, in `made[at]`."""
+    k, i, j = (Var(name, "int64") for name in ("k", "i", "j"))
+    factor, pivot = Var("factor", work.dtype), Var("pivot", work.dtype)
+    row = load(best, [0])
+
+    def scaled(rows: Buffer, place: list[Expr]) -> Stmt:
+        return store(rows, [*place, k, j], load(rows, [*place, k, j]) / pivot)
+
+    def cleared(rows: Buffer, place: list[Expr]) -> Stmt:
+        below = load(rows, [*place, i, j]) - factor * load(rows, [*place, k, j])
+        return store(rows, [*place, i, j], below)
+
+    both: tuple[tuple[Buffer, list[Expr]], ...] = ((work, []), (made, at))
+    swaps = [_swapped(rows, place, k, row, n) for rows, place in both]
+    scales = [loop(j, n, scaled(rows, place)) for rows, place in both]
+    clears = [loop(j, n, cleared(rows, place)) for rows, place in both]
+    others = loop(i, n, If(ne(i, k), Let(factor, load(work, [i, k]), seq(*clears))))
+    unit = nest((n, n), lambda p: store(made, [*at, *p], cast_to(made.dtype, eq(p[0], p[1]))))
+    step = seq(
+        _found(work, best, k, n),
+        If(ne(row, k), seq(*swaps)),
+        Let(pivot, load(work, [k, k]), seq(*scales)),
+        others,
+    )
+    return seq(unit, loop(k, n, step))
+
+
+def _inverse_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
+    held = compute_type(type_.dtype)
+    n = x.shape[-1]
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        work, best = Buffer("work", (n, n), held), Buffer("best", (1,), "int64")
+
+        def one(at: list[Expr]) -> Stmt:
+            copied = nest((n, n), lambda i: store(work, i, cast_to(held, load(ins[0], [*at, *i]))))
+            return seq(copied, _inverted(work, best, outs[0], at, n))
+
+        return Alloc(work, Alloc(best, nest(x.shape[:-2], one)))
+
+    return rounded(te.extern(type_.shape, [x], body, "inverse", dtype_=held), type_.dtype, "inverse_end")
+
+
+def _inverse_reference(x: NDArray) -> NDArray:
+    return np.asarray(np.linalg.inv(x))
+
+
+INVERSE = op(
+    "inverse",
+    "inverses of square matrices, by elimination with the greatest pivot of each column; of a singular one"
+    " infinities and NaNs, where the reference raises an error",
+    ["x"],
+    kind="opaque",
+    infer=of_input(_square_infer, FLOATS),
+    reference=_inverse_reference,
+    lower=_inverse_lower,
+    samples=(
+        Sample((Tensor((2, 2), [[0, 1], [2, 0]]),), note="a pivot of 0"),
+        Sample((Tensor((3, 3), [[2, 1, 0], [1, 3, 1], [0, 1, 4]]),)),
+        Sample((Tensor((2, 2, 2), [[[1, 0], [0, 2]], [[4, 3], [2, 1]]]),)),
+        Sample((Tensor((1, 0, 0)),), note="of no rows"),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((2, 3)),), {}, "square"),
+        ErrorSample((Tensor((3,)),), {}, "rank"),
+    ],
+)
+
+OPS = (DET, INVERSE)

@@ -12,7 +12,7 @@ from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.nn import product_of, scaled
 
 
-def _heads(x: Node, heads: int) -> Node:
+def split_heads(x: Node, heads: int) -> Node:
     """[batch, length, hidden] as [batch, heads, length, hidden / heads]."""
     batch, length, hidden = x.shape
     assert isinstance(hidden, int)
@@ -20,8 +20,8 @@ def _heads(x: Node, heads: int) -> Node:
     return std.transpose(split, axes=(0, 2, 1, 3))
 
 
-def _joined(x: Node) -> Node:
-    """The way back of `_heads`."""
+def joined(x: Node) -> Node:
+    """The way back of `split_heads`."""
     batch, heads, length, size = x.shape
     assert isinstance(heads, int)
     assert isinstance(size, int)
@@ -75,7 +75,7 @@ def attention(
         raise c.error(f"the weights {weights.type} do not split into {sizes} of {heads} heads")
     total = product_of(x, weights)
     parts = std.split(total if bias is None else std.add(total, bias), sizes=sizes, axis=-1)
-    q, k, v = (_heads(get_item(parts, index), heads) for index in range(3))
+    q, k, v = (split_heads(get_item(parts, index), heads) for index in range(3))
     present = None
     if past is not None:
         old = std.split(past, sizes=(1, 1), axis=0)
@@ -88,7 +88,7 @@ def attention(
     if mask is not None:
         added.append(_mask_bias(c, mask, x.shape[0], k.shape[2], x.dtype, fill))
     made = _attend(c, q, k, v, added, _scale(c, q), causal=c.flag("unidirectional"))
-    return [_joined(made), present]
+    return [joined(made), present]
 
 
 def _scale(c: Call, q: Node) -> float:
@@ -124,7 +124,7 @@ def multi_head_attention(
     if bias is not None:
         parts = std.split(bias, sizes=tuple(hidden), axis=0)
         q, k, v = (std.add(part, get_item(parts, index)) for index, part in enumerate((q, k, v)))
-    q, k, v = (_heads(part, heads) for part in (q, k, v))
+    q, k, v = (split_heads(part, heads) for part in (q, k, v))
     if past_key is not None and past_value is not None:
         k, v = std.concat(past_key, k, axis=2), std.concat(past_value, v, axis=2)
     added = [] if extra is None else [extra]
@@ -133,7 +133,7 @@ def multi_head_attention(
         added.append(_mask_bias(c, mask, query.shape[0], k.shape[2], query.dtype, fill))
     c.ignore("mask_filter_value")
     made = _attend(c, q, k, v, added, _scale(c, q), causal=c.flag("unidirectional"))
-    return [_joined(made), k if c.wants(1) else None, v if c.wants(2) else None]
+    return [joined(made), k if c.wants(1) else None, v if c.wants(2) else None]
 
 
 @converter("RotaryEmbedding", 1, MICROSOFT)
@@ -151,7 +151,7 @@ def rotary_embedding(c: Call, x: Node, positions: Node, cosines: Node, sines: No
         if not isinstance(width, int) or not isinstance(half, int):
             raise c.unsupported(f"a rotary embedding of {x.type}", hint="pin the dims with shapes={...}")
         count = heads or width // (size or 2 * half)
-        x = _heads(x, count)
+        x = split_heads(x, count)
     length, size = x.shape[2], x.shape[3]
     if not isinstance(size, int):
         raise c.unsupported(f"heads of size {size}")
@@ -164,13 +164,13 @@ def rotary_embedding(c: Call, x: Node, positions: Node, cosines: Node, sines: No
     else:
         places = positions
     cos, sin = (std.unsqueeze(std.gather(table, places), axes=(1,)) for table in (cosines, sines))
-    made = _turned(moving, cos, sin, used, interleaved)
+    made = turned_pairs(moving, cos, sin, used, interleaved)
     if parts is not None:
         made = std.concat(made, get_item(parts, 1), axis=-1)
-    return _joined(made) if folded else made
+    return joined(made) if folded else made
 
 
-def _turned(x: Node, cos: Node, sin: Node, size: int, interleaved: bool) -> Node:
+def turned_pairs(x: Node, cos: Node, sin: Node, size: int, interleaved: bool) -> Node:
     half = size // 2
     if interleaved:
         pairs = std.reshape(x, shape=(*x.shape[:-1], half, 2))

@@ -50,8 +50,11 @@ def compress(c: Call, x: Node, condition: Node) -> Node:
 @converter("Unique", 11)
 def unique(c: Call, x: Node) -> Sequence[Node]:
     axis, ordered = c.integer("axis", None), c.flag("sorted", True)
-    if axis is not None:
-        axis = c.check_axis(axis, len(x.shape))
+    return unique_of(c, x, None if axis is None else c.check_axis(axis, len(x.shape)), ordered=ordered)
+
+
+def unique_of(c: Call, x: Node, axis: int | None, *, ordered: bool) -> Sequence[Node]:
+    """The different elements or slices, their first places, which of them each is, how often they occur."""
     made = std.unique(x, count=Var("different"), axis=axis, ordered=ordered)
     results = _known(c, made, x) or made
     return [get_item(results, index) for index in range(4)]

@@ -1,10 +1,14 @@
-"""Operators of com.microsoft whose weights have a few bits."""
+"""Operators of com.microsoft whose weights have a few bits.
+
+A table of embeddings stays packed: rows are gathered first and widened after.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dlc_core.graph.node import Node, const_array, constant
+from dlc_core.ir.dtype import DType
 from dlc_core.op import std
 from dlc_core.op.std.packed_product import WIDTHS, unpacked
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
@@ -25,8 +29,6 @@ def matmul_n_bits(
     c.ignore("accuracy_level")
     depth, columns = c.integer("K"), c.integer("N")
     bits, size = c.integer("bits", 4), c.integer("block_size")
-    if groups is not None:
-        raise c.unsupported("MatMulNBits whose rows are in another order (g_idx)")
     if bits not in WIDTHS or size < 1 or size * bits % 8:
         raise c.unsupported(f"MatMulNBits of {bits} bits in blocks of {size}")
     blocks = -(-depth // size)
@@ -35,10 +37,14 @@ def matmul_n_bits(
         (columns, blocks * size * bits // 8),
     ):
         raise c.error(f"b is {b.type}, [{columns}, {blocks}, {size * bits // 8}] is needed")
+    c.integer("weight_prepacked", 0)
     q = turned(shaped(b, (columns, blocks, size * bits // 8)), (1, 2, 0))
     scale = turned(shaped(scales, (columns, blocks)))
     if a.shape[-1] != depth:
         raise c.error(f"a is {a.type}, the last dim must be {depth}")
+    if groups is not None:
+        made = _by_rows(c, a, q, scale, zeros, groups, depth, bits)
+        return made if bias is None else std.add(made, bias)
     if blocks * size != depth:
         a = std.pad(a, pads=(*(0,) * (2 * len(a.shape) - 1), blocks * size - depth))
     if zeros is not None and zeros.dtype.is_float:
@@ -61,6 +67,31 @@ def _packed_points(c: Call, zeros: Node, columns: int, blocks: int, bits: int) -
     return constant(np.ascontiguousarray(numbers.T))
 
 
+def _points(c: Call, zeros: Node | None, columns: int, blocks: int, bits: int, dtype: DType) -> Node:
+    """The zero points as floats [blocks, columns], or the middle of the range."""
+    if zeros is None:
+        return c.const(1 << (bits - 1), dtype)
+    if zeros.dtype.is_float:
+        return c.cast(turned(shaped(zeros, (columns, blocks))), dtype)
+    return c.cast(_packed_points(c, zeros, columns, blocks, bits), dtype)
+
+
+def _by_rows(
+    c: Call, a: Node, q: Node, scale: Node, zeros: Node | None, groups: Node, depth: int, bits: int
+) -> Node:
+    """Rows of weights that each name the block whose scale they have: the weights become floats."""
+    array = const_array(q)
+    if array is None or groups.tensor_type.static_shape() not in ((depth,), (array.shape[0] * array.shape[1] * 8 // bits,)):
+        raise c.unsupported(f"MatMulNBits with g_idx {groups.type} and weights {q.type} that must be constant")
+    numbers = unpacked(array, bits).reshape(-1, array.shape[2])[:depth]
+    rows = std.slice(groups, begins=(0,), ends=(depth,), axes=(0,))
+    points = _points(c, zeros, array.shape[2], array.shape[0], bits, scale.dtype)
+    if len(points.shape):
+        points = std.gather(points, rows)
+    weights = std.mul(std.sub(c.const(numbers, scale.dtype), points), std.gather(scale, rows))
+    return std.matmul(a, c.cast(weights, a.dtype))
+
+
 def _by_floats(c: Call, a: Node, q: Node, scale: Node, zeros: Node, bits: int) -> Node:
     """Zero points that are not whole: the weights become floats."""
     array = const_array(q)
@@ -71,3 +102,73 @@ def _by_floats(c: Call, a: Node, q: Node, scale: Node, zeros: Node, bits: int) -
     weights = std.mul(std.sub(numbers, points), std.unsqueeze(scale, axes=(1,)))
     flat = std.reshape(weights, shape=(-1, array.shape[2]))
     return std.matmul(a, c.cast(flat, a.dtype))
+
+
+def _widened(c: Call, rows: Node, bits: int) -> Node:
+    """Bytes [..., n] as the numbers that they hold, [..., n 8 / bits], lowest bits first."""
+    each = 8 // bits
+    if each == 1:
+        return c.cast(rows, "int32")
+    shifts = c.const(np.arange(0, 8, bits), "uint8")
+    parts = std.shift_right(std.unsqueeze(rows, axes=(-1,)), shifts)
+    parts = std.bitwise_and(parts, c.const((1 << bits) - 1, "uint8"))
+    return c.cast(std.reshape(parts, shape=(*rows.shape[:-1], rows.shape[-1] * each)), "int32")
+
+
+@converter("GatherBlockQuantized", 1, MICROSOFT)
+def gather_block_quantized(
+    c: Call, data: Node, indices: Node, scales: Node, zeros: Node | None = None
+) -> Node:
+    """Rows of a table of few bits: gathered, then less their zero points and times their scales by blocks."""
+    rank = len(data.shape)
+    gather_axis = c.axis("gather_axis", 0, rank)
+    axis = c.axis("quantize_axis", 1, rank)
+    size, bits = c.integer("block_size", 128), c.integer("bits", 4)
+    if len(scales.shape) != rank or axis == gather_axis:
+        raise c.error(f"scales {scales.type} for {data.type}, gathered along axis {gather_axis}")
+    places = len(indices.shape)
+    at = axis if axis < gather_axis else axis + places - 1
+    limit = std.squeeze(c.dims_tensor((data.shape[gather_axis],)), axes=(0,))
+    asked = c.cast(indices, "int64")
+    where = std.where(std.less(asked, c.const(0, "int64")), std.add(asked, limit), asked)
+    inside = std.logical_and(std.greater_equal(where, c.const(0, "int64")), std.less(where, limit))
+    where = std.where(inside, where, c.const(0, "int64"))
+
+    def picked(table: Node) -> Node:
+        return std.gather(table, where, axis=gather_axis)
+
+    if data.dtype.name == "uint8":
+        if bits not in WIDTHS or gather_axis != 0:
+            raise c.unsupported(f"GatherBlockQuantized of {bits} bits along axis {gather_axis}")
+        numbers = c.cast(_widened(c, picked(data), bits), scales.dtype)
+        point = None if zeros is None else _widened(c, picked(zeros), bits)
+        middle = 1 << (bits - 1)
+    else:
+        numbers = c.cast(picked(data), scales.dtype)
+        point, middle = None if zeros is None else picked(zeros), 0
+    length = numbers.shape[at]
+    if size == 0:
+        size = length if isinstance(length, int) else 0
+    if size < 1:
+        raise c.unsupported(f"blocks of {length}", hint="pin the dims with shapes={...}")
+
+    def spread(value: Node) -> Node:
+        """What belongs to blocks, for each element."""
+        value = std.repeat(value, repeats=size, axis=at)
+        return std.slice(value, begins=(0,), ends=(length,), axes=(at,))
+
+    if point is not None:
+        # Packed rows may hold more points than there are blocks.
+        point = std.slice(point, begins=(0,), ends=(scales.shape[axis],), axes=(at,))
+        numbers = std.sub(numbers, spread(c.cast(point, scales.dtype)))
+    elif middle:
+        numbers = std.sub(numbers, c.const(middle, scales.dtype))
+    rows = scales
+    if scales.shape[gather_axis] == 1 and data.shape[gather_axis] != 1:
+        rows = std.broadcast_to(
+            scales, shape=tuple(data.shape[k] if k == gather_axis else d for k, d in enumerate(scales.shape))
+        )
+    made = std.mul(numbers, spread(picked(rows)))
+    beside = (1,) * (len(made.shape) - gather_axis - places)
+    here = std.reshape(inside, shape=(*indices.shape, *beside))
+    return std.where(here, made, c.const(0, made.dtype))

@@ -78,7 +78,7 @@ def fused_matmul(c: Call, a: Node, b: Node) -> Node:
     return scaled(c, product_of(left, right, lambda x, y: std.matmul(x, y, **flags)), c.real("alpha", 1.0))
 
 
-def _activated(c: Call, x: Node) -> Node:
+def activated(c: Call, x: Node) -> Node:
     """The activation that a fused operator names."""
     name = c.text("activation", "")
     params = tuple(c.reals("activation_params", ()))
@@ -99,13 +99,13 @@ def _activated(c: Call, x: Node) -> Node:
 @converter("FusedConv", 1, MICROSOFT)
 def fused_conv(c: Call, x: Node, w: Node, bias: Node | None = None, other: Node | None = None) -> Node:
     made = conv(c, x, w, bias)
-    return _activated(c, made if other is None else std.add(made, other))
+    return activated(c, made if other is None else std.add(made, other))
 
 
 @converter("FusedGemm", 1, MICROSOFT)
 def fused_gemm(c: Call, a: Node, b: Node, bias: Node | None = None) -> Node:
     c.ignore("activation_beta", "activation_gamma")
-    return _activated(c, gemm(c, a, b, bias))
+    return activated(c, gemm(c, a, b, bias))
 
 
 def _inverse_spread(c: Call, x: Node, axis: int, eps: float, *, centre: bool) -> tuple[Node, Node]:

@@ -135,13 +135,20 @@ def conv(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
 
 @converter("ConvTranspose", 1)
 def conv_transpose(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
+    return conv_transpose_by(c, x, w, bias, c.integers("pads", None))
+
+
+def conv_transpose_by(
+    c: Call, x: Node, w: Node, bias: Node | None, given: Sequence[int] | None
+) -> Node:
+    """A transposed convolution whose pads are `given`, or follow from other attributes."""
     rank = check_image(c, x)
     kernel = kernel_of(c, x, w)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
     extra = tuple(c.integers("output_padding", None) or (0,) * rank)
     if len(extra) != rank:
         raise c.error(f"{len(extra)} output paddings for {rank} spatial dims")
-    padding, grown = _transposed_pads(c, x, kernel, strides, dilation, extra)
+    padding, grown = _transposed_pads(c, x, kernel, strides, dilation, extra, given)
     args = (x, w) if bias is None else (x, w, bias)
     made = std.conv_transpose(
         *args,
@@ -164,11 +171,11 @@ def _transposed_pads(
     strides: Sequence[int],
     dilation: Sequence[int],
     extra: tuple[int, ...],
+    given: Sequence[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(padding, output padding) of a transposed convolution, where `output_shape` or `auto_pad` may rule."""
     rank = len(kernel)
     auto = c.choice("auto_pad", "NOTSET", _AUTO_PADS)
-    given = c.integers("pads", None)
     wanted = c.integers("output_shape", None)
     if wanted is None and auto in ("NOTSET", "VALID"):
         pads = tuple(given or (0,) * (2 * rank)) if auto == "NOTSET" else (0,) * (2 * rank)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import parser
+from onnx import helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from dlc_core.graph.node import Function
@@ -44,4 +44,74 @@ def check(model: onnx.ModelProto, feeds: Mapping[str, Any], rtol: float = 1e-5, 
         np.testing.assert_allclose(a, expected, rtol=rtol, atol=atol)
 
 
-__all__ = ["check", "main_of", "parse", "run"]
+def model_of(
+    op: str,
+    inputs: Sequence[Any],
+    outputs: int = 1,
+    *,
+    domain: str = "com.microsoft",
+    imported: int = 18,
+    version: int = 1,
+    **attributes: Any,
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A model of one operator, and what is fed: inputs of several dims.
+
+    All others are constants; None is left out.
+    """
+    names = [f"x{index}" if array is not None else "" for index, array in enumerate(inputs)]
+    given = {name: array for name, array in zip(names, inputs) if array is not None}
+    fed = {name: array for name, array in given.items() if array.size > 1 and array.ndim > 1}
+    results = [f"y{i}" for i in range(outputs)]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, results, domain=domain, **attributes)],
+        "g",
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in fed.items()
+        ],
+        [onnx.ValueInfoProto(name=name) for name in results],
+        [numpy_helper.from_array(array, name) for name, array in given.items() if name not in fed],
+    )
+    opsets = [helper.make_opsetid("", imported), helper.make_opsetid(domain, version)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return model, fed
+
+
+def check_runtime(
+    op: str,
+    inputs: Sequence[Any],
+    outputs: int = 1,
+    *,
+    domain: str = "com.microsoft",
+    imported: int = 18,
+    version: int = 1,
+    compared: Sequence[int] | None = None,
+    rtol: float = 1e-3,
+    atol: float = 1e-4,
+    **attributes: Any,
+) -> tuple[list[Any], list[Any]]:
+    """Assert that one operator gives what ONNX Runtime gives; both lists of results.
+
+    Of the outputs those in `compared` are compared, or all; whole numbers may be off by 1, as halves may be
+    rounded either way.  What dlc refuses is told before ONNX Runtime is asked.
+    """
+    import onnxruntime
+
+    model, fed = model_of(op, inputs, outputs, domain=domain, imported=imported, version=version, **attributes)
+    found = run(model, fed)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, fed)
+    for index, (own, expected) in enumerate(zip(found, wanted)):
+        if compared is not None and index not in compared:
+            continue
+        assert (own.dtype, own.shape) == (expected.dtype, expected.shape), index
+        if own.dtype.kind == "f":
+            np.testing.assert_allclose(own, expected, rtol=rtol, atol=atol, err_msg=f"output {index}")
+        elif own.dtype == object or own.dtype.kind == "b":
+            np.testing.assert_array_equal(own, expected)
+        else:
+            assert np.abs(own.astype(int) - expected.astype(int)).max(initial=0) <= 1
+    return found, wanted
+
+
+__all__ = ["check", "check_runtime", "main_of", "model_of", "parse", "run"]
