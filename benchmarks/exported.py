@@ -141,20 +141,27 @@ def stand_in_operators() -> None:
         "roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width,"
         " int sampling_ratio, bool aligned) -> Tensor"
     )
-    lib.impl("nms", lambda dets, scores, iou_threshold: scores.argsort(descending=True), "CPU")
+
+    def nms(dets: Any, scores: Any, iou_threshold: float) -> Any:
+        return scores.argsort(descending=True)
 
     def roi_align(x: Any, rois: Any, scale: float, height: int, width: int, ratio: int, aligned: bool) -> Any:
         return x.new_zeros(rois.shape[0], x.shape[1], height, width)
 
+    lib.impl("nms", nms, "CPU")
     lib.impl("roi_align", roi_align, "CPU")
     KEPT.append(lib)
     import torchvision
     from torchvision.ops import boxes
     from torchvision.ops import roi_align as module
 
+    def there() -> bool:
+        return True
+
+    # PyTorch's older exporter reads the sources of what a model calls, which lambdas have not.
     for place in (torchvision.extension, boxes, sys.modules[module.__module__]):
-        place._has_ops = lambda: True
-        place._assert_has_ops = lambda: None
+        place._has_ops = there
+        place._assert_has_ops = there
 
 
 def vision_recipes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dlc_core import te
@@ -65,7 +67,11 @@ def _eliminated(work: Buffer, best: Buffer, det: Buffer, at: list[Expr], n: Expr
     )
 
 
-def _det_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
+_Step = Callable[[Buffer, Buffer, Buffer, list[Expr], Expr], Stmt]
+
+
+def _each(type_: TensorType, x: te.Tensor, step: _Step, name: str) -> te.Tensor:
+    """What `step(work, best, out, at, n)` makes of each matrix, of which `work` is a copy."""
     held = compute_type(type_.dtype)
     n = x.shape[-1]
 
@@ -74,11 +80,19 @@ def _det_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
         def one(at: list[Expr]) -> Stmt:
             copied = nest((n, n), lambda i: store(work, i, cast_to(held, load(ins[0], [*at, *i]))))
-            return seq(copied, store(outs[0], at, const(1, held)), _eliminated(work, best, outs[0], at, n))
+            return seq(copied, step(work, best, outs[0], at, n))
 
         return Alloc(work, Alloc(best, nest(x.shape[:-2], one)))
 
-    return rounded(te.extern(type_.shape, [x], body, "det", dtype_=held), type_.dtype, "det_end")
+    made: te.Tensor = te.extern(type_.shape, [x], body, name, dtype_=held)
+    return rounded(made, type_.dtype, f"{name}_end")
+
+
+def _det_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
+    def step(work: Buffer, best: Buffer, out: Buffer, at: list[Expr], n: Expr) -> Stmt:
+        return seq(store(out, at, const(1, work.dtype)), _eliminated(work, best, out, at, n))
+
+    return _each(type_, x, step, "det")
 
 
 def _det_reference(x: NDArray) -> NDArray:
@@ -105,6 +119,7 @@ DET = op(
         ErrorSample((Tensor((3,)),), {}, "rank"),
     ],
 )
+
 
 def _inverted(work: Buffer, best: Buffer, made: Buffer, at: list[Expr], n: Expr) -> Stmt:
     """Elimination of all rows but the pivot's, in `work` and, from the unit matrix on, in `made[at]`."""
@@ -135,19 +150,7 @@ def _inverted(work: Buffer, best: Buffer, made: Buffer, at: list[Expr], n: Expr)
 
 
 def _inverse_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
-    held = compute_type(type_.dtype)
-    n = x.shape[-1]
-
-    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        work, best = Buffer("work", (n, n), held), Buffer("best", (1,), "int64")
-
-        def one(at: list[Expr]) -> Stmt:
-            copied = nest((n, n), lambda i: store(work, i, cast_to(held, load(ins[0], [*at, *i]))))
-            return seq(copied, _inverted(work, best, outs[0], at, n))
-
-        return Alloc(work, Alloc(best, nest(x.shape[:-2], one)))
-
-    return rounded(te.extern(type_.shape, [x], body, "inverse", dtype_=held), type_.dtype, "inverse_end")
+    return _each(type_, x, _inverted, "inverse")
 
 
 def _inverse_reference(x: NDArray) -> NDArray:

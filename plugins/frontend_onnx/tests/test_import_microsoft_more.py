@@ -107,9 +107,7 @@ def test_dropout_leaves_what_it_gets():
 
 def test_distances_have_biases():
     table = f(8, 2)
-    (found,) = only(
-        "RelativePositionBias", [table, i64(3), i64(5)], is_bidirectional=1, max_distance=16
-    )
+    (found,) = only("RelativePositionBias", [table, i64(3), i64(5)], is_bidirectional=1, max_distance=16)
     assert found.shape == (1, 2, 3, 5)
     np.testing.assert_array_equal(found[0, :, 1, 1], table[0])
     np.testing.assert_array_equal(found[0, :, 0, 1], table[5])

@@ -12,8 +12,6 @@ MISSING = {
     ("ai.onnx.ml", "CastMap"),
     ("ai.onnx.ml", "DictVectorizer"),
     ("ai.onnx.ml", "ZipMap"),
-    ("ai.onnx.ml", "SVMClassifier"),
-    ("ai.onnx.ml", "SVMRegressor"),
     ("", "MaxRoiPool"),
 }
 

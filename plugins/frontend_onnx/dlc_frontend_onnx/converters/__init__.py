@@ -38,6 +38,7 @@ from dlc_frontend_onnx.converters import (
     text,
     training,
     trees,
+    vectors,
 )
 from dlc_frontend_onnx.converters.base import (
     TABLE,
@@ -88,6 +89,7 @@ FAMILIES = (
     text,
     training,
     trees,
+    vectors,
 )
 """The modules that register converters."""
 

@@ -81,8 +81,11 @@ def _by_rows(
 ) -> Node:
     """Rows of weights that each name the block whose scale they have: the weights become floats."""
     array = const_array(q)
-    if array is None or groups.tensor_type.static_shape() not in ((depth,), (array.shape[0] * array.shape[1] * 8 // bits,)):
-        raise c.unsupported(f"MatMulNBits with g_idx {groups.type} and weights {q.type} that must be constant")
+    if array is None:
+        raise c.unsupported("MatMulNBits with g_idx and weights that are not constant")
+    held = array.shape[0] * array.shape[1] * 8 // bits
+    if groups.tensor_type.static_shape() not in ((depth,), (held,)):
+        raise c.error(f"g_idx is {groups.type}, one number for each of {depth} rows is needed")
     numbers = unpacked(array, bits).reshape(-1, array.shape[2])[:depth]
     rows = std.slice(groups, begins=(0,), ends=(depth,), axes=(0,))
     points = _points(c, zeros, array.shape[2], array.shape[0], bits, scale.dtype)

@@ -1,4 +1,4 @@
-"""GroupQueryAttention and its relatives of the domain com.microsoft: decoders with a cache of keys and values."""
+"""GroupQueryAttention and its relatives of com.microsoft: decoders with a cache of keys and values."""
 
 from __future__ import annotations
 
@@ -132,9 +132,7 @@ def group_query_attention(
         q, k = (_turned(c, x, places, cosines, sines) for x in (q, k))
     else:
         c.ignore("rotary_interleaved")
-    keys, values = (
-        _cached(c, past, new, begins, total) for past, new in ((past_key, k), (past_value, v))
-    )
+    keys, values = (_cached(c, past, new, begins, total) for past, new in ((past_key, k), (past_value, v)))
     there = std.arange(stop=keys.shape[2], dtype="int64")
     here = std.unsqueeze(rows, axes=(1, 3))
     causal, window = c.flag("causal", True), c.integer("local_window_size", -1)
@@ -187,11 +185,9 @@ def _spelt(
 
 
 @converter("GemmaRotaryEmbedding", 1, MICROSOFT)
-def gemma_rotary_embedding(c: Call, angles: Node, q: Node, q_half: Node, k: Node, k_half: Node) -> Sequence[Node]:
+def gemma_rotary_embedding(
+    c: Call, angles: Node, q: Node, q_half: Node, k: Node, k_half: Node
+) -> Sequence[Node]:
     """Queries and keys turned by angles [batch, length, size], their halves exchanged already."""
-    cos, sin = (
-        c.cast(std.unsqueeze(turn(angles), axes=(1,)), q.dtype) for turn in (std.cos, std.sin)
-    )
-    return [
-        std.add(std.mul(x, cos), std.mul(half, sin)) for x, half in ((q, q_half), (k, k_half))
-    ]
+    cos, sin = (c.cast(std.unsqueeze(turn(angles), axes=(1,)), q.dtype) for turn in (std.cos, std.sin))
+    return [std.add(std.mul(x, cos), std.mul(half, sin)) for x, half in ((q, q_half), (k, k_half))]

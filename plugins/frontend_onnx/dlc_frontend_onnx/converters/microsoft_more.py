@@ -48,7 +48,7 @@ for _op, _function in _SAME.items():
 
 @converter("Unique", 1, MICROSOFT)
 def unique_of_vector(c: Call, x: Node) -> Sequence[Node]:
-    """The different elements in the order of their first places, which of them each is, how often they occur."""
+    """The different elements as they first come, which of them each is, how often they occur."""
     values, _, inverse, counts = unique_of(c, x, None, ordered=False)
     return [values, inverse, counts]
 
@@ -191,7 +191,7 @@ def gated_rms_norm(c: Call, x: Node, scale: Node, gate: Node) -> Node:
 def relative_position_bias(c: Call, table: Node, queries: Node, keys: Node) -> Node:
     """The bias of T5: a table's row for each distance of a key from a query, far ones in buckets."""
     rows, columns = (c.number(value, "a length") for value in (queries, keys))
-    buckets, heads = c.static(table, "the table of biases")
+    buckets = c.static(table, "the table of biases")[0]
     both, limit = c.flag("is_bidirectional"), c.integer("max_distance")
     distance = np.arange(rows)[:, None] - np.arange(columns)
     whole = buckets // 2 if both else buckets
@@ -215,5 +215,3 @@ def _generating(node: NodeDef) -> str:
 @converter("BeamSearch GreedySearch Sampling WhisperBeamSearch", 1, MICROSOFT, check=_generating)
 def search(c: Call, *inputs: Node) -> Node:
     raise c.unsupported(_generating(c.node))
-
-

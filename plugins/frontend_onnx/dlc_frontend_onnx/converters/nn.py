@@ -138,9 +138,7 @@ def conv_transpose(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
     return conv_transpose_by(c, x, w, bias, c.integers("pads", None))
 
 
-def conv_transpose_by(
-    c: Call, x: Node, w: Node, bias: Node | None, given: Sequence[int] | None
-) -> Node:
+def conv_transpose_by(c: Call, x: Node, w: Node, bias: Node | None, given: Sequence[int] | None) -> Node:
     """A transposed convolution whose pads are `given`, or follow from other attributes."""
     rank = check_image(c, x)
     kernel = kernel_of(c, x, w)

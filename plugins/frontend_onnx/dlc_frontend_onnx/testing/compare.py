@@ -52,29 +52,32 @@ def model_of(
     domain: str = "com.microsoft",
     imported: int = 18,
     version: int = 1,
+    fed: Sequence[int] | None = None,
     **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A model of one operator, and what is fed: inputs of several dims.
+    """A model of one operator, and its feeds: the inputs in `fed`, or all of several dims and elements.
 
     All others are constants; None is left out.
     """
     names = [f"x{index}" if array is not None else "" for index, array in enumerate(inputs)]
     given = {name: array for name, array in zip(names, inputs) if array is not None}
-    fed = {name: array for name, array in given.items() if array.size > 1 and array.ndim > 1}
+    if fed is None:
+        fed = [k for k, array in enumerate(inputs) if array is not None and array.ndim > 1 and array.size > 1]
+    feeds = {names[index]: inputs[index] for index in fed}
     results = [f"y{i}" for i in range(outputs)]
     graph = helper.make_graph(
         [helper.make_node(op, names, results, domain=domain, **attributes)],
         "g",
         [
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for n, a in fed.items()
+            for n, a in feeds.items()
         ],
         [onnx.ValueInfoProto(name=name) for name in results],
-        [numpy_helper.from_array(array, name) for name, array in given.items() if name not in fed],
+        [numpy_helper.from_array(array, name) for name, array in given.items() if name not in feeds],
     )
     opsets = [helper.make_opsetid("", imported), helper.make_opsetid(domain, version)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    return model, fed
+    return model, feeds
 
 
 def check_runtime(
@@ -82,25 +85,23 @@ def check_runtime(
     inputs: Sequence[Any],
     outputs: int = 1,
     *,
-    domain: str = "com.microsoft",
-    imported: int = 18,
-    version: int = 1,
     compared: Sequence[int] | None = None,
     rtol: float = 1e-3,
     atol: float = 1e-4,
-    **attributes: Any,
+    **options: Any,
 ) -> tuple[list[Any], list[Any]]:
     """Assert that one operator gives what ONNX Runtime gives; both lists of results.
 
-    Of the outputs those in `compared` are compared, or all; whole numbers may be off by 1, as halves may be
-    rounded either way.  What dlc refuses is told before ONNX Runtime is asked.
+    `options` are those of `model_of`.  Of the outputs those in `compared` are compared, or all; whole numbers
+    may be off by 1, as halves may be rounded either way.  What dlc refuses is told before ONNX Runtime is
+    asked.
     """
     import onnxruntime
 
-    model, fed = model_of(op, inputs, outputs, domain=domain, imported=imported, version=version, **attributes)
-    found = run(model, fed)
+    model, feeds = model_of(op, inputs, outputs, **options)
+    found = run(model, feeds)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    wanted = session.run(None, fed)
+    wanted = session.run(None, feeds)
     for index, (own, expected) in enumerate(zip(found, wanted)):
         if compared is not None and index not in compared:
             continue
