@@ -8,8 +8,13 @@ from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.microsoft import activated
-from dlc_frontend_onnx.converters.nn import conv, conv_transpose_by, pool_window
-from dlc_frontend_onnx.converters.quantized import channels_first, channels_last
+from dlc_frontend_onnx.converters.nn import (
+    channels_first,
+    channels_last,
+    conv,
+    conv_transpose_by,
+    pool_window,
+)
 
 
 @converter("NhwcMaxPool", 1, MICROSOFT)

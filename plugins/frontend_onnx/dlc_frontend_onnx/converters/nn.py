@@ -52,6 +52,18 @@ def scaled(c: Call, x: Node, factor: float) -> Node:
     return std.mul(x, c.const(factor if x.dtype.is_float else int(factor), x.dtype))
 
 
+def channels_first(x: Node) -> Node:
+    """[n, spatial..., c] as [n, c, spatial...]."""
+    rank = len(x.shape)
+    return std.transpose(x, axes=(0, rank - 1, *range(1, rank - 1)))
+
+
+def channels_last(x: Node) -> Node:
+    """The way back of `channels_first`."""
+    rank = len(x.shape)
+    return std.transpose(x, axes=(0, *range(2, rank), 1))
+
+
 _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 

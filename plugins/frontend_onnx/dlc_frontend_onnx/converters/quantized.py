@@ -8,7 +8,7 @@ from functools import wraps
 from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
-from dlc_frontend_onnx.converters.nn import average_pool, scaled
+from dlc_frontend_onnx.converters.nn import average_pool, channels_first, channels_last, scaled
 from dlc_frontend_onnx.converters.quantize import (
     columns,
     dequantize_linear,
@@ -97,11 +97,9 @@ def _either_layout(function: Callable[..., Node]) -> Callable[..., Node]:
 
     @wraps(function)
     def convert(c: Call, x: Node, *rest: Node | None) -> Node:
-        rank = len(x.shape)
         if not c.flag("channels_last"):
             return function(c, x, *rest)
-        made = function(c, std.transpose(x, axes=(0, rank - 1, *range(1, rank - 1))), *rest)
-        return std.transpose(made, axes=(0, *range(2, rank), 1))
+        return channels_last(function(c, channels_first(x), *rest))
 
     return convert
 
