@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
+from dlc_frontend_onnx.testing.compare import check, check_runtime, main_of, parse, run
 
 from dlc_core.diag import DlcError, UnsupportedError
 
@@ -114,3 +114,17 @@ def test_offsets_that_do_not_fit_are_refused():
     }""", 19)  # fmt: skip
     with pytest.raises(DlcError, match="do not fit"):
         main_of(model)
+
+
+def test_the_greatest_of_regions():
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    rois = np.array([[0, 0, 0, 9, 7], [1, 4, 6, 15, 12], [1, 20, 3, 40, 9], [0, 3, 3, 1, 1]], np.float32)
+    check_runtime(
+        "MaxRoiPool",
+        [rng.standard_normal((2, 3, 8, 9)).astype(np.float32), rois],
+        domain="",
+        imported=18,
+        pooled_shape=[3, 2],
+        spatial_scale=0.5,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dlc_frontend_onnx.testing.compare import check_runtime
+from dlc_frontend_onnx.testing.compare import check_runtime, model_of, run
 
 pytest.importorskip("onnxruntime")
 R = np.random.default_rng(0)
@@ -59,6 +59,8 @@ CASES = [
     ("Attention", [X, f(8, 24), f(24), None, f(2, 2, 2, 3, 4)], 2, {"num_heads": 2, "unidirectional": 1}),
     ("MultiHeadAttention", [X, f(2, 5, 8), f(2, 5, 8), f(24)], 1, {"num_heads": 2}),
     ("MultiHeadAttention", [X, f(2, 5, 8), f(2, 5, 8), None, KEYS_MASK], 1, {"num_heads": 2}),
+    ("MultiHeadAttention", [X, f(2, 2, 5, 4), f(2, 2, 5, 4), f(24)], 1, {"num_heads": 2}),
+    ("MultiHeadAttention", [X, X, X, None, None, None, f(2, 2, 3, 4), f(2, 2, 3, 4)], 3, {"num_heads": 2}),
     ("RotaryEmbedding", [f(2, 2, 4, 4), PLACES, COS, SIN], 1, {}),
     ("RotaryEmbedding", [f(2, 4, 8), PLACES, COS, SIN], 1, {"interleaved": 1}),
     ("RotaryEmbedding", [f(2, 4, 8), np.array([3]), COS, SIN], 1, {}),
@@ -67,6 +69,26 @@ CASES = [
         "MatMulIntegerToFloat",
         [u8(3, 4), i8(4, 5), s(0.02), s(0.03), z(7), np.array(3, "i1"), f(5)],
         1,
+        {},
+    ),
+    (
+        "QAttention",
+        [u8(2, 4, 8), i8(8, 24), f(24), s(0.02), s(0.03), None, z(7), np.array(3, "i1")],
+        1,
+        {"num_heads": 2},
+    ),
+    (
+        "QAttention",
+        [u8(2, 4, 8), i8(8, 24), f(24), s(0.02), np.abs(f(24)) / 40, np.array([4, 3], "i4"), z(7),
+         np.zeros(24, "i1"), f(2, 2, 2, 3, 4)],
+        2,
+        {"num_heads": 2, "unidirectional": 1},
+    ),
+    ("MatMulInteger16", [f(3, 4).astype("i2"), f(4, 5).astype("i2")], 1, {}),
+    (
+        "QEmbedLayerNormalization",
+        [IDS, MASK, u8(10, 8), u8(6, 8), u8(2, 8), u8(8), u8(8), MASK, *[s(0.02)] * 5, *[z(100)] * 5],
+        2,
         {},
     ),
     ("QLinearAdd", [u8(2, 3), s(0.1), z(4), u8(2, 3), s(0.2), z(1), s(0.3), z(9)], 1, {}),
@@ -95,3 +117,12 @@ CASES = [
 @pytest.mark.parametrize(("op", "inputs", "outputs", "attributes"), CASES, ids=[case[0] for case in CASES])
 def test_results_are_those_of_onnx_runtime(op, inputs, outputs, attributes):
     check_runtime(op, inputs, outputs, **attributes)
+
+
+def test_packed_heads_are_those_that_lie_apart():
+    parts = [f(2, 4, 2, 4) for _ in range(3)]
+    apart = [part.reshape(2, 4, 8) for part in parts]
+    (wanted,), _ = check_runtime("MultiHeadAttention", apart, num_heads=2)
+    for packed in ([np.stack(parts, 3)], [apart[0], np.stack(parts[1:], 3)]):
+        (found,) = run(*model_of("MultiHeadAttention", packed, num_heads=2))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

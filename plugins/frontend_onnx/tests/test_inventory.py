@@ -12,7 +12,6 @@ MISSING = {
     ("ai.onnx.ml", "CastMap"),
     ("ai.onnx.ml", "DictVectorizer"),
     ("ai.onnx.ml", "ZipMap"),
-    ("", "MaxRoiPool"),
 }
 
 

@@ -64,17 +64,24 @@ def attention(
     past: Node | None = None,
     extra: Node | None = None,
 ) -> Sequence[Node | None]:
-    heads = c.integer("num_heads")
-    if c.flag("do_rotary") or c.flag("past_present_share_buffer"):
-        raise c.unsupported("Attention with rotary embedding or a shared cache")
     if len(x.shape) != 3 or len(weights.shape) != 2 or not isinstance(weights.shape[1], int):
         raise c.error(f"Attention of {x.type} with weights {weights.type}")
     whole = weights.shape[1]
     sizes = tuple(c.integers("qkv_hidden_sizes", None) or (whole // 3,) * 3)
-    if len(sizes) != 3 or sum(sizes) != whole or any(size % heads for size in sizes):
-        raise c.error(f"the weights {weights.type} do not split into {sizes} of {heads} heads")
     total = product_of(x, weights)
-    parts = std.split(total if bias is None else std.add(total, bias), sizes=sizes, axis=-1)
+    return self_attention(c, total if bias is None else std.add(total, bias), sizes, mask, past, extra)
+
+
+def self_attention(
+    c: Call, total: Node, sizes: Sequence[int], mask: Node | None, past: Node | None, extra: Node | None
+) -> Sequence[Node | None]:
+    """Attention of queries, keys and values that lie beside each other [batch, length, sizes]."""
+    heads = c.integer("num_heads")
+    if c.flag("do_rotary") or c.flag("past_present_share_buffer"):
+        raise c.unsupported(f"{c.node.op} with rotary embedding or a shared cache")
+    if len(sizes) != 3 or sum(sizes) != total.shape[-1] or any(size % heads for size in sizes):
+        raise c.error(f"{total.type} does not split into {sizes} of {heads} heads")
+    parts = std.split(total, sizes=tuple(sizes), axis=-1)
     q, k, v = (split_heads(get_item(parts, index), heads) for index in range(3))
     present = None
     if past is not None:
@@ -86,7 +93,7 @@ def attention(
     fill = c.real("mask_filter_value", -10000.0)
     added = [] if extra is None else [extra]
     if mask is not None:
-        added.append(_mask_bias(c, mask, x.shape[0], k.shape[2], x.dtype, fill))
+        added.append(_mask_bias(c, mask, q.shape[0], k.shape[2], q.dtype, fill))
     made = _attend(c, q, k, v, added, _scale(c, q), causal=c.flag("unidirectional"))
     return [joined(made), present]
 
@@ -102,6 +109,47 @@ def _scale(c: Call, q: Node) -> float:
     return 1 / math.sqrt(size)
 
 
+def _three(c: Call, query: Node, key: Node | None, value: Node | None, bias: Node | None) -> list[Node]:
+    """Queries, keys and values [batch, heads, length, size], of the ways that they may be packed."""
+    heads = c.integer("num_heads")
+    packed = query if key is None else key
+    if len(packed.shape) == 5 and value is None:
+        # The fields lie between the heads and their elements.
+        count = 3 if key is None else 2
+        fields = std.split(packed, sizes=(1,) * count, axis=3)
+        parts = [std.squeeze(get_item(fields, index), axes=(3,)) for index in range(count)]
+        rows = [query] if key is not None else []
+        folded = [std.reshape(part, shape=(*part.shape[:2], _width(c, part))) for part in parts]
+        return _with_bias(c, [*rows, *folded], bias, heads)
+    if key is None or value is None or len(query.shape) != 3:
+        raise c.unsupported(f"MultiHeadAttention of queries {query.type} alone")
+    if len(key.shape) == 4 and len(value.shape) == 4:
+        if bias is not None:
+            bias = std.slice(bias, begins=(0,), ends=(query.shape[2],), axes=(0,))
+        return [*_with_bias(c, [query], bias, heads), key, value]
+    return _with_bias(c, [query, key, value], bias, heads)
+
+
+def _width(c: Call, part: Node) -> int:
+    heads, size = part.shape[2:]
+    if not isinstance(heads, int) or not isinstance(size, int):
+        raise c.unsupported(f"heads of {part.type}", hint="pin the dims with shapes={...}")
+    return heads * size
+
+
+def _with_bias(c: Call, parts: list[Node], bias: Node | None, heads: int) -> list[Node]:
+    """Parts [batch, length, hidden] plus their own pieces of the bias, as heads."""
+    hidden = [part.shape[-1] for part in parts]
+    if any(len(part.shape) != 3 for part in parts) or not all(
+        isinstance(size, int) and size % heads == 0 for size in hidden
+    ):
+        raise c.error(f"{', '.join(str(part.type) for part in parts)} do not split into {heads} heads")
+    if bias is not None:
+        pieces = std.split(bias, sizes=tuple(hidden), axis=0)
+        parts = [std.add(part, get_item(pieces, index)) for index, part in enumerate(parts)]
+    return [split_heads(part, heads) for part in parts]
+
+
 @converter("MultiHeadAttention", 1, MICROSOFT)
 def multi_head_attention(
     c: Call,
@@ -114,23 +162,13 @@ def multi_head_attention(
     past_key: Node | None = None,
     past_value: Node | None = None,
 ) -> Sequence[Node | None]:
-    heads = c.integer("num_heads")
-    if key is None or value is None or len(query.shape) != 3 or len(value.shape) != 3:
-        raise c.unsupported("MultiHeadAttention of packed inputs")
-    q, k, v = query, key, value
-    hidden = [part.shape[-1] for part in (q, k, v)]
-    if not all(isinstance(size, int) and size % heads == 0 for size in hidden):
-        raise c.error(f"{hidden} do not split into {heads} heads")
-    if bias is not None:
-        parts = std.split(bias, sizes=tuple(hidden), axis=0)
-        q, k, v = (std.add(part, get_item(parts, index)) for index, part in enumerate((q, k, v)))
-    q, k, v = (split_heads(part, heads) for part in (q, k, v))
+    q, k, v = _three(c, query, key, value, bias)
     if past_key is not None and past_value is not None:
         k, v = std.concat(past_key, k, axis=2), std.concat(past_value, v, axis=2)
     added = [] if extra is None else [extra]
     if mask is not None:
         fill = c.real("mask_filter_value", -10000.0)
-        added.append(_mask_bias(c, mask, query.shape[0], k.shape[2], query.dtype, fill))
+        added.append(_mask_bias(c, mask, q.shape[0], k.shape[2], q.dtype, fill))
     c.ignore("mask_filter_value")
     made = _attend(c, q, k, v, added, _scale(c, q), causal=c.flag("unidirectional"))
     return [joined(made), k if c.wants(1) else None, v if c.wants(2) else None]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 
 from dlc_core.graph.node import Node
 from dlc_core.op import std
+from dlc_frontend_onnx.converters.attention import self_attention
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
-from dlc_frontend_onnx.converters.nn import average_pool, channels_first, channels_last, scaled
+from dlc_frontend_onnx.converters.microsoft import embed_layer_norm
+from dlc_frontend_onnx.converters.nn import (
+    average_pool,
+    channels_first,
+    channels_last,
+    product_of,
+    scaled,
+)
 from dlc_frontend_onnx.converters.quantize import (
     columns,
     dequantize_linear,
@@ -169,3 +177,80 @@ def qlinear_where(
 ) -> Node:
     made = std.where(condition, _float(c, a, a_scale, a_zero), _float(c, b, b_scale, b_zero))
     return quantized(c, made, plain(y_scale), plain(y_zero), y_zero.dtype)
+
+
+@converter("QAttention", 1, MICROSOFT)
+def quantized_attention(
+    c: Call,
+    x: Node,
+    weights: Node,
+    bias: Node,
+    x_scale: Node,
+    w_scale: Node,
+    mask: Node | None = None,
+    x_zero: Node | None = None,
+    w_zero: Node | None = None,
+    past: Node | None = None,
+) -> Sequence[Node | None]:
+    """Attention whose queries, keys and values are one product of integers."""
+    whole = weights.shape[-1]
+    if len(x.shape) != 3 or not isinstance(whole, int) or whole % 3:
+        raise c.error(f"QAttention of {x.type} with weights {weights.type}")
+    made = matmul_integer_to_float(c, x, weights, x_scale, w_scale, x_zero, w_zero, bias)
+    return self_attention(c, made, (whole // 3,) * 3, mask, past, None)
+
+
+@converter("QEmbedLayerNormalization", 1, MICROSOFT)
+def quantized_embed_layer_norm(
+    c: Call,
+    ids: Node,
+    segments: Node | None,
+    words: Node,
+    positions: Node,
+    segment_table: Node | None,
+    gamma: Node,
+    beta: Node,
+    mask: Node | None,
+    *params: Node,
+) -> Sequence[Node | None]:
+    """Tables and parameters are bytes; after the mask come their scales, then their zero points."""
+    tables = [words, positions, *([] if segment_table is None else [segment_table]), gamma, beta]
+    if len(params) != 2 * len(tables):
+        raise c.error(f"{len(params)} scales and zero points for {len(tables)} tables")
+    scales, zeros = params[: len(tables)], params[len(tables) :]
+    wide = [_float(c, *each) for each in zip(tables, scales, zeros)]
+    third = None if segment_table is None else wide[2]
+    return embed_layer_norm(c, ids, segments, wide[0], wide[1], third, wide[-2], wide[-1], mask)[:2]
+
+
+@converter("QLinearReduceMean", 1, MICROSOFT)
+def qlinear_reduce_mean(
+    c: Call, x: Node, x_scale: Node, x_zero: Node | None, y_scale: Node, y_zero: Node | None = None
+) -> Node:
+    axes = c.integers("axes", None)
+    mean = std.reduce_mean(
+        _float(c, x, x_scale, x_zero),
+        axes=None if axes is None else tuple(axes),
+        keepdims=c.flag("keepdims", True),
+    )
+    return quantized(c, mean, plain(y_scale), None if y_zero is None else plain(y_zero), x.dtype)
+
+
+@converter("MatMulInteger16", 1, MICROSOFT)
+def matmul_integer_16(c: Call, a: Node, b: Node) -> Node:
+    return product_of(c.cast(a, "int32"), c.cast(b, "int32"))
+
+
+@converter("MulInteger", 1, MICROSOFT)
+def mul_integer(c: Call, a: Node, a_zero: Node | None, b: Node, b_zero: Node | None = None) -> Node:
+    def less(x: Node, zero: Node | None) -> Node:
+        wide = c.cast(x, "int32")
+        return wide if zero is None else std.sub(wide, c.cast(plain(zero), "int32"))
+
+    return std.mul(less(a, a_zero), less(b, b_zero))
+
+
+@converter("ReduceSumInteger", 1, MICROSOFT)
+def reduce_sum_integer(c: Call, x: Node) -> Node:
+    to = "int32" if x.dtype.name == "int8" else "uint32"
+    return std.reduce_sum(c.cast(x, to), axes=tuple(c.integers("axes")), keepdims=c.flag("keepdims", True))

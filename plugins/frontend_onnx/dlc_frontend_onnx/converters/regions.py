@@ -1,4 +1,4 @@
-"""Operators that look at places of images which data tells: DeformConv and RoiAlign."""
+"""Operators that look at places of images which data tells: DeformConv, RoiAlign and MaxRoiPool."""
 
 from __future__ import annotations
 
@@ -166,3 +166,8 @@ def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]
         values = c.cast(std.gather(flat, where, axis=1), "float32")
         made.append(std.mul(values, std.unsqueeze(weight, axes=(0,))))
     return made
+
+
+@converter("MaxRoiPool", 1)
+def max_roi_pool(c: Call, x: Node, rois: Node) -> Node:
+    return std.region_max(x, rois, size=tuple(c.integers("pooled_shape")), scale=c.real("spatial_scale", 1.0))

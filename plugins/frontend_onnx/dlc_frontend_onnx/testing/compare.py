@@ -75,7 +75,7 @@ def model_of(
         [onnx.ValueInfoProto(name=name) for name in results],
         [numpy_helper.from_array(array, name) for name, array in given.items() if name not in feeds],
     )
-    opsets = [helper.make_opsetid("", imported), helper.make_opsetid(domain, version)]
+    opsets = [helper.make_opsetid(name, at) for name, at in {domain: version, "": imported}.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     return model, feeds
 
