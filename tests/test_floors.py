@@ -38,6 +38,7 @@ FLOORS = {
     "passes": 4,
     "target": 4,
     "runtime": 4,
+    "backend": 5,
     "discovery": 5,
     "builtin": 5,
     "registry": 5,

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlc_backend_c.kind import index_type, vector_bits
 from dlc_backend_c.processors import processor
+from dlc_core.backend import SourceCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
-from dlc_core.runtime.failure import CHECKS
-from dlc_core.target import Artifact, Target
+from dlc_core.target import Target
 
 if TYPE_CHECKING:
-    from dlc_backend_c import emit as emission
     from dlc_backend_c import export as exporting
-    from dlc_core.passes.tir import check_bounds
+    from dlc_core.backend import emission
+    from dlc_core.target import source
 else:
-    emission = lazy("dlc_backend_c.emit")
     exporting = lazy("dlc_backend_c.export")
-    check_bounds = lazy("dlc_core.passes.tir.check_bounds")
+    source = lazy("dlc_core.target.source")
 
 FORMAT = "c"
-"""Artefacts of this format are C sources whose entry points have the packed signature of `emit`."""
+"""Artefacts of this format are C sources whose entry points have the packed signature of the core's."""
+
+PARALLEL = "#pragma omp parallel for schedule(static) num_threads({threads})"
 
 
 def compile_flags(target: Target) -> tuple[str, ...]:
@@ -44,37 +47,31 @@ def compile_flags(target: Target) -> tuple[str, ...]:
     return tuple(flags)
 
 
-class CCodegen:
+class CCodegen(SourceCodegen):
     """Emits the artefact format "c"."""
 
     name = "c"
     kinds = ("c",)
     format = FORMAT
-    forms = ("c",)
 
-    def emit(self, module: IRModule, target: Target) -> Artifact:
-        """One C file with every PrimFunc of the module; those with the attribute `entry` are callable from
-        outside.
-        """
-        options = emission.COptions(
-            vectors=vector_bits(target.values()) > 0,
-            parallel=target.describe().parallel,
+    def dialect(self, module: IRModule, target: Target) -> source.Dialect:
+        """Standard C, with what the target's options allow besides."""
+        vectors = vector_bits(target.values()) > 0
+        return replace(
+            source.C99,
             index=index_type(target.values(), module),
+            vectors="extension" if vectors else "",
+            alignment="__attribute__((aligned({align})))" if vectors else "",
+            parallel=PARALLEL if target.describe().parallel else "",
         )
-        made = emission.emit_module(module, options)
-        metadata: dict[str, Any] = {
-            "flags": list(compile_flags(target)),
-            "cpu": processor(target["mcpu"]).name,
-            "windows": [list(window) for window in made.windows],
-        }
-        checks = check_bounds.described_checks(module)
-        if checks:
-            metadata[CHECKS] = checks
-        return Artifact(FORMAT, made.text.encode(), str(target), made.entries, {"c": made.text}, metadata)
 
-    def source(self, artifact: Artifact, form: str) -> str | None:
-        """The C text, which is the code itself."""
-        return artifact.code.decode() if form == "c" else None
+    def flags(self, target: Target) -> tuple[str, ...]:
+        """The options of a compiler in the manner of gcc."""
+        return compile_flags(target)
+
+    def metadata(self, made: emission.Emitted, target: Target) -> Mapping[str, Any]:
+        """The processor, and where the weights' windows lie."""
+        return {"cpu": processor(target["mcpu"]).name, "windows": [list(window) for window in made.windows]}
 
     def export(self, exe: Any, path: Path) -> list[Path]:
         """C sources with a header, or a folder with an example and build files; see `export`."""

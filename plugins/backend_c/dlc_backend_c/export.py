@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlc_backend_c.emit import PACKED
 from dlc_backend_c.project import project_files
+from dlc_core.backend.emission import PACKED
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import const_value

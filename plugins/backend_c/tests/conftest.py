@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from dlc_backend_c.codegen import CCodegen
 from dlc_backend_c.device import CDevice
-from dlc_backend_c.toolchain import compiler_problem
 
+from dlc_core.backend.compiler import compiler_problem
 from dlc_core.driver import find_target
 from dlc_core.ir.module import IRModule
 from dlc_core.tir.stmt import PrimFunc

@@ -51,11 +51,6 @@ def compiler_version() -> str:
     return done.stdout.partition("\n")[0]
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def build_shared(source: Path, library: Path, flags: Sequence[str]) -> None:
     """Compile one file to a shared library.  Raises UnsupportedError without a compiler, CodegenError with
     what the compiler said where it refuses.
@@ -86,5 +81,4 @@ __all__ = [
     "compiler",
     "compiler_problem",
     "compiler_version",
-    "usable_cores",
 ]

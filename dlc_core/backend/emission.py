@@ -1,29 +1,23 @@
-"""Modules as C: the table of this language, checks and clocks, and the packed entry points.
+"""Modules in a language of the C family: the functions, checks and clocks, and the packed entry points.
 
-    int32_t <name>__entry(void *const *buffers, const int64_t *scalars, int32_t threads)
-
-The result is 0, or the code of a check that failed where the module is checked.  A file has two parts: the
-functions of the model, which exported sources take as they are, and, from `PACKED` on, what only this package
-calls.
+A file has two parts: the functions of the model, which exported sources take as they are, and, from `PACKED`
+on, what only the caller in this process needs; see `packed`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.profile import PROFILE_SUFFIX
-from dlc_core.target.source import C99, FunctionWriter, Unit
+from dlc_core.target.source import Dialect, FunctionWriter, Unit
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import PrimFunc, View
-
-ENTRY_SUFFIX = "__entry"
-FAILURE = "dlc_failure"
-"""The symbol of three int64_t: the code of the first check that failed, or 0; the numbers it has seen."""
 
 PACKED = "/* What dlc calls in its own process. */"
 
@@ -50,17 +44,8 @@ static void dlc_clock(void *at, int64_t sign)
 
 
 @dataclass(frozen=True)
-class COptions:
-    """What the C of a module may use."""
-
-    vectors: bool = False
-    parallel: bool = False
-    index: str = "int64_t"
-
-
-@dataclass(frozen=True)
 class Emitted:
-    """The C of a module: its text, its entry points, the windows of the model on its weights."""
+    """The code of a module: its text, its entry points, the windows of the model on its weights."""
 
     text: str
     entries: tuple[str, ...]
@@ -68,19 +53,10 @@ class Emitted:
     """Name, first byte, dtype and elements of each."""
 
 
-class CUnit(Unit):
-    """A C file with the functions that checks and clocks need."""
+class ModuleUnit(Unit):
+    """A file with the functions that checks and clocks need."""
 
-    def __init__(self, options: COptions) -> None:
-        dialect = replace(
-            C99,
-            index=options.index,
-            vectors="extension" if options.vectors else "",
-            alignment="__attribute__((aligned({align})))" if options.vectors else "",
-            parallel="#pragma omp parallel for schedule(static) num_threads({threads})"
-            if options.parallel
-            else "",
-        )
+    def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.uses: dict[str, None] = {}
         """Which of "fail" and "clock" functions call."""
@@ -89,10 +65,10 @@ class CUnit(Unit):
         return "\n".join([super().prelude(), *([_FAIL] if "fail" in self.uses else ())])
 
 
-class CFunctionWriter(FunctionWriter):
-    """Functions in C, with checks and clocks."""
+class ModuleWriter(FunctionWriter):
+    """Functions with checks and clocks."""
 
-    unit: CUnit
+    unit: ModuleUnit
 
     def effect(self, value: Call) -> None:
         text = self.text
@@ -102,7 +78,7 @@ class CFunctionWriter(FunctionWriter):
             self.line(f"dlc_clock({text.value(at)}, {text.value(sign)});")
             return
         if value.name not in ("check", "check_index"):
-            raise CodegenError(f"intrinsic {value.name} has no effect that C knows")
+            raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
         self.unit.uses["fail"] = None
         self.prepare(*value.args)
         *checked, code = value.args
@@ -115,25 +91,25 @@ class CFunctionWriter(FunctionWriter):
         self.line(f"    dlc_fail({text.value(code)}, {numbers});")
 
 
-def emit_module(module: IRModule, options: COptions) -> Emitted:
-    """The C of a module."""
-    unit = CUnit(options)
+def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] = ModuleWriter) -> Emitted:
+    """The code of a module, its functions written by `writer`; CodegenError for what the language has not."""
+    unit = ModuleUnit(dialect)
     funcs = list(module.of_kind(PrimFunc).values())
     entries = [func for func in funcs if func.attrs.get("entry")]
     profiles = [func for func in entries if func.name.endswith(PROFILE_SUFFIX)]
     for func in [f for f in funcs if f not in entries] + [f for f in entries if f not in profiles]:
-        unit.functions.append(_written(unit, func))
-    tail = [_written(unit, func) for func in profiles]
+        unit.functions.append(_written(writer(unit), func))
+    tail = [_written(writer(unit), func) for func in profiles]
     if "clock" in unit.uses:
         tail.insert(0, _CLOCK)
-    tail += [packed_entry(unit, func, options) for func in entries]
+    tail += [packed_entry(unit, func) for func in entries]
     text = "\n".join([unit.text(), PACKED, "", *tail])
     return Emitted(text, tuple(func.name for func in entries), _windows(entries))
 
 
-def _written(unit: CUnit, func: PrimFunc) -> str:
+def _written(writer: ModuleWriter, func: PrimFunc) -> str:
     about = f"/* {_comment(func)} */\n" if func.spans and not func.attrs.get("entry") else ""
-    return about + CFunctionWriter(unit).function(func, f"static void {unit.symbol(func.name)}")
+    return about + writer.function(func, f"static void {writer.unit.symbol(func.name)}")
 
 
 def _comment(func: PrimFunc) -> str:
@@ -159,8 +135,8 @@ def _windows(entries: list[PrimFunc]) -> tuple[tuple[str, int, str, int], ...]:
     return ()
 
 
-def packed_entry(unit: CUnit, func: PrimFunc, options: COptions) -> str:
-    """The function that callers outside of C find by name."""
+def packed_entry(unit: ModuleUnit, func: PrimFunc) -> str:
+    """The function that callers outside of this file find by name."""
     args, buffers, scalars = [], 0, 0
     for param in func.params:
         if isinstance(param, Buffer):
@@ -170,7 +146,7 @@ def packed_entry(unit: CUnit, func: PrimFunc, options: COptions) -> str:
             args.append(f"({unit.dialect.index})scalars[{scalars}]")
             scalars += 1
     unused = [f"    (void){n};" for n, used in (("buffers", buffers), ("scalars", scalars)) if not used]
-    if options.parallel:
+    if unit.dialect.parallel:
         args.append("(int)threads")
     else:
         unused.append("    (void)threads;")
@@ -184,4 +160,4 @@ def packed_entry(unit: CUnit, func: PrimFunc, options: COptions) -> str:
     return "\n".join([head + ";", head, "{", *unused, *lines, "}", ""])
 
 
-__all__ = ["ENTRY_SUFFIX", "FAILURE", "PACKED", "COptions", "Emitted", "emit_module"]
+__all__ = ["PACKED", "Emitted", "ModuleUnit", "ModuleWriter", "emit_module"]

@@ -1,0 +1,26 @@
+"""What backends inherit: a code generator of the C family, and a simulated device that runs what it emits.
+
+    class AcmeCodegen(SourceCodegen):
+        name, kinds, format = "acme", ("acme",), "acme-c"
+
+    class AcmeDevice(SimulatedDevice):
+        name, formats = "acme", ("acme-c",)
+
+Both work as they are, so a package with these lines and a target kind computes every model.  A vendor
+replaces them part by part: the language's table and writer, then the device.
+"""
+
+from dlc_core.backend.codegen import SourceCodegen
+from dlc_core.backend.library import Library, LibraryEntry, load_library
+from dlc_core.backend.queue import CommandQueue, Event
+from dlc_core.backend.simulated import SimulatedDevice
+
+__all__ = [
+    "CommandQueue",
+    "Event",
+    "Library",
+    "LibraryEntry",
+    "SimulatedDevice",
+    "SourceCodegen",
+    "load_library",
+]

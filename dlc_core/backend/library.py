@@ -1,0 +1,107 @@
+"""Source text as a library in this process: compiled by the compiler of this machine, kept, called."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlc_core.backend.compiler import build_shared, compiler_version
+from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE, FLAGS
+from dlc_core.config import config
+from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.runtime.failure import failure_of
+from dlc_core.target import Artifact
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
+
+
+class LibraryEntry:
+    """A callable entry point."""
+
+    def __init__(self, symbol: str, library: ctypes.CDLL, metadata: Mapping[str, Any]) -> None:
+        self.symbol = symbol
+        self.metadata = metadata
+        self._library = library
+        try:
+            address = ctypes.cast(library[symbol + ENTRY_SUFFIX], ctypes.c_void_p).value
+        except AttributeError:
+            raise ArtifactError(f"the library has no entry {symbol}") from None
+        assert address is not None
+        self.call = _ENTRY(address)
+
+    def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Run on addresses and integers; RuntimeFailure where the code says that it failed."""
+        self.prepare(buffers, scalars, threads)()
+
+    def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
+        """The same call with its arguments in place."""
+        pointers = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)
+        values = (ctypes.c_int64 * max(1, len(scalars)))(*scalars)
+
+        def run() -> None:
+            status = self.call(pointers, values, threads)
+            if status:
+                raise self._failed(status)
+
+        return run
+
+    def _failed(self, status: int) -> RuntimeFailure:
+        seen = (ctypes.c_int64 * 3).in_dll(self._library, FAILURE)
+        return failure_of(self.symbol, status, self.metadata, (seen[1], seen[2]))
+
+
+class Library:
+    """Compiled sources in memory."""
+
+    def __init__(self, library: ctypes.CDLL, metadata: Mapping[str, Any]) -> None:
+        self._library = library
+        self.metadata = metadata
+
+    def entry(self, symbol: str) -> LibraryEntry:
+        """A function of it; ArtifactError where it has none of that name."""
+        return LibraryEntry(symbol, self._library, self.metadata)
+
+    def close(self) -> None:
+        """The library stays mapped: threads of the language's runtime may still be in it."""
+
+
+def load_library(artifact: Artifact) -> Library:
+    """Compile and map the code of an artefact of source text; none of it runs yet.  What was compiled before
+    is taken from the cache folder of dlc.
+    """
+    flags = tuple(str(flag) for flag in artifact.metadata.get(FLAGS, ()))
+    library = kept(artifact.code, ".so", flags, lambda text, out: build_shared(text, out, flags))
+    return Library(_open(library), artifact.metadata)
+
+
+def kept(
+    code: bytes, suffix: str, words: Sequence[str], build: Callable[[Path, Path], None], tool: str = ""
+) -> Path:
+    """What `build(source, out)` makes of a text, kept in the cache folder of dlc by its text, `words` and the
+    compiler, named `tool` where it is not that of this machine.
+    """
+    parts = [code, " ".join(words).encode(), (tool or compiler_version()).encode()]
+    folder = Path(config.cache_dir) / "libraries"
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)
+    if not place.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            source, made = Path(name, "model.c"), Path(name, "model" + suffix)
+            source.write_bytes(code)
+            build(source, made)
+            made.replace(place)
+    return place
+
+
+def _open(library: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise ArtifactError("the compiled code cannot be loaded", why=str(error)) from None
+
+
+__all__ = ["Library", "LibraryEntry", "kept", "load_library"]

@@ -1,0 +1,96 @@
+"""Queues of commands: what is submitted runs later, in order, on a thread of the queue's own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+
+from dlc_core.diag import DlcError, RuntimeFailure
+
+Job = Callable[[], None]
+
+
+class Event:
+    """A place in a queue."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Event()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything that was submitted before has finished."""
+        return self._reached.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has; False where `timeout` seconds did not suffice."""
+        return self._reached.wait(timeout)
+
+
+class CommandQueue:
+    """Runs jobs one after the other.
+
+    `wait` is for the jobs of the thread that calls it: it raises what the first of them raised that failed
+    since the last `wait`.  In a child process the queue begins empty.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._reset()
+        _QUEUES.add(self)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
+        self._failed: dict[int, DlcError] = {}
+        self._started = False
+
+    def submit(self, job: Job) -> None:
+        """Have a job run after all those before."""
+        with self._lock:
+            if not self._started:
+                worker = threading.Thread(target=self._work, args=(self._jobs,), name=self.name, daemon=True)
+                worker.start()
+                self._started = True
+            self._jobs.put((threading.get_ident(), job))
+
+    def record(self) -> Event:
+        """An event that is reached when everything submitted so far has finished."""
+        event = Event()
+        self.submit(event._reached.set)
+        return event
+
+    def wait(self) -> None:
+        """Wait for everything submitted so far; raises the first failure among this thread's jobs."""
+        self.record().wait()
+        failure = self._failed.pop(threading.get_ident(), None)
+        if failure is not None:
+            raise failure
+
+    def _work(self, jobs: queue.SimpleQueue[tuple[int, Job]]) -> None:
+        while True:
+            owner, job = jobs.get()
+            try:
+                job()
+            except DlcError as error:
+                self._failed.setdefault(owner, error)
+            except Exception as error:  # noqa: BLE001 - it must reach the thread that waits
+                failure = RuntimeFailure(f"a command of {self.name} failed", why=f"{error!r}")
+                self._failed.setdefault(owner, failure)
+
+
+_QUEUES: weakref.WeakSet[CommandQueue] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    """The threads that work are in the parent."""
+    for each in _QUEUES:
+        each._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+__all__ = ["CommandQueue", "Event"]
