@@ -29,6 +29,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("ops", "dlc_core.cli.ops:ops", "List the operators, from their declarations."),
     Command("passes", "dlc_core.cli.passes:passes", "List the passes, or the default pipelines."),
     Command("rules", "dlc_core.cli.rules:rules", "List the rewrite rules, or those of schedules."),
+    Command(
+        "new-backend",
+        "dlc_core.cli.new_backend:new_backend",
+        "Write a package that adds a target, ready to install.",
+    ),
     Command("cache", "dlc_core.cli.cache:cache", "Show or clear the compiled models that are kept."),
 )
 """The core's commands: one line here adds one."""

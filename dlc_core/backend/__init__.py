@@ -13,7 +13,7 @@ replaces them part by part: the language's table and writer, then the device.
 from dlc_core.backend.codegen import SourceCodegen
 from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.queue import CommandQueue, Event
-from dlc_core.backend.simulated import SimulatedDevice
+from dlc_core.backend.simulated import SimulatedDevice, SimulatedEntry, SimulatedProgram
 
 __all__ = [
     "CommandQueue",
@@ -21,6 +21,8 @@ __all__ = [
     "Library",
     "LibraryEntry",
     "SimulatedDevice",
+    "SimulatedEntry",
+    "SimulatedProgram",
     "SourceCodegen",
     "load_library",
 ]

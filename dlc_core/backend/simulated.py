@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,32 @@ from dlc_core.backend.queue import CommandQueue, Event
 from dlc_core.diag import RuntimeFailure
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact
+
+
+@dataclass(frozen=True)
+class SimulatedEntry:
+    """A function of a program on the device."""
+
+    function: LibraryEntry
+
+    @property
+    def cycles(self) -> int:
+        """What a launch is estimated to take."""
+        return int(self.function.metadata.get(CYCLES, {}).get(self.function.symbol, 0))
+
+
+class SimulatedProgram:
+    """Code on the device."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def entry(self, symbol: str) -> SimulatedEntry:
+        """A function of it; ArtifactError where it has none of that name."""
+        return SimulatedEntry(self._library.entry(symbol))
+
+    def close(self) -> None:
+        self._library.close()
 
 
 class SimulatedDevice:
@@ -79,9 +106,9 @@ class SimulatedDevice:
         self._queue.record().wait()
         wanted[:] = window
 
-    def load(self, artifact: Artifact) -> Library:
+    def load(self, artifact: Artifact) -> SimulatedProgram:
         """Compile the source text for the machine that simulates; none of it runs yet."""
-        return load_library(artifact)
+        return SimulatedProgram(load_library(artifact))
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Have a function run after everything that was launched before; returns at once."""
@@ -90,11 +117,11 @@ class SimulatedDevice:
         self._queue.submit(lambda: self.run(entry, blocks, values, threads))
 
     def run(
-        self, entry: LibraryEntry, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int
+        self, entry: SimulatedEntry, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int
     ) -> None:
         """Run a function on memory of the device, which the simulation reaches as arrays of bytes."""
-        entry([address(block) for block in blocks], scalars, threads)
-        self.cycles += entry.metadata.get(CYCLES, {}).get(entry.symbol, 0)
+        entry.function([address(block) for block in blocks], scalars, threads)
+        self.cycles += entry.cycles
 
     def record(self) -> Event:
         """An event that is reached when everything launched so far has finished."""
@@ -119,4 +146,4 @@ class SimulatedDevice:
         return block[offset : offset + size]
 
 
-__all__ = ["SimulatedDevice"]
+__all__ = ["SimulatedDevice", "SimulatedEntry", "SimulatedProgram"]

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+LEVELS = ("device", "ops", "graphs")
+"""The tiers in the order in which a backend passes them: level 0 is the first."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dlc", "the deep-learning compiler dlc")
@@ -16,15 +19,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dlc-target", default="", help="target that conformance suites test, in place of theirs"
     )
     group.addoption("--dlc-tiers", default="", help="tiers to run: core, ops, graphs, device (with commas)")
+    group.addoption("--dlc-level", default="", help="levels to run (with commas): 0 device, 1 ops, 2 graphs")
     group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
     group.addoption("--dlc-ops", default="", help="ops to try (with commas)")
     group.addoption("--dlc-report", action="store_true", help="show what each op does in each dtype")
     group.addoption("--bless", action="store_true", help="write golden files instead of comparing with them")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes long; left out by -m 'not slow'")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of tiers that were not asked for."""
     wanted = {word.strip() for word in config.getoption("--dlc-tiers").split(",") if word.strip()}
+    for word in filter(None, (word.strip() for word in config.getoption("--dlc-level").split(","))):
+        if not word.isdigit() or int(word) >= len(LEVELS):
+            known = ", ".join(f"{level} {tier}" for level, tier in enumerate(LEVELS))
+            raise pytest.UsageError(f"--dlc-level {word}: levels are {known}")
+        wanted.add(LEVELS[int(word)])
     if not wanted:
         return
     left_out = [item for item in items if (tier := _tier_of(item)) and tier not in wanted]

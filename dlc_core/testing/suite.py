@@ -5,7 +5,9 @@
     TestAcme = conformance_suite("acme")
 
 Four tiers, each a class of tests: `core` (laws that need no target), `ops`, `graphs`, `device`.  Options of
-pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers`, `--dlc-dtypes`, `--dlc-ops`.
+pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`,
+1 `ops`, 2 `graphs`), `--dlc-dtypes`, `--dlc-ops`.  `dlc_core.testing.conformance` is a suite for any target,
+without a test file.
 """
 
 from __future__ import annotations

@@ -1,0 +1,104 @@
+"""`dlc new-backend`"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dlc_core.diag import UsageError
+from dlc_core.hooks import API_VERSION
+from dlc_core.registry import registry
+from dlc_core.version import __version__
+
+TEMPLATE = Path(__file__).parent / "templates" / "backend"
+FILES = {
+    "pyproject.toml": "pyproject.toml",
+    "README.md": "README.md",
+    "__init__.py": "@PACKAGE@/__init__.py",
+    "plugin.py": "@PACKAGE@/plugin.py",
+    "test_conformance.py": "tests/test_conformance.py",
+    "ci.yml": ".github/workflows/ci.yml",
+}
+"""Where each file of the template goes."""
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+def new_backend(
+    name: Annotated[str, typer.Argument(help="Name of the target: lower case, digits, single underscores.")],
+    folder: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder to make; dlc-backend-NAME by default.")
+    ] = None,
+) -> None:
+    """Write a package that adds a target, ready to install.
+
+    As it is written, its code is C that a simulated device runs, so that every model computes; replace it
+    part by part.
+
+    Examples:
+
+    - `dlc new-backend acme`
+    - `pip install -e dlc-backend-acme && dlc targets`
+    - `cd dlc-backend-acme && pytest --dlc-level 0`
+    """
+    place = Path(f"dlc-backend-{name.replace('_', '-')}") if folder is None else folder
+    written = write_backend(name, place)
+    console = Console()
+    console.print(f"[green]{place}[/]", highlight=False)
+    for path in written:
+        console.print(f"  {path.relative_to(place)}", highlight=False)
+    console.print("\nNext:")
+    for line in (
+        f"pip install -e '{place}[test]'",
+        f"dlc targets {name}",
+        f"cd {place} && pytest --dlc-level 0",
+    ):
+        console.print(f"  {line}", highlight=False, markup=False)
+
+
+def write_backend(name: str, folder: Path) -> list[Path]:
+    """Write the package of a target `name` into a new folder; gives its files.
+
+    Raises UsageError for a name that is none or is taken, and where the folder has something in it already.
+    """
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise UsageError(f"{name!r} cannot name a target", hint="for example: acme, acme_npu2")
+    known = registry().targets
+    if name in known:
+        raise UsageError(
+            f"there is a target {name!r} already",
+            why=f"plugin {known.giver(name)} gives it",
+            hint="choose another",
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} is there already", hint="give another folder with --output")
+    words = {
+        "@NAME@": name,
+        "@PACKAGE@": f"dlc_backend_{name}",
+        "@CLASS@": "".join(part.capitalize() for part in name.split("_")),
+        "@CORE@": ".".join(__version__.split(".")[:2]),
+        "@API@": ".".join(map(str, API_VERSION)),
+    }
+    written = []
+    for source, place in FILES.items():
+        path = folder / _filled(place, words)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = (TEMPLATE / f"{source}.in").read_text(encoding="utf-8")
+        path.write_text(_filled(text, words), encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    for mark, word in words.items():
+        text = text.replace(mark, word)
+    return text
+
+
+__all__ = ["new_backend", "write_backend"]
