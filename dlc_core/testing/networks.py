@@ -30,13 +30,14 @@ class Net:
         scale = np.sqrt(2 / np.prod(shape[1:]))
         return constant((self.rng.standard_normal(shape) * scale).astype(np.float32))
 
-    def conv(self, channels: int, size: int, stride: int = 1, groups: int = 1) -> Net:
+    def conv(self, channels: int, size: int, stride: int = 1, groups: int = 1, relu: bool = True) -> Net:
         pads = (size // 2,) * 4
         kernel = self.weight(channels, self.channels // groups, size, size)
         self.op("conv", kernel, padding=pads, strides=(stride, stride), groups=groups)
         bias = constant(self.rng.standard_normal((1, channels, 1, 1)).astype(np.float32))
         self.channels = channels
-        return self.op("add", bias).op("relu")
+        self.op("add", bias)
+        return self.op("relu") if relu else self
 
     def dense(self, rows: int, columns: int) -> Net:
         kernel = self.weight(columns, rows)
@@ -66,6 +67,40 @@ def keywords() -> IRModule:
     for _ in range(3):
         net.conv(32, 3, groups=32).conv(32, 1)
     return net.op("reduce_mean", axes=(2, 3)).dense(32, 12).op("softmax", axis=-1).module()
+
+
+def mobilenet(size: int = 96, width: float = 0.35, classes: int = 10) -> IRModule:
+    """MobileNetV2 (Sandler et al., 2018) as microcontrollers run it: small pictures, thin layers.
+
+    Channels are rounded to multiples of 8 as the paper's authors do; rows of blocks are (expansion, channels,
+    blocks, stride).
+    """
+
+    def rounded(channels: float) -> int:
+        near = max(8, int(channels + 4) // 8 * 8)
+        return near + 8 if near < 0.9 * channels else near
+
+    net = Net((1, 3, size, size)).conv(rounded(32 * width), 3, stride=2)
+    rows = (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    )
+    for expansion, channels, count, stride in rows:
+        wanted = rounded(channels * width)
+        for step in (stride, *(1,) * (count - 1)):
+            before, inner = net.value, net.channels * expansion
+            if expansion > 1:
+                net.conv(inner, 1)
+            net.conv(inner, 3, stride=step, groups=inner).conv(wanted, 1, relu=False)
+            if step == 1 and before.shape == net.value.shape:
+                net.op("add", before)
+    net.conv(1280, 1).op("reduce_mean", axes=(2, 3))
+    return net.dense(1280, classes).op("softmax", axis=-1).module()
 
 
 NETWORKS = {"mlp": mlp, "cifar": cifar, "keywords": keywords}

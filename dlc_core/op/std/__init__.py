@@ -10,6 +10,7 @@ from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import (
     activation,
     attentions,
+    bands,
     binary,
     control,
     convolution,
@@ -43,6 +44,7 @@ OPS: tuple[OpDecl, ...] = (
     *binary.OPS,
     *shape.OPS,
     *slicing.OPS,
+    *bands.OPS,
     *indexing.OPS,
     *scatter.OPS,
     *creation.OPS,

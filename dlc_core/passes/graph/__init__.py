@@ -20,6 +20,7 @@ from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
+from dlc_core.passes.graph.stream_rows import StreamRows
 from dlc_core.passes.graph.unsign_bytes import UnsignBytes
 from dlc_core.passes.graph.winograd import Winograd
 
@@ -46,6 +47,7 @@ PASSES = (
     CanonicalCasts,
     CommonSubexpressions,
     DeadCode,
+    StreamRows,
     Fuse,
 )
 
@@ -70,6 +72,7 @@ __all__ = [
     "PackWeights",
     "Recompose",
     "Simplify",
+    "StreamRows",
     "UnsignBytes",
     "Winograd",
 ]

@@ -33,6 +33,8 @@ JOINING = (*POINTWISE, "injective")
 
 VIEWS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 """Ops whose result is the input's memory under another shape."""
+PLACED = frozenset({"band", "join_bands"})
+"""Ops that stand between kernels: they say where these read and write."""
 MOVES = frozenset({"transpose", "slice", "broadcast_to", "flip", "roll", "tile", "repeat"})
 """Ops that only choose which element is read."""
 INDEXED = frozenset({"attention"})
@@ -103,6 +105,8 @@ def kind_of(value: Node) -> str:
         return "structural"
     if touches_texts(value):
         return "host"
+    if decl.name in PLACED:
+        return "structural"
     if decl.name in VIEWS:
         return "view"
     if decl.lower is None or functions_of(value):

@@ -31,11 +31,13 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.declare import OpDecl
+from dlc_core.op.std.bands import BAND, JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
 from dlc_core.passes.lower.control import is_control, with_bodies
 from dlc_core.passes.lower.host import is_host
-from dlc_core.passes.lower.views import is_view
+from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.passes.lower.views import is_placed, is_view
 from dlc_core.tir.stmt import PrimFunc
 
 DENORMALS = "denormals"
@@ -131,6 +133,8 @@ class LowerGroups(Pass):
         free = {DENORMALS: "flush"} if narrow_dtype(context).name == "bfloat16" else {}
         # Equal groups are not lowered again: the kernel, and where its dims are among the roles.
         known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
+        align = 1 if context.target is not None and not context.target.describe().vector_bits else ALIGN
+        joined: set[Node] = set()
 
         def kernel_of(function: Function, args: Sequence[Node]) -> tuple[str, tuple[Var, ...]]:
             constants = tuple(i for i, arg in enumerate(args) if arg.op is CONST)
@@ -162,6 +166,11 @@ class LowerGroups(Pass):
             if function is None:
                 if not isinstance(old.op, OpDecl) or is_view(old):
                     return None
+                if old.op in (BAND, JOIN_BANDS):
+                    placed = node(old.op, args, old.attrs, old.type)
+                    if is_placed(placed, align) and joined.isdisjoint(args):
+                        joined.update(args if old.op is JOIN_BANDS else ())
+                        return placed
                 function, args = _alone(old, args)
             symbol, dims = kernel_of(function, args)
             return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims}, old.type)

@@ -24,6 +24,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
+from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import Control, Memory, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of
@@ -120,7 +121,14 @@ class _Builder:
         self.function = function
         self.name = name
         self.held = held
-        self.order = [n for n in post_order(function.body) if is_step(n)]
+        nodes = list(post_order(function.body))
+        self.order = [n for n in nodes if is_step(n)]
+        self.inside: dict[Place, tuple[Place, int]] = {}
+        """Tensors that are computed inside of another, and at which of its elements they begin."""
+        for n in nodes:
+            if n.op is JOIN_BANDS:
+                for arg, offset in zip(n.args, join_offsets(n) or (), strict=True):
+                    self.inside[arg, 0] = (n, 0), offset
         self.buffers: dict[Place, Buffer] = {}
         self.views: list[tuple[Buffer, Buffer]] = []
         self.constant_at: dict[tuple[Array, str], Buffer] = {}
@@ -195,24 +203,39 @@ class _Builder:
         for n in self.order:
             for arg in n.args:
                 for place in self._places(arg):
-                    last[place] = step[n]
+                    last[self._whole(place)[0]] = step[n]
         for result in self.function.results:
             for place in self._places(result):
-                last[place] = len(self.order)
+                last[self._whole(place)[0]] = len(self.order)
         requests: list[Request] = []
         owners: list[Place | Buffer] = []
+        asked: set[Place] = set()
         self.workspaces: dict[Buffer, Buffer] = {}
         self.workspace_of: dict[Node, list[Buffer]] = {}
         for n in self.order:
             now = step[n]
-            for index, type_ in enumerate(result_types(n)):
-                if (n, index) not in direct:
-                    requests.append(Request(_size(type_), now, last.get((n, index), now)))
-                    owners.append((n, index))
+            for index in range(len(result_types(n))):
+                place, _ = self._whole((n, index))
+                if place not in direct and place not in asked:
+                    asked.add(place)
+                    requests.append(Request(_size(_type_of(place)), now, last.get(place, now)))
+                    owners.append(place)
             for workspace in self._workspaces(n):
                 requests.append(Request(_bytes(workspace), now, now))
                 owners.append(workspace)
         return requests, owners
+
+    def _whole(self, place: Place) -> tuple[Place, int]:
+        """The tensor whose memory a place is in, and at which of its elements it begins."""
+        offset = 0
+        while True:
+            if place in self.inside:
+                place, more = self.inside[place]
+            elif place[0].op is BAND:
+                more, place = band_offset(place[0]) or 0, origin(place[0].args[0])
+            else:
+                return place, offset
+            offset += more
 
     def _places(self, value: Node) -> list[Place]:
         return [origin(value, i) for i in range(len(result_types(value)))]
@@ -258,6 +281,15 @@ class _Builder:
     def buffer(self, place: Place) -> Buffer:
         found = self.buffers.get(place)
         if found is None:
+            whole, offset = self._whole(place)
+            if whole != place:
+                base, type_ = self.buffer(whole), _type_of(place)
+                found = Buffer(
+                    base.name, type_.dim_exprs(), type_.dtype, offset=base.offset + offset, align=ALIGN
+                )
+                self.buffers[place] = found
+                self.views.append((found, base))
+                return found
             if place[0].op is not CONST:
                 raise UsageError(f"{place[0]!r} has no memory", spans=place[0].spans)
             found = self.buffers[place] = self._constant(place[0])
@@ -312,8 +344,12 @@ class _Builder:
         return list(seen)
 
 
+def _type_of(place: Place) -> TensorType:
+    return result_types(place[0])[place[1]]
+
+
 def _buffer_of(place: Place, name: str = "t") -> Buffer:
-    type_ = result_types(place[0])[place[1]]
+    type_ = _type_of(place)
     return Buffer(name, type_.dim_exprs(), type_.dtype, align=ALIGN)
 
 

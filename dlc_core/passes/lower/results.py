@@ -6,9 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.graph.node import CALL_PRIM, Function, Node, get_item, make_tuple, node, param, rewrite
+from dlc_core.graph.node import (
+    CALL_PRIM,
+    Function,
+    Node,
+    get_item,
+    make_tuple,
+    node,
+    param,
+    post_order,
+    rewrite,
+)
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TupleType, Type
+from dlc_core.op.std.bands import JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import is_control, is_step, unchanged, with_bodies
 from dlc_core.passes.lower.group import lower_group, result_types, unique_name
@@ -60,7 +71,9 @@ def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: in
         return with_bodies(old, args, lambda body, count: _with_own_results(body, copied, count))
 
     entry = entry.with_body(rewrite(entry.body, visit))
-    taken: set[tuple[Node, int]] = set()
+    # What lies inside of another value is no output.
+    joins = (n for n in post_order(entry.body) if n.op is JOIN_BANDS)
+    taken: set[tuple[Node, int]] = {(arg, 0) for join in joins for arg in join.args}
     results = []
     same = unchanged(entry, state)
     for index, result in enumerate(results_of(entry)):

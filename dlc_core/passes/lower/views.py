@@ -1,8 +1,9 @@
-"""Which nodes are views: other names of the same bytes, free at run time."""
+"""Which nodes are views: other names of the same bytes, free at run time; which say where others write."""
 
 from __future__ import annotations
 
-from dlc_core.graph.node import GET, TUPLE, Node
+from dlc_core.graph.node import CALL_PRIM, GET, TUPLE, Node
+from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 
 VIEW_OPS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 """Ops that give another shape to the same elements in the same order."""
@@ -11,6 +12,21 @@ VIEW_OPS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
 def is_view(n: Node) -> bool:
     """Whether a node's value is memory that its first argument (or its fields) already has."""
     return n.op in (TUPLE, GET) or n.op.name in VIEW_OPS
+
+
+def is_placed(n: Node, align: int) -> bool:
+    """Whether a band is read, or the tensors of a join are computed, where they lie in the whole: each begins
+    at a multiple of `align` bytes there, and a join has each from a kernel of its own.
+    """
+    if n.op is BAND:
+        offset = band_offset(n)
+        return offset is not None and offset * n.dtype.itemsize % align == 0
+    if n.op is not JOIN_BANDS:
+        return False
+    offsets = join_offsets(n)
+    if offsets is None or any(offset * n.dtype.itemsize % align for offset in offsets):
+        return False
+    return len(set(n.args)) == len(n.args) and all(arg.op is CALL_PRIM for arg in n.args)
 
 
 def origin(value: Node, index: int = 0) -> tuple[Node, int]:

@@ -24,6 +24,7 @@ OPTIONS = (
         "array",
         "of exported sources: array (in the C), binary (a file that the caller gives)",
     ),
+    Option("stream-rows", "int", 0, "rows of a band of the first layers; 0 computes them whole"),
     Option("opt-for", "str", "speed", "speed or size: how far loops are unrolled"),
 )
 
@@ -50,6 +51,7 @@ def description(options: Mapping[str, Any]) -> Description:
         cores=threads,
         parallel=threads > 1,
         dtypes=COMPUTED,
+        extra={"stream_rows": options["stream-rows"]},
     )
 
 

@@ -1,0 +1,164 @@
+"""Which rows of its inputs an op needs for some rows of its result, and the op on those rows alone.
+
+Rows are the elements of one axis.  A window of 3 that moves by 1 needs the rows 3 to 8 for the rows 4 to 7,
+and no border; for the rows 0 to 3 it needs the rows 0 to 4 and one row of border in front.  The values are
+those of the whole, bit for bit: each element is computed from the same elements in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.expr import const_value
+from dlc_core.ir.types import TensorType
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.op.std.bands import elements_of_step
+from dlc_core.op.std.window import Window
+from dlc_core.passes.graph.grouping import POINTWISE
+from dlc_core.passes.graph.rules_shape import permutation
+
+CONV, MAX_POOL, AVG_POOL = (OPS[name] for name in ("conv", "max_pool", "avg_pool"))
+TRANSPOSE, CONCAT, PAD, SLICE, BAND = (OPS[name] for name in ("transpose", "concat", "pad", "slice", "band"))
+WINDOWED = (CONV, MAX_POOL, AVG_POOL)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Elements `begin` to `end` of an axis."""
+
+    axis: int
+    begin: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        return self.end - self.begin
+
+    def union(self, other: Rows) -> Rows:
+        """All between the first and the last of both."""
+        return Rows(self.axis, min(self.begin, other.begin), max(self.end, other.end))
+
+    def inside(self, whole: Rows) -> Rows:
+        """The same rows, counted from the first of others that have them."""
+        return Rows(self.axis, self.begin - whole.begin, self.end - whole.begin)
+
+
+def all_rows(value: Node, axis: int) -> Rows:
+    """Every row of a value of known size."""
+    return Rows(axis, 0, const_value(value.shape[axis]) or 0)
+
+
+def row_axis(n: Node) -> int | None:
+    """The first axis over which a window of this node moves; None for other ops."""
+    if n.op not in WINDOWED:
+        return None
+    return 1 if n.attrs["layout"] == "NXC" else 2
+
+
+def _window(n: Node) -> Window:
+    if n.op is not CONV:
+        return Window.of(n.attrs["kernel"], n.attrs)
+    shape = n.args[1].shape
+    spatial = shape[:-2] if n.attrs["kernel_layout"] == "XIO" else shape[2:]
+    return Window.of([const_value(size) or 0 for size in spatial], n.attrs)
+
+
+def _reach(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
+    """Rows of the input of a window, and of border before and behind them."""
+    place = rows.axis - (row_axis(n) or 0)
+    window = _window(n)
+    if not 0 <= place < len(window.kernel) or _hangs_over(n, window):
+        return None
+    size = const_value(n.args[0].shape[rows.axis]) or 0
+    begin = rows.begin * window.strides[place] - window.before[place]
+    end = (rows.end - 1) * window.strides[place] - window.before[place] + window.extents[place]
+    if begin >= size or end <= 0:
+        return None  # a window that sees nothing but border
+    return Rows(rows.axis, max(begin, 0), min(end, size)), max(-begin, 0), max(end - size, 0)
+
+
+def _hangs_over(n: Node, window: Window) -> bool:
+    """Whether the last window of some axis goes beyond the border."""
+    first = row_axis(n) or 0
+    sizes = n.args[0].shape[first : first + len(window.kernel)]
+    counts = n.shape[first : first + len(window.kernel)]
+    return bool(n.attrs.get("ceil_mode")) and window.output_sizes(sizes) != tuple(counts)
+
+
+def _padded(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:
+    pads, rank = n.attrs["pads"], len(n.shape)
+    if n.attrs["mode"] != "constant" or min(pads) < 0:
+        return None
+    size = const_value(n.args[0].shape[rows.axis]) or 0
+    begin, end = rows.begin - pads[rows.axis], rows.end - pads[rows.axis]
+    if begin >= size or end <= 0 or len(pads) != 2 * rank:
+        return None
+    return Rows(rows.axis, max(begin, 0), min(end, size)), max(-begin, 0), max(end - size, 0)
+
+
+def needs(n: Node, rows: Rows) -> list[Rows | None] | None:
+    """The rows of each input for some rows of the result, None for an input that is needed whole.
+
+    None where the op is not one that works on rows.
+    """
+    decl = n.op
+    if not isinstance(decl, OpDecl) or not isinstance(n.type, TensorType) or not n.type.is_static:
+        return None
+    others: list[Rows | None] = [None] * (len(n.args) - 1)
+    if decl in WINDOWED or decl is PAD:
+        reach = _padded(n, rows) if decl is PAD else _reach(n, rows)
+        return None if reach is None else [reach[0], *others]
+    if decl is TRANSPOSE:
+        return [replace(rows, axis=permutation(n)[rows.axis])]
+    if decl is CONCAT:
+        return None if n.attrs["axis"] % len(n.shape) == rows.axis else [rows] * len(n.args)
+    if decl.kind in POINTWISE and "shape" not in n.attrs:
+        return [_aligned(arg, n, rows) for arg in n.args]
+    return None
+
+
+def _aligned(arg: Node, n: Node, rows: Rows) -> Rows | None:
+    """Rows of an operand of an elementwise operation, whose axes stand at the right."""
+    if not isinstance(arg.type, TensorType):
+        return None
+    axis = rows.axis - (len(n.shape) - len(arg.shape))
+    if axis < 0 or arg.shape[axis] != n.shape[rows.axis]:
+        return None
+    return replace(rows, axis=axis)
+
+
+def on_rows(n: Node, rows: Rows, args: Sequence[Node]) -> Node:
+    """The node for some rows of its result; `args` have what `needs` says."""
+    decl = n.op
+    assert isinstance(decl, OpDecl)
+    attrs = dict(n.attrs)
+    if decl in WINDOWED:
+        place, window, reach = rows.axis - (row_axis(n) or 0), _window(n), _reach(n, rows)
+        assert reach is not None
+        before, after = list(window.before), list(window.after)
+        before[place], after[place] = reach[1:]
+        attrs["padding"] = (*before, *after)
+        if "ceil_mode" in attrs:
+            attrs["ceil_mode"] = False
+    elif decl is PAD:
+        reach = _padded(n, rows)
+        assert reach is not None
+        pads = list(attrs["pads"])
+        pads[rows.axis], pads[len(n.shape) + rows.axis] = reach[1:]
+        attrs["pads"] = tuple(pads)
+    return decl.build(*args, **attrs)
+
+
+def cut(value: Node, rows: Rows) -> Node:
+    """Some rows of a value: in place where they stand side by side."""
+    if rows == all_rows(value, rows.axis):
+        return value
+    if elements_of_step(value.shape, rows.axis) is not None:
+        return BAND.build(value, axis=rows.axis, begin=rows.begin, end=rows.end)
+    return SLICE.build(value, begins=(rows.begin,), ends=(rows.end,), axes=(rows.axis,))
+
+
+__all__ = ["WINDOWED", "Rows", "all_rows", "cut", "needs", "on_rows", "row_axis"]

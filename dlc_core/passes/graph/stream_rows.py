@@ -1,0 +1,289 @@
+"""stream_rows: the first layers of a network of convolutions, computed a few rows at a time.
+
+Law: the function computes the same bits.
+
+    y = conv(relu(conv(x)))
+    =>   y = join_bands(conv(relu(conv(x[rows 0–6]))), conv(relu(conv(x[rows 2–8]))), …)
+
+The large values near the input never exist whole: of each there are the rows for one band of the streamed
+part's result, which is written where it lies in the end.  Rows between two bands are computed for both.  The
+idea is that of the patches of MCUNetV2 (Lin et al., 2021), with bands of whole rows, which need no copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.graph.node import CONST, PARAM, Function, Node, post_order, rewrite, spanned
+from dlc_core.ir.expr import const_value
+from dlc_core.ir.types import TensorType
+from dlc_core.op.std.bands import JOIN_BANDS
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.grouping import VIEWS, Grouping, group_nodes
+from dlc_core.passes.graph.halo import WINDOWED, Rows, all_rows, cut, needs, on_rows, row_axis
+
+SETTING = "stream_rows"
+"""Name of the setting, and, with a hyphen, of the option of targets: rows of a band; 0 streams nothing."""
+
+
+@dataclass(frozen=True)
+class StreamRows(GraphPass):
+    """Compute the first layers by bands of `rows` rows of their result, 0 for what the setting `stream_rows`
+    or the target's description asks for.
+
+    How many layers are streamed is chosen by an estimate of the memory that is needed at the worst moment;
+    where streaming would not lower it, nothing changes.
+    """
+
+    name: ClassVar[str] = "stream_rows"
+    place: ClassVar[tuple[float, ...]] = (890,)
+    rows: int = 0
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        rows = self.rows or context.config.get(SETTING, 0)
+        if not rows and context.target is not None:
+            rows = context.target.describe().extra.get(SETTING, 0)
+        if not rows or not any(n.op in WINDOWED for n in post_order(function.body)):
+            return function
+        chosen = _Chooser(function, rows).best()
+        return function if chosen is None else _streamed(function, chosen, rows)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is streamed: the nodes behind its inputs up to `end`, arguments first, and the axis of rows."""
+
+    end: Node
+    axis: int
+    members: tuple[Node, ...]
+
+
+def bands(part: Part, rows: int) -> list[Rows]:
+    """The bands of the part's result."""
+    size = all_rows(part.end, part.axis).end
+    return [Rows(part.axis, begin, min(begin + rows, size)) for begin in range(0, size, rows)]
+
+
+def rows_needed(part: Part, band: Rows) -> dict[Node, Rows] | None:
+    """For each member the rows that a band of the result takes; None where some op cannot be cut so."""
+    found = {part.end: band}
+    inside = frozenset(part.members)
+    for n in reversed(part.members):
+        wanted = needs(n, found[n])
+        if wanted is None:
+            return None
+        for arg, rows in zip(n.args, wanted, strict=True):
+            if rows is not None and arg in inside:
+                if arg in found and found[arg].axis != rows.axis:
+                    return None
+                found[arg] = found[arg].union(rows) if arg in found else rows
+    return found
+
+
+def _streamed(function: Function, part: Part, rows: int) -> Function:
+    made = []
+    for band in bands(part, rows):
+        found = rows_needed(part, band)
+        assert found is not None
+        made.append(_band(part, found))
+    with spanned(part.end.spans):
+        whole = made[0] if len(made) == 1 else JOIN_BANDS.build(*made, axis=part.axis)
+    return function.with_body(rewrite(function.body, lambda old, _: whole if old is part.end else None))
+
+
+def _band(part: Part, found: Mapping[Node, Rows]) -> Node:
+    """The result of the part for one band."""
+    built: dict[Node, Node] = {}
+    for n in part.members:
+        args = []
+        for arg, rows in zip(n.args, needs(n, found[n]) or (), strict=True):
+            if rows is None:
+                args.append(arg)
+            elif arg in built:
+                args.append(cut(built[arg], rows.inside(found[arg])))
+            else:
+                args.append(cut(arg, rows))
+        with spanned(n.spans):
+            built[n] = on_rows(n, found[n], args)
+    return built[part.end]
+
+
+def _shares(part: Part, band: Rows) -> tuple[float, ...]:
+    """For each member how much of it a band needs, 1 for all of it."""
+    found = rows_needed(part, band)
+    assert found is not None
+    return tuple(found[n].count / max(1, all_rows(n, found[n].axis).count) for n in part.members)
+
+
+class _Chooser:
+    """Chooses the part of a function whose streaming needs the least memory."""
+
+    def __init__(self, function: Function, rows: int) -> None:
+        self.function = function
+        self.rows = rows
+        self.grouping: Grouping = group_nodes(function, 48)
+        self.order = self.grouping.order
+        self.index = {n: i for i, n in enumerate(self.order)}
+        self.users: dict[Node, set[Node]] = {n: set() for n in self.order}
+        for n in self.order:
+            for arg in n.args:
+                self.users[arg].add(n)
+        self.roots = [n for n in self.order if self._writes(n)]
+        self.axes = self._axes()
+
+    def _writes(self, n: Node) -> bool:
+        """Whether a kernel of its own writes a node's value."""
+        if n.op in (PARAM, CONST) or n.op.name in VIEWS or not isinstance(n.type, TensorType):
+            return False
+        group = self.grouping.groups.get(n)
+        return group is None or group.root is n
+
+    def _axes(self) -> dict[Node, int]:
+        """The axis of rows of each value behind a window."""
+        found: dict[Node, int] = {}
+        for n in self.order:
+            own = row_axis(n)
+            if own is not None:
+                found[n] = own
+                continue
+            for arg in n.args:
+                if arg in found and isinstance(n.type, TensorType):
+                    axes = (a for a in range(len(n.shape)) if _moves(n, a, arg, found[arg]))
+                    axis = next(axes, None)
+                    if axis is not None:
+                        found[n] = axis
+                        break
+        return found
+
+    def best(self) -> Part | None:
+        whole = self.peak(None)
+        if whole is None:
+            return None
+        # The estimate is no plan: what gains little by it may lose.
+        least, chosen = whole * 7 // 8, None
+        for end in self.roots:
+            part = self.part(end)
+            peak = None if part is None else self.peak(part)
+            if peak is not None and peak < least:
+                least, chosen = peak, part
+        return chosen
+
+    def part(self, end: Node) -> Part | None:
+        """The part that ends with a value; None where something in it is read elsewhere, too."""
+        axis = self.axes.get(end)
+        if axis is None or end in self.function.results or all_rows(end, axis).end <= self.rows:
+            return None
+        members: dict[Node, Rows] = {}
+        waiting = [(end, all_rows(end, axis))]
+        while waiting:
+            n, rows = waiting.pop()
+            wanted = needs(n, rows)
+            if n in members or wanted is None:
+                continue
+            members[n] = rows
+            waiting += [(a, r) for a, r in zip(n.args, wanted, strict=True) if r is not None]
+        if not any(n.op in WINDOWED for n in members):
+            return None
+        if any(n is not end and not self.users[n] <= members.keys() for n in members):
+            return None
+        if any(n in self.function.results for n in members):
+            return None
+        part = Part(end, axis, tuple(sorted(members, key=self.index.__getitem__)))
+        return None if any(rows_needed(part, band) is None for band in bands(part, self.rows)) else part
+
+    # Memory
+
+    def peak(self, part: Part | None) -> int | None:
+        """Bytes that live at once at the worst moment; None where sizes are not known."""
+        if part is None:
+            return self._live(self.roots, {}, {})
+        inner = [n for n in self.roots if n in part.members]
+        within = 0
+        # Most bands are alike.
+        for shares in dict.fromkeys(_shares(part, band) for band in bands(part, self.rows)):
+            peak = self._live(inner, dict(zip(part.members, shares, strict=True)), {}, without=part.end)
+            if peak is None:
+                return None
+            within = max(within, peak)
+        outer = [n for n in self.roots if n not in part.members or n is part.end]
+        return self._live(outer, {}, {part.end: within})
+
+    def _live(
+        self,
+        steps: Sequence[Node],
+        part_of: Mapping[Node, float],
+        extra: Mapping[Node, int],
+        without: Node | None = None,
+    ) -> int | None:
+        """The most memory of a sequence of steps; values have `part_of` their size, steps need `extra`."""
+        place = {n: i for i, n in enumerate(steps)}
+        last = dict(place)
+        for n in steps:
+            for source in self._reads(n):
+                if source in place:
+                    last[source] = max(last[source], place[n])
+        sizes = {}
+        for n in steps:
+            size = _bytes(n)
+            if size is None:
+                return None
+            sizes[n] = 0 if n is without or n in self.function.results else size * part_of.get(n, 1)
+        ends: dict[int, list[Node]] = {}
+        for n in steps:
+            ends.setdefault(last[n], []).append(n)
+        most = now = 0.0
+        for i, n in enumerate(steps):
+            now += sizes[n]
+            border = extra[n] if n in extra else sum(b * part_of.get(m, 1) for m, b in self._borders(n))
+            most = max(most, now + border)
+            now -= sum(sizes[m] for m in ends.get(i, ()))
+        return int(most)
+
+    def _group(self, root: Node) -> Sequence[Node]:
+        group = self.grouping.groups.get(root)
+        return [root] if group is None else group.members
+
+    def _reads(self, root: Node) -> set[Node]:
+        """The values in memory that a kernel reads."""
+        members = set(self._group(root))
+        waiting = [arg for m in members for arg in m.args if arg not in members]
+        found: set[Node] = set()
+        while waiting:
+            n = waiting.pop()
+            if n.op in (PARAM, CONST):
+                continue
+            if self._writes(n):
+                found.add(n)
+            else:
+                waiting += n.args
+        return found
+
+    def _borders(self, root: Node) -> list[tuple[Node, int]]:
+        """Copies with a border that windows work on: the op, and bytes."""
+        return [
+            (m, _bytes(m.args[0]) or 0)
+            for m in self._group(root)
+            if m.op in WINDOWED and any(m.attrs["padding"] or ())
+        ]
+
+
+def _moves(n: Node, axis: int, arg: Node, rows: int) -> bool:
+    """Whether an axis of a node's result is an axis of its argument, row by row."""
+    wanted = needs(n, all_rows(n, axis))
+    place = n.args.index(arg)
+    return wanted is not None and (found := wanted[place]) is not None and found.axis == rows
+
+
+def _bytes(value: Node) -> int | None:
+    total = value.dtype.itemsize
+    for dim in value.shape:
+        size = const_value(dim)
+        if size is None:
+            return None
+        total *= size
+    return total
+
+
+__all__ = ["SETTING", "Part", "StreamRows", "bands", "rows_needed"]
