@@ -32,14 +32,7 @@ def compile_flags(target: Target) -> tuple[str, ...]:
     """Options of a compiler in the manner of gcc for code of this target."""
     flags = ["-std=gnu99", "-Os" if target["opt-for"] == "size" else "-O3", "-fno-math-errno"]
     flags += ["-ffp-contract=fast", "-fno-trapping-math", "-Wno-psabi"]
-    if target["march"]:
-        flags.append(f"-march={target['march']}")
-    elif target["mcpu"] == "native":
-        flags.append("-march=native")
-    elif target["mcpu"].startswith("x86-64"):
-        flags.append(f"-march={target['mcpu']}")
-    elif target["mcpu"]:
-        flags.append(f"-mcpu={target['mcpu']}")
+    flags += [f"-march={target['march']}"] if target["march"] else processor(target["mcpu"]).flags
     if vector_bits(target.values()) >= 512:
         flags.append("-mprefer-vector-width=512")
     if target.describe().parallel:

@@ -98,7 +98,7 @@ MACHINES: Mapping[str, Machine] = {
     "cortex-a72": _ARM64,
     "neoverse-n1": _ARM64,
     "cortex-a7": _machine("arm-linux-gnueabihf", "qemu-arm", "-mfpu=neon-vfpv4", cpu="cortex-a7"),
-    "rv64gc": _machine("riscv64-linux-gnu", "qemu-riscv64", "-march=rv64gc"),
+    "rv64gc": _machine("riscv64-linux-gnu", "qemu-riscv64"),
 }
 """The machines that can be emulated, by the name of the processor."""
 
@@ -134,8 +134,7 @@ class EmulatedCodegen(CCodegen):
                 f"c_emulated needs the name of a processor, not {cpu!r}", hint=f"known: {', '.join(MACHINES)}"
             )
         made = super().emit(module, target)
-        flags = [f for f in made.metadata["flags"] if not f.startswith("-mcpu=rv")]
-        return replace(made, format=EMULATED, metadata={**made.metadata, "flags": flags, "processor": cpu})
+        return replace(made, format=EMULATED, metadata={**made.metadata, "processor": cpu})
 
 
 class Entry:

@@ -17,7 +17,12 @@ OPTIONS = (
     Option("mcpu", "str", "", "processor, such as cortex-m7, cortex-a72 or native; empty is any"),
     Option("march", "str", "", "instruction set for the compiler, such as rv64gcv or x86-64-v3"),
     Option("vector-bits", "int", -1, "width of vectors; 0 is standard C, -1 takes the processor's"),
-    Option("num-threads", "int", 1, "threads of an executable, by OpenMP where it is more than 1"),
+    Option(
+        "num-threads",
+        "int",
+        1,
+        "threads of an executable, by OpenMP; 0 takes the cores this process may use",
+    ),
     Option(
         "weights",
         "str",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import platform
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from dlc_core.diag import TargetError
+from dlc_core.runtime.resources import cache_sizes, processor_words
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Processor:
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     address_bits: int = 64
     flags: tuple[str, ...] = ()
-    """Options of the compiler that name it."""
+    """Options of a compiler in the manner of gcc that name it."""
 
 
 _MICRO = {
@@ -50,7 +50,12 @@ _OTHERS = {
     "rv64gc": Processor("rv64gc", registers=32, fma=True, caches=(32 << 10, 256 << 10)),
     "rv64gcv": Processor("rv64gcv", 128, 32, 32, True, (32 << 10, 256 << 10)),
 }
-PROCESSORS = {**_MICRO, **_ARM, **_OTHERS}
+_BY_ARCHITECTURE = ("x86-64", "rv")
+"""How names begin that compilers take for sets of instructions, not for processors."""
+PROCESSORS = {
+    name: replace(one, flags=(f"{'-march' if name.startswith(_BY_ARCHITECTURE) else '-mcpu'}={name}",))
+    for name, one in {**_MICRO, **_ARM, **_OTHERS}.items()
+}
 ANY = Processor("any")
 
 
@@ -70,8 +75,8 @@ def processor(name: str) -> Processor:
 
 
 def _native() -> Processor:
-    flags = _host_flags()
-    machine = os.uname().machine
+    flags = _features()
+    machine = platform.machine()
     if machine in ("x86_64", "AMD64"):
         base = PROCESSORS["x86-64"]
         if "avx2" in flags and "fma" in flags:
@@ -82,34 +87,16 @@ def _native() -> Processor:
         base = PROCESSORS["cortex-a72"]
     else:
         base = ANY
-    return replace(base, name=f"native {machine}", caches=_host_caches() or base.caches)
+    return replace(base, name=f"native {machine}", caches=cache_sizes(), flags=("-march=native",))
 
 
-def _host_flags() -> frozenset[str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return frozenset()
-    for line in text.splitlines():
-        if line.startswith(("flags", "Features")):
-            return frozenset(line.partition(":")[2].split())
+def _features() -> frozenset[str]:
+    """The instruction sets that the system tells of."""
+    for line in processor_words().splitlines():
+        name, _, words = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(words.split())
     return frozenset()
-
-
-def _host_caches() -> tuple[int, ...]:
-    """Data caches of the first core, nearest first."""
-    found = {}
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            if (folder / "type").read_text().strip() == "Instruction":
-                continue
-            size = (folder / "size").read_text().strip()
-            found[int((folder / "level").read_text())] = int(size.rstrip("KM")) << (
-                20 if size[-1] == "M" else 10
-            )
-        except (OSError, ValueError):
-            continue
-    return tuple(found[level] for level in sorted(found))
 
 
 __all__ = ["ANY", "PROCESSORS", "Processor", "processor"]

@@ -24,11 +24,11 @@ from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.dots import PROBES, read_probes
-from dlc_backend_llvm.resources import TYPICAL_CACHES, cache_sizes, processor_words
 from dlc_core.cache import code_stamp
 from dlc_core.diag import TargetError
 from dlc_core.remember import remembered
 from dlc_core.runtime.cores import usable_cores
+from dlc_core.runtime.resources import TYPICAL_CACHES, cache_sizes, processor_words
 
 _LEVELS = {
     "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",

@@ -1,8 +1,6 @@
 """What the system tells of the machine: cache sizes, and which processor it is.
 
 cache_sizes() -> (L1d, L2, L3) in bytes
-usable_cores() -> int
-cgroup_quota() -> float | None
 processor_words() -> str                which processor the system says this is
 """
 
