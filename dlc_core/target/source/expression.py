@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import DType
+from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import (
     COMPARE,
     Binary,
@@ -42,6 +42,9 @@ from dlc_core.target.source.scalars import (
 )
 from dlc_core.tir.lanes import ramp_form
 
+_MASKS = {"and": "&", "bitand": "&", "or": "|", "bitor": "|", "bitxor": "^", "ne": "^", "eq": "^"}
+"""Operators of masks by those of truths; for equality the result is turned."""
+
 
 class ExpressionWriter(ScalarWriter):
     """Writes scalars, and vectors as the language's own or by helpers."""
@@ -49,16 +52,18 @@ class ExpressionWriter(ScalarWriter):
     def direct(self, expr: Expr) -> bool:
         """Whether the language has an operator for this vector (its operands aside)."""
         type_ = expr.dtype
+        if isinstance(expr, Load):
+            return self.place.register(expr) is not None or contiguous(expr) is not None
         if type_.is_bool:
             if isinstance(expr, Call):
                 return expr.name == "isnan" and expr.args[0].dtype.scalar.name not in NARROW
-            return isinstance(expr, Binary | Unary) or (
+            if isinstance(expr, Binary):
+                return not expr.a.dtype.is_bool or expr.op in _MASKS
+            return isinstance(expr, Unary) or (
                 isinstance(expr, Broadcast) and const_value(expr.value) is not None
             )
         if type_.scalar.name in NARROW:
             return isinstance(expr, Broadcast)
-        if isinstance(expr, Load):
-            return self.place.register(expr) is not None or contiguous(expr) is not None
         if isinstance(expr, Binary):
             if expr.op in ("shl", "shr"):
                 amount = const_value(expr.b.value) if isinstance(expr.b, Broadcast) else None
@@ -66,8 +71,7 @@ class ExpressionWriter(ScalarWriter):
             integral = expr.op in ("div", "truncdiv", "truncmod") and type_.is_int
             return expr.op in (*OPERATORS, "min", "max") and not integral and expr.op != "truncmod"
         if isinstance(expr, Cast):
-            source = expr.a.dtype
-            return source.scalar.name not in NARROW and not source.is_bool
+            return expr.a.dtype.scalar.name not in NARROW
         if isinstance(expr, Call):
             return type_.is_float and expr.name not in ("if_then_else", "reinterpret", "isinf")
         return isinstance(expr, Broadcast | Ramp | Unary | Select)
@@ -120,7 +124,9 @@ class ExpressionWriter(ScalarWriter):
                 POSTFIX,
             )
         if isinstance(expr, Cast):
-            return f"__builtin_convertvector({self.value(expr.a)}, {unit.value_type(type_)})", POSTFIX
+            # True is -1 in masks.
+            inner = f"-{self.mask(expr.a, 8)}" if expr.a.dtype.is_bool else self.value(expr.a)
+            return f"__builtin_convertvector({inner}, {unit.value_type(type_)})", POSTFIX
         if isinstance(expr, Binary):
             return self._vector_binary(expr)
         if isinstance(expr, Call) and expr.name == "isnan":
@@ -136,8 +142,8 @@ class ExpressionWriter(ScalarWriter):
             return f"{self.unit.helper(op, type_)}({self.value(expr.a)}, {self.value(expr.b)})", POSTFIX
         if type_.is_bool:
             bits = max(self.mask_bits(expr.a), self.mask_bits(expr.b))
-            sign = {"and": "&", "bitand": "&", "or": "|", "bitor": "|", "bitxor": "^", "ne": "^"}[op]
-            return f"{self.mask(expr.a, bits)} {sign} {self.mask(expr.b, bits)}", BITS
+            text = f"{self.mask(expr.a, bits)} {_MASKS[op]} {self.mask(expr.b, bits)}"
+            return (f"~({text})", UNARY) if op == "eq" else (text, BITS)
         sign_, level = OPERATORS[op]
         inside = ATOM if level in (BITS, SHIFT, RELATION, EQUALITY) else level
         left = self._vector_operand(expr.a, expr.b, inside)
@@ -166,8 +172,20 @@ class ExpressionWriter(ScalarWriter):
         start = contiguous(expr)
         if start is None:
             raise CodegenError(f"the vector {expr} is named before it is used")
-        name, some = self.vector_access("load", expr.dtype)
-        return f"{name}({self.address(expr.buffer, start)}{some})", POSTFIX
+        name, some = self.vector_access("load", self.in_memory(expr.dtype))
+        text = f"{name}({self.address(expr.buffer, start)}{some})"
+        return (f"{text} != 0", EQUALITY) if expr.dtype.is_bool else (text, POSTFIX)
+
+    def in_memory(self, type_: DType) -> DType:
+        """The type that a vector of one is loaded and stored as: bools are bytes."""
+        return dtype("uint8").with_lanes(type_.lanes) if type_.is_bool else type_
+
+    def stored_vector(self, value: Expr) -> str:
+        """A vector as it lies in memory."""
+        if not value.dtype.is_bool:
+            return self.value(value)
+        held = self.unit.value_type(self.in_memory(value.dtype))
+        return f"__builtin_convertvector(-{self.mask(value, 8)}, {held})"
 
     def vector_access(self, how: str, type_: DType) -> tuple[str, str]:
         """The helper that loads or stores a vector, and its last argument where lanes are left out."""
@@ -178,7 +196,7 @@ class ExpressionWriter(ScalarWriter):
 
 def contiguous(expr: Load) -> Expr | None:
     """The element offset of lane 0 of a vector load of neighbours; None for any other."""
-    if expr.dtype.is_bool or expr.dtype.scalar.name in NARROW:
+    if expr.dtype.scalar.name in NARROW:
         return None
     return neighbours(expr.buffer, expr.indices)
 

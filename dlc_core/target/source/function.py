@@ -10,6 +10,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Load, Var, const_value
 from dlc_core.target.source.expression import neighbours
+from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.values import ValueWriter
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
@@ -73,11 +74,10 @@ class FunctionWriter(ValueWriter, StmtVisitor):
     def _store_lanes(self, stmt: Store, lanes: int) -> None:
         buffer, value = stmt.buffer, stmt.value
         start = neighbours(buffer, stmt.indices)
-        narrow = buffer.dtype.is_bool or buffer.dtype.name in ("float16", "bfloat16")
-        if start is not None and not narrow and value.dtype.lanes == lanes:
+        if start is not None and buffer.dtype.name not in NARROW and value.dtype.lanes == lanes:
             self.prepare(value)
-            name, some = self.text.vector_access("store", value.dtype)
-            self.line(f"{name}({self.text.address(buffer, start)}, {self.text.value(value)}{some});")
+            name, some = self.text.vector_access("store", self.text.in_memory(value.dtype))
+            self.line(f"{name}({self.text.address(buffer, start)}, {self.text.stored_vector(value)}{some});")
             return
         if value.dtype.lanes > 1:
             self.prepare(value)

@@ -11,6 +11,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core import te
+from dlc_core.ir.expr import eq
 from dlc_core.target.vmath import FORMULAS
 from dlc_core.tir import intrinsics
 
@@ -113,3 +114,18 @@ def test_integers_wrap(target, kind):
     if ends.min:
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(computed(target, lambda x: -x, a), -a)
+
+
+@pytest.mark.parametrize("bits", [0, 64, 128, 256])
+@pytest.mark.parametrize("size", [2, 4, 15, 64])
+def test_truths_are_one_and_zero_in_every_type(bits, size):
+    # Compilers that take the lanes of a mask apart may give -1 for true: vectors of bools stay whole.
+    given = np.random.default_rng(size).random((3, size)) < 0.5
+    x = te.placeholder(given.shape, "bool", name="x")
+    kinds = ("int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
+    outs = [te.compute(x.shape, lambda *i, k=k: x[i].astype(k), name=k) for k in kinds]
+    turned = te.compute(x.shape, lambda *i: eq(x[i], False), name="turned")
+    found = dlc.build([[x], [*outs, turned]], f"c -vector-bits={bits}")(given)
+    for kind, array in zip(kinds, found):
+        np.testing.assert_array_equal(array, given.astype(kind))
+    np.testing.assert_array_equal(found[-1].view(np.uint8), (~given).astype(np.uint8))
