@@ -9,34 +9,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dlc_frontend_onnx.binding import IOBinding as IOBinding
-    from dlc_frontend_onnx.binding import OrtValue as OrtValue
     from dlc_frontend_onnx.custom import Result as Result
     from dlc_frontend_onnx.custom import host_function as host_function
     from dlc_frontend_onnx.custom import operator as operator
-    from dlc_frontend_onnx.options import ExecutionMode as ExecutionMode
-    from dlc_frontend_onnx.options import GraphOptimizationLevel as GraphOptimizationLevel
-    from dlc_frontend_onnx.options import RunOptions as RunOptions
-    from dlc_frontend_onnx.options import SessionOptions as SessionOptions
-    from dlc_frontend_onnx.session import InferenceSession as InferenceSession
-    from dlc_frontend_onnx.session import ModelMetadata as ModelMetadata
-    from dlc_frontend_onnx.session import NodeArg as NodeArg
-    from dlc_frontend_onnx.session import get_available_providers as get_available_providers
-    from dlc_frontend_onnx.session import get_device as get_device
+    from dlc_frontend_onnx.sessions.binding import IOBinding as IOBinding
+    from dlc_frontend_onnx.sessions.binding import OrtValue as OrtValue
+    from dlc_frontend_onnx.sessions.options import ExecutionMode as ExecutionMode
+    from dlc_frontend_onnx.sessions.options import GraphOptimizationLevel as GraphOptimizationLevel
+    from dlc_frontend_onnx.sessions.options import RunOptions as RunOptions
+    from dlc_frontend_onnx.sessions.options import SessionOptions as SessionOptions
+    from dlc_frontend_onnx.sessions.session import InferenceSession as InferenceSession
+    from dlc_frontend_onnx.sessions.session import ModelMetadata as ModelMetadata
+    from dlc_frontend_onnx.sessions.session import NodeArg as NodeArg
+    from dlc_frontend_onnx.sessions.session import get_available_providers as get_available_providers
+    from dlc_frontend_onnx.sessions.session import get_device as get_device
 
 _LAZY = {
-    "ExecutionMode": "options",
-    "GraphOptimizationLevel": "options",
-    "IOBinding": "binding",
-    "InferenceSession": "session",
-    "ModelMetadata": "session",
-    "NodeArg": "session",
-    "OrtValue": "binding",
+    "ExecutionMode": "sessions.options",
+    "GraphOptimizationLevel": "sessions.options",
+    "IOBinding": "sessions.binding",
+    "InferenceSession": "sessions.session",
+    "ModelMetadata": "sessions.session",
+    "NodeArg": "sessions.session",
+    "OrtValue": "sessions.binding",
     "Result": "custom",
-    "RunOptions": "options",
-    "SessionOptions": "options",
-    "get_available_providers": "session",
-    "get_device": "session",
+    "RunOptions": "sessions.options",
+    "SessionOptions": "sessions.options",
+    "get_available_providers": "sessions.session",
+    "get_device": "sessions.session",
     "host_function": "custom",
     "operator": "custom",
 }

@@ -74,7 +74,7 @@ def dlc_commands() -> Iterable[Command]:
     return [
         Command(
             "bisect",
-            "dlc_frontend_onnx.bisect_command:command",
+            "dlc_frontend_onnx.bisect.command:command",
             "Find the first node of an ONNX model whose result is wrong.",
         )
     ]

@@ -7,8 +7,7 @@ import json
 import numpy as np
 import onnx
 import pytest
-from dlc_frontend_onnx import references
-from dlc_frontend_onnx.bisect import bisect, plain_message
+from dlc_frontend_onnx.bisect import bisect, plain_message, references, search
 from dlc_frontend_onnx.testing.compare import parse
 from onnx import numpy_helper
 
@@ -51,9 +50,7 @@ def breaking(*ops, together=()):
 @pytest.fixture
 def broken(monkeypatch):
     def set_(*ops, together=()):
-        from dlc_frontend_onnx import bisect as module
-
-        monkeypatch.setattr(module, "run_dlc", breaking(*ops, together=together))
+        monkeypatch.setattr(search, "run_dlc", breaking(*ops, together=together))
 
     return set_
 

@@ -9,9 +9,9 @@ from threading import Event
 import dlc_frontend_onnx as ours
 import numpy as np
 import pytest
-from dlc_frontend_onnx.naming import type_text
-from dlc_frontend_onnx.options import IgnoredOptionWarning, compile_options
 from dlc_frontend_onnx.reader import read_model
+from dlc_frontend_onnx.sessions.naming import type_text
+from dlc_frontend_onnx.sessions.options import IgnoredOptionWarning, compile_options
 from dlc_frontend_onnx.testing.compare import parse
 from onnx import TensorProto, helper, numpy_helper
 

@@ -23,7 +23,7 @@ import numpy as np
 from onnx import ModelProto, defs
 
 from dlc_core.diag import DlcError
-from dlc_frontend_onnx.cut import cut
+from dlc_frontend_onnx.bisect.cut import cut
 from dlc_frontend_onnx.specialized import CallableModel
 from dlc_frontend_onnx.testing.random_models.builder import Builder, Refused
 from dlc_frontend_onnx.testing.random_models.templates import all_templates

@@ -13,10 +13,10 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.dtype import DType
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.dtypes import BY_NUMBER, number_of
-from dlc_frontend_onnx.naming import type_text
+from dlc_frontend_onnx.sessions.naming import type_text
 
 if TYPE_CHECKING:
-    from dlc_frontend_onnx.session import InferenceSession
+    from dlc_frontend_onnx.sessions.session import InferenceSession
 
 Array = np.ndarray[Any, Any]
 

@@ -20,12 +20,12 @@ import numpy as np
 from dlc_core.diag import DlcError, UsageError
 from dlc_core.driver import targets
 from dlc_core.target import Target
-from dlc_frontend_onnx.binding import IOBinding, OrtValue
 from dlc_frontend_onnx.model import ValueInfo
-from dlc_frontend_onnx.naming import type_text
-from dlc_frontend_onnx.options import IgnoredOptionWarning, SessionOptions, compile_options
 from dlc_frontend_onnx.placement import target_of
 from dlc_frontend_onnx.reader import Source
+from dlc_frontend_onnx.sessions.binding import IOBinding, OrtValue
+from dlc_frontend_onnx.sessions.naming import type_text
+from dlc_frontend_onnx.sessions.options import IgnoredOptionWarning, SessionOptions, compile_options
 from dlc_frontend_onnx.specialized import CallableModel
 
 CPU = "CPUExecutionProvider"

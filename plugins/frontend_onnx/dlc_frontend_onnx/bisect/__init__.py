@@ -1,0 +1,5 @@
+"""Finding the node of a model whose result is wrong, and the smallest model that shows it."""
+
+from dlc_frontend_onnx.bisect.search import Bisection, Culprit, bisect, plain_message
+
+__all__ = ["Bisection", "Culprit", "bisect", "plain_message"]
