@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from dlc_backend_c import kind, processors
 from dlc_backend_c.codegen import compile_flags
-from dlc_backend_c.toolchain import compiler
 
+from dlc_core.backend.compiler import compiler
 from dlc_core.diag import TargetError
 from dlc_core.driver import find_target
 from dlc_core.runtime.resources import cache_sizes
