@@ -27,7 +27,7 @@ from dlc_frontend_onnx.importer import import_parts
 from dlc_frontend_onnx.parts import dtype_of, fed, has_parts
 from dlc_frontend_onnx.placement import target_of
 from dlc_frontend_onnx.reader import Source, read_model
-from dlc_frontend_onnx.specialized import CallableModel, may_decide
+from dlc_frontend_onnx.specialized import CallableModel, has_open_dims, may_decide
 from dlc_frontend_onnx.support import check_support, live_nodes
 
 _OPTIONS = ("target", "num_threads", "opt_level", "shapes", "config", "importers")
@@ -97,7 +97,10 @@ class DlcBackend(Backend):
             try:
                 import_parts(read, kwargs.get("shapes"), {})
             except UnsupportedError:
-                return any(may_decide(info) or has_parts(info.type) for info in read.graph.required_inputs)
+                return any(
+                    may_decide(info) or has_parts(info.type) or has_open_dims(info)
+                    for info in read.graph.required_inputs
+                )
         except DlcError:
             return False
         return True

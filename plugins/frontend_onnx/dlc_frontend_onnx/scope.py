@@ -315,22 +315,29 @@ def located(error: DlcError, node: NodeDef) -> None:
     error.at([span])
 
 
+_WANTS_NUMBER = "it must be a number"
+"""What ops say of a dim that is symbolic."""
+
+
 def _refused(
     node: NodeDef, values: Sequence[Value | None], error: TypeInferenceError
 ) -> ModelError | UnsupportedError:
     """The error about a node that an op refused.
 
-    A dtype that the standard allows is not supported; nor are symbolic dims that must be equal but differ.
+    A dtype that the standard allows is not supported; nor are symbolic dims that must be equal but differ, or
+    that must be numbers.
     """
     make: Callable[..., ModelError | UnsupportedError] = node.place.error
     hint = error.hint
     if " has dtype " in error.what:
         make = node.place.unsupported
-    elif " do not broadcast" in error.what and any(
-        isinstance(v, Node) and symbols_of(v.type) for v in values
-    ):
-        make = node.place.unsupported
-        hint = "pin dims that are equal with shapes={...}, or give them one name"
+    elif any(isinstance(v, Node) and symbols_of(v.type) for v in values):
+        if " do not broadcast" in error.what:
+            make = node.place.unsupported
+            hint = "pin dims that are equal with shapes={...}, or give them one name"
+        elif _WANTS_NUMBER in f"{error.what} {error.hint}":
+            make = node.place.unsupported
+            hint = "pin the dim with shapes={...}"
     made = make(f"operator {quoted(node.op)} does not fit its inputs", why=error.what, hint=hint)
     made.details += tuple(error.details)
     return made

@@ -1,4 +1,4 @@
-"""Models that are called: compiled once, or once for each set of values that decide sizes.
+"""Models that are called: compiled once, or once for each set of values or shapes that decide.
 
     model = CallableModel("model.onnx")
     model({"x": x})                          # the outputs, in the order of the graph
@@ -6,6 +6,8 @@
 Most models are compiled when they are read, for all sizes of their symbolic dims.  Where the importer refuses
 one because a size, an axis or a number of rounds is an input, such as the shape that Reshape takes, the model
 is compiled at its first call with the fewest such inputs made constants, and again when their values change.
+Where that is not enough and inputs have symbolic dims, such as one that must be the number of channels, it is
+compiled for the shapes of the call.
 Values fed for inputs that have an initializer take its place in the same way; inputs that are sequences or
 optionals are compiled for, by their lengths and the shapes in them.
 """
@@ -22,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.diag import DlcError, UnsupportedError, UsageError
 from dlc_core.driver import compile as compile_model
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
@@ -83,6 +85,8 @@ class CallableModel:
         """The inputs whose values the latest compilation made constants."""
         self.whole: Executable | None = None
         """The executable for all calls, where there is one."""
+        self._by_shape = False
+        """Whether each shape of the inputs has a compilation of its own."""
         self._form: Form
         self.latest: Executable
         """The executable that was used last; there is none before the first call where `whole` is None."""
@@ -102,7 +106,7 @@ class CallableModel:
         try:
             self._form = self._compile(self.model if composed else source)
         except UnsupportedError:
-            if not any(map(may_decide, self.inputs)):
+            if not any(may_decide(info) or has_open_dims(info) for info in self.inputs):
                 raise
             check_support(self.model, live_nodes(graph))
         else:
@@ -127,21 +131,54 @@ class CallableModel:
         shapes = {name: shape_of(type_, feeds[name]) for name, type_ in self._composed.items()}
         with self._lock:
             values = self._values(feeds, (*self.decisive, *overridden))
-            form = self._made.get((_key(values), repr(shapes)))
+            key = (_key(values), repr(shapes), self._pins(feeds))
+            form = self._made.get(key)
             if form is None:
                 # Values that decide may have become others with the values that were fed.
                 values = self._values(feeds, overridden)
                 if self.whole is None:
-                    values = self._fewest(feeds, values)
+                    values = self._decided(feeds, values)
                     self.decisive = tuple(name for name in values if name not in overridden)
                 form = self._compile(frozen(self.model, values), feeds)
-                self._made[_key(values), repr(shapes)] = form
+                key = (_key(values), repr(shapes), self._pins(feeds))
+                self._made[key] = form
                 if len(self._made) > MAX_KEPT:
                     self._made.popitem(last=False)
-            self._made.move_to_end((_key(values), repr(shapes)))
+            self._made.move_to_end(key)
             self.latest = form.exe
         rest = {name: array for name, array in feeds.items() if name not in values and name not in parts}
         return form, {**rest, **{name: array for own in parts.values() for name, array in own.items()}}
+
+    def _decided(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
+        """The values to make constants; shapes alone if they are enough, values, or from now on both."""
+        if self._by_shape or not any(map(has_open_dims, self.inputs)):
+            return self._fewest(feeds, always)
+        by_values: UnsupportedError | None = None
+        for by_shape, find in ((True, self._none), (False, self._fewest), (True, self._fewest)):
+            self._by_shape = by_shape
+            try:
+                return find(feeds, always)
+            except UnsupportedError as error:
+                by_values = error if by_values is None or not by_shape else by_values
+            except DlcError:
+                self._by_shape = False
+                raise
+        self._by_shape = False
+        assert by_values is not None
+        raise by_values
+
+    def _none(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
+        """`always`, where the model is imported with these values."""
+        self._import(frozen(self.model, always), feeds)
+        return dict(always)
+
+    def _pins(self, feeds: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The shapes of a call that is compiled by itself, of the inputs whose dims are open."""
+        if not self._by_shape:
+            return ()
+        return tuple(
+            (info.name, _fed(info, feeds[info.name]).shape) for info in self.inputs if has_open_dims(info)
+        )
 
     def _fewest(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
         """The values to make constants: `always`, and the fewest others with which the model is imported."""
@@ -159,7 +196,8 @@ class CallableModel:
 
     def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
         fixed = model.graph.initializers
-        pins = {name: pin for name, pin in self._shapes.items() if name not in fixed}
+        pins = {**self._shapes, **dict(self._pins(feeds))}
+        pins = {name: pin for name, pin in pins.items() if name not in fixed}
         examples = {name: feeds[name] for name in self._composed}
         return import_parts(model, pins, examples, self._taps)
 
@@ -179,19 +217,8 @@ class CallableModel:
         return Form(compile_model(module, self._target, **self._options), layouts)
 
     def _values(self, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Array]:
-        values = {name: fed(feeds[name], f"input {quoted(name)}") for name in names}
-        for info in (*self.inputs, *self.defaults):
-            array = values.get(info.name)
-            if array is None:
-                continue
-            if info.dtype is not None and dtype_of(array) != info.dtype:
-                raise UsageError(
-                    f"input {quoted(info.name)} is {array.dtype}, {info.dtype} is needed",
-                    hint=f'convert it with .astype("{info.dtype}")',
-                )
-            if not _fits(array.shape, info.shape):
-                raise UsageError(f"input {quoted(info.name)} has shape {array.shape}, {info.shape} is needed")
-        return values
+        infos = {info.name: info for info in (*self.inputs, *self.defaults)}
+        return {name: _fed(infos[name], feeds[name]) for name in names}
 
     def _check_names(self, feeds: Mapping[str, Any]) -> None:
         names = [info.name for info in self.inputs]
@@ -212,6 +239,12 @@ def may_decide(info: ValueInfo) -> bool:
     return info.dtype.startswith(("float", "bfloat")) and shape is not None and len(shape) <= 1
 
 
+def has_open_dims(info: ValueInfo) -> bool:
+    """Whether an input is a tensor whose shape the model does not say."""
+    shape = info.shape
+    return info.kind == "tensor" and (shape is None or not all(isinstance(size, int) for size in shape))
+
+
 def frozen(model: Model, values: Mapping[str, Array]) -> Model:
     """The model with inputs made constants; its weights are shared."""
     graph = model.graph
@@ -229,6 +262,19 @@ def _content(array: Array) -> object:
     return tuple(array.flat) if array.dtype == object else array.tobytes()
 
 
+def _fed(info: ValueInfo, value: Any) -> Array:
+    """What is fed for an input, as an array; UsageError where it does not fit."""
+    array = fed(value, f"input {quoted(info.name)}")
+    if info.dtype is not None and dtype_of(array) != info.dtype:
+        raise UsageError(
+            f"input {quoted(info.name)} is {array.dtype}, {info.dtype} is needed",
+            hint=f'convert it with .astype("{info.dtype}")',
+        )
+    if not _fits(array.shape, info.shape):
+        raise UsageError(f"input {quoted(info.name)} has shape {array.shape}, {info.shape} is needed")
+    return array
+
+
 def _fits(shape: tuple[int, ...], declared: Sequence[object] | None) -> bool:
     if declared is None:
         return True
@@ -237,4 +283,4 @@ def _fits(shape: tuple[int, ...], declared: Sequence[object] | None) -> bool:
     )
 
 
-__all__ = ["CallableModel", "frozen", "may_decide"]
+__all__ = ["CallableModel", "frozen", "has_open_dims", "may_decide"]

@@ -12,6 +12,7 @@ from dlc_frontend_onnx.testing import suite
 from dlc_frontend_onnx.testing.compare import parse
 from onnx import helper, numpy_helper
 from onnx.backend.base import Backend
+from onnx.reference import ReferenceEvaluator
 
 from dlc_core.diag import ModelError, UnsupportedError, UsageError
 
@@ -132,6 +133,51 @@ def test_sizes_that_are_inputs_are_compiled_for_their_values():
     model({"x": x, "shape": np.array([3, -1]), "one": one})
     assert model.latest is made
     assert dlc_backend.is_compatible(reshaping())
+
+
+@pytest.mark.parametrize(
+    ("body", "of_w", "shapes"),
+    [
+        (
+            "float[1, c, n, n] x, float[4, c, 1, 1] w) => (float[a, b, n, n] y) { y = Conv(x, w) }",
+            (4, 2, 1, 1),
+            [(1, 2, 5, 5), (1, 2, 3, 3)],
+        ),
+        (
+            "float[n, 2] x, float[2, 3] w) => (float[n, 3] y) <float[2, 1] z = {1, 2}> { y = Gemm(x, w, z) }",
+            (2, 3),
+            [(2, 2)],
+        ),
+        ("float[n] x, float[m] w) => (float[a] y) { y = Add(x, w) }", (3,), [(3,), (1,)]),
+        (
+            "float[1, 1, n, n] x, float[1, 4, 3, c] w) => (float[a, b, d, e] y) { y = GridSample(x, w) }",
+            (1, 4, 3, 2),
+            [(1, 1, 6, 6), (1, 1, 4, 4)],
+        ),
+    ],
+    ids=["Conv", "Gemm", "Add", "GridSample"],
+)
+def test_dims_that_must_be_numbers_are_compiled_for_the_shapes_of_the_call(body, of_w, shapes):
+    proto = parse(f"g ({body}")
+    assert dlc_backend.is_compatible(proto)
+    model = CallableModel(proto, "reference")
+    assert model.whole is None
+    rng, made = np.random.default_rng(0), []
+    w = rng.random(of_w, np.float32)
+    for shape in (*shapes, shapes[0]):
+        feeds = {"x": rng.random(shape, np.float32), "w": w}
+        (wanted,) = ReferenceEvaluator(proto).run(None, feeds)
+        np.testing.assert_allclose(model(feeds)[0], wanted, rtol=1e-4, atol=1e-5)
+        made.append(model.latest)
+    assert len(set(made)) == len(shapes)
+    assert made[-1] is made[0]
+
+
+def test_shapes_of_a_call_that_do_not_fit_are_refused_and_others_run():
+    model = CallableModel(parse("g (float[n] x, float[m] w) => (float[n] y) { y = Add(x, w) }"), "reference")
+    with pytest.raises(ModelError, match="does not fit its inputs"):
+        model({"x": floats(1, 2), "w": floats(1, 2, 3)})
+    assert model({"x": floats(1, 2), "w": floats(1, 2)})[0].tolist() == [2, 4]
 
 
 def test_feeds_that_do_not_fit_are_refused_before_anything_is_compiled():

@@ -52,6 +52,16 @@ def test_scales_are_those_of_the_region():
     assert found.shape == (1, 2, 8, 9)
 
 
+@pytest.mark.parametrize(("opset", "first"), [(10, ""), (18, ", ")])
+def test_small_scales_leave_no_elements(opset, first):
+    model = parse(f"""g (float[1,2,1,4] x) => (float[a,b,c,d] y) {{
+        s = Constant <value = float[4] {{1, 1, 0.5, 2}}> ()
+        y = Resize (x, {first}s)
+    }}""", opset)  # fmt: skip
+    (found,) = run(model, {"x": f(1, 2, 1, 4)})
+    assert (found.shape, found.dtype) == ((1, 2, 0, 8), np.float32)
+
+
 def test_regions_that_are_data_are_not_supported():
     model = parse("""g (float[4,4] x, float[4] roi) => (float[a,b] y) {
         n = Constant <value_ints = [2, 2]> ()

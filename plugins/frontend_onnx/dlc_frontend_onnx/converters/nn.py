@@ -39,6 +39,8 @@ def gemm(c: Call, a: Node, b: Node, bias: Node | None = None) -> Node:
         raise c.error(f"the bias {bias.type} does not broadcast to {made.type}")
     total = std.add(made, scaled(c, bias, beta))
     if total.type != made.type and len(total.shape) == 2 and total.tensor_type.is_static:
+        if not made.tensor_type.is_static:
+            raise c.unsupported(f"a bias {bias.type} for {made.type}", hint="pin dims with shapes={...}")
         raise c.error(f"the bias {bias.type} does not broadcast to {made.type}")
     return total
 

@@ -51,10 +51,19 @@ def _scaled(c: Call, x: Node, scales: Sequence[float]) -> Node:
     """Old operators: place i of the result is place i / scale of the input."""
     mode = c.choice("mode", "nearest", ("nearest", "linear", "bilinear"))
     axes = range(len(x.shape))
-    return _resize(
-        c, x, axes, _sizes(c, x, axes, scales), scales, "nearest" if mode == "nearest" else "linear",
-        "asymmetric", "floor",
-    )  # fmt: skip
+    sizes = _sizes(c, x, axes, scales)
+    if any(size == 0 for size in sizes if isinstance(size, int)):
+        return _nothing(x, axes, sizes)
+    kind = "nearest" if mode == "nearest" else "linear"
+    return _resize(c, x, axes, sizes, scales, kind, "asymmetric", "floor")
+
+
+def _nothing(x: Node, axes: Sequence[int], sizes: Sequence[Dim]) -> Node:
+    """The tensor of no elements that a small scale leaves."""
+    shape = list(x.shape)
+    for axis, size in zip(axes, sizes):
+        shape[axis] = size
+    return std.full(shape=tuple(shape), value=0, dtype=x.dtype)
 
 
 def _sizes(c: Call, x: Node, axes: Sequence[int], scales: Sequence[float]) -> list[Dim]:
@@ -93,8 +102,6 @@ def _resize(
     ]
     if not moving:
         return x
-    if any(isinstance(sizes[index], int) and sizes[index] == 0 for index in moving):
-        raise c.error(f"a resize to the sizes {tuple(sizes)}")
     wide = x if mode == "nearest" or x.dtype.is_float else c.cast(x, "float32")
     made = std.resize(
         wide,
@@ -134,6 +141,8 @@ def resize(
     regions = _regions(c, roi, len(axes)) if coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(axes)
 
     def made(sizes: Sequence[Dim], scales: Sequence[float] | None) -> Node:
+        if any(size == 0 for size in sizes if isinstance(size, int)):
+            return _nothing(x, axes, sizes)
         plain = Kernel(mode, rounding)
         if kernel == plain and coordinates != "tf_crop_and_resize":
             return _resize(c, x, axes, sizes, scales, mode, coordinates, rounding)

@@ -137,6 +137,8 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
     mode = c.choice("mode", default, ("linear", "bilinear", "nearest", "cubic", "bicubic"))
     mode = names.get(mode, mode)
     border = c.choice("padding_mode", "zeros", ("zeros", "border", "reflection"))
+    if len(grid.shape) == rank + 2 and not isinstance(grid.shape[-1], int):
+        raise c.unsupported(f"a grid of {grid.type}", hint="pin its last dim with shapes={...}")
     if len(grid.shape) != rank + 2 or grid.shape[-1] != rank:
         raise c.error(f"a grid of {grid.type} for {x.type}")
     if mode == "cubic" and rank != 2:

@@ -210,11 +210,12 @@ class Builder:
         *,
         exact: bool = False,
         domain: str = "",
+        wanted: Sequence[Array] | None = None,
         **attrs: Any,
     ) -> list[Value]:
         """Add a node; `exact` says whether the operator keeps exact inputs exact.
 
-        Refused where it is not valid here.
+        `wanted` is what it gives, where the evaluator misreads it.  Refused where it is not valid here.
         """
         schema = self.schema(op, domain)
         unknown = [name for name in attrs if name not in schema.attributes]
@@ -227,7 +228,7 @@ class Builder:
         node = helper.make_node(op, given, names, name=self.fresh(op), domain=domain, **attrs)
         feeds = {value.name: value.array for value in inputs if value is not None}
         captured = {v.name: v.array for v in self.values if v.name in _names_in(node)}
-        found = evaluate(node, {**captured, **feeds}, self.opset)
+        found = evaluate(node, {**captured, **feeds}, self.opset) if wanted is None else wanted
         all_exact = exact and all(value.exact for value in inputs if value is not None)
         made = [self._checked(name, array, all_exact) for name, array in zip(names, found)]
         for value, param in zip(made, schema.outputs):

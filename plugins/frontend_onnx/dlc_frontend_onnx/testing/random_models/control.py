@@ -8,7 +8,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from dlc_frontend_onnx.dtypes import number_of
-from dlc_frontend_onnx.testing.random_models.builder import FLOATS, Builder, Value
+from dlc_frontend_onnx.testing.random_models.builder import FLOATS, Builder, Refused, Value
 from dlc_frontend_onnx.testing.random_models.templates import template
 
 _UNARY = ("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Identity")
@@ -75,6 +75,8 @@ def loop(b: Builder, op: str) -> None:
 
 @template("Scan", 0.4)
 def scan(b: Builder, op: str) -> None:
+    if b.opset < 9:
+        raise Refused("another operator, of batches with lengths")
     rows = b.need("float32", (1, 3), when=lambda v: v.shape[0] > 0 and v.array.size > 0)
     state = b.need("float32", shape=rows.shape[1:])
     prefix = b.fresh("scan")

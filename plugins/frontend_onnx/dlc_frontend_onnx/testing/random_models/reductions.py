@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlc_frontend_onnx.testing.random_models.builder import FLOATS, Builder, Refused
+import numpy as np
+from onnx import helper
+
+from dlc_frontend_onnx.testing.random_models.builder import FLOATS, Builder, Refused, Value, evaluate
 from dlc_frontend_onnx.testing.random_models.templates import template
 
 
@@ -65,14 +68,29 @@ def cumsum(b: Builder, op: str) -> None:
 @template("Softmax LogSoftmax")
 def softmax(b: Builder, op: str) -> None:
     value = b.need(b.draw_dtype(op), (1, 4), when=lambda v: v.array.size > 0)
-    attrs: dict[str, Any] = {"axis": b.axis(value.rank)} if b.chance(0.8) else {}
-    b.emit(op, [value], **attrs)
+    # What the axis is where none is given has changed; the old one is not there in a vector.
+    given = b.chance(0.8) or (b.opset < 13 and value.rank == 1)
+    _along(b, op, value, b.axis(value.rank) if given else None, exact=False)
 
 
 @template("Hardmax", 0.3)
 def hardmax(b: Builder, op: str) -> None:
     value = b.need(b.draw_dtype(op), (1, 3), exact=True, when=lambda v: v.array.size > 0)
-    b.emit(op, [value], exact=True, axis=b.axis(value.rank))
+    _along(b, op, value, b.axis(value.rank), exact=True)
+
+
+def _along(b: Builder, op: str, value: Value, axis: int | None, *, exact: bool) -> None:
+    """A softmax or its kin.  Before version 13 the axes from the given one on are folded as one, which the
+    evaluator does not know.
+    """
+    attrs = {} if axis is None else {"axis": axis}
+    if b.opset >= 13:
+        b.emit(op, [value], exact=exact, **attrs)
+        return
+    first = 1 if axis is None else axis % value.rank
+    flat = value.array.reshape(int(np.prod(value.shape[:first])), -1)
+    (found,) = evaluate(helper.make_node(op, ["x"], ["y"], axis=1), {"x": flat}, 13)
+    b.emit(op, [value], exact=exact, wanted=[np.asarray(found).reshape(value.shape)], **attrs)
 
 
 @template("LpNormalization", 0.3)
