@@ -72,8 +72,9 @@ def test_queries_keys_and_values_are_one_product() -> None:
     assert len({id(g) for g in groups.values()}) == 2, "slices are read by the attention itself"
 
 
-def test_rows_may_be_symbolic() -> None:
-    x = x_of(Var("n"))
+@pytest.mark.parametrize("dims", [(Var("n"), 8), (5, Var("k"))])
+def test_dims_may_be_symbolic(dims) -> None:
+    x = param("x", tensor_type(dims, "float32"))
     after = check(function(x, std.add(*(turned(std.matmul(x, weights(8, 4))) for _ in range(2)))), rows=5)
     assert len(products(after)) == 1
 

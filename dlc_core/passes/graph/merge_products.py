@@ -91,14 +91,13 @@ def _pays(products: Sequence[Node], machine: Description) -> bool:
 
 
 def _work(value: Node) -> Work | None:
-    """Of a product by constant weights; None where its rows are not known."""
-    rows = value.shape[:-1]
-    if not all(isinstance(d, int) for d in rows):
+    """Of a product by constant weights; None where a dim of it is a symbol."""
+    dims = (*value.shape, value.args[0].shape[-1])
+    if not all(isinstance(d, int) for d in dims):
         return None
     weights = sum(array.nbytes for arg in value.args[1:] if (array := const_array(arg)) is not None)
-    columns, depth = int(value.shape[-1]), int(value.args[0].shape[-1])
-    steps = prod(rows) * columns * depth
-    results = prod(rows) * columns * value.dtype.itemsize
+    steps = prod(dims)
+    results = prod(value.shape) * value.dtype.itemsize
     return Work(2 * steps, steps, 0, weights + results, weights)
 
 

@@ -77,7 +77,9 @@ def _window(b: Builder, spatial: tuple[int, ...], least: int = 1) -> tuple[list[
         if b.chance(0.4):
             attrs["pads"] = [b.rng.randint(0, max(0, k - 1)) for k in kernel * 2]
     elif b.chance(0.3) and "dilations" not in attrs:
-        attrs["auto_pad"] = b.rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
+        # Of steps longer than the kernel the formula of "SAME" makes pads below zero, which are not defined.
+        covers = all(s <= k for s, k in zip(attrs.get("strides", ()), kernel))
+        attrs["auto_pad"] = b.rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID")) if covers else "VALID"
     return kernel, attrs
 
 
