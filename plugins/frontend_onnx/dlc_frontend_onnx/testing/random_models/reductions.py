@@ -83,7 +83,7 @@ def _along(b: Builder, op: str, value: Value, axis: int | None, *, exact: bool) 
     """A softmax or its kin.  Before version 13 the axes from the given one on are folded as one, which the
     evaluator does not know.
     """
-    attrs = {} if axis is None else {"axis": axis}
+    attrs: dict[str, Any] = {} if axis is None else {"axis": axis}
     if b.opset >= 13:
         b.emit(op, [value], exact=exact, **attrs)
         return
