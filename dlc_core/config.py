@@ -188,6 +188,13 @@ class Config:
     num_threads = Knob[int | None](
         "num_threads", int, None, "Threads of one call; unset is the cores this process may use.", minimum=1
     )
+    compile_processes = Knob[int | None](
+        "compile_processes",
+        int,
+        None,
+        "Processes that share the kernels of a compile; 0 or 1 is one alone, unset is by cores and work.",
+        minimum=0,
+    )
     verify = Knob(
         "verify",
         str,

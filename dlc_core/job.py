@@ -26,6 +26,7 @@ from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.memory import NDArray, aligned_bytes
 from dlc_core.runtime.signature import Signature
 from dlc_core.script import script
+from dlc_core.shares import share_out
 from dlc_core.target import Artifact, Target
 from dlc_core.target.target import STAGES
 
@@ -77,12 +78,21 @@ def pipelines(target: Target | None, context: PassContext | None = None) -> dict
     return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
 
 
-def lower(module: IRModule, context: PassContext) -> tuple[IRModule, dict[str, float]]:
-    """The module after every stage, and seconds spent in each."""
+def lower(
+    module: IRModule,
+    context: PassContext,
+    share: Callable[[IRModule, Mapping[str, Pipeline]], IRModule | None] | None = None,
+) -> tuple[IRModule, dict[str, float]]:
+    """The module after every stage, and seconds spent in each.
+
+    `share` may give the module after the stage "tir" in another way, or None.
+    """
     seconds: dict[str, float] = {}
-    for stage, pipeline in pipelines(context.target, context).items():
+    stages = pipelines(context.target, context)
+    for stage, pipeline in stages.items():
         start = time.perf_counter()
-        module = pipeline.run(module, context)
+        done = None if share is None or stage != "tir" else share(module, stages)
+        module = pipeline.run(module, context) if done is None else done
         seconds[stage] = time.perf_counter() - start
     return module, seconds
 
@@ -133,10 +143,13 @@ class Job:
     num_threads: int | None
     seconds: dict[str, float] = field(default_factory=dict)
     tell: Teller | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """The code of kernels that is there before the module's."""
+    processes: int = 1
 
     def executable(self, module: IRModule, again: Callable[[], IRModule]) -> Executable:
         """Compile a module; `again` gives it once more, for sources that are asked for later."""
-        module, seconds = lower(module, self.context)
+        module, seconds = lower(module, self.context, self._share)
         self.seconds.update(seconds)
         if self.tell is not None:
             self.tell.step("codegen", self.target.kind.codegen)
@@ -145,7 +158,7 @@ class Job:
         # Both spend their time outside of the interpreter.
         with ThreadPoolExecutor(1, "dlc-weights") as beside:
             packed = beside.submit(pack_weights, signature, constants)
-            artifact = self._emit(module)
+            artifact = self._emit(module, again)
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ("sites", "host", "live_peak") if key in module.attrs}
@@ -173,7 +186,7 @@ class Job:
             known.devices.get(kind.device),
             codegen=known.codegens[kind.codegen],
             num_threads=threads,
-            report={"seconds": self.seconds},
+            report={"seconds": self.seconds, "processes": self.processes},
             about=about,
             program=program,
             sources={
@@ -196,16 +209,38 @@ class Job:
     def code_text(self, again: Callable[[], IRModule], form: str) -> str:
         """The module's code in a readable form."""
         module, _ = lower(again(), self.context.with_(watchers=()))
-        text = self._emit(module).sources[form]
+        text = self._emit(module, again).sources[form]
         return text if isinstance(text, str) else text()
 
-    def _emit(self, module: IRModule) -> Artifact:
+    def _share(self, module: IRModule, stages: Mapping[str, Pipeline]) -> IRModule | None:
+        """The module after the stage "tir", with the code of its kernels in `parts`, where several processes
+        may make that; watchers see all passes in this one.
+        """
+        behind = list(stages)[list(stages).index("tir") + 1 :]
+        later = [one for stage in behind for one in stages[stage].active(self.context)]
+        watched = any(watcher is not self.tell for watcher in self.context.watchers)
+        if watched or any(one.reads_kernels for one in later):
+            return None
         codegen = registry().codegens[self.target.kind.codegen]
+        shared = share_out(module, stages["tir"], self.context, self.target, codegen)
+        if shared is None:
+            return None
+        if self.tell is not None:
+            for one in stages["tir"].active(self.context):
+                self.tell.step(one.stage, one.name)
+        self.parts, self.processes = shared.parts, shared.processes
+        return shared.module
+
+    def _emit(self, module: IRModule, again: Callable[[], IRModule]) -> Artifact:
+        codegen = registry().codegens[self.target.kind.codegen]
+        more = (self.parts,) if self.parts else ()
         try:
-            artifact: Artifact = codegen.emit(module, self.target)
+            artifact: Artifact = codegen.emit(module, self.target, *more)
         except Exception as error:
             if isinstance(error, (UnsupportedError, TargetError)):
                 raise
+            if more:  # what repeats the failure needs the bodies of kernels
+                module, _ = lower(again(), self.context.with_(watchers=()))
             folder = self.context.config["reproducer_dir"]
             path = write_reproducer(folder, _Emit(), module, self.context, "codegen", error)
             if isinstance(error, DlcError):

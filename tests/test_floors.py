@@ -46,6 +46,7 @@ FLOORS = {
     "cache": 6,
     "job": 6,
     "request": 6,
+    "shares": 6,
     "quantization": 7,
     "cli": 7,
     "testing": 7,

@@ -98,10 +98,11 @@ def progress(label: str, wanted: bool | None) -> Iterator[Callable[[Progress], N
         yield lambda p: print(f"[{p.done + 1}/{p.total}] {p.stage}: {p.name}", file=sys.stderr, flush=True)
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Without a thread that refreshes it: beside one, compiles stay in this process.
+    with Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(label, total=None)
         yield lambda p: bar.update(
-            task, description=f"{label}  {p.stage}: {p.name}", completed=p.done, total=p.total
+            task, description=f"{label}  {p.stage}: {p.name}", completed=p.done, total=p.total, refresh=True
         )
 
 

@@ -132,6 +132,11 @@ class Pass:
     """The lowest `opt_level` at which it runs."""
     exact: ClassVar[bool] = True
     """Whether results keep their bits; else they stay within tolerance."""
+    separate: ClassVar[bool] = False
+    """Whether what becomes of a PrimFunc depends on that alone: then kernels may pass in several processes.
+    (Where functions are added, names matter: compiles that meet such go on in one process.)"""
+    reads_kernels: ClassVar[bool] = True
+    """Whether a pass of the stage "main" looks at what kernels do, not only at how they are called."""
     drops_spans: ClassVar[bool] = False
     """Whether model nodes may vanish (because nothing depends on them any more)."""
 

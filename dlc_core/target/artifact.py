@@ -43,8 +43,11 @@ class Codegen(Protocol):
     """A code generator.  `kinds` are the target kinds it serves; `format` what it emits.
 
     Several PrimFuncs may have the attribute `entry`; one that takes a single entry says so by `one_entry`.
-    It may also have `export(executable, path) -> list[Path]`, which writes what runs without Python; `forms`,
-    the names of all `sources` that `emit` gives; and `source(artifact, form) -> str | None`, which makes a
+    It may also have `emit_part(func, target)`, the code of one PrimFunc as plain data that `pickle` takes;
+    `emit(module, target, parts)` then takes such code, by the names of functions, whose bodies may be left
+    out: compiles may make it in several processes.
+    It may have `export(executable, path) -> list[Path]`, which writes what runs without Python; `forms`, the
+    names of all `sources` that `emit` gives; and `source(artifact, form) -> str | None`, which makes a
     readable form of an artefact that has not kept it, from those that it has.
     """
 

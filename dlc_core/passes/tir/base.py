@@ -38,6 +38,7 @@ class PrimFuncPass(Pass):
     """A pass that treats every PrimFunc by itself.  It may be called with one, or with a module."""
 
     stage: ClassVar[str] = "tir"
+    separate: ClassVar[bool] = True
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         """The new program."""

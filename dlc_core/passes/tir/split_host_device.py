@@ -150,6 +150,7 @@ class SplitHostDevice(Pass):
 
     name: ClassVar[str] = "split_host_device"
     stage: ClassVar[str] = "tir"
+    separate: ClassVar[bool] = True
     place: ClassVar[tuple[float, ...]] = (600,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:

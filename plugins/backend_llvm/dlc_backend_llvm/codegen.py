@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dlc_backend_llvm.form import FORMAT
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from dlc_backend_llvm import engine
     from dlc_backend_llvm import export as exporting
     from dlc_backend_llvm.emit import module as unit
+    from dlc_backend_llvm.emit.unit import Part
+    from dlc_core.tir.stmt import PrimFunc
 else:
     engine = lazy("dlc_backend_llvm.engine")
     exporting = lazy("dlc_backend_llvm.export")
@@ -29,12 +33,14 @@ class LlvmCodegen:
     format = FORMAT
     forms = ("llvm", "asm")
 
-    def emit(self, module: IRModule, target: Target) -> Artifact:
+    def emit(
+        self, module: IRModule, target: Target, parts: Mapping[str, Part] = MappingProxyType({})
+    ) -> Artifact:
         """One object with every PrimFunc of the module; those with the attribute `entry` are
-        callable from outside.
+        callable from outside.  `parts` are what `emit_part` made of functions, by name.
         """
         cpu = cpu_of(target)
-        text, entries = unit.module_text(module, cpu)
+        text, entries = unit.module_text(module, cpu, parts)
         level = target["opt"]
         machine = cpu.triple, cpu.cpu, cpu.features
         code = engine.compile_ir(text, *machine, opt=level)
@@ -49,6 +55,10 @@ class LlvmCodegen:
             },
             unit.metadata_of(module, cpu, level),
         )
+
+    def emit_part(self, func: PrimFunc, target: Target) -> Part:
+        """The text of one PrimFunc and what it refers to."""
+        return unit.function_part(func, cpu_of(target))
 
     def source(self, artifact: Artifact, form: str) -> str | None:
         """The assembly listing of an artefact that has kept its LLVM IR; None for what cannot be made."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dlc_backend_llvm.emit.failure import FAIL, STATUS_IR
 from dlc_backend_llvm.emit.function import emit_function
-from dlc_backend_llvm.emit.unit import Unit
+from dlc_backend_llvm.emit.unit import Part, Unit
 from dlc_backend_llvm.form import ENTRY_SUFFIX
 from dlc_backend_llvm.host import HostCpu
 from dlc_core.ir.buffer import Buffer
@@ -40,12 +42,26 @@ def packed_entry(func: PrimFunc, *, checked: bool = False) -> str:
     return "\n".join([head, *lines, call, *end, "}", ""])
 
 
-def module_text(module: IRModule, cpu: HostCpu) -> tuple[str, tuple[str, ...]]:
-    """LLVM IR of a module and the names of its entry points."""
+def function_part(func: PrimFunc, cpu: HostCpu) -> Part:
+    """What a function adds to any module that it is part of."""
+    unit = Unit(cpu)
+    emit_function(unit, func)
+    return unit.part()
+
+
+def module_text(
+    module: IRModule, cpu: HostCpu, parts: Mapping[str, Part] = MappingProxyType({})
+) -> tuple[str, tuple[str, ...]]:
+    """LLVM IR of a module and the names of its entry points; `parts` are of functions that have been emitted
+    before, by name.
+    """
     unit = Unit(cpu)
     entries: dict[int, PrimFunc] = {}
-    for func in module.of_kind(PrimFunc).values():
-        emit_function(unit, func)
+    for name, func in module.of_kind(PrimFunc).items():
+        if name in parts:
+            unit.add(parts[name])
+        else:
+            emit_function(unit, func)
         if func.attrs.get("entry"):
             entries[len(unit.functions)] = func
             unit.functions.append("")
@@ -60,4 +76,4 @@ def metadata_of(module: IRModule, cpu: HostCpu, level: int) -> dict[str, Any]:
     return {**metadata, CHECKS: checks} if checks else metadata
 
 
-__all__ = ["metadata_of", "module_text", "packed_entry"]
+__all__ = ["function_part", "metadata_of", "module_text", "packed_entry"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from dlc_backend_llvm.emit.clock import CLOCK, clock_ir
 from dlc_backend_llvm.emit.power import integer_power
@@ -23,6 +24,15 @@ _ROUNDING = ("floor", "ceil", "round", "trunc")
 _REDUCE = {"vector_reduce_add": "fadd", "vector_reduce_max": "max", "vector_reduce_min": "min"}
 
 
+class Part(NamedTuple):
+    """What one function adds to a module: its text, and what that refers to."""
+
+    functions: tuple[str, ...]
+    declared: dict[str, str]
+    helpers: dict[str, str]
+    math: dict[str, str]
+
+
 class Unit:
     """Text of an LLVM module: `declare` and `define` what functions refer to, then `text()`."""
 
@@ -36,6 +46,18 @@ class Unit:
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function once; `signature` is `type @name(types)`."""
         self._declared.setdefault(name, f"declare {signature}")
+
+    def part(self) -> Part:
+        """All that is here so far."""
+        return Part(tuple(self.functions), self._declared, self.helpers, self.vmath.needed)
+
+    def add(self, part: Part) -> None:
+        """Take what another unit for the same machine had."""
+        self.functions += part.functions
+        for own, more in (
+            (self._declared, part.declared), (self.helpers, part.helpers), (self.vmath.needed, part.math),
+        ):  # fmt: skip
+            own.update((name, text) for name, text in more.items() if name not in own)
 
     def use_clock(self) -> None:
         """Define what reads the steady clock, once."""

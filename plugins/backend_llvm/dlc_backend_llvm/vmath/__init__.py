@@ -130,7 +130,8 @@ class VMath:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._needed: dict[str, str] = {}
+        self.needed: dict[str, str] = {}
+        """Definitions of functions that were asked for, by name."""
 
     def emit(
         self, op: str, args: Sequence[str], dtype: str, lanes: int, fresh: Callable[[], str]
@@ -161,13 +162,13 @@ class VMath:
         name, text = _function(op, dtype, lanes, self.machine)
         for helper, definition in _HELPERS.items():
             if helper in text:
-                self._needed[helper] = definition
-        self._needed[name] = text
+                self.needed[helper] = definition
+        self.needed[name] = text
         return name, text
 
     def functions(self) -> str:
         """Definitions of every function that was asked for or called so far."""
-        return "\n".join(self._needed.values())
+        return "\n".join(self.needed.values())
 
 
 def _check(op: str, count: int, dtype: str, lanes: int) -> None:

@@ -1,0 +1,90 @@
+"""Parts of programs as bytes for another process of the same compile.
+
+    data = dumps(value, known)          in the one process
+    value = loads(data, known)          in the other: expressions are interned there, as if made there
+
+`known` are variables and buffers that both processes have, in the same order: they come back as themselves,
+all others as new ones.  This is for a pipe between a process and its own child: never read such data from
+anywhere else, for pickles run code.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from dlc_core.ir import expr as ex
+from dlc_core.ir.buffer import Buffer
+
+Known = Sequence[ex.Var | Buffer]
+_Made = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def dumps(value: Any, known: Known = ()) -> bytes:
+    """A value of numbers, texts, containers, expressions and buffers; pickle's errors for what is neither."""
+    file = io.BytesIO()
+    _Writer(file, known).dump(value)
+    return file.getvalue()
+
+
+def loads(data: bytes, known: Known = ()) -> Any:
+    """The value that `dumps` wrote in a process with the same `known`."""
+    return _Reader(io.BytesIO(data), known).load()
+
+
+class _Writer(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, known: Known) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._numbers = {id(one): number for number, one in enumerate(known)}
+
+    def persistent_id(self, value: Any) -> int | None:
+        return self._numbers.get(id(value)) if isinstance(value, (ex.Var, Buffer)) else None
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, MappingProxyType):
+            return _read_only, (dict(value),)
+        if isinstance(value, Buffer):
+            return _buffer, (
+                value.name, value.shape, value.dtype, value.strides, value.scope, value.offset, value.align,
+            )  # fmt: skip
+        make = _EXPRS.get(type(value))
+        return NotImplemented if make is None else make(value)
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, known: Known) -> None:
+        super().__init__(file)
+        self._known = known
+
+    def persistent_load(self, number: Any) -> Any:
+        return self._known[number]
+
+
+def _read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(values)
+
+
+def _buffer(
+    name: str, shape: Any, dtype: Any, strides: Any, scope: str, offset: ex.Expr, align: int
+) -> Buffer:
+    return Buffer(name, shape, dtype, strides=strides, scope=scope, offset=offset, align=align)
+
+
+_EXPRS: dict[type, Callable[[Any], _Made]] = {
+    ex.Var: lambda e: (ex.Var, (e.name, e.dtype)),
+    ex.Const: lambda e: (ex.const, (e.value, e.dtype)),
+    ex.Unary: lambda e: (ex.unary, (e.op, e.a)),
+    ex.Binary: lambda e: (ex.binary, (e.op, e.a, e.b)),
+    ex.Cast: lambda e: (ex.cast_to, (e.dtype, e.a)),
+    ex.Select: lambda e: (ex.select, (e.cond, e.a, e.b)),
+    ex.Call: lambda e: (ex.call, (e.name, e.args, e.dtype)),
+    ex.Ramp: lambda e: (ex.ramp, (e.base, e.stride, e.dtype.lanes)),
+    ex.Broadcast: lambda e: (ex.broadcast, (e.value, e.dtype.lanes)),
+    ex.Load: lambda e: (ex.load, (e.buffer, e.indices)),
+}
+"""For each class of expressions the function that makes them, and its arguments."""
+
+__all__ = ["Known", "dumps", "loads"]

@@ -1,0 +1,230 @@
+"""Compiles in several processes: the same bytes, the same errors, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core import shares
+from dlc_core.config import config
+from dlc_core.diag import DlcError
+from dlc_core.passes.tir import prim_func_pass
+from dlc_core.testing.networks import cifar, feed, keywords
+from dlc_core.tir.stmt import PrimFunc
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="compiles fork on Linux alone")
+HERE = os.getpid()
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> None:
+    if threading.active_count() > 1:
+        pytest.skip("another thread runs")
+
+
+def compiled(processes: int | None = 2, model: Any = keywords, **options: Any) -> Any:
+    with config.override(compile_processes=processes):
+        return dlc.compile(model(), "llvm", num_threads=1, **options)
+
+
+def children() -> bool:
+    """Whether this process has children, running or not waited for."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def same(a: Any, b: Any) -> bool:
+    equal: bool = (
+        a.source("llvm") == b.source("llvm")
+        and a.artifact.code == b.artifact.code
+        and np.array_equal(a.weights, b.weights)
+        and str(a.explain()) == str(b.explain())
+    )
+    return equal
+
+
+@pytest.fixture(scope="module")
+def alone() -> Any:
+    return compiled(1)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_bytes_are_the_same_whatever_the_number_of_processes(alone: Any, processes: int) -> None:
+    exe = compiled(processes)
+    assert (alone.report["processes"], exe.report["processes"]) == (1, processes)
+    assert same(exe, alone)
+    x = feed(keywords())
+    np.testing.assert_array_equal(exe(x), alone(x))
+    assert not children()
+
+
+def test_copies_do_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work waits for a copy, which must then have done all the rest."""
+    mine: list[str] = []
+    kernels: list[int] = []
+    compile_one = shares._Team._compiled
+
+    def slow(team: Any, name: str) -> Any:
+        if os.getpid() == HERE:
+            mine.append(name)
+            kernels.append(len(team.order))
+            time.sleep(1.0)
+        return compile_one(team, name)
+
+    monkeypatch.setattr(shares._Team, "_compiled", slow)
+    compiled(2)
+    assert len(mine) <= kernels[0] // 2
+
+
+def misbehaving(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Let copies act so at their first kernel."""
+    compile_one = shares._Team._compiled
+
+    def compiled_so(team: Any, name: str) -> Any:
+        if os.getpid() != HERE:
+            act()
+        return compile_one(team, name)
+
+    monkeypatch.setattr(shares._Team, "_compiled", compiled_so)
+
+
+def fail() -> None:
+    raise ValueError("a copy fails")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        fail,
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        lambda: os._exit(3),
+        lambda: time.sleep(60),
+    ],
+    ids=["fails", "killed", "ends", "stuck"],
+)
+def test_what_copies_do_not_give_is_done_here(
+    alone: Any, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]
+) -> None:
+    misbehaving(monkeypatch, act)
+    monkeypatch.setattr(shares, "PATIENCE", (0.0, 1.0))
+    start = time.monotonic()
+    exe = compiled(3)
+    assert same(exe, alone)
+    assert time.monotonic() - start < 30
+    assert not children()
+
+
+def test_what_cannot_be_sent_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "dumps", lambda value, known=(): (_ for _ in ()).throw(TypeError("no bytes")))
+    assert same(compiled(2), alone)
+
+
+def message(processes: int, **options: Any) -> str:
+    with pytest.raises(DlcError) as caught:
+        compiled(processes, **options)
+    return "\n".join(line for line in str(caught.value).splitlines() if "reproducer" not in line)
+
+
+@prim_func_pass(place="end tir")
+def picky(func: PrimFunc) -> PrimFunc:
+    """Refuses products."""
+    if "matmul" in func.name:
+        raise ValueError(f"no {func.name}")
+    return func
+
+
+def test_errors_are_those_of_one_process() -> None:
+    with dlc.PassContext(passes=[picky()]):
+        assert "no fused_matmul" in message(1)
+        assert message(2) == message(1)
+    assert not children()
+
+
+def test_errors_of_the_code_generator(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    from dlc_backend_llvm.emit import module as emission
+
+    monkeypatch.setattr(emission.Unit, "text", lambda unit: "no code")
+    with config.override(reproducer_dir=tmp_path):
+        assert message(2) == message(1)
+
+
+def test_an_interrupt_ends_the_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_one = shares._Team._compiled
+
+    def interrupted(team: Any, name: str) -> Any:
+        if os.getpid() == HERE:
+            raise KeyboardInterrupt
+        time.sleep(60)
+        return compile_one(team, name)
+
+    monkeypatch.setattr(shares._Team, "_compiled", interrupted)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compiled(3)
+    assert not children()
+    assert time.monotonic() - start < 30
+
+
+def test_children_that_nobody_waits_for(alone: Any) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert same(compiled(2), alone)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_progress_tells_each_step_once() -> None:
+    def steps(processes: int) -> list[tuple[str, int, int]]:
+        told: list[tuple[str, int, int]] = []
+        compiled(processes, progress=lambda p: told.append((p.name, p.done, p.total)))
+        return told
+
+    assert steps(2) == steps(1)
+
+
+class Watch:
+    name = "watch"
+
+    def before(self, one: object, module: object, context: object) -> None:
+        """Nothing."""
+
+    after = before
+
+
+@prim_func_pass(place="end main")
+def looks(func: PrimFunc) -> PrimFunc:
+    return func
+
+
+def test_where_processes_do_not_pay_or_see_too_little_there_is_one() -> None:
+    assert compiled(0).report["processes"] == 1
+    assert compiled(2, watchers=[Watch()]).report["processes"] == 1
+    with dlc.PassContext(passes=[looks()]):
+        assert compiled(2).report["processes"] == 1
+    with config.override(compile_processes=2):
+        assert shares.processes_for(1) == 1
+        assert shares.processes_for(shares.MOST_KERNELS + 1) == 1
+    assert shares.processes_for(2 * shares.EACH - 1) == 1
+
+
+def test_beside_other_threads_there_is_one_process() -> None:
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)
+    other.start()
+    try:
+        assert compiled(2, cifar).report["processes"] == 1
+    finally:
+        stop.set()
+        other.join()
