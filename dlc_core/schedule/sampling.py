@@ -57,11 +57,11 @@ class Sampling(Traced):
         for divisor in inner:
             powers = _prime_powers(extent // divisor).values()
             weights.append(math.prod(math.comb(power + count - 2, count - 2) for power in powers))
-        last = self._random.choices(inner, weights)[0]
+        last = self._draw().choices(inner, weights)[0]
         factors = [1] * (count - 1)
         for prime, power in _prime_powers(extent // last).items():
             # A uniform choice of how many of the prime each factor gets: places of bars among stars.
-            bars = sorted(self._random.sample(range(power + count - 2), count - 2))
+            bars = sorted(self._draw().sample(range(power + count - 2), count - 2))
             ends = [-1, *bars, power + count - 2]
             for place, (low, high) in enumerate(itertools.pairwise(ends)):
                 factors[place] *= prime ** (high - low - 1)
@@ -81,7 +81,7 @@ class Sampling(Traced):
         if not all(0 <= w < math.inf for w in weights) or sum(weights) <= 0:
             raise ScheduleError(f"{weights} are no probabilities")
         if decision is None:
-            decision = self._random.choices(range(len(candidates)), weights)[0]
+            decision = self._draw().choices(range(len(candidates)), weights)[0]
         if not 0 <= decision < len(candidates):
             raise ScheduleError(
                 f"decision {decision} is the number of none of the {len(candidates)} candidates"
@@ -97,7 +97,7 @@ class Sampling(Traced):
         """
         places = _locations(self._program, block)
         if decision is None:
-            decision = self._random.randrange(-1, len(places))
+            decision = self._draw().randrange(-1, len(places))
         if not -1 <= decision < len(places):
             raise self._program.error(
                 f"cannot take place {decision} for block {block.name!r}",

@@ -35,6 +35,7 @@ class Traced:
         self._active = ""
         self._recorded: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._random = random.Random()
+        self._undrawn: Any = None
 
     @property
     def trace(self) -> Trace:
@@ -82,6 +83,12 @@ class Traced:
                 if handle.var in program.tree.loops:
                     return name
         return self._working
+
+    def _draw(self) -> random.Random:
+        """The generator, to draw from: a primitive that fails afterwards has drawn nothing."""
+        if self._undrawn is None:
+            self._undrawn = self._random.getstate()  # takes as long as a whole primitive may
+        return self._random
 
     def _record(self, *args: Any, **options: Any) -> None:
         """Let the trace have these arguments in place of those given: what was chosen is written down."""
@@ -148,7 +155,8 @@ def primitive(method: F) -> F:
             return method(self, *args, **options)
         self._active = self._function_of(args, options)
         self._recorded = None
-        program, working, state = self._program, self._working, self._random.getstate()
+        program, working = self._program, self._working
+        self._undrawn = None
         before = program.func
         try:
             plain = {key: with_handles(value, _plain) for key, value in options.items()}
@@ -157,7 +165,8 @@ def primitive(method: F) -> F:
         except BaseException as error:
             program.set_func(before)
             self._working = working
-            self._random.setstate(state)
+            if self._undrawn is not None:
+                self._random.setstate(self._undrawn)
             if isinstance(error, UsageError):
                 raise program.error(f"{method.__name__}: {error.what}", hint=error.hint) from error
             raise

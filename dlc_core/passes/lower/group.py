@@ -26,7 +26,7 @@ from dlc_core.graph.node import (
     post_order,
     rewrite,
 )
-from dlc_core.ir.expr import Var, const
+from dlc_core.ir.expr import Var, const, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TensorType, TupleType
@@ -38,6 +38,7 @@ from dlc_core.passes.lower.control import is_control, with_bodies
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.memory import ALIGN
 from dlc_core.passes.lower.views import is_placed, is_view
+from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import PrimFunc
 
 DENORMALS = "denormals"
@@ -129,7 +130,7 @@ class LowerGroups(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels: dict[str, PrimFunc] = {}
-        by_hash: dict[str, str] = {}
+        equal = _Equal()
         free = {DENORMALS: "flush"} if narrow_dtype(context).name == "bfloat16" else {}
         # Equal groups are not lowered again: the kernel, and where its dims are among the roles.
         known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
@@ -146,12 +147,11 @@ class LowerGroups(Pass):
                 kernels[symbol] = _spanned(kernels[symbol], spans)
                 return symbol, tuple(roles[place] for place in places)
             func = replace(lower_group(function, function.name), attrs={"constants": constants, **free})
-            digest = structural_hash(func, names=False)
-            name = by_hash.get(digest)
+            name = equal.find(func)
             if name is None:
                 name = unique_name(function.name, kernels)
-                by_hash[digest] = name
                 kernels[name] = replace(func, name=name)
+                equal.add(name, func)
             else:
                 kernels[name] = _spanned(kernels[name], func.spans)
             number = {id(role): i for i, role in enumerate(roles)}
@@ -181,6 +181,38 @@ class LowerGroups(Pass):
             if not is_host(function)
         }
         return module.with_functions(functions).with_functions(kernels)
+
+
+class _Equal:
+    """Kernels by structure.  Hashing one takes long, so only those are hashed that look alike at a glance."""
+
+    def __init__(self) -> None:
+        self._alike: dict[tuple[object, ...], dict[str, PrimFunc]] = {}
+        self._digests: dict[str, str] = {}
+
+    def find(self, func: PrimFunc) -> str | None:
+        """The kernel that is the same program, names apart."""
+        alike = self._alike.get(_glance(func))
+        if not alike:
+            return None
+        wanted = structural_hash(func, names=False)
+        return next((name for name, other in alike.items() if self._digest(name, other) == wanted), None)
+
+    def add(self, name: str, func: PrimFunc) -> None:
+        """Let a kernel be found."""
+        self._alike.setdefault(_glance(func), {})[name] = func
+
+    def _digest(self, name: str, func: PrimFunc) -> str:
+        found = self._digests.get(name)
+        if found is None:
+            found = self._digests[name] = structural_hash(func, names=False)
+        return found
+
+
+def _glance(func: PrimFunc) -> tuple[object, ...]:
+    """What equal programs have in common, as far as it is quickly seen."""
+    params = [(p.dtype, tuple(map(const_value, p.shape))) for p in func.buffers]
+    return (*params, len(func.params), sum(1 for _ in stmts(func.body)))
 
 
 def _spanned(func: PrimFunc, spans: Iterable[Span]) -> PrimFunc:
