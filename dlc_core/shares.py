@@ -98,7 +98,7 @@ def share_out(
         for name, (params, attrs, _) in results.items()
     }
     parts = {name: part for name, (_, _, part) in results.items()}
-    return Shared(module.with_functions({name: functions[name] for name in kernels}), parts, processes)
+    return Shared(module.with_functions({name: functions[name] for name in kernels}), parts, team.processes)
 
 
 def _size(func: PrimFunc) -> int:
@@ -124,6 +124,7 @@ class _Team:
         self.target = target
         self.emit_part = emit_part
         self.order = sorted(kernels, key=lambda name: -_size(kernels[name]))
+        self.processes = 1
         self.known: Known = [p for func in kernels.values() for p in func.params]
 
     def run(self, processes: int) -> dict[str, Result]:
@@ -133,8 +134,10 @@ class _Team:
         try:
             with os.fdopen(source, "wb") as out:
                 out.write(b"".join(n.to_bytes(_NUMBER, "little") for n in range(len(self.order))))
-            for _ in range(processes - 1):
-                copies.append(self._copy(tasks))  # noqa: PERF401  (those that are there are ended in any case)
+            with suppress(OSError):  # no memory, or no process more is allowed: then those that there are
+                for _ in range(processes - 1):
+                    copies.append(self._copy(tasks))  # noqa: PERF401  (they are ended in any case)
+            self.processes += len(copies)
             start = time.monotonic()
             results: dict[str, Result] = {}
             while (name := self._next(tasks)) is not None:
@@ -167,10 +170,15 @@ class _Team:
 
     def _copy(self, tasks: int) -> _Copy:
         results, out = os.pipe()
-        with warnings.catch_warnings():
-            # Threads of native code, such as those of BLAS, look after themselves.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            number = os.fork()
+        try:
+            with warnings.catch_warnings():
+                # Threads of native code, such as those of BLAS, look after themselves.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                number = os.fork()
+        except OSError:
+            os.close(results)
+            os.close(out)
+            raise
         if not number:
             self._work(tasks, out)
         os.close(out)

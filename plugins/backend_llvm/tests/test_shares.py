@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,10 @@ def children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def same(a: Any, b: Any) -> bool:
@@ -129,6 +134,18 @@ def test_what_copies_do_not_give_is_done_here(
 def test_what_cannot_be_sent_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shares, "dumps", lambda value, known=(): (_ for _ in ()).throw(TypeError("no bytes")))
     assert same(compiled(2), alone)
+
+
+def test_where_no_process_can_be_had_it_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise BlockingIOError("no more processes")
+
+    before = descriptors()
+    monkeypatch.setattr(os, "fork", refused)
+    exe = compiled(3)
+    assert exe.report["processes"] == 1
+    assert same(exe, alone)
+    assert descriptors() == before
 
 
 def message(processes: int, **options: Any) -> str:
