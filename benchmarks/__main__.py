@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...] [--models DIR] [--threads 1,2] [--peers A,B] [--json FILE]`"""
+"""`python -m benchmarks [NAME ...] [--models DIR] [--targets T ...] [--threads 1,2] [--json FILE]`"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import OF_LARGEST, Result, measure_case
 from benchmarks.models import default_cases, folder_cases
-from benchmarks.peers import OURS, installed_peers
+from benchmarks.peers import OURS, for_targets, installed_peers
 from benchmarks.report import head, machine, print_report, write_json
 
 
@@ -18,6 +18,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ours against installed peers.")
     parser.add_argument("names", nargs="*", help="only these models")
     parser.add_argument("--models", type=Path, help="a folder of .onnx files with .npz files beside them")
+    parser.add_argument(
+        "--generated", action="store_true", help="with --models: the generated models beside them"
+    )
+    parser.add_argument(
+        "--targets", nargs="+", default=[], help="of ours: the first is measured, the others beside it"
+    )
+    parser.add_argument(
+        "--at-most", type=float, help="fail where the first target takes more than so many times another's"
+    )
     parser.add_argument("--threads", default="1,2", help="thread counts (%(default)s)")
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="measured per model and peer (%(default)s)"
@@ -42,7 +51,9 @@ def main() -> int:
     )
     options = parser.parse_args()
 
-    cases = default_cases() if options.models is None else folder_cases(options.models)
+    cases = [] if options.models is None else folder_cases(options.models)
+    if options.models is None or options.generated:
+        cases += default_cases()
     known = [case.name for case in cases]
     unknown = [name for name in options.names if name not in known]
     if unknown or not cases:
@@ -54,13 +65,16 @@ def main() -> int:
         return 2
     peers, facts = installed_peers(), machine()
     if options.peers is not None:
-        wanted = {OURS.name, *options.peers.split(",")}
+        wanted = {OURS.name, *filter(None, options.peers.split(","))}
         absent = sorted(wanted - {peer.name for peer in peers})
         if absent:
             names = ", ".join(peer.name for peer in peers if peer.name != OURS.name)
             print(f"no peer {absent[0]} installed; there are: {names or 'none'}", file=sys.stderr)
             return 2
         peers = [peer for peer in peers if peer.name in wanted]
+    if options.targets:
+        facts["targets"] = options.targets
+        peers = [*for_targets(options.targets), *(peer for peer in peers if peer.name != OURS.name)]
     if options.precision != "float32":
         facts["precision"] = options.precision
         facts["in_float32"] = [peer.name for peer in peers if options.precision not in peer.precisions]
@@ -78,6 +92,7 @@ def main() -> int:
             memory=not options.no_memory,
             limit=options.limit,
             precision=options.precision,
+            target=options.targets[0] if options.targets else "",
         )
         results.extend(found)
         gc.collect()
@@ -87,7 +102,17 @@ def main() -> int:
         write_json(options.json, results, peers, facts)
     if options.chart is not None:
         write_chart(options.chart, results, peers, head(facts, peers))
-    return int(any(result.problem for result in results))
+    slow = [
+        f"{each.model}, threads {each.threads}: {ratio:.2f} times the time for {target}"
+        for each in results
+        for target in options.targets[1:]
+        if options.at_most is not None
+        and (ratio := each.ratio(target)) is not None
+        and ratio > options.at_most
+    ]
+    for line in slow:
+        print(line)
+    return int(bool(slow) or any(result.problem for result in results))
 
 
 def _progress(model: str) -> None:

@@ -16,7 +16,6 @@ import dlc_core as dlc
 from benchmarks import exact
 from benchmarks.models import Array, Case
 from benchmarks.peers import OURS, Peer
-from benchmarks.peers.dlc import SAVED
 from benchmarks.worker import Here, Worker
 from dlc_core.diag import DlcError
 from dlc_core.runtime.measure import Spread, spread_of
@@ -90,10 +89,12 @@ def measure_case(
     memory: bool,
     limit: float,
     precision: str = "float32",
+    target: str = "",
 ) -> Iterator[Result]:
     """All figures of a model, for each number of threads; what fails is told in the result.
 
-    Ours, and the peers that can, compute in `precision`, whose tolerance is allowed to all.
+    Ours, and the peers that can, compute in `precision`, whose tolerance is allowed to all.  `target` is that
+    of ours, where it is not the default one.
 
     Peers that can be are together in this process, the others each in one of their own with `limit` seconds
     for each of their answers.
@@ -122,11 +123,11 @@ def measure_case(
                 _compare(result, {name: worker.outputs for name, worker in workers.items()}, truth, precision)
                 result.times = interleaved(workers, seconds, result.failures)
             if memory:
-                _add_memory(result, [p for p in peers if p.name in workers], path, feeds, limit, precision)
+                _add_memory(result, [p for p in peers if p.name in workers], path, feeds, limit)
             if OURS.name in result.failures:
                 result.problem = f"dlc cannot run it: {result.failures[OURS.name]}"
             else:
-                result.open_seconds = _time_to_open(path, count, precision)
+                result.open_seconds = _time_to_open(path, count, precision, target)
             yield result
 
 
@@ -155,15 +156,13 @@ def _add_memory(
     path: Path,
     feeds: Mapping[str, Array],
     limit: float,
-    precision: str,
 ) -> None:
     """Each in a new process."""
     for peer in peers:
         if peer.name in result.failures:
             continue
         try:
-            alone = SAVED.at(precision) if peer.name == OURS.name else peer
-            worker = Worker(alone, path, result.threads, feeds, limit)
+            worker = Worker(peer.serving, path, result.threads, feeds, limit)
         except RuntimeError as error:
             result.failures[peer.name] = str(error)
             continue
@@ -175,9 +174,9 @@ def _add_memory(
             worker.close()
 
 
-def _time_to_open(path: Path, threads: int, precision: str) -> float:
+def _time_to_open(path: Path, threads: int, precision: str, target: str) -> float:
     """Seconds to open a saved artefact and find its code, ready for a call."""
-    exe = dlc.compile(path, num_threads=threads, precision=precision)
+    exe = dlc.compile(path, target or None, num_threads=threads, precision=precision)
     with TemporaryDirectory(prefix="dlc-bench-") as folder:
         saved = Path(folder, "model.dlc")
         exe.save(saved)

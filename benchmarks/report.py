@@ -53,8 +53,11 @@ def _read(path: str) -> str:
 
 
 def head(facts: dict[str, Any], peers: Iterable[Peer]) -> str:
-    versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers)
+    targets = facts.get("targets", [])
+    versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers if peer.name not in targets)
     text = f"{facts['processor']}, {facts['cores']} cores; Python {facts['python']}; {versions}"
+    if targets:
+        text += f"\n{OURS.name} for {targets[0]}" + "".join(f", beside {other}" for other in targets[1:])
     if "precision" in facts:
         text += f"\nin {facts['precision']}"
         if facts["in_float32"]:
@@ -86,7 +89,12 @@ def start_columns(peers: Sequence[Peer], *, memory: bool) -> Columns:
     names = [OURS.name, *_others(peers)]
     return [
         *_keys(),
-        ("compile s", lambda result: _number(result.load_seconds.get(OURS.name), "{:.3g}")),
+        ("compile s", partial(_load, name=OURS.name)),
+        *(
+            (f"{peer.name} compile s", partial(_load, name=peer.name))
+            for peer in peers
+            if _other_target(peer)
+        ),
         ("open s", lambda result: _number(result.open_seconds, "{:.3g}")),
         *((f"{name} first s", partial(_first, name=name)) for name in names),
         *((f"{name} MiB", partial(_memory, name=name)) for name in names if memory),
@@ -120,6 +128,14 @@ def _ratio(result: Result, name: str | None) -> str:
 
 def _first(result: Result, name: str) -> str:
     return _number(result.first_seconds.get(name), "{:.3g}")
+
+
+def _load(result: Result, name: str) -> str:
+    return _number(result.load_seconds.get(name), "{:.3g}")
+
+
+def _other_target(peer: Peer) -> bool:
+    return peer.packages == OURS.packages and peer.name != OURS.name
 
 
 def _memory(result: Result, name: str) -> str:

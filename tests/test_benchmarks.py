@@ -248,3 +248,24 @@ def test_models_of_operators_compile() -> None:
     pytest.importorskip("onnx")
     for each in [*operators.rows(), *operators.moves(), *operators.maps()]:
         assert dlc.load(each.model()).entry == "main", each.name
+
+
+def test_our_targets_stand_side_by_side(models: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    few = ("--models", str(models), "--threads", "1", "--seconds", "0.01", "--peers", "", "--json", str(out))
+    targets = ("--targets", "reference -level=tir", "reference")
+    text = run(*few, *targets, "--at-most", "0.0001", cache=tmp_path / "cache", code=1)
+    assert "dlc for reference -level=tir, beside reference" in text
+    assert "/ reference" in text
+    assert "reference compile s" in text
+    (result,) = json.loads(out.read_text())["results"]
+    assert set(result["milliseconds"]) == {"dlc", "reference"}
+    assert set(result["memory_bytes"]) == {"dlc", "reference"}
+    assert result["errors"] == {"dlc": 0.0, "reference": 0.0}
+    assert "twice, threads 1: " in text
+    assert "times the time for reference" in text
+
+
+def test_generated_models_beside_those_of_a_folder(models: Path, tmp_path: Path) -> None:
+    text = run("nothing", "--models", str(models), "--generated", cache=tmp_path / "cache", code=2)
+    assert "twice, bvlc_alexnet" in text

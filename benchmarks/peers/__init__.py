@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.peers import dlc, iree, onnxruntime, openvino, tvm
 from benchmarks.peers.base import Array, Peer, Session
+from benchmarks.peers.dlc import for_targets
 
 OURS = dlc.PEER
 PEERS = (OURS, onnxruntime.PEER, openvino.PEER, iree.PEER, tvm.PEER)
@@ -14,4 +15,4 @@ def installed_peers() -> list[Peer]:
     return [peer for peer in PEERS if peer.installed]
 
 
-__all__ = ["OURS", "PEERS", "Array", "Peer", "Session", "installed_peers"]
+__all__ = ["OURS", "PEERS", "Array", "Peer", "Session", "for_targets", "installed_peers"]

@@ -36,12 +36,20 @@ class Peer:
     """Whether it is measured in the benchmark's own process, beside the others that are."""
     precisions: tuple[str, ...] = ()
     """Dtypes narrower than float32 that it can be told to compute in."""
+    serve: Callable[..., Session] | None = None
+    """As `load`, from what a server would keep of the model; None where that is the model's file."""
 
     def at(self, precision: str) -> Peer:
         """The peer computing in a precision, where it can; else as it is, in float32."""
         if precision not in self.precisions:
             return self
-        return replace(self, load=partial(self.load, precision=precision))
+        serve = None if self.serve is None else partial(self.serve, precision=precision)
+        return replace(self, load=partial(self.load, precision=precision), serve=serve)
+
+    @property
+    def serving(self) -> Peer:
+        """The peer as a server has it, in a process of its own."""
+        return replace(self, load=self.serve or self.load, together=False)
 
     @property
     def version(self) -> str:
