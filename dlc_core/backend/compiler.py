@@ -15,6 +15,7 @@ from pathlib import Path
 from dlc_core.diag import CodegenError, UnsupportedError
 
 CANDIDATES = ("cc", "gcc", "clang")
+NO_OPENMP = "this compiler has no library of OpenMP: set CC to one that has, or leave -num-threads at 1"
 HINT = "install gcc or clang, set CC, or run: pip install ziglang"
 
 
@@ -33,7 +34,12 @@ def compiler() -> tuple[str, ...] | None:
 
 def compiler_problem() -> str | None:
     """Why C cannot be compiled here; None where it can."""
-    return None if compiler() else f"no C compiler: {HINT}"
+    return None if compiler() else f"{_why_none()}: {HINT}"
+
+
+def _why_none() -> str:
+    given = os.environ.get("CC", "").strip()
+    return f"CC names {shlex.split(given)[0]}, which is not there" if given else "there is no C compiler"
 
 
 @cache
@@ -57,7 +63,7 @@ def build_shared(source: Path, library: Path, flags: Sequence[str]) -> None:
     """
     command = compiler()
     if command is None:
-        raise UnsupportedError("C cannot be compiled here", why="there is no C compiler", hint=HINT)
+        raise UnsupportedError("C cannot be compiled here", why=_why_none(), hint=HINT)
     compile_c(command, source, library, [*flags, "-fPIC", "-shared"])
 
 
@@ -69,13 +75,18 @@ def compile_c(command: Sequence[str], source: Path, out: Path, flags: Sequence[s
     except OSError as error:
         raise UnsupportedError(f"the C compiler {command[0]} does not run", why=str(error)) from None
     if done.returncode:
+        said = done.stderr or done.stdout
+        missing = "-fopenmp" in flags and any(name in said for name in ("-lomp", "-lgomp", "libgomp.spec"))
         raise CodegenError(
-            f"{command[0]} refuses the generated C", details=(done.stderr or done.stdout).splitlines()[:20]
+            f"{command[0]} refuses the generated C",
+            hint=NO_OPENMP if missing else "",
+            details=said.splitlines()[:20],
         )
 
 
 __all__ = [
     "HINT",
+    "NO_OPENMP",
     "build_shared",
     "compile_c",
     "compiler",

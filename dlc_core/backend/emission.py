@@ -6,6 +6,7 @@ on, what only the caller in this process needs; see `packed`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE
@@ -16,11 +17,22 @@ from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target.source import Dialect, FunctionWriter, Unit
-from dlc_core.tir.functor import stmts
-from dlc_core.tir.stmt import PrimFunc, View
+from dlc_core.tir.functor import child_stmts, loads_in, stmts
+from dlc_core.tir.intrinsics import kernel_symbol
+from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
 
 PACKED = "/* What dlc calls in its own process. */"
 
+_APART = """/* For functions that loops call.  Where GCC inlines them it takes "restrict" to hold across the
+   rounds of the loop, as if what one round writes were never read by the next. */
+#ifndef DLC_APART
+#ifdef __GNUC__
+#define DLC_APART __attribute__((noinline))
+#else
+#define DLC_APART
+#endif
+#endif
+"""
 _FAIL = f"""int64_t {FAILURE}[3];
 
 static void dlc_fail(int64_t code, int64_t index, int64_t extent)
@@ -58,11 +70,14 @@ class ModuleUnit(Unit):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
+        self.looped: frozenset[str] = frozenset()
+        """Functions that are called in loops."""
         self.uses: dict[str, None] = {}
-        """Which of "fail" and "clock" functions call."""
+        """Which of "fail", "clock" and "apart" the functions need."""
 
     def prelude(self) -> str:
-        return "\n".join([super().prelude(), *([_FAIL] if "fail" in self.uses else ())])
+        added = [text for name, text in (("apart", _APART), ("fail", _FAIL)) if name in self.uses]
+        return "\n".join([super().prelude(), *added])
 
 
 class ModuleWriter(FunctionWriter):
@@ -95,6 +110,7 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
     """The code of a module, its functions written by `writer`; CodegenError for what the language has not."""
     unit = ModuleUnit(dialect)
     funcs = list(module.of_kind(PrimFunc).values())
+    unit.looped = _called_in_loops(funcs)
     entries = [func for func in funcs if func.attrs.get("entry")]
     profiles = [func for func in entries if func.name.endswith(PROFILE_SUFFIX)]
     for func in [f for f in funcs if f not in entries] + [f for f in entries if f not in profiles]:
@@ -104,12 +120,30 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
         tail.insert(0, _CLOCK)
     tail += [packed_entry(unit, func) for func in entries]
     text = "\n".join([unit.text(), PACKED, "", *tail])
-    return Emitted(text, tuple(func.name for func in entries), _windows(entries))
+    return Emitted(text, tuple(func.name for func in entries), _windows({func.name: func for func in funcs}))
 
 
 def _written(writer: ModuleWriter, func: PrimFunc) -> str:
     about = f"/* {_comment(func)} */\n" if func.spans and not func.attrs.get("entry") else ""
-    return about + writer.function(func, f"static void {writer.unit.symbol(func.name)}")
+    apart = ""
+    if func.name in writer.unit.looped:
+        writer.unit.uses["apart"] = None
+        apart = "DLC_APART "
+    return about + writer.function(func, f"static {apart}void {writer.unit.symbol(func.name)}")
+
+
+def _called_in_loops(funcs: Sequence[PrimFunc]) -> frozenset[str]:
+    """The functions that loops of other functions call: the bodies of scans and while loops."""
+    found: set[str] = set()
+    work: list[tuple[Stmt, bool]] = [(func.body, False) for func in funcs]
+    while work:
+        stmt, inside = work.pop()
+        symbol = kernel_symbol(stmt.value) if inside and isinstance(stmt, Eval) else None
+        if symbol is not None:
+            found.add(symbol)
+        inside = inside or isinstance(stmt, For | While)
+        work += [(child, inside) for child in child_stmts(stmt)]
+    return frozenset(found)
 
 
 def _comment(func: PrimFunc) -> str:
@@ -118,21 +152,29 @@ def _comment(func: PrimFunc) -> str:
     return names.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
 
 
-def _windows(entries: list[PrimFunc]) -> tuple[tuple[str, int, str, int], ...]:
-    """The views of the first entry on its parameter `weights`."""
-    for func in entries:
-        weights = next((p for p in func.buffers if p.name == "weights"), None)
-        if weights is None:
-            continue
-        found = []
+def _windows(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, int, str, int], ...]:
+    """The views of the entries on their parameter `weights`, and of the functions that get it from them: the
+    bodies of branches and loops.
+    """
+    entries = [func for func in funcs.values() if func.attrs.get("entry")]
+    work = [(func, p) for func in entries for p in func.buffers if p.name == "weights"]
+    met = set(work)
+    found: dict[tuple[str, int, str, int], None] = {}
+    for func, weights in work:
         for stmt in stmts(func.body):
             if isinstance(stmt, View) and stmt.base is weights:
                 offset, count = const_value(stmt.buffer.offset), const_value(stmt.buffer.num_elements())
                 if offset is not None and count is not None:
                     size = stmt.buffer.dtype.itemsize
-                    found.append((stmt.buffer.name, int(offset) * size, stmt.buffer.dtype.name, int(count)))
-        return tuple(found)
-    return ()
+                    found[stmt.buffer.name, int(offset) * size, stmt.buffer.dtype.name, int(count)] = None
+            called = funcs.get(kernel_symbol(stmt.value) or "") if isinstance(stmt, Eval) else None
+            if isinstance(stmt, Eval) and called is not None:
+                for param, arg in zip(called.params, stmt.value.children, strict=False):
+                    given = [load.buffer for load in loads_in(arg)]
+                    if given == [weights] and isinstance(param, Buffer) and (called, param) not in met:
+                        met.add((called, param))
+                        work.append((called, param))
+    return tuple(found)
 
 
 def packed_entry(unit: ModuleUnit, func: PrimFunc) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlc_core.backend.compiler import build_shared, compiler_version
+from dlc_core.backend.compiler import NO_OPENMP, build_shared, compiler_version
 from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE, FLAGS
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError, RuntimeFailure
@@ -101,7 +101,8 @@ def _open(library: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(library))
     except OSError as error:
-        raise ArtifactError("the compiled code cannot be loaded", why=str(error)) from None
+        hint = NO_OPENMP if "__kmpc_" in str(error) or "GOMP_" in str(error) else ""
+        raise ArtifactError("the compiled code cannot be loaded", why=str(error), hint=hint) from None
 
 
 __all__ = ["Library", "LibraryEntry", "kept", "load_library"]

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Call, Load, Var, const_value
+from dlc_core.ir.expr import Binary, Call, Load, Var, const_value, free_vars
+from dlc_core.target.source.accesses import neighbourhoods
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.values import ValueWriter
+from dlc_core.target.source.words import folded
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
@@ -128,8 +130,25 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         if loop.kind == "parallel" and self.unit.dialect.parallel:
             self.lines.append(self.unit.dialect.parallel.format(threads="threads"))
         with self.block(f"for ({kind} {name} = {first}; {name} < {end}; ++{name})"):
+            self._anchor(loop.body)
             self.stmt(loop.body)
         self.text.named = {}
+
+    def _anchor(self, body: Stmt) -> None:
+        """Pointers to where the statements of a loop's body access neighbours, as the points of a tile do.
+
+        Each stands at an element that is accessed in any case, so that none points outside of its array.
+        """
+        for (buffer, common), near in neighbourhoods(body).items():
+            known = all(var in self.text.vars for var in free_vars(common))
+            if len(near.places) < 2 or not known or buffer in self.registers or buffer not in self.pointers:
+                continue
+            first = min(near.places)
+            const = "" if near.written else self.unit.dialect.constant + " "
+            name = self.names.fresh(f"{self.pointers[buffer]}_at")
+            where = self.text.address(buffer, common + first)
+            self.line(f"{const}{self.unit.stored_type(buffer.dtype)} *const {name} = {where};")
+            self.text.anchors[buffer, common] = name, first
 
     def visit_if(self, stmt: If) -> None:
         self._declare_rest(stmt)
@@ -205,15 +224,20 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.stmt(stmt.body)
 
     def visit_view(self, stmt: View) -> None:
-        buffer, base = stmt.buffer, stmt.base
+        buffer = stmt.buffer
+        root = self.roots[buffer] = self.roots.get(stmt.base, stmt.base)
         const = "" if buffer in self._written else self.unit.dialect.constant + " "
         name = self.names.fresh(buffer.name)
-        kind, pointer = self.unit.stored_type(buffer.dtype), self.pointer(base)
-        if self.unit.stored_type(base.dtype) == kind:
-            self.line(f"{const}{kind} *{name} = {pointer};")
-        else:
-            self.line(f"{const}{kind} *{name} = ({const}{kind} *)({const}void *){pointer};")
+        kind, pointer = self.unit.stored_type(buffer.dtype), self.pointer(root)
+        same = self.unit.stored_type(root.dtype) == kind
+        start = const_value(buffer.offset) if same or root.dtype.itemsize == 1 else None
+        if start:
+            self.starts[buffer] = int(start)
+            moved = f"{pointer} + {start if same else int(start) * buffer.dtype.itemsize}"
+            pointer = moved if same else f"({moved})"
+        self.line(f"{const}{kind} *{name} = {'' if same else f'({const}{kind} *)({const}void *)'}{pointer};")
         self.pointers[buffer] = name
+        self.unused[buffer] = self.lines[-1]
 
     def visit_eval(self, stmt: Eval) -> None:
         value = stmt.value
@@ -258,13 +282,17 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             place for place, param in enumerate(func.params) if param in self._written
         )
         self.stmt(func.body)
-        used = "\n".join(self.lines)
+        dead = {id(line) for line in self.unused.values()}
+        self.lines = [line for line in self.lines if id(line) not in dead]
+        # What only a pragma mentions is unused where the pragma means nothing.
+        used = "\n".join(line for line in self.lines if not line.startswith("#"))
         unused = [
             f"    (void){p.split()[-1].lstrip('*')};"
             for p in params
             if not _mentions(used, p.split()[-1].lstrip("*"))
         ]
-        return "\n".join([f"{head}({_wrapped(head, params)})", "{", *unused, *self.lines, "}", ""])
+        lines = [part for line in self.lines for part in folded(line)]
+        return "\n".join([f"{head}({_wrapped(head, params)})", "{", *unused, *lines, "}", ""])
 
     def _written_by_calls(self, root: Stmt) -> frozenset[Buffer]:
         """Buffers whose address goes to a function that writes through it."""

@@ -19,6 +19,7 @@ from dlc_core.ir.expr import (
     Select,
     Unary,
     Var,
+    const,
     const_value,
 )
 from dlc_core.target.source.helpers import NARROW
@@ -29,6 +30,8 @@ ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE
 """Levels of binding, tightest first."""
 
 Text = tuple[str, int]
+Anchor = tuple[str, int]
+"""The name of a pointer, and the constant part of the offset where it stands."""
 
 OPERATORS = {
     "add": ("+", ADD), "sub": ("-", ADD), "mul": ("*", MUL), "div": ("/", MUL), "truncdiv": ("/", MUL),
@@ -44,6 +47,8 @@ class Place(Protocol):
 
     def pointer(self, buffer: Buffer) -> str: ...
 
+    def moved(self, buffer: Buffer) -> int: ...
+
     def register(self, load: Load) -> str | None: ...
 
     def nonnegative(self, expr: Expr) -> bool: ...
@@ -57,6 +62,8 @@ class ScalarWriter:
         self.place = place
         self.vars: dict[Var, str] = {}
         self.named: dict[Expr, str] = {}
+        self.anchors: dict[tuple[Buffer, Expr], Anchor] = {}
+        """Pointers to where several accesses lie close together, by buffer and what they have in common."""
         self._indexing = 0
         """Above 0 while an index is written: arithmetic there has the dialect's type of indices."""
 
@@ -217,14 +224,25 @@ class ScalarWriter:
 
     def element(self, buffer: Buffer, offset: Expr) -> str:
         """An element as what can be read and assigned."""
-        return f"{self.place.pointer(buffer)}[{self.number(offset)}]"
+        pointer, place = self._place(buffer, offset)
+        return f"{pointer}[{self.number(place)}]"
 
     def address(self, buffer: Buffer, offset: Expr) -> str:
         """A pointer to an element."""
+        pointer, place = self._place(buffer, offset)
+        return pointer if const_value(place) == 0 else f"{pointer} + {self.number(place, ADD + 1)}"
+
+    def _place(self, buffer: Buffer, offset: Expr) -> tuple[str, Expr]:
+        """A pointer, and an element's offset from where it stands, with one constant at its end."""
+        rest, constant = without_constants(offset)
+        anchor = None if rest is None else self.anchors.get((buffer, rest))
+        if anchor is not None:
+            return anchor[0], const(constant - anchor[1])
+        constant -= self.place.moved(buffer)
         pointer = self.place.pointer(buffer)
-        if const_value(offset) == 0:
-            return pointer
-        return f"{pointer} + {self.number(offset, ADD + 1)}"
+        if rest is None:
+            return pointer, const(constant)
+        return pointer, rest if constant == 0 else rest + constant if constant > 0 else rest - -constant
 
     def _load(self, expr: Load) -> Text:
         held = self.place.register(expr)
@@ -286,6 +304,25 @@ class ScalarWriter:
         return f"{self.unit.helper(helper, expr.dtype)}({', '.join(map(self.value, args))})", POSTFIX
 
 
+def without_constants(expr: Expr) -> tuple[Expr | None, int]:
+    """A sum without the constants in it, and these."""
+    known = const_value(expr)
+    if known is not None:
+        return None, int(known)
+    if isinstance(expr, Binary) and expr.op in ("add", "sub") and expr.dtype.is_int:
+        (a, c), (b, d) = without_constants(expr.a), without_constants(expr.b)
+        total = c + d if expr.op == "add" else c - d
+        if a is expr.a and b is expr.b:
+            return expr, 0
+        if b is None:
+            return a, total
+        if a is not None:
+            return (a + b if expr.op == "add" else a - b), total
+        if expr.op == "add":
+            return b, total
+    return expr, 0
+
+
 def _may_wrap(expr: Binary) -> bool:
     """Whether arithmetic of signed integers is on data, whose range is not known; indices never wrap."""
     if expr.kept_loads == () and not _has_call(expr):
@@ -301,4 +338,4 @@ def _has_call(expr: Expr) -> bool:
     return isinstance(expr, Call) or any(_has_call(child) for child in expr.children)
 
 
-__all__ = ["OPERATORS", "Place", "ScalarWriter", "Text"]
+__all__ = ["OPERATORS", "Anchor", "Place", "ScalarWriter", "Text", "without_constants"]

@@ -41,6 +41,12 @@ class ValueWriter:
         self.lines: list[str] = []
         self.level = 1
         self.pointers: dict[Buffer, str] = {}
+        self.roots: dict[Buffer, Buffer] = {}
+        """What windows look at in the end."""
+        self.starts: dict[Buffer, int] = {}
+        """Elements that the pointers of windows have moved."""
+        self.unused: dict[Buffer, str] = {}
+        """Windows that nothing has used yet, with the lines that declare them."""
         self.registers: dict[Buffer, dict[Key, str]] = {}
         self.positive: set[Var] = set()
         """Variables that are never negative."""
@@ -50,7 +56,11 @@ class ValueWriter:
     def pointer(self, buffer: Buffer) -> str:
         if buffer not in self.pointers:
             raise CodegenError(f"buffer {buffer.name} is used where it is not allocated")
+        self.unused.pop(buffer, None)
         return self.pointers[buffer]
+
+    def moved(self, buffer: Buffer) -> int:
+        return self.starts.get(buffer, 0)
 
     def register(self, load: Load) -> str | None:
         """The text of a load from a promoted buffer."""
@@ -93,14 +103,15 @@ class ValueWriter:
     def block(self, head: str) -> Iterator[None]:
         """`head {` … `}`; what is named inside is forgotten after it."""
         self.line(f"{head} {{".lstrip())
-        named, names = dict(self.text.named), self.names
+        named, names, anchors = dict(self.text.named), self.names, self.text.anchors
+        self.text.anchors = dict(anchors)
         self.names = names.copy()
         self.level += 1
         try:
             yield
         finally:
             self.level -= 1
-            self.text.named, self.names = named, names
+            self.text.named, self.names, self.text.anchors = named, names, anchors
         self.line("}")
 
     # Values that are named before a statement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -54,6 +55,45 @@ class Names:
         return name
 
 
+WIDTH = 110
+"""Columns that a line may have."""
+
+
+def folded(line: str) -> Iterator[str]:
+    """A line of statements in parts that are not too long, broken where the fewest parentheses are open.
+
+    Those after the first are indented by eight columns more.
+    """
+    indent = " " * (len(line) - len(line.lstrip()) + 8)
+    while len(line) > WIDTH and not line.startswith("#"):
+        places = list(_breaks(line, len(indent)))
+        if not places:
+            break
+        at = -min(places)[2]
+        yield line[:at].rstrip()
+        line = indent + line[at:].lstrip()
+    yield line
+
+
+def _breaks(line: str, indent: int) -> Iterator[tuple[bool, int, int]]:
+    """Where a line may be broken: whether only if need be, after the parenthesis of a call; how many are
+    open; the place, negative.
+    """
+    depth = 0
+    for at, letter in enumerate(line[:WIDTH]):
+        depth += (letter in "([{") - (letter in ")]}")
+        if at <= indent:
+            continue
+        if letter == " " and (line[at - 1] in ",;" or line[at + 1 :].startswith(_SIGNS)):
+            yield False, depth, -at
+        elif letter == "(" and (line[at - 1].isalnum() or line[at - 1] == "_"):
+            yield True, depth, -at - 1
+
+
+_SIGNS = ("+ ", "- ", "? ", ": ", "&& ", "|| ")
+"""What a line may go on with."""
+
+
 def literal(value: float | bool, type_: DType) -> str:
     """A scalar literal that gives exactly this value in the type's C form."""
     if type_.is_bool:
@@ -86,4 +126,4 @@ def _float(value: float, *, single: bool) -> str:
     return text + "f" * single
 
 
-__all__ = ["RESERVED", "Names", "identifier", "literal"]
+__all__ = ["RESERVED", "WIDTH", "Names", "folded", "identifier", "literal"]

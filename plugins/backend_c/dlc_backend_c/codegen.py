@@ -25,7 +25,10 @@ else:
 FORMAT = "c"
 """Artefacts of this format are C sources whose entry points have the packed signature of the core's."""
 
-PARALLEL = "#pragma omp parallel for schedule(static) num_threads({threads})"
+PARALLEL = """#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads({threads})
+#endif"""
+"""Compilers that were not told of OpenMP are told nothing, and warn of nothing."""
 
 
 def compile_flags(target: Target) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dlc_backend_c.processors import processor
 from dlc_core.backend.compiler import compiler_problem, compiler_version
+from dlc_core.diag import TargetError
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.cores import usable_cores
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
@@ -30,8 +31,11 @@ OPTIONS = (
         "of exported sources: array (in the C), binary (a file that the caller gives)",
     ),
     Option("stream-rows", "int", 0, "rows of a band of the first layers; 0 computes them whole"),
-    Option("opt-for", "str", "speed", "speed or size: how far loops are unrolled"),
+    Option("opt-for", "str", "speed", "speed, or size: plain loops, where speed has tiles unrolled"),
 )
+
+TILE_OF_ONE = 3
+"""Registers of which schedules make tiles of one value: it, and what is multiplied for it."""
 
 
 def vector_bits(options: Mapping[str, Any]) -> int:
@@ -43,13 +47,19 @@ def vector_bits(options: Mapping[str, Any]) -> int:
 
 
 def description(options: Mapping[str, Any]) -> Description:
-    """The record that schedules read."""
+    """The record that schedules read.  Raises TargetError for an option whose word is not known."""
+    for name, words in (("opt-for", ("speed", "size")), ("weights", ("array", "binary"))):
+        if options[name] not in words:
+            raise TargetError(f"target option -{name}={options[name]}: not {' or '.join(words)}")
     cpu = processor(options["mcpu"])
     bits = vector_bits(options)
     threads = options["num-threads"] or usable_cores()
+    registers = cpu.vector_registers if bits else cpu.registers
+    if options["opt-for"] == "size":
+        registers = TILE_OF_ONE
     return Description(
         vector_bits=bits,
-        vector_registers=cpu.vector_registers if bits else cpu.registers,
+        vector_registers=registers,
         fma=cpu.fma,
         caches=cpu.caches,
         stack_bytes=256 if cpu.address_bits == 32 else 1 << 16,
@@ -57,6 +67,7 @@ def description(options: Mapping[str, Any]) -> Description:
         parallel=threads > 1,
         dtypes=COMPUTED,
         extra={"stream_rows": options["stream-rows"]},
+        control=True,
     )
 
 

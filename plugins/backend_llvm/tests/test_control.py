@@ -8,59 +8,18 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.graph.node import Function, constant, get_item, make_tuple, param
-from dlc_core.ir.expr import Var
+from dlc_core.graph.node import Function, get_item, make_tuple, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.testing.control_programs import every_kind, number, vector
 
 TARGETS = ["llvm", "reference -level=tir -check=true"]
 
 
-def vector(name, size):
-    return param(name, tensor_type((size,), "float32"))
-
-
-def number(value):
-    return constant(np.int32(value))
-
-
-def recurrence():
-    """h = tanh(h w + x[t]) for each row of x; the last h, and every h x[t].  w is state that stays."""
-    k, n, rounds = Var("k"), Var("n"), Var("rounds")
-    h, w, row = vector("h", k), vector("w", k), vector("row", k)
-    after = std.tanh(std.add(std.mul(h, w), row))
-    body = Function("body", (h, w, row), make_tuple([after, w, std.mul(after, row)]))
-    start, weights = vector("start", n), vector("weights", n)
-    rows = param("rows", tensor_type((rounds, n), "float32"))
-    made = std.scan(std.relu(start), weights, rows, num_state=2, body=body)
-    return (start, weights, rows), made
-
-
-def doubled(value, count, limit):
-    """The value doubled while the count is below the limit, with an `if_` in each round."""
-    m, p, q = Var("m"), Var("p"), Var("q")
-    i, x, y, z = param("i", tensor_type((), "int32")), vector("x", m), vector("y", p), vector("z", q)
-    cond = Function("cond", (i, x), std.less(i, number(limit)))
-    twice = Function("twice", (y,), std.add(y, y))
-    same = Function("same", (z,), z)
-    odd = std.equal(std.mod(i, number(2)), number(1))
-    chosen = std.if_(odd, x, then_branch=twice, else_branch=same)
-    body = Function("body", (i, x), make_tuple([std.add(i, number(1)), chosen]))
-    return std.while_(count, value, cond=cond, body=body)
-
-
-def model():
-    params, scanned = recurrence()
-    count = param("count", tensor_type((), "int32"))
-    looped = doubled(get_item(scanned, 0), count, 5)
-    results = [get_item(scanned, 0), get_item(scanned, 2), get_item(looped, 0), get_item(looped, 1)]
-    return IRModule({"main": Function("main", (*params, count), make_tuple(results))})
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_loops_of_all_kinds_and_sizes(target, tmp_path):
-    want, exe = dlc.compile(model(), "reference"), dlc.compile(model(), target)
+    want, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), target)
     assert exe.program is None
     assert "host" not in exe.about
     exe.save(tmp_path / "m.dlc")
@@ -77,7 +36,7 @@ def test_loops_of_all_kinds_and_sizes(target, tmp_path):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_scan_of_no_rounds_keeps_its_state(target):
-    exe = dlc.compile(model(), target)
+    exe = dlc.compile(every_kind(), target)
     start = np.float32([1, -2, 3])
     last, made, *_ = exe(start, start, np.zeros((0, 3), np.float32), np.array(9, np.int32))
     assert last.tolist() == [1, 0, 3]
@@ -122,7 +81,7 @@ def test_state_that_changes_places():
 
 def test_many_threads_may_call_at_once():
 
-    want, exe = dlc.compile(model(), "reference"), dlc.compile(model(), "llvm")
+    want, exe = dlc.compile(every_kind(), "reference"), dlc.compile(every_kind(), "llvm")
     rng = np.random.default_rng(1)
     calls = [
         (rng.normal(size=n).astype("f4"), rng.normal(size=n).astype("f4"),

@@ -1,0 +1,87 @@
+"""Which accesses of a loop's body lie close to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Binary, Call, Expr, Load
+from dlc_core.target.source.expression import neighbours
+from dlc_core.target.source.scalars import without_constants
+from dlc_core.tir.functor import exprs_of
+from dlc_core.tir.stmt import Alloc, Eval, Let, Seq, Stmt, Store, View
+
+
+@dataclass
+class Near:
+    """Accesses whose offsets differ in a constant."""
+
+    places: set[int] = field(default_factory=set)
+    written: bool = False
+
+
+Neighbourhoods = dict[tuple[Buffer, Expr], Near]
+
+
+def neighbourhoods(body: Stmt) -> Neighbourhoods:
+    """The accesses that a body makes in any case, those of nested loops and branches aside: by buffer and the
+    part of the offset that they have in common, its constant parts.
+
+    Left out are offsets that are read from memory, and those that are short enough to stand in every access.
+    """
+    found: Neighbourhoods = {}
+    for stmt in _straight(body):
+        if isinstance(stmt, Store):
+            _add(found, stmt.buffer, stmt.indices, written=True)
+        for expr in _eager_loads(exprs_of(stmt)):
+            _add(found, expr.buffer, expr.indices)
+    return found
+
+
+def _add(found: Neighbourhoods, buffer: Buffer, indices: Sequence[Expr], *, written: bool = False) -> None:
+    wide = any(index.dtype.lanes > 1 for index in indices)
+    offset = neighbours(buffer, indices) if wide else buffer.linear_index(indices)
+    common, constant = (None, 0) if offset is None else without_constants(offset)
+    if common is None or not isinstance(common, Binary) or common.op not in ("add", "sub"):
+        return
+    if common.kept_loads == () and common.dtype.lanes == 1:
+        near = found.setdefault((buffer, common), Near())
+        near.places.add(constant)
+        near.written = near.written or written
+
+
+def _straight(body: Stmt) -> Iterator[Stmt]:
+    """The statements that run one after the other, in order."""
+    work = [body]
+    while work:
+        stmt = work.pop()
+        if isinstance(stmt, Seq):
+            work += reversed(stmt.stmts)
+        elif isinstance(stmt, Let | Alloc | View):
+            if isinstance(stmt, Let):
+                yield stmt
+            work.append(stmt.body)
+        elif isinstance(stmt, Store | Eval):
+            yield stmt
+
+
+def _eager_loads(roots: Sequence[Expr]) -> Iterator[Load]:
+    """The loads of expressions that are evaluated in any case."""
+    work, met = list(reversed(roots)), set(roots)
+    while work:
+        expr = work.pop()
+        if isinstance(expr, Load):
+            yield expr
+        lazy = isinstance(expr, Call) and expr.name == "if_then_else"
+        binary = isinstance(expr, Binary) and expr.op in ("and", "or")
+        children = expr.children[:1] if lazy or binary else expr.children
+        if isinstance(expr, Call) and expr.name == "address_of":
+            continue
+        for child in children:
+            if child not in met:
+                met.add(child)
+                work.append(child)
+
+
+__all__ = ["Near", "Neighbourhoods", "neighbourhoods"]

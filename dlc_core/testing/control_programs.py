@@ -1,0 +1,173 @@
+"""Programs of branches and loops, and what a target makes of them against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dlc_core import driver
+from dlc_core.graph.node import Function, Node, constant, get_item, make_tuple, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+
+Array = np.ndarray[Any, Any]
+T = TypeVar("T")
+
+
+def vector(name: str, size: Var | int) -> Node:
+    return param(name, tensor_type((size,), "float32"))
+
+
+def number(value: int) -> Node:
+    return constant(np.int32(value))
+
+
+def recurrence() -> tuple[tuple[Node, ...], Node]:
+    """h = tanh(h w + x[t]) for each row of x; the last h, and every h x[t].  w is state that stays."""
+    k, n, rounds = Var("k"), Var("n"), Var("rounds")
+    h, w, row = vector("h", k), vector("w", k), vector("row", k)
+    after = std.tanh(std.add(std.mul(h, w), row))
+    body = Function("body", (h, w, row), make_tuple([after, w, std.mul(after, row)]))
+    start, weights = vector("start", n), vector("weights", n)
+    rows = param("rows", tensor_type((rounds, n), "float32"))
+    made = std.scan(std.relu(start), weights, rows, num_state=2, body=body)
+    return (start, weights, rows), made
+
+
+def doubled(value: Node, count: Node, limit: int) -> Node:
+    """The value doubled while the count is below the limit, with an `if_` in each round."""
+    m, p, q = Var("m"), Var("p"), Var("q")
+    i, x, y, z = param("i", tensor_type((), "int32")), vector("x", m), vector("y", p), vector("z", q)
+    cond = Function("cond", (i, x), std.less(i, number(limit)))
+    twice = Function("twice", (y,), std.add(y, y))
+    same = Function("same", (z,), z)
+    odd = std.equal(std.mod(i, number(2)), number(1))
+    chosen = std.if_(odd, x, then_branch=twice, else_branch=same)
+    body = Function("body", (i, x), make_tuple([std.add(i, number(1)), chosen]))
+    return std.while_(count, value, cond=cond, body=body)
+
+
+def every_kind() -> IRModule:
+    """A scan, a loop and branches in it, over vectors of any size and any number of rounds."""
+    params, scanned = recurrence()
+    count = param("count", tensor_type((), "int32"))
+    looped = doubled(get_item(scanned, 0), count, 5)
+    results = [get_item(scanned, 0), get_item(scanned, 2), get_item(looped, 0), get_item(looped, 1)]
+    return IRModule({"main": Function("main", (*params, count), make_tuple(results))})
+
+
+DTYPES = ("float32", "int32", "float16", "bool", "int8", "float64")
+TOLERANCE = {"float16": (1e-2, 1e-3)}
+
+
+class RandomControl:
+    """Branches and loops inside each other, over all kinds of shapes and dtypes, drawn from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def choose(self, items: Sequence[T]) -> T:
+        return items[int(self.rng.integers(len(items)))]
+
+    def unary(self, x: Node) -> Node:
+        if x.dtype.is_bool:
+            return std.logical_not(x)
+        one = constant(np.ones((), x.dtype.numpy))
+        return self.choose([std.neg(x), std.add(x, one), std.relu(x), x])
+
+    def like(self, values: Sequence[Node], wanted: Node) -> Node:
+        """A value of the type of `wanted`, made of some of the values."""
+        same = [v for v in values if v.type == wanted.type]
+        a, b = self.choose(same), self.choose(same)
+        if wanted.dtype.is_bool:
+            return self.choose([a, std.logical_xor(a, self.unary(b))])
+        made = [a, self.unary(a), std.maximum(a, b), std.minimum(self.unary(a), b)]
+        return self.choose([*made, std.flip(a, axes=(1,))] if len(a.shape) == 2 else made)
+
+    def body(self, values: Sequence[Node], wanted: Sequence[Node], depth: int) -> list[Node]:
+        values = list(values)
+        if depth and self.rng.random() < 0.6:
+            values += self.control(values, depth - 1)
+        return [self.like(values, one) for one in wanted]
+
+    def control(self, values: Sequence[Node], depth: int) -> list[Node]:
+        """The results of a branch or loop over some of the values."""
+        picked = [self.choose(values) for _ in range(self.rng.integers(1, 4))]
+        own = [param(f"a{i}", x.type) for i, x in enumerate(picked)]
+        other = [param(f"b{i}", x.type) for i, x in enumerate(picked)]
+        rows = [x for x in values if len(x.shape) == 2]
+        kind = self.choose(["branch", "while", "scan"] if rows else ["branch", "while"])
+        inner = self.body(own, own, depth)
+        if kind == "branch":
+            first = std.cast(picked[0], to="float32")
+            total = std.reduce_sum(first, axes=tuple(range(len(first.shape)))) if first.shape else first
+            made = std.if_(
+                std.greater(total, constant(np.float32(0.1))),
+                *picked,
+                then_branch=Function("then", tuple(own), make_tuple(inner)),
+                else_branch=Function("else", tuple(other), make_tuple(self.body(other, other, depth))),
+            )
+            return [get_item(made, i) for i in range(len(picked))]
+        if kind == "while":
+            i, j = (param(name, tensor_type((), "int32")) for name in "ij")
+            rounds = constant(np.int32(self.rng.integers(0, 5)))
+            after = make_tuple([std.add(i, constant(np.int32(1))), *inner])
+            made = std.while_(
+                constant(np.int32(0)),
+                *picked,
+                cond=Function("cond", (j, *other), std.less(j, rounds)),
+                body=Function("body", (i, *own), after),
+            )
+            return [get_item(made, i + 1) for i in range(len(picked))]
+        table = self.choose(rows)
+        row = param("row", tensor_type(table.shape[1:], table.dtype))
+        results = make_tuple([*inner, self.like([row, *own], row)])
+        body = Function("body", (*own, row), results)
+        made = std.scan(*picked, table, num_state=len(picked), body=body)
+        return [get_item(made, i) for i in range(len(picked) + 1)]
+
+    def module(self) -> IRModule:
+        rows, columns = (Var("m"), Var("n")) if self.rng.random() < 0.5 else (3, 5)
+        shapes = [(), (columns,), (rows, columns), (rows, columns)]
+        params = [param("table", tensor_type((rows, columns), "float32"))]
+        params += [
+            param(f"p{i}", tensor_type(self.choose(shapes), self.choose(DTYPES)))
+            for i in range(self.rng.integers(1, 4))
+        ]
+        values = list(params)
+        for _ in range(self.rng.integers(1, 3)):
+            values += self.control(values, 2)
+        body = make_tuple([self.unary(v) for v in values[len(params) :]])
+        return IRModule({"main": Function("main", tuple(params), body)})
+
+    def arrays(self, module: IRModule, rows: int, columns: int) -> Iterator[Array]:
+        sizes = {"m": rows, "n": columns}
+        for own in module["main"].params:
+            shape = [sizes[d.name] if isinstance(d, Var) else d for d in own.shape]
+            drawn = self.rng.normal(size=shape) * 3
+            yield np.asarray(drawn > 0) if own.dtype.is_bool else np.asarray(drawn).astype(own.dtype.numpy)
+
+
+def check_random_control(seed: int, target: str) -> None:
+    """Draw a program and compare the target with the reference, for several sizes where these are open."""
+    random = RandomControl(seed)
+    module = random.module()
+    want, exe = driver.compile(module, "reference"), driver.compile(module, target, cache=False)
+    assert exe.program is None
+    sizes = [(3, 5), (1, 1), (2, 17)] if "m" in str(exe.inputs[0]) else [(3, 5)]
+    for rows, columns in sizes:
+        arrays = list(random.arrays(module, rows, columns))
+        expected, found = want(*arrays), exe(*arrays)
+        pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+        for a, b in pairs:
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            rtol, atol = TOLERANCE.get(a.dtype.name, (1e-4, 1e-5))
+            wide = a.astype(np.float64), b.astype(np.float64)
+            np.testing.assert_allclose(*wide, rtol, atol, err_msg=f"seed {seed}")
+
+
+__all__ = ["RandomControl", "check_random_control", "doubled", "every_kind", "number", "vector"]
