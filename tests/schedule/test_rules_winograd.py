@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,8 +67,23 @@ def test_plans():
     assert 14 % best.group == 0
     assert plan(late, 4, CORE).cycles > direct_cycles(late, CORE)
     assert not plan(Layer(8, 224, 224, 64, 64), 4, Core(16, 32, CORE.caches, 64)).phases
-    small = Core(8, 16, (32 << 10, 256 << 10), 1)
-    assert plan(late, 4, small).cycles > plan(late, 4, CORE).cycles
+    narrow = replace(CORE, lanes=8, registers=16)
+    assert plan(late, 4, narrow).cycles > plan(late, 4, CORE).cycles
+
+
+def test_plans_count_what_threads_read_of_each_other():
+    """Stages that are dealt out one by one pass everything on; where much, groups of rows are better."""
+    large, small = Layer(1, 56, 56, 64, 64), Layer(1, 14, 14, 256, 256)
+    assert not plan(large, 4, CORE).phases
+    assert plan(small, 4, CORE).phases
+    assert not plan(small, 4, replace(CORE, threads=1)).phases
+
+
+def test_plans_for_fewer_units():
+    """Where a core multiplies less in a cycle, products last longer, and so does the direct convolution."""
+    layer, half = Layer(1, 28, 28, 128, 128), replace(CORE, units=1)
+    assert 1.9 < direct_cycles(layer, half) / direct_cycles(layer, CORE) < 2
+    assert plan(layer, 4, CORE).cycles < plan(layer, 4, half).cycles < 2 * plan(layer, 4, CORE).cycles
 
 
 def test_exact_samples_are_exact():

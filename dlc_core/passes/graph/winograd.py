@@ -62,7 +62,7 @@ class Winograd(GraphPass):
         if lanes < 2 or machine.thread_axes or not self.tiles or lowers_activations(context):
             return function
         threads = machine.cores if machine.parallel else 1
-        core = Core(lanes, machine.usable_registers, machine.caches, threads)
+        core = Core(lanes, machine.usable_registers, machine.caches, threads, machine.vector_units)
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             layer = _layer(old, lanes)

@@ -36,6 +36,9 @@ _LEVELS = {
     "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
 }
 
+_HALF_WIDE = {"znver4": 256}
+"""Processors whose registers are wider than what they multiply at once, and how much that is."""
+
 _PROBE = """
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <16 x float> @llvm.floor.v16f32(<16 x float>)
@@ -89,6 +92,8 @@ class HostCpu:
     """Whether float16 <-> float32 conversion is an instruction."""
     dots: frozenset[str] = frozenset()
     """What it has of the instructions that dot products are made of (see `dots.py`)."""
+    vector_units: int = 2
+    """Multiply-adds of the widest vectors that begin in a cycle."""
 
     @property
     def arch(self) -> str:
@@ -129,10 +134,10 @@ def host_cpu() -> HostCpu:
         known = remembered("host", asked, _ask_llvm)
     else:
         known = _ask_llvm()
-    triple, cpu, features, bits, registers, fma, rounding, float16, dots = json.loads(known)
+    triple, cpu, features, bits, registers, fma, rounding, float16, dots, units = json.loads(known)
     sizes, cores = cache_sizes(), usable_cores()
     return HostCpu(
-        triple, cpu, features, bits, registers, fma, *sizes, cores, rounding, float16, frozenset(dots)
+        triple, cpu, features, bits, registers, fma, *sizes, cores, rounding, float16, frozenset(dots), units
     )
 
 
@@ -153,7 +158,12 @@ def _ask_llvm() -> bytes:
         table["prefer-256-bit"] = False
     features = ",".join(("+" if on else "-") + feature for feature, on in sorted(table.items()))
     *facts, dots = vector_facts(triple, cpu, features)
-    return json.dumps([triple, cpu, features, *facts, sorted(dots)]).encode()
+    return json.dumps([triple, cpu, features, *facts, sorted(dots), _units(name, facts[0])]).encode()
+
+
+def _units(cpu: str, bits: int) -> int:
+    """Multiply-adds of vectors of `bits` that a processor, by LLVM's name, begins in a cycle."""
+    return 1 if bits > _HALF_WIDE.get(cpu, bits) else 2
 
 
 def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) -> HostCpu:
@@ -185,7 +195,8 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
     if asked_cpu or asked:
         _refuse_unknown(triple, cpu, text)
     facts = vector_facts(triple, cpu, text)
-    return HostCpu(triple, cpu, text, *facts[:3], *TYPICAL_CACHES, cores, *facts[3:])
+    units = _units(cpu, facts[0])
+    return HostCpu(triple, cpu, text, *facts[:3], *TYPICAL_CACHES, cores, *facts[3:], units)
 
 
 @lru_cache(maxsize=64)

@@ -54,6 +54,7 @@ def description(options: Mapping[str, Any]) -> Description:
         vector_registers=cpu.vector_registers,
         spare_registers=spare_registers(cpu),
         fma=cpu.fma,
+        vector_units=cpu.vector_units,
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
         dtypes=COMPUTED,

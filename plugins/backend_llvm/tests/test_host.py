@@ -51,6 +51,13 @@ def test_machines_from_text(
     assert known.lanes(32) == max(1, bits // 32)
 
 
+def test_registers_that_are_wider_than_the_units() -> None:
+    assert describe(X86, "znver4").vector_units == 1
+    assert describe(X86, "znver4", "-avx512f").vector_units == 2
+    assert describe(X86, "skylake-avx512").vector_units == 2
+    assert describe("aarch64-linux-gnu").vector_units == 2
+
+
 def test_rounding_and_float16_are_found_out() -> None:
     assert not describe(X86).rounding
     assert describe(X86, features="+sse4.1").rounding

@@ -65,7 +65,8 @@ class _Winograd:
         height, width = self._extent("results", 1), self._extent("results", 2)
         self.tile = points - 2
         self.across = -(-width // self.tile)
-        core = Core(self.lanes, machine.registers, machine.description.caches, self.threads)
+        facts = machine.description
+        core = Core(self.lanes, machine.registers, facts.caches, self.threads, facts.vector_units)
         self.plan = plan(Layer(batch, height, width, inputs, self.outputs), self.tile, core)
         assert tiles == self.across * -(-height // self.tile)
 

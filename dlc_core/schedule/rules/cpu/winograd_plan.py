@@ -1,6 +1,6 @@
 """What a convolution of 3 × 3 windows costs, directly and by tiles, and how tiles are grouped.
 
-All figures are cycles of one core; reads from memory are taken to run beside arithmetic.  Tiles of a
+All figures are cycles of one core; most of the reads are taken to run beside arithmetic.  Tiles of a
 convolution are computed in groups of whole rows of tiles: larger groups read the transformed weights fewer
 times, smaller ones keep what lies between the stages in the cache.
 """
@@ -11,15 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
+from dlc_core.schedule.rules.cpu.tile import FMA_PER_CYCLE, choose, domain_cycles
 
 FLOAT = 4
 """Bytes of an element."""
 CACHE_BYTES_PER_CYCLE = 8.0
 """What a core reads from the last cache."""
-MEMORY_BYTES_PER_CYCLE = 4.0
+MEMORY_BYTES_PER_CYCLE = 5.0
+"""What a core reads from memory, where the weights of a model are when a kernel begins."""
+EXCHANGED_BYTES_PER_CYCLE = (1.4, 0.7)
+"""What a core reads of what other cores have just written: out of their second caches, from further away."""
+NOT_HIDDEN = 0.25
+"""Part of the shorter one of arithmetic and reads that does not run beside the longer one."""
 CACHE_SHARE = 0.75
 """Part of the second cache that is counted on."""
+LAST_SHARE = 0.25
+"""Part of the last cache that is: other cores and the weights of other kernels use it, too."""
 INPUT_STEPS = {2: 28.0, 4: 240.0}
 RESULT_STEPS = {2: 40.0, 4: 200.0}
 """Cycles of the transforms of one tile for each vector of channels: about one instruction a cycle."""
@@ -48,6 +55,12 @@ class Core:
     registers: int
     caches: tuple[int, ...]
     threads: int
+    units: int = 2
+    """Vector multiply-adds that begin in a cycle."""
+
+    def products(self, cycles: float) -> float:
+        """Cycles of register tiles, which are counted for two units."""
+        return cycles * FMA_PER_CYCLE / self.units
 
 
 @dataclass(frozen=True)
@@ -68,7 +81,7 @@ def _bytes_per_cycle(size: float, core: Core) -> float | None:
     """What repeated reads of so many bytes run at; None where the second cache holds them."""
     if size <= core.caches[min(SECOND_CACHE, len(core.caches) - 1)] * CACHE_SHARE:
         return None
-    if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * CACHE_SHARE:
+    if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * LAST_SHARE:
         return MEMORY_BYTES_PER_CYCLE
     return CACHE_BYTES_PER_CYCLE
 
@@ -78,12 +91,18 @@ def _traffic(size: float, times: float, core: Core) -> float:
     return 0.0 if rate is None else times * size / rate
 
 
+def _beside(cycles: float, moved: float) -> float:
+    """Arithmetic and reads together."""
+    return max(cycles, moved) + NOT_HIDDEN * min(cycles, moved)
+
+
 def direct_cycles(layer: Layer, core: Core) -> float:
     """Cycles of the convolution as it is, on all threads together."""
     vectors = -(-layer.outputs // core.lanes)
     tile = choose(layer.width, layer.outputs, core.lanes, core.registers)
     rows = layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors)
-    return max(rows * 9 * layer.inputs, _traffic(9 * FLOAT * layer.inputs * layer.outputs, 1, core))
+    moved = 9 * FLOAT * layer.inputs * layer.outputs / MEMORY_BYTES_PER_CYCLE
+    return _beside(core.products(rows * 9 * layer.inputs), moved)
 
 
 @lru_cache(maxsize=1024)
@@ -106,16 +125,21 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
         groups = layer.batch * (down // group)
         shape = choose(group * across, layer.outputs, core.lanes, core.registers)
         products = domain_cycles(group * across, outs, shape.rows, shape.vectors)
-        cycles = transforms + groups * points * layer.inputs * products
+        cycles = transforms + core.products(groups * points * layer.inputs * products)
         kept = between * group
-        moved = _traffic(weights + kept, groups, core) + 2 * _traffic(kept, groups, core)
+        together = min(groups, core.threads)
+        moved = together * weights / MEMORY_BYTES_PER_CYCLE
+        moved += _traffic(weights + kept, groups - together, core) + 2 * _traffic(kept, groups, core)
         uneven = -(-groups // core.threads) * core.threads / groups
-        yield Plan(tile, group, False, max(cycles, moved) * uneven)
-        if group == down and between * down * layer.batch <= core.caches[-1]:
-            shared = core.threads
-            moved = _traffic(weights / shared, shared * layer.batch, core)
-            moved += 2 * _traffic(between * down * layer.batch / shared, shared, core)
-            yield Plan(tile, group, True, max(cycles, moved) + PHASES * shared)
+        yield Plan(tile, group, False, _beside(cycles, moved) * uneven)
+        shared, whole = core.threads, between * down * layer.batch
+        if shared > 1 and group == down and whole <= core.caches[-1]:
+            moved = weights / MEMORY_BYTES_PER_CYCLE
+            moved += _traffic(weights / shared, shared * (layer.batch - 1), core)
+            moved += 2 * _traffic(whole / shared, shared, core)
+            far = _bytes_per_cycle(whole / shared, core) is not None
+            exchanged = whole * (shared - 1) / shared / EXCHANGED_BYTES_PER_CYCLE[far]
+            yield Plan(tile, group, True, _beside(cycles, moved) + exchanged + PHASES * shared)
 
 
 __all__ = ["Core", "Layer", "Plan", "direct_cycles", "plan"]
