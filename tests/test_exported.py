@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
-exported = pytest.importorskip("benchmarks.exported")
+exported = pytest.importorskip("benchmarks.exported.checking")
 TEXT = '<ir_version: 10, opset_import: ["" : 20]> g (float[3] x) => (float[3] y) { y = Relu(x) }'
 
 
@@ -26,3 +26,13 @@ def test_an_unknown_operator_is_the_outcome(tmp_path):
     path.write_bytes(parser.parse_model(TEXT.replace("Relu", "Unheard")).SerializeToString())
     np.savez(path.with_suffix(".npz"), in_x=np.zeros(3, np.float32), out_0=np.zeros(3, np.float32))
     assert "Unheard" in exported.check_one(path)["outcome"]
+
+
+def test_outputs_that_the_inputs_do_not_change_say_little(tmp_path):
+    path = tmp_path / "m.onnx"
+    text = TEXT.replace("y = Relu(x)", "z = Mul(x, small) y = Add(z, one)")
+    text = text.replace("(float[3] y) {", "(float[3] y) <float small = {1e-9}, float one = {1}> {")
+    path.write_bytes(parser.parse_model(text).SerializeToString())
+    x = np.float32([-1, 0, 2])
+    np.savez(path.with_suffix(".npz"), in_x=x, out_0=np.ones(3, np.float32))
+    assert exported.check_one(path)["outcome"] == "still"

@@ -1,0 +1,12 @@
+"""Models as exporters write them, against onnxruntime: do they import, compile and give the right answer?
+
+    python -m benchmarks.exported build FOLDER          # needs torch, onnxruntime; more of what is installed
+    python -m benchmarks.exported check FOLDER          # needs dlc
+    python -m benchmarks.exported check FOLDER --markdown
+
+`build` makes networks of random weights and small sizes by the exporters of PyTorch (both of them), of models
+of its own, of torchvision and of transformers, and of scikit-learn, LightGBM and XGBoost, each in a process
+of its own, seeded; and stores for each random inputs and what onnxruntime makes of them.  `check` compiles
+each with dlc and compares.  An outcome is "right", "wrong", or the first line of the one clear error;
+"still" is one whose outputs are right and hardly change with the inputs, which says little.
+"""
