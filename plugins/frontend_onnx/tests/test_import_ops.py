@@ -149,6 +149,19 @@ def test_batch_normalization_of_every_version_uses_the_given_statistics(opset):
     np.testing.assert_allclose(found, (x - v) / np.sqrt(v + 1e-5) * v + v, rtol=1e-5)
 
 
+@pytest.mark.parametrize("size", [5, 6, 7, 8])
+@pytest.mark.parametrize("pads", [(0, 0), (1, 0), (1, 1)])
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_norms_of_windows_that_hang_over(size, pads, p):
+    attrs = f"kernel_shape = [3], strides = [2], pads = [{pads[0]}, {pads[1]}], ceil_mode = 1, p = {p}"
+    model = parse(f"g (float[1,2,{size}] x) => (float[a,b,c] y) {{ y = LpPool <{attrs}> (x) }}", opset=18)
+    x = x_of(1, 2, size)
+    begins = [b for b in range(-pads[0], size, 2) if b == -pads[0] or b - 2 + 3 < size + pads[1]]
+    wanted = [(np.abs(x[..., max(b, 0) : b + 3]) ** p).sum(-1) ** (1 / p) for b in begins]
+    (found,) = run(model, {"x": x})
+    np.testing.assert_allclose(found, np.stack(wanted, -1), rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["uint16", "int8"])
 def test_einsum_of_small_integers_keeps_their_type(kind):
     body = 'y = Einsum <equation = "ij,jk->ik"> (x, w)'

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Expr
@@ -214,7 +215,7 @@ def _transposed_pads(
     return (*before, *after), extra
 
 
-def pool_window(c: Call, x: Node) -> dict[str, object]:
+def pool_window(c: Call, x: Node) -> dict[str, Any]:
     """The attributes of a pooling op."""
     rank = check_image(c, x)
     kernel = tuple(c.integers("kernel_shape"))
@@ -249,13 +250,27 @@ def lp_pool(c: Call, x: Node) -> Node:
         raise c.error(f"p is {p}, it must be at least 1")
     window = pool_window(c, x)
     kernel = window["kernel"]
-    assert isinstance(kernel, tuple)
     powers = std.abs(x) if p == 1 else std.mul(x, x) if p == 2 else std.pow(std.abs(x), c.const(p, x.dtype))
-    mean = std.avg_pool(powers, **{**window, "ceil_mode": False}, count_include_pad=True)
-    if window["ceil_mode"]:
-        raise c.unsupported("LpPool with ceil_mode")
+    if window.pop("ceil_mode"):
+        powers = _reached(c, powers, window)
+    mean = std.avg_pool(powers, **window, count_include_pad=True)
     total = std.mul(mean, c.const(math.prod(kernel), x.dtype))
     return total if p == 1 else std.sqrt(total) if p == 2 else std.pow(total, c.const(1 / p, x.dtype))
+
+
+def _reached(c: Call, x: Node, window: Mapping[str, Any]) -> Node:
+    """x with zeros at its ends, as far as the last windows reach that begin inside."""
+    ends = []
+    sizes = c.static(x, "the input of a pool with ceil_mode")[2:]
+    rank = len(sizes)
+    pads = window["padding"]
+    for size, k, s, d, low, high in zip(
+        sizes, window["kernel"], window["strides"], window["dilation"], pads[:rank], pads[rank:]
+    ):
+        extent, whole = (k - 1) * d + 1, size + low + high
+        steps = min(-(-(whole - extent) // s), -(-(size + low) // s) - 1)
+        ends.append(max(steps * s + extent - whole, 0))
+    return std.pad(x, pads=(*(0,) * (rank + 4), *ends)) if any(ends) else x
 
 
 @converter("GlobalAveragePool", 1)
