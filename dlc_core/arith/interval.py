@@ -14,7 +14,6 @@ Interval = tuple[Num, Num]
 
 INF = math.inf
 EVERYTHING: Interval = (-INF, INF)
-BOOLEAN: Interval = (0, 1)
 
 
 def add(a: Interval, b: Interval) -> Interval:

@@ -11,14 +11,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from dlc_core.arith.order import OrderKey, order_key
-from dlc_core.ir.expr import Binary, Const, Expr, Unary, Var, binary, const, unary
+from dlc_core.ir.expr import Binary, Const, Expr, Unary, binary, const, unary
 
 Mono = tuple[Expr, ...]
 Poly = dict[Mono, int]
 
 ONE: Mono = ()
-ZERO_POLY: Poly = {}
-ONE_POLY: Poly = {ONE: 1}
 
 
 literal = lru_cache(4096)(const)
@@ -260,7 +258,3 @@ def _term(m: Mono, c: int) -> Expr:
 def atoms_of(p: Poly) -> dict[Expr, None]:
     """Distinct atoms in order of appearance."""
     return {atom: None for m in p for atom in m}
-
-
-def vars_of(p: Poly) -> list[Var]:
-    return [atom for atom in atoms_of(p) if isinstance(atom, Var)]

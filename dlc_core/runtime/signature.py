@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -162,13 +162,6 @@ class Signature:
 
     def _mismatch(self, value: Value, shape: Shape, why: str) -> UsageError:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)
-
-    def output_shapes(self, symbols: Mapping[Var, int]) -> list[Shape]:
-        """Shapes of the outputs for given symbol values."""
-        return [
-            tuple(d if isinstance(d, int) else arith.eval_expr(d, symbols) for d in value.type.shape)
-            for value in self.outputs
-        ]
 
 
 __all__ = ["Plan", "Signature", "Value"]

@@ -187,11 +187,6 @@ def producer_of(buffer: Buffer) -> tuple[Operation, int] | None:
     return _producers.get(buffer)
 
 
-def tensor_of(buffer: Buffer) -> Tensor:
-    """The tensor whose elements a buffer holds."""
-    return Tensor(buffer, *(_producers.get(buffer) or (None, 0)))
-
-
 def tensors_made(op: Operation) -> tuple[Tensor, ...]:
     """The tensors of a new operation."""
     outputs = []
