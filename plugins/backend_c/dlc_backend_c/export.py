@@ -4,8 +4,9 @@
     exe.export("net.h")       both in one: define NET_IMPLEMENTATION in one file that includes it
     exe.export("folder/")     net.c, net.h, an example main.c, a Makefile, a CMakeLists.txt and a README
 
-Scratch memory is a static arena, or what the caller gives.  Weights are constant arrays, or with the target
-option `-weights=binary` a file, read into memory or mapped by the caller.
+Scratch memory is a static arena, or what the caller gives.  Weights are constant arrays; with the target
+option `-weights=binary` a file, read into memory or mapped by the caller; with `-weights=object` a file that
+a few lines of assembly make an object of, in a section that the linker script places.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dlc_backend_c.bounds import bounds_of
 from dlc_backend_c.project import project_files
 from dlc_core.backend.emission import PACKED
 from dlc_core.diag import ArtifactError, UnsupportedError
@@ -28,6 +30,9 @@ from dlc_core.target.source.words import Names, literal
 
 if TYPE_CHECKING:
     from dlc_core.runtime.executable import Executable
+
+WEIGHTS = ("array", "binary", "object")
+"""Forms of the weights, as the target option names them."""
 
 
 def export(exe: Executable, path: Path) -> list[Path]:
@@ -44,8 +49,9 @@ def export(exe: Executable, path: Path) -> list[Path]:
     try:
         if folder:
             path.mkdir(parents=True, exist_ok=True)
-            files = {**sources.files(), **project_files(name, exe.signature, sources.binary)}
-            return _write(path, files)
+            files = sources.files()
+            bounds = bounds_of(files, name, exe.target, exe.signature.weights_size, sources.arena)
+            return _write(path, {**files, **project_files(name, exe.signature, sources.weights, bounds)})
         if path.suffix == ".h":
             return _write(path.parent, sources.files(single=path.name))
         return _write(path.parent, sources.files())
@@ -77,7 +83,12 @@ class Sources:
         self.name = name
         self.macro = name.upper()
         self.signature: Signature = exe.signature
-        self.binary = exe.target["weights"] == "binary"
+        self.weights: str = exe.target["weights"] if exe.signature.weights_size else "array"
+        if self.weights not in WEIGHTS:
+            raise UnsupportedError(
+                f"no weights are {self.weights!r}", hint=f"-weights= is one of {', '.join(WEIGHTS)}"
+            )
+        self.binary = self.weights == "binary"
         self.arena = int(const_value(exe.signature.arena_size) or 0)
         names = Names(frozenset({"workspace", "weights"}))
         self.inputs = [names.fresh(value.name) for value in self.signature.inputs]
@@ -92,8 +103,10 @@ class Sources:
             out = {single: f"{header}\n#ifdef {self.macro}_IMPLEMENTATION\n\n{inner}\n#endif\n"}
         else:
             out = {f"{self.name}.h": header, f"{self.name}.c": source}
-        if self.binary:
+        if self.weights != "array":
             out[f"{self.name}_weights.bin"] = bytes(bytes_of(self.exe.weights))
+        if self.weights == "object":
+            out[f"{self.name}_weights.S"] = self._assembly()
         return out
 
     # The interface
@@ -187,7 +200,8 @@ int {name}_run({self.params()});
                 f'#include "{self.name}.h"\n',
                 head + "\n",
                 rest.strip() + "\n",
-                *([] if self.binary or not self._weights() else [self._constants()]),
+                *([self._constants()] if self.weights == "array" and self._weights() else []),
+                *([f"extern const uint8_t {self.name}_weights[];\n"] if self.weights == "object" else []),
                 self._run(),
             ]
         )
@@ -220,8 +234,12 @@ int {name}_run({self.params()});
             values.append(f"    .rest = {{{_rows(data[at:], dtype('uint8'))}}},")
         align = f" __attribute__((aligned({self._alignment()})))" if self._alignment() > 8 else ""
         check = f"{self.name}_weights_check"
+        section = f"{self.macro}_WEIGHTS_SECTION"
         return "\n".join(
             [
+                f"#ifdef {section}",
+                f"__attribute__((section({section})))",
+                "#endif",
                 "static const struct {",
                 *members,
                 f"}}{align} {self.name}_weights = {{",
@@ -233,6 +251,25 @@ int {name}_run({self.params()});
             ]
         )
 
+    def _assembly(self) -> str:
+        """The weights as an object: assembly for the ELF assemblers of gcc and clang."""
+        name, section = f"{self.name}_weights", f"{self.macro}_WEIGHTS_SECTION"
+        return f"""\
+/* {name}: the constants of {self.name}.c, {self._weights()} bytes of {name}.bin, which is read from the
+   folder of this file or from those of -I.  {section} may name another section, in quotes. */
+#ifndef {section}
+#define {section} ".rodata.{name}"
+#endif
+    .section {section}, "a"
+    .balign {self._alignment()}
+    .globl {name}
+    .type {name}, %object
+{name}:
+    .incbin "{name}.bin"
+    .size {name}, . - {name}
+    .section .note.GNU-stack, "", %progbits
+"""
+
     def _run(self) -> str:
         name, macro = self.name, self.macro
         pointers = [*self.inputs, *self.outputs, *(["weights"] if self.binary and self._weights() else ())]
@@ -240,6 +277,8 @@ int {name}_run({self.params()});
         weights = (
             "(const uint8_t *)weights"
             if self.binary
+            else f"{name}_weights"
+            if self.weights == "object"
             else f"(const uint8_t *)&{name}_weights"
             if self._weights()
             else "NULL"

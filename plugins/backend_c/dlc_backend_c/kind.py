@@ -28,7 +28,7 @@ OPTIONS = (
         "weights",
         "str",
         "array",
-        "of exported sources: array (in the C), binary (a file that the caller gives)",
+        "of exported sources: array (in the C), binary (a file that the caller gives), object (a section)",
     ),
     Option("stream-rows", "int", 0, "rows of a band of the first layers; 0 computes them whole"),
     Option("opt-for", "str", "speed", "speed, or size: plain loops, where speed has tiles unrolled"),

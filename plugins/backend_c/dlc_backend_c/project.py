@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from math import prod
+
+from dlc_backend_c.bounds import Bounds, table
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source import C99
 from dlc_core.target.source.words import Names
 
 
-def project_files(name: str, signature: Signature, binary: bool) -> dict[str, str | bytes]:
-    """main.c, Makefile, CMakeLists.txt and README.md by file name."""
+def project_files(name: str, signature: Signature, weights: str, bounds: Bounds) -> dict[str, str | bytes]:
+    """main.c, Makefile, CMakeLists.txt and README.md by file name; `weights` is their form."""
     return {
-        "main.c": _main(name, signature, binary),
-        "Makefile": _makefile(name),
-        "CMakeLists.txt": _cmake(name),
-        "README.md": _readme(name, signature, binary),
+        "main.c": _main(name, signature, weights == "binary"),
+        "Makefile": _makefile(name, weights == "object"),
+        "CMakeLists.txt": _cmake(name, weights == "object"),
+        "README.md": _readme(name, signature, weights, bounds),
     }
 
 
@@ -78,29 +81,35 @@ def _transfer(function: str, name: str, stream: str) -> str:
     )
 
 
-def _makefile(name: str) -> str:
+def _makefile(name: str, assembled: bool) -> str:
+    objects = f"{name}.o {name}_weights.o" if assembled else f"{name}.o"
+    rule = f"\n{name}_weights.o: {name}_weights.S {name}_weights.bin\n\t$(CC) -c -o $@ $<\n"
+    rule = rule if assembled else ""
     return f"""\
 CC ?= cc
 CFLAGS ?= -O3
 WARN = -std=gnu99 -Wall -Wextra -pedantic
 
-{name}: main.o {name}.o
+{name}: main.o {objects}
 \t$(CC) $(LDFLAGS) -o $@ $^ -lm
 
 %.o: %.c {name}.h
 \t$(CC) $(WARN) $(CFLAGS) -c -o $@ $<
-
+{rule}
 .PHONY: clean
 clean:
-\trm -f {name} main.o {name}.o
+\trm -f {name} main.o {objects}
 """
 
 
-def _cmake(name: str) -> str:
+def _cmake(name: str, assembled: bool) -> str:
+    languages, sources = "C", f"{name}.c"
+    if assembled:
+        languages, sources = "C ASM", f"{name}.c {name}_weights.S"
     return f"""\
 cmake_minimum_required(VERSION 3.10)
-project({name} C)
-add_library({name}_model STATIC {name}.c)
+project({name} {languages})
+add_library({name}_model STATIC {sources})
 target_include_directories({name}_model PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
 target_link_libraries({name}_model PUBLIC m)
 add_executable({name} main.c)
@@ -112,17 +121,24 @@ def _shape(value: Value) -> str:
     return " x ".join(map(str, value.type.static_shape() or ())) or "scalar"
 
 
-def _readme(name: str, signature: Signature, binary: bool) -> str:
+def _bytes(value: Value) -> int:
+    return prod(value.type.static_shape() or ()) * value.dtype.itemsize
+
+
+def _readme(name: str, signature: Signature, form: str, bounds: Bounds) -> str:
     rows = [
         f"| {kind} | `{v.name}` | {v.dtype} | {_shape(v)} |"
         for kind, values in (("input", signature.inputs), ("output", signature.outputs))
         for v in values
     ]
-    weights = (
-        f"`{name}_weights.bin` holds the weights; the caller maps or reads it, aligned to 64 bytes.\n\n"
-        if binary
-        else ""
-    )
+    weights = {
+        "binary": f"`{name}_weights.bin` holds the weights, which the caller maps or reads, aligned to 64.",
+        "object": f"`{name}_weights.S` makes an object of `{name}_weights.bin`: the weights, read in place.",
+    }.get(form, f"The weights are constants of `{name}.c`, read in place.")
+    if form != "binary":
+        weights += f" `{name.upper()}_WEIGHTS_SECTION` may name another section for them, in quotes."
+    arrays = [("input", v.name, _bytes(v)) for v in signature.inputs]
+    arrays += [("output", v.name, _bytes(v)) for v in signature.outputs]
     return f"""\
 # {name}
 
@@ -135,7 +151,13 @@ A model as C: `{name}.h` says how it is called, `{name}.c` is all of it, `main.c
 |---|---|---|---|
 {chr(10).join(rows)}
 
-{weights}It allocates nothing; the macros of the header say how much memory it takes.
+{weights}
+
+## Memory
+
+{table(bounds, arrays)}
+It allocates nothing, keeps no state and calls nothing but functions of `math.h` and `string.h`, whose code is
+not counted. The macros of the header have the bytes of weights and arena.
 """
 
 

@@ -1,0 +1,169 @@
+"""How much flash, memory and stack an exported model takes: from the compiler of its processor where there is
+one, else by what the sources say.
+
+The stack of a call is the frame of `<name>_run`, that of `model`, the largest of a kernel and all of the
+small functions that kernels call, and `LIBRARY` for what they call of the C library.  Nothing calls itself.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc_backend_c.boards import BOARDS, COMPILER
+from dlc_core.backend.compiler import compiler
+from dlc_core.target import Target
+
+LIBRARY = 256
+"""Bytes of stack for functions of `math.h` and `string.h`; those of newlib and glibc take less."""
+_FRAME = 256
+"""Bytes of a frame besides its variables: saved registers, arguments, what compilers add."""
+_TYPES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4}
+_FUNCTION = re.compile(r"^(?:static )?\w+ \*?(\w+)\([^;]*?\)\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_LOCAL = re.compile(
+    r"^\s+(?:const )?(\w+) (?:const )?\*?(?:restrict )?(\w+)(?:\[(\d+)\])?[^;(]*(?:;| = )", re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bytes; `code` is None where no compiler of the processor is at hand.  `compiler` names it, with its
+    options.
+    """
+
+    compiler: str
+    code: int | None
+    constants: int
+    arena: int
+    stack: int
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler, the program that lists the sections of its objects, and its options."""
+
+    command: tuple[str, ...]
+    size: str
+    flags: tuple[str, ...]
+
+
+def toolchain_of(target: Target) -> Toolchain | None:
+    """What compiles for a target here; None where nothing does."""
+    cpu, optimize = target["mcpu"], "-Os" if target["opt-for"] == "size" else "-O2"
+    if cpu.startswith("cortex-m"):
+        known = {board.cpu: board.flags for board in BOARDS.values()}
+        flags = known.get(cpu, (f"-mcpu={cpu}", "-mthumb"))
+        toolchain = Toolchain((COMPILER,), "arm-none-eabi-size", (*flags, optimize))
+    else:
+        own = compiler()
+        if own is None or not (cpu in ("", "native") or cpu.startswith("x86-64")):
+            return None
+        march = target["march"] or (cpu or "")
+        toolchain = Toolchain(own, "size", (*((f"-march={march}",) if march else ()), optimize))
+    here = all(shutil.which(tool) for tool in (toolchain.command[0], toolchain.size))
+    return toolchain if here else None
+
+
+def bounds_of(
+    files: Mapping[str, str | bytes], name: str, target: Target, constants: int, arena: int
+) -> Bounds:
+    """The bounds of exported sources (by file name); `constants` are the bytes of the weights."""
+    toolchain = toolchain_of(target)
+    measured = None if toolchain is None else _measured(files, name, toolchain)
+    if toolchain is None or measured is None:
+        return Bounds("", None, constants, arena, stated_stack(_text(files, name), name))
+    code, frames = measured
+    if f"{name}_weights.bin" not in files:
+        code -= constants
+    label = " ".join([Path(toolchain.command[0]).name, *toolchain.flags])
+    return Bounds(label, max(0, code), constants, arena, stack_of(frames, name))
+
+
+def _text(files: Mapping[str, str | bytes], name: str) -> str:
+    text = files.get(f"{name}.c", "")
+    return text if isinstance(text, str) else text.decode()
+
+
+def _measured(
+    files: Mapping[str, str | bytes], name: str, toolchain: Toolchain
+) -> tuple[int, dict[str, int]] | None:
+    """Bytes for the flash, and the frames of the functions; None where it does not compile."""
+    with tempfile.TemporaryDirectory(prefix="dlc-bounds-") as folder:
+        for file, content in files.items():
+            Path(folder, file).write_bytes(content if isinstance(content, bytes) else content.encode())
+        flags = [*toolchain.flags, "-std=gnu99", "-w", "-fstack-usage", "-c", f"{name}.c", "-o", f"{name}.o"]
+        commands = [[*toolchain.command, *flags], [toolchain.size, "-A", f"{name}.o"]]
+        for command in commands:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return None
+        usage = Path(folder, f"{name}.su")
+        if not usage.is_file():
+            return None
+        return code_of(done.stdout), frames_of(usage.read_text())
+
+
+def code_of(listed: str) -> int:
+    """Bytes for the flash, of the sections that `size -A` lists."""
+    total = 0
+    for line in listed.splitlines():
+        words = line.split()
+        kept = (".text", ".rodata", ".data", ".ARM", ".eh_frame")
+        if len(words) == 3 and words[0].startswith(kept):
+            total += int(words[1])
+    return total
+
+
+def frames_of(usage: str) -> dict[str, int]:
+    """Bytes by function of what `-fstack-usage` writes."""
+    frames: dict[str, int] = {}
+    for line in usage.splitlines():
+        place, size, *_ = line.split("\t")
+        function = place.rpartition(":")[2]
+        frames[function] = max(frames.get(function, 0), int(size))
+    return frames
+
+
+def stack_of(frames: Mapping[str, int], name: str) -> int:
+    """The stack of one call."""
+    outer = {f"{name}_run", "model"}
+    small = sum(size for f, size in frames.items() if f.startswith("dlc_"))
+    kernels = [size for f, size in frames.items() if f not in outer and not f.startswith("dlc_")]
+    return sum(frames.get(f, 0) for f in outer) + max(kernels, default=0) + small + LIBRARY
+
+
+def stated_stack(source: str, name: str) -> int:
+    """The stack of one call by the variables that the sources declare: each has a place of its own."""
+    frames = {}
+    for function, body in _FUNCTION.findall(source):
+        frames[function] = _FRAME + sum(_local(*found) for found in _LOCAL.findall(body))
+    return stack_of(frames, name)
+
+
+def _local(kind: str, name: str, count: str) -> int:
+    if kind in ("return", "goto", "else"):
+        return 0
+    return _TYPES.get(kind, 64 if kind.startswith("dlc_") else 8) * int(count or 1) + 8
+
+
+def table(bounds: Bounds, rows: Sequence[tuple[str, str, int]]) -> str:
+    """Markdown; `rows` are the arrays of the caller: kind, name, bytes."""
+    by = f" ({bounds.compiler})" if bounds.compiler else ""
+    code = "not measured: no compiler was at hand" if bounds.code is None else str(bounds.code)
+    arrays = "".join(f"\n| memory of the caller | {kind} `{name}` | {size} |" for kind, name, size in rows)
+    return f"""\
+| where | what | bytes |
+|---|---|---|
+| flash | weights | {bounds.constants} |
+| flash | code and its constants{by} | {code} |
+| memory | the arena, all that is written besides results and stack | {bounds.arena} |
+| stack | of one call, at most{by} | {bounds.stack} |{arrays}
+"""
+
+
+__all__ = ["LIBRARY", "Bounds", "Toolchain", "bounds_of", "frames_of", "stack_of", "stated_stack", "table"]
