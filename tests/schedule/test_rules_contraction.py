@@ -67,6 +67,13 @@ MATMULS = {
 }
 
 
+@pytest.mark.parametrize("columns", [10, 16, 32, 512])
+def test_panels_of_machines_without_vectors_are_hardly_padded(columns):
+    width = choose(1, columns, 1, 16).vectors
+    assert width >= 4
+    assert -columns % width * 32 <= columns
+
+
 @machines
 @pytest.mark.parametrize("make", MATMULS.values(), ids=MATMULS)
 def test_products(make, machine):

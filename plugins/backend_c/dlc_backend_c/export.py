@@ -31,9 +31,6 @@ from dlc_core.target.source.words import Names, literal
 if TYPE_CHECKING:
     from dlc_core.runtime.executable import Executable
 
-WEIGHTS = ("array", "binary", "object")
-"""Forms of the weights, as the target option names them."""
-
 
 def export(exe: Executable, path: Path) -> list[Path]:
     """Write the sources; the files written.  Raises UnsupportedError for models whose sizes are not fixed,
@@ -84,10 +81,6 @@ class Sources:
         self.macro = name.upper()
         self.signature: Signature = exe.signature
         self.weights: str = exe.target["weights"] if exe.signature.weights_size else "array"
-        if self.weights not in WEIGHTS:
-            raise UnsupportedError(
-                f"no weights are {self.weights!r}", hint=f"-weights= is one of {', '.join(WEIGHTS)}"
-            )
         self.binary = self.weights == "binary"
         self.arena = int(const_value(exe.signature.arena_size) or 0)
         names = Names(frozenset({"workspace", "weights"}))

@@ -14,6 +14,9 @@ from dlc_core.runtime.cores import usable_cores
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
 from dlc_core.tir.stmt import PrimFunc
 
+WEIGHTS = ("array", "binary", "object")
+"""Forms of the weights in exported sources."""
+
 OPTIONS = (
     Option("mcpu", "str", "", "processor, such as cortex-m7, cortex-a72 or native; empty is any"),
     Option("march", "str", "", "instruction set for the compiler, such as rv64gcv or x86-64-v3"),
@@ -48,7 +51,7 @@ def vector_bits(options: Mapping[str, Any]) -> int:
 
 def description(options: Mapping[str, Any]) -> Description:
     """The record that schedules read.  Raises TargetError for an option whose word is not known."""
-    for name, words in (("opt-for", ("speed", "size")), ("weights", ("array", "binary"))):
+    for name, words in (("opt-for", ("speed", "size")), ("weights", WEIGHTS)):
         if options[name] not in words:
             raise TargetError(f"target option -{name}={options[name]}: not {' or '.join(words)}")
     cpu = processor(options["mcpu"])

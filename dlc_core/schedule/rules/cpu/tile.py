@@ -65,8 +65,8 @@ def choose(rows: int | None, columns: int | None, lanes: int, registers: int, de
     best: tuple[float, int, int] | None = None
     for height in range(1, min(m, registers - 2) + 1):
         for width in range(1, widest + 1):
-            if not fits(height, width, registers):
-                continue
+            if not fits(height, width, registers) or (lanes == 1 and -n % width * 32 > n):
+                continue  # without vectors padded panels gain little, and take memory
             cost = domain_cycles(m, vectors_needed, height, width)
             cost *= dealt.uneven(m, vectors_needed, height, width)
             # Among equals the squarest tile loads least.
