@@ -26,6 +26,7 @@ from dlc_core.target import Target, TargetKind
 if TYPE_CHECKING:
     from dlc_core import job, passes, schedule
     from dlc_core.graph import bind
+    from dlc_core.graph import donate as donating
     from dlc_core.passes import watch
     from dlc_core.passes.lower import single
     from dlc_core.runtime import library
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 else:
     # Opening what was compiled before needs no compiler.
     bind = lazy("dlc_core.graph.bind")
+    donating = lazy("dlc_core.graph.donate")
     job = lazy("dlc_core.job")
     library = lazy("dlc_core.runtime.library")
     passes = lazy("dlc_core.passes")
@@ -137,6 +139,7 @@ def compile(  # noqa: A001  (the public name)
     precision: str = "float32",
     shapes: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
+    donate: Mapping[str, int] | None = None,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
     frontend: str | None = None,
@@ -151,7 +154,9 @@ def compile(  # noqa: A001  (the public name)
 
     `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
     shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
-    are stored as kernels read them best.  `importers` and `taps` are those of `load`.  `precision` is the
+    are stored as kernels read them best.  `donate` names inputs that calls give away, such as caches of keys
+    and values, with the room of their memory: `{"past_*": 1024}`; an output that continues one lies where it
+    does, and only what is new is written.  `importers` and `taps` are those of `load`.  `precision` is the
     narrowest dtype in which float32 arithmetic may be done: "float32", "bfloat16" (or "bf16"), "float16"
     ("fp16"); sums stay in float32.  `verify` checks the module after each pass: "structure", or "each" for
     its results too.  `watchers` observe the passes.  `progress` is called as each step begins.
@@ -174,7 +179,8 @@ def compile(  # noqa: A001  (the public name)
 
     def read_model() -> IRModule:
         name = None if reader is None else reader.name
-        return load(model, frontend=name, shapes=shapes, importers=importers, taps=taps)
+        found = load(model, frontend=name, shapes=shapes, importers=importers, taps=taps)
+        return donating.donate(found, donate) if donate else found
 
     def new_job() -> job.Job:
         context = job.context_for(
@@ -187,7 +193,8 @@ def compile(  # noqa: A001  (the public name)
     # What a tuner knows may have changed since a result was kept.
     blind = not seeing and not registry().has_tuner and not importers and not taps
     if wanted and blind and (current is None or not (current.watchers or current.tuner)):
-        parts = Request(model, reader, where, opt_level, config, precision, shapes).parts(current)
+        asked = Request(model, reader, where, opt_level, config, precision, shapes, donate)
+        parts = asked.parts(current)
         key = None if parts is None else cache_key(parts)
     saved = None if key is None else store.get(key)
     if saved is not None:

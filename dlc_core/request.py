@@ -58,6 +58,7 @@ class Request:
     config: Mapping[str, Any] | None = None
     precision: str = "float32"
     shapes: Mapping[str, Any] | None = None
+    donate: Mapping[str, int] | None = None
 
     def parts(self, context: passes.PassContext | None = None) -> dict[str, Any] | None:
         """All that the result depends on, as JSON data; None where something of it has no name."""
@@ -88,6 +89,7 @@ class Request:
             "compiler": f"{version.__version__}, artefact format {SCHEMA}",
             "plugins": {p.name: f"{p.source.distribution} {p.source.version}" for p in loaded},
             "code": _stamps(packages),
+            **({"donate": dict(self.donate)} if self.donate else {}),
         }
         try:
             return {name: plain(value) for name, value in found.items()}

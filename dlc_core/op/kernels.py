@@ -20,6 +20,10 @@ from dlc_core.tir.stmt import PrimFunc
 Array = np.ndarray[Any, Any]
 
 
+WINDOWS = "windows"
+"""Attribute of PrimFuncs: the strides, in elements, of parameters that are windows of other memory."""
+
+
 class KernelRunner:
     """Runs the PrimFuncs of a module by the interpreter, at any stage of their lowering, and its graphs.
 
@@ -37,12 +41,37 @@ class KernelRunner:
         env = dict(zip(func.scalars, dims, strict=True))
         layouts: Mapping[int, Any] = func.attrs.get("repack", {})
         given = [layouts[i].apply_numpy(a) if i in layouts else a for i, a in enumerate(args)]
-        inputs = [np.ascontiguousarray(a).reshape(_shape(b, env)) for a, b in zip(given, func.buffers)]
-        made = [np.empty(_shape(b, env), b.dtype.numpy) for b in func.buffers[len(inputs) :]]
-        run(func, *inputs, *made, *dims, module=self._module, check=self._check)
+        windows: Mapping[int, tuple[int, ...]] = func.attrs.get(WINDOWS, {})
+        inputs = [
+            _spread(a, windows[i]) if i in windows else np.ascontiguousarray(a).reshape(_shape(b, env))
+            for i, (a, b) in enumerate(zip(given, func.buffers))
+        ]
         types = type_.fields if isinstance(type_, TupleType) else (type_,)
-        results = tuple(a.reshape(_known(t)) for a, t in zip(made, types))
+        made: list[Array] = []
+        for index, buffer in enumerate(func.buffers[len(inputs) :]):
+            if len(inputs) + index in windows:
+                blank = np.zeros(_known(types[index]), buffer.dtype.numpy)
+                made.append(_spread(blank, windows[len(inputs) + index]))
+            else:
+                made.append(np.empty(_shape(buffer, env), buffer.dtype.numpy))
+        run(func, *inputs, *made, *dims, module=self._module, check=self._check)
+        results = tuple(
+            _window(a, _known(t), windows[i]) if i in windows else a.reshape(_known(t))
+            for i, (a, t) in enumerate(zip(made, types), len(inputs))
+        )
         return results[0] if isinstance(type_, TensorType) else results
+
+
+def _spread(array: Array, strides: tuple[int, ...]) -> Array:
+    """The flat memory of an array that has strides, in elements."""
+    reach = sum((size - 1) * step for size, step in zip(array.shape, strides, strict=True)) + 1
+    memory = np.zeros(reach if array.size else 0, array.dtype)
+    _window(memory, array.shape, strides)[...] = array
+    return memory
+
+
+def _window(memory: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    return np.lib.stride_tricks.as_strided(memory, shape, [step * memory.itemsize for step in strides])
 
 
 def _shape(buffer: Buffer, env: Mapping[Var, int]) -> tuple[int, ...]:
@@ -56,4 +85,4 @@ def _known(type_: Type) -> tuple[int, ...]:
     return shape
 
 
-__all__ = ["KernelRunner"]
+__all__ = ["WINDOWS", "KernelRunner"]

@@ -1,4 +1,4 @@
-"""How a call reaches a device: three ways, chosen when the code is loaded.
+"""How a call reaches a device: three ways, of which `callers.caller_for` chooses one when the code is loaded.
 
     InPlace     the device works in this process's memory: addresses of the caller's arrays are passed as they
     are Copying     the device has memory of its own: inputs are written there, outputs read back Evaluating
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
-from dlc_core.runtime.checked import PLANS, Caller, Checked, Host, Transient, failing, failure
-from dlc_core.runtime.device import Device, prepare, shares_memory
+from dlc_core.runtime.checked import PLANS, Checked, Host, Transient, failing, failure
+from dlc_core.runtime.device import Device, prepare
 from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty, maker
 from dlc_core.runtime.ndarray import NDArray
 from dlc_core.runtime.signature import Plan, Shape, Signature
@@ -74,12 +74,12 @@ class InPlace(Checked):
         return made
 
     def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
         held = [*given, *results, self._weights, aligned_bytes(plan.arena)]
         run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
-        return _holding(run, held), results
+        return holding(run, held), results
 
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
@@ -91,7 +91,7 @@ class InPlace(Checked):
         figures = np.zeros((max(1, sites), 2), np.int64)
         held = [*given, *results, self._weights, aligned_bytes(plan.arena), figures]
         run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
-        return _holding(run, held), figures
+        return holding(run, held), figures
 
     def release(self) -> None:
         self._arenas.clear()
@@ -123,7 +123,7 @@ def _launcher(device: Device, entry: Any, buffers: int, scalars: int) -> Launch:
     return run
 
 
-def _holding(run: Callable[[], None], held: Any) -> Callable[[], None]:
+def holding(run: Callable[[], None], held: Any) -> Callable[[], None]:
     """`run`, which keeps `held` alive."""
 
     def bound(_held: Any = held) -> None:
@@ -167,7 +167,7 @@ class Copying(Checked):
         return outputs if stay else [o.numpy() for o in outputs]
 
     def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
         ins = [self._upload(a) for a in given]
@@ -186,7 +186,7 @@ class Copying(Checked):
                 if host.nbytes:
                     self._device.read(array.handle, bytes_of(host))
 
-        return _holding(bound, held), results
+        return holding(bound, held), results
 
     def release(self) -> None:
         self._free.clear()
@@ -230,12 +230,4 @@ class Evaluating(Transient):
         """There is no scratch memory."""
 
 
-def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:
-    """The way to call an entry point of a device."""
-    if hasattr(entry, "evaluate"):
-        return Evaluating(signature, device, entry, weights)
-    way = InPlace if shares_memory(device) else Copying
-    return way(signature, device, entry, weights)
-
-
-__all__ = ["Caller", "caller_for"]
+__all__ = ["Copying", "Evaluating", "InPlace", "Launch", "holding"]

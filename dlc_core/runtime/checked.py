@@ -33,7 +33,7 @@ class Caller(Protocol):
         ...
 
     def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         """A call on fixed memory, and the outputs it writes."""
         ...
@@ -79,7 +79,7 @@ class Checked:
         return made
 
     def bound(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None
     ) -> tuple[Plan, list[Host], list[Host]]:
         """The plan and the arrays of a bound call, none of them copied."""
         given = self.hosts(inputs)
@@ -100,23 +100,30 @@ class Checked:
                 raise UsageError(f"output {name!r} overlaps an input or another output")
         return plan, given, results
 
-    def _own_outputs(self, outputs: Sequence[Host], plan: Plan) -> list[Host]:
+    def _own_outputs(self, outputs: Sequence[Host | None], plan: Plan) -> list[Host]:
         values = self.signature.outputs
         if len(outputs) != len(values):
             details = [str(v) for v in values]
             raise UsageError(f"{len(outputs)} outputs given, {len(values)} needed", details=details)
         results = []
-        for given, value, shape, dtype in zip(outputs, values, plan.outputs, self.results, strict=True):
-            array = as_host(given, f"output {value.name!r}", value.type.dtype)
-            if array.shape != shape or array.dtype != dtype:
-                found = f"{array.dtype}{list(array.shape)}"
-                raise UsageError(
-                    f"output {value.name!r} is {found}, {value.type.dtype}{list(shape)} is needed"
-                )
+        for index, (given, value, shape) in enumerate(zip(outputs, values, plan.outputs, strict=True)):
+            if given is None:
+                results.append(empty(shape, self.results[index]))
+                continue
+            array = self.output_array(index, given, shape)
             if not (is_plain(array) and array.flags.writeable):
                 raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
             results.append(array)
         return results
+
+    def output_array(self, index: int, given: Any, shape: Shape) -> Host:
+        """Memory for an output as an array; raises UsageError for another shape or dtype."""
+        value = self.signature.outputs[index]
+        array = as_host(given, f"output {value.name!r}", value.type.dtype)
+        if array.shape != shape or array.dtype != self.results[index]:
+            found = f"{array.dtype}{list(array.shape)}"
+            raise UsageError(f"output {value.name!r} is {found}, {value.type.dtype}{list(shape)} is needed")
+        return array
 
 
 class Transient(Checked, ABC):
@@ -126,7 +133,7 @@ class Transient(Checked, ABC):
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]: ...
 
     def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host] | None, threads: int
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         _, given, results = self.bound(inputs, outputs)
 

@@ -7,6 +7,7 @@ shared parts stay shared, and decoding needs no recursion.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple, replace
 from typing import Any, NoReturn
 
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
@@ -28,7 +29,7 @@ from dlc_core.ir.expr import (
     unary,
 )
 from dlc_core.ir.types import Dim, tensor_type
-from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.signature import Donation, Signature, Value
 
 _BINARY = (ARITH | COMPARE | {"and", "or"}) - {"div"}
 _UNARY = frozenset({"neg", "not"})
@@ -87,6 +88,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         "arena": table.add(signature.arena_size),
         "weights": signature.weights_size,
         "exprs": table.rows,
+        **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
     }
 
 
@@ -133,12 +135,24 @@ def _decode(data: Any) -> Signature:
         _bad("the arena's size is no integer")
     weights = _int(data["weights"])
     made = Signature(values(data["inputs"]), values(data["outputs"]), tuple(symbols), arena, weights)
+    donated = _list(data.get("donated", []))
+    made = replace(made, donated=tuple(_donation(_list(row), made) for row in donated))
     for value in (*made.inputs, *made.outputs):
         if any(isinstance(d, Expr) and d.dtype is not INDEX for d in value.type.shape):
             _bad(f"a dim of {value.name!r} is no integer")
         if value.type.dtype.lanes != 1 or value.type.dtype.kind == "handle":
             _bad(f"{value.name!r} has the dtype {value.type.dtype}")
     return made
+
+
+def _donation(row: list[Any], signature: Signature) -> Donation:
+    """A donation whose input and output are there and of one kind."""
+    given, taken, axis, capacity = row
+    source = signature.inputs[_int(given, 0, len(signature.inputs) - 1)]
+    result = signature.outputs[_int(taken, 0, len(signature.outputs) - 1)]
+    if source.type.ndim != result.type.ndim or source.dtype is not result.dtype:
+        _bad(f"{result.name!r} cannot continue {source.name!r}")
+    return Donation(given, taken, _int(axis, 0, source.type.ndim - 1), _int(capacity, 1, _LIMIT))
 
 
 def _expression(row: list[Any], before: list[Expr]) -> Expr:

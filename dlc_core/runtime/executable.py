@@ -28,7 +28,9 @@ import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.lazy import lazy
-from dlc_core.runtime.calling import Caller, InPlace, caller_for
+from dlc_core.runtime.callers import caller_for
+from dlc_core.runtime.calling import InPlace
+from dlc_core.runtime.checked import Caller
 from dlc_core.runtime.encode import decode_signature
 from dlc_core.runtime.explain import Explanation, explain
 from dlc_core.runtime.measure import TimeEvaluator
@@ -174,13 +176,15 @@ class Executable:
         return dict(zip(self._output_names, outputs))
 
     def bind(
-        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[NDArray] | None = None
+        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[NDArray | None] | None = None
     ) -> BoundCall:
         """A call on fixed memory: it reads `inputs` and writes `outputs` in place, allocating and checking
         nothing.
 
         Inputs are contiguous host arrays, in order or by name; without `outputs` they are allocated
-        once.  Raises UsageError for arrays that do not fit, are not contiguous, or overlap.
+        once, as are single ones that are None.  An input given away (`dlc.compile(donate=...)`) is a view of
+        memory with room, its output None or the longer view.  Raises UsageError for arrays that do not fit,
+        are not contiguous, or overlap.
         """
         given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
         caller = self._caller or self._load()
@@ -328,6 +332,11 @@ class Executable:
                     f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())
                 ],
                 hint="exe.save writes a file for dlc.open",
+            )
+        if self.signature.donated:
+            raise UnsupportedError(
+                "inputs are given away, and exported code takes compact tensors",
+                hint="exe.save writes a file for dlc.open; or compile without `donate`",
             )
         write = getattr(self.codegen, "export", None)
         if write is None:

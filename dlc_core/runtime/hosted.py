@@ -18,7 +18,7 @@ from dlc_core.diag import ArtifactError
 from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.op.known import known_ops
-from dlc_core.runtime.calling import caller_for
+from dlc_core.runtime.callers import caller_for
 from dlc_core.runtime.checked import Caller, Host, Transient
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.encode import decode_signature, encode_signature

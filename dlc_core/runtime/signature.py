@@ -46,6 +46,18 @@ class Value:
 
 
 @dataclass(frozen=True)
+class Donation:
+    """An input, by its index, whose memory an output takes over: it has the input's elements, and more behind
+    them along `axis`.  Both lie in memory with room for `capacity` elements along that axis.
+    """
+
+    input: int
+    output: int
+    axis: int
+    capacity: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a call with certain input shapes needs."""
 
@@ -65,6 +77,7 @@ class Signature:
     arena_size: Expr
     """Bytes of scratch memory of one call."""
     weights_size: int
+    donated: tuple[Donation, ...] = ()
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"

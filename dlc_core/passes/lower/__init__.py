@@ -6,11 +6,13 @@ from dlc_core.passes.lower.describe import DescribeGraph
 from dlc_core.passes.lower.group import LowerGroups
 from dlc_core.passes.lower.host import HostSegments
 from dlc_core.passes.lower.instrument import Instrument
+from dlc_core.passes.lower.joins import JoinParts
 from dlc_core.passes.lower.main import BuildMain
 from dlc_core.passes.lower.results import CopyResults
 
 PASSES: tuple[type[Pass], ...] = (
     HostSegments,
+    JoinParts,
     LowerGroups,
     CopyResults,
     RecordCosts,
@@ -26,6 +28,7 @@ __all__ = [
     "DescribeGraph",
     "HostSegments",
     "Instrument",
+    "JoinParts",
     "LowerGroups",
     "RecordCosts",
 ]

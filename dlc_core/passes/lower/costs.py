@@ -18,7 +18,7 @@ from dlc_core.ir.expr import Binary, Call, Cast, Expr, Load, const_value
 from dlc_core.ir.expr import post_order as expr_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.lower.group import result_types
+from dlc_core.passes.lower.views import result_types
 from dlc_core.target.cost import FUNCTIONS, Work
 from dlc_core.target.target import Dot
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While

@@ -6,9 +6,9 @@ module.  Groups that compute the same (the names of buffers and dims apart) shar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dlc_core import te
 from dlc_core.diag import DlcError, Span, UnsupportedError
@@ -29,14 +29,15 @@ from dlc_core.graph.node import (
 from dlc_core.ir.expr import Var, const, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash, structural_roles
-from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std.bands import BAND, JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
 from dlc_core.passes.lower.control import is_control, with_bodies
 from dlc_core.passes.lower.host import is_host
+from dlc_core.passes.lower.joins import PART, joins_of, with_windows
 from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import is_placed, is_view
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import PrimFunc
@@ -161,6 +162,8 @@ class LowerGroups(Pass):
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             function = old.attrs["function"] if old.op is CALL else None
+            if old in joins:
+                return None
             if is_control(old):
                 return with_bodies(old, args, lambda body, _: body.with_body(rewrite(body.body, visit)))
             if function is None:
@@ -173,14 +176,13 @@ class LowerGroups(Pass):
                         return placed
                 function, args = _alone(old, args)
             symbol, dims = kernel_of(function, args)
-            return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims}, old.type)
+            part = {PART: function.attrs[PART]} if PART in function.attrs else {}
+            return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims, **part}, old.type)
 
-        functions = {
-            name: function.with_body(rewrite(function.body, visit))
-            for name, function in module.of_kind(Function).items()
-            if not is_host(function)
-        }
-        return module.with_functions(functions).with_functions(kernels)
+        native = {n: f for n, f in module.of_kind(Function).items() if not is_host(f)}
+        joins = {join for function in native.values() for join in joins_of(function)}
+        functions = {name: f.with_body(rewrite(f.body, visit)) for name, f in native.items()}
+        return module.with_functions(with_windows(functions, kernels, module.functions))
 
 
 class _Equal:
@@ -235,20 +237,3 @@ def _alone(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...
     body = node(old.op, inner, old.attrs, old.type)
     body.add_spans(old.spans)
     return Function(f"fused_{old.op.name}", tuple(params), body), tuple(outer)
-
-
-def unique_name(name: str, taken: Mapping[str, Any]) -> str:
-    """The name, with a number where it is taken."""
-    if name not in taken:
-        return name
-    number = 1
-    while f"{name}_{number}" in taken:
-        number += 1
-    return f"{name}_{number}"
-
-
-def result_types(n: Node) -> tuple[TensorType, ...]:
-    """The tensor types of a node, one for each output."""
-    if isinstance(n.type, TupleType):
-        return tuple(f for f in n.type.fields if isinstance(f, TensorType))
-    return (n.tensor_type,)

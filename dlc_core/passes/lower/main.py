@@ -28,11 +28,12 @@ from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import Control, Memory, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of
-from dlc_core.passes.lower.group import result_types, unique_name
 from dlc_core.passes.lower.host import native_entries
+from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
+from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.results import results_of
-from dlc_core.passes.lower.views import origin
+from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
@@ -40,9 +41,6 @@ from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
-
-Place = tuple[Node, int]
-"""A tensor: a node and which of its outputs."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +129,7 @@ class _Builder:
                 for arg, offset in zip(n.args, join_offsets(n) or (), strict=True):
                     self.inside[arg, 0] = (n, 0), offset
         self.buffers: dict[Place, Buffer] = {}
+        self.windows = windows_of(function)
         self.views: list[tuple[Buffer, Buffer]] = []
         self.constant_at: dict[tuple[Array, str], Buffer] = {}
         self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
@@ -150,6 +149,7 @@ class _Builder:
                 buffer = _at(_buffer_of(place), offset)
                 self.buffers[place] = buffer
                 self.views.append((buffer, arena))
+        self._place_windows()
         body = seq(*(self._call(n) for n in self.order))
         weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
         if self.controls:
@@ -172,14 +172,19 @@ class _Builder:
             tuple(symbols),
             size,
             self.held.size,
+            donations_of(self.function),
         )
         return func
 
     # Where values live
 
     def _inputs(self) -> list[Buffer]:
-        for p in self.function.params:
-            self.buffers[p, 0] = _buffer_of((p, 0), p.attrs["name"])
+        rooms = {d.input: d for d in donations_of(self.function)}
+        for index, p in enumerate(self.function.params):
+            shape = list(p.tensor_type.dim_exprs())
+            if index in rooms:
+                shape[rooms[index].axis] = const(rooms[index].capacity)
+            self.buffers[p, 0] = Buffer(p.attrs["name"], shape, p.dtype, align=ALIGN)
         return [self.buffers[p, 0] for p in self.function.params]
 
     def _outputs(self) -> list[Place]:
@@ -188,6 +193,11 @@ class _Builder:
         self.out_buffers: list[Buffer] = []
         for value in results_of(self.function):
             place = origin(value)
+            if place in self.windows and place not in direct:
+                # It lies in the memory of an input, which the caller gives again.
+                direct.append(place)
+                self.out_buffers.append(_buffer_of((value, 0), f"out{len(self.out_buffers)}"))
+                continue
             if not is_step(place[0]) or place in direct:
                 raise UsageError(
                     "a result is not what a kernel of its own writes", hint="run the pass copy_results first"
@@ -210,6 +220,13 @@ class _Builder:
                 last[self._whole(place)[0]] = len(self.order)
         requests: list[Request] = []
         owners: list[Place | Buffer] = []
+        for join in joins_of(self.function):
+            if (join, 0) not in self.windows:
+                held = [place for arg in join.args for place in self._places(arg)]
+                begin = min(step[value] for value, _ in held)
+                end = max(last.get(place, begin) for place in ((join, 0), *held))
+                requests.append(Request(_size(join.tensor_type), begin, end))
+                owners.append((join, 0))
         asked: set[Place] = set()
         self.workspaces: dict[Buffer, Buffer] = {}
         self.workspace_of: dict[Node, list[Buffer]] = {}
@@ -217,7 +234,7 @@ class _Builder:
             now = step[n]
             for index in range(len(result_types(n))):
                 place, _ = self._whole((n, index))
-                if place not in direct and place not in asked:
+                if place not in direct and place not in self.windows and place not in asked:
                     asked.add(place)
                     requests.append(Request(_size(_type_of(place)), now, last.get(place, now)))
                     owners.append(place)
@@ -225,6 +242,19 @@ class _Builder:
                 requests.append(Request(_bytes(workspace), now, now))
                 owners.append(workspace)
         return requests, owners
+
+    def _place_windows(self) -> None:
+        """Tensors that lie in others, where these lie."""
+        for place, window in self.windows.items():
+            whole, type_ = self.buffers[window.whole], _type_of(place)
+            self.buffers[place] = Buffer(
+                "part",
+                type_.dim_exprs(),
+                type_.dtype,
+                strides=window.strides,
+                offset=whole.offset + window.offset,
+            )
+            self.views.append((self.buffers[place], whole))
 
     def _whole(self, place: Place) -> tuple[Place, int]:
         """The tensor whose memory a place is in, and at which of its elements it begins."""

@@ -22,9 +22,11 @@ from dlc_core.ir.types import TupleType, Type
 from dlc_core.op.std.bands import JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import is_control, is_step, unchanged, with_bodies
-from dlc_core.passes.lower.group import lower_group, result_types, unique_name
+from dlc_core.passes.lower.group import lower_group
 from dlc_core.passes.lower.host import native_entries
-from dlc_core.passes.lower.views import origin
+from dlc_core.passes.lower.joins import is_join
+from dlc_core.passes.lower.names import unique_name
+from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -81,11 +83,16 @@ def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: in
             results.append(result)
             continue
         # Equal calls are one node, so the second copy of a value is a copy of its first.
-        while not is_step(origin(result)[0]) or origin(result) in taken:
+        while not _is_written(origin(result)[0]) or origin(result) in taken:
             result = copied(result)
         taken.add(origin(result))
         results.append(result)
     return entry.with_body(results[0] if len(results) == 1 else make_tuple(results))
+
+
+def _is_written(value: Node) -> bool:
+    """Whether kernels write a value, or its parts in place."""
+    return is_step(value) or is_join(value)
 
 
 __all__ = ["CopyResults", "results_of"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc_core.graph.node import CALL_PRIM, GET, TUPLE, Node
+from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 
 VIEW_OPS = frozenset({"reshape", "squeeze", "unsqueeze", "flatten"})
@@ -40,3 +41,10 @@ def origin(value: Node, index: int = 0) -> tuple[Node, int]:
             value, index = value.args[0], 0
         else:
             return value, index
+
+
+def result_types(n: Node) -> tuple[TensorType, ...]:
+    """The tensor types of a node, one for each output."""
+    if isinstance(n.type, TupleType):
+        return tuple(f for f in n.type.fields if isinstance(f, TensorType))
+    return (n.tensor_type,)

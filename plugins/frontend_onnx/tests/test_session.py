@@ -396,3 +396,52 @@ def test_what_has_no_meaning_here_is_taken_or_says_so():
     assert run_options.get_run_config_entry("memory.enable_memory_arena_shrinkage") == "cpu:0"
     with pytest.raises(UsageError, match="no entry"):
         run_options.get_run_config_entry("other")
+
+
+CACHED = """
+g (float[1, 2, p, 4] past, float[1, 2, n, 4] new) => (float[1, 2, q, 4] present, float[1, 2, q, 1] y) {
+    present = Concat<axis = 2>(past, new)
+    y = ReduceMax<keepdims = 1>(present, axes)
+}
+"""
+
+
+def cached():
+    made = parse(CACHED)
+    made.graph.initializer.append(numpy_helper.from_array(np.array([3]), "axes"))
+    return made
+
+
+def test_a_binding_continues_caches_in_their_memory():
+    session = ours.InferenceSession(cached(), providers=["llvm"], donate={"past": 8})
+    memory, wanted = np.zeros((1, 2, 8, 4), np.float32), np.zeros((1, 2, 0, 4), np.float32)
+    past = ours.OrtValue.ortvalue_from_numpy(memory[:, :, :0])
+    binding = session.io_binding()
+    for step in range(3):
+        new = np.random.default_rng(step).standard_normal((1, 2, 2, 4)).astype(np.float32)
+        wanted = np.concatenate([wanted, new], 2)
+        binding.bind_ortvalue_input("past", past)
+        binding.bind_cpu_input("new", new)
+        binding.bind_output("present")
+        binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        past, y = binding.get_outputs()
+        assert past.data_ptr() == memory.ctypes.data
+        np.testing.assert_array_equal(past.numpy(), wanted)
+        np.testing.assert_array_equal(y.numpy(), wanted.max(3, keepdims=True))
+    np.testing.assert_array_equal(memory[:, :, :6], wanted)
+    binding.bind_ortvalue_output("present", ours.OrtValue(np.zeros((1, 2, 8, 4), np.float32)))
+    binding.bind_ortvalue_input("past", past)
+    with pytest.raises(UsageError, match="does not lie where input 'past' is"):
+        session.run_with_iobinding(binding)
+
+
+def test_results_of_a_session_continue_caches():
+    session = ours.InferenceSession(cached(), providers=["llvm"], donate={"past": 8})
+    past = np.ones((1, 2, 1, 4), np.float32)
+    new = np.full((1, 2, 1, 4), 2, np.float32)
+    first = session.run(["present"], {"past": past, "new": new})[0]
+    second = session.run(["present"], {"past": first, "new": new})[0]
+    assert np.shares_memory(first, second)
+    assert not np.shares_memory(past, first)
+    assert second[0, 0, :, 0].tolist() == [1, 2, 2]

@@ -198,16 +198,21 @@ class IOBinding:
         if lacking:
             raise UsageError(f"input {lacking[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
         plan = exe.signature.plan([feeds[name].shape for name in names])
-        arrays = []
-        for value, shape in zip(exe.outputs, plan.outputs):
+        arrays: list[Array | None] = []
+        continued = {donation.output for donation in exe.signature.donated}
+        for index, (value, shape) in enumerate(zip(exe.outputs, plan.outputs)):
             own = self._outputs.get(value.name)
+            if index in continued:
+                arrays.append(own)
+                continue
             kept = self._results.get(value.name)
             if own is None and kept is not None and (kept.shape, kept.dtype) == (shape, value.dtype.numpy):
                 own = kept
             arrays.append(np.empty(shape, value.dtype.numpy) if own is None else own)
-        call: Callable[[], object] = exe.bind(dict(feeds), arrays)
-        self._results = {value.name: array for value, array in zip(exe.outputs, arrays)}
-        return call
+        call = exe.bind(dict(feeds), arrays)
+        self._results = {value.name: array for value, array in zip(exe.outputs, call.outputs)}
+        bound: Callable[[], object] = call
+        return bound
 
     def _check(self, name: str, known: Sequence[str], what: str) -> None:
         if name not in known:

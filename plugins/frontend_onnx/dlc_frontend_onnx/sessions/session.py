@@ -65,7 +65,8 @@ class InferenceSession:
     the text of any target is a provider too, such as "reference"; the first that can be used is taken, and
     those before it are named in a warning.  `provider_options`, a dict for each provider, are options of its
     target; those that it does not have are named in a warning too.  `importers` import operators that this
-    package does not know (see `custom`).
+    package does not know (see `custom`).  `donate` is that of `dlc.compile`: inputs that calls give away,
+    such as `{"past_key_values.*": 2048}`, whose outputs lie in their memory.
 
     Raises ModelError for malformed models, UnsupportedError for what cannot be expressed, UsageError for
     wrong arguments.
@@ -79,15 +80,15 @@ class InferenceSession:
         provider_options: Sequence[Mapping[str, Any]] | None = None,
         *,
         importers: Sequence[Any] = (),
+        donate: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         if kwargs:
             _warn(f"ignored arguments of the session: {', '.join(kwargs)}")
         self._options = sess_options
         self._provider, self._target = _choose(providers, provider_options)
-        options = compile_options(sess_options)
-        self._source, self._importers = path_or_bytes, tuple(importers)
-        self.model = CallableModel(path_or_bytes, self._target, importers=importers, **options)
+        self._source, self._importers, self._donate = path_or_bytes, tuple(importers), donate
+        self.model = self._compiled()
         """The compiled model, for what sessions do not have: `session.model.whole` is its executable."""
 
     def run(
@@ -201,8 +202,13 @@ class InferenceSession:
     ) -> None:
         """Compile the model anew for other providers."""
         self._provider, self._target = _choose(providers, provider_options)
+        self.model = self._compiled()
+
+    def _compiled(self) -> CallableModel:
         options = compile_options(self._options)
-        self.model = CallableModel(self._source, self._target, importers=self._importers, **options)
+        if self._donate is not None:
+            options["donate"] = self._donate
+        return CallableModel(self._source, self._target, importers=self._importers, **options)
 
     def disable_fallback(self) -> None:
         """Nothing: a provider that was taken is never left for another one."""

@@ -1,0 +1,75 @@
+"""Inputs of a graph that are given away: an output continues each of them in its memory.
+
+    donate(module, {"past_*": 1024})
+
+An output that is `concat(input, new, axis)`, as caches of keys and values are, lies where the input does:
+what is new is written behind what is there, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function, Node
+from dlc_core.ir.module import IRModule
+
+DONATED = "donated"
+"""Attribute of an entry: for each input given away (input, output, axis, capacity)."""
+
+
+def donate(module: IRModule, wanted: Mapping[str, int]) -> IRModule:
+    """The module with inputs of its entry given away.
+
+    `wanted` has names of inputs, or patterns of them with `*` and `?`, and the room of their memory: so many
+    elements along the axis that grows.  Raises UsageError for unknown names, for inputs that no output
+    continues, and for memory without room or whose strides are not known.
+    """
+    entry = module.functions.get(module.entry)
+    if not isinstance(entry, Function):
+        raise UsageError("inputs of a graph alone can be given away", why=f"{module.entry!r} is none")
+    names = tuple(entry.attrs.get("inputs") or (p.attrs["name"] for p in entry.params))
+    rooms: dict[int, int] = {}
+    for pattern, capacity in wanted.items():
+        found = [i for i, name in enumerate(names) if fnmatchcase(name, pattern)]
+        if not found:
+            raise UsageError(
+                f"there is no input {pattern!r} to give away", hint=f"inputs: {', '.join(names)}"
+            )
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+            raise UsageError(
+                f"input {pattern!r} is given away with room for {capacity!r}",
+                hint="give the number of elements that its memory holds along the axis that grows",
+            )
+        rooms.update(dict.fromkeys(found, capacity))
+    donated = tuple(_donation(entry, index, names[index], rooms[index]) for index in sorted(rooms))
+    return module.with_function(module.entry, entry.with_attrs(**{DONATED: donated}))
+
+
+def _donation(entry: Function, index: int, name: str, capacity: int) -> tuple[int, int, int, int]:
+    param = entry.params[index]
+    outputs = [
+        i
+        for i, result in enumerate(entry.results)
+        if result.op.name == "concat" and result.args[0] is param and entry.results.count(result) == 1
+    ]
+    what = f"input {name!r} cannot be given away"
+    if len(outputs) != 1:
+        raise UsageError(
+            what,
+            why=f"{len(outputs) or 'no'} outputs continue it",
+            hint="one output must be the concatenation of the input and what is new, in this order",
+        )
+    result: Node = entry.results[outputs[0]]
+    axis = result.attrs["axis"] % len(result.shape)
+    open_dims = [d for i, d in enumerate(param.shape) if i not in (0, axis) and not isinstance(d, int)]
+    if open_dims:
+        raise UsageError(what, why=f"its dims {', '.join(map(str, open_dims))} are not known")
+    length = result.shape[axis]
+    if isinstance(length, int) and length > capacity:
+        raise UsageError(what, why=f"there is room for {capacity} elements, and {length} are needed")
+    return index, outputs[0], axis, capacity
+
+
+__all__ = ["DONATED", "donate"]

@@ -1,0 +1,310 @@
+"""join_parts: concatenations that cost nothing, for their parts are written where they are to lie.
+
+Law: the function computes the same values.
+
+    y = call(f, x)
+    z = call(g, x)                  y = call(f, x)
+    c = call(concat, y, z)    =>    z = call(g, x)
+    w = call(h, c, y)               c = concat(y, z)
+                                    w = call(h, c, y)
+
+A bare `concat` in a function with the attribute `joins` is no kernel's work: it stands for memory, and its
+parts are windows of it (`windows_of`).  Kernels that write or read a window get a buffer with strides for it
+(`with_windows`).  A part is what one kernel writes and only kernels read.  Of one that is not, such as an
+input of the function, a copy is made; where there are only such, nothing changes.
+
+A result that continues an input given away (the attribute `donated`: see `runtime.signature.Donation`) lies
+where that input does: only what is new is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.diag import PassError, UnsupportedError
+from dlc_core.graph.donate import DONATED
+from dlc_core.graph.node import (
+    CALL,
+    CALL_PRIM,
+    GET,
+    PARAM,
+    Function,
+    Node,
+    call_function,
+    functions_of,
+    node,
+    post_order,
+    rewrite,
+    users_of,
+)
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, as_expr, const
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import Dim
+from dlc_core.op.kernels import WINDOWS
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.host import native_entries
+from dlc_core.passes.lower.names import unique_name
+from dlc_core.passes.lower.views import origin, result_types
+from dlc_core.runtime.signature import Donation
+from dlc_core.tir.functor import substitute_stmt
+from dlc_core.tir.stmt import PrimFunc
+
+CONCAT = OPS["concat"]
+JOINS, PART = "joins", "part"
+"""Attributes of functions; PART tells copies of one value for several windows apart."""
+Place = tuple[Node, int]
+"""A tensor: a node and which of its outputs."""
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where a tensor lies in the memory of another: elements before it, and its strides in elements."""
+
+    whole: Place
+    offset: Expr
+    strides: Strides
+
+
+Windows = Mapping[Place, Window]
+
+
+def is_join(value: Node) -> bool:
+    """Whether a node of a lowered function is memory whose parts are written by others."""
+    return value.op is CONCAT
+
+
+def joins_of(function: Function) -> list[Node]:
+    """The joins of a function, in order."""
+    return [n for n in post_order(function.body) if is_join(n)] if function.attrs.get(JOINS) else []
+
+
+def donations_of(function: Function) -> tuple[Donation, ...]:
+    return tuple(Donation(*fields) for fields in function.attrs.get(DONATED, ()))
+
+
+@dataclass(frozen=True)
+class JoinParts(Pass):
+    """Let parts of concatenations be written in place, and results that continue inputs given away."""
+
+    name: ClassVar[str] = "join_parts"
+    stage: ClassVar[str] = "lower"
+    place: ClassVar[tuple[float, ...]] = (80,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        entries = native_entries(module)
+        entry = module.functions.get(module.entry)
+        able = context.target is not None and context.target.describe().control
+        wanted = isinstance(entry, Function) and DONATED in entry.attrs
+        if wanted and not (able and module.entry in entries):
+            why = "parts of the model run on the host" if able else "the target's kernels take whole tensors"
+            raise UnsupportedError("inputs cannot be given away", why=why, hint="compile without `donate`")
+        if not able:
+            return module
+        joined = {name: _Joiner(function).run() for name, function in entries.items()}
+        return module.with_functions({n: f for n, f in joined.items() if f is not entries[n]})
+
+
+class _Joiner:
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.users = users_of(function.body)
+        self.results = {function.body, *function.results}
+        self.donated = {function.results[d.output]: d for d in donations_of(function)}
+        self.taken: set[Node] = set()
+        self.copies = 0
+
+    def run(self) -> Function:
+        if any(n.op is CONCAT for n in post_order(self.function.body)):
+            return self.function
+        parts = {n: found for n in post_order(self.function.body) if (found := self._parts(n)) is not None}
+        for value, donation in self.donated.items():
+            if value not in parts:
+                raise self._refused(donation, "its output is not what one kernel joins")
+        if not parts:
+            return self.function
+
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            if old not in parts:
+                return None
+            body = old.attrs["function"].body
+            made = [self._part(old, i, direct, args) for i, direct in enumerate(parts[old])]
+            return node(CONCAT, made, body.attrs, old.type)
+
+        return self.function.with_body(rewrite(self.function.body, visit)).with_attrs(**{JOINS: True})
+
+    def _parts(self, value: Node) -> list[bool] | None:
+        """Which parts of a concatenation are taken as they are; None where it stays a kernel."""
+        if value.op is not CALL or value.attrs["function"].body.op is not CONCAT:
+            return None
+        given = dict(zip(value.attrs["function"].params, value.args, strict=True))
+        body = value.attrs["function"].body
+        donation = self.donated.get(value)
+        if donation is not None:
+            own = self.function.params[donation.input]
+            if given.get(body.args[0]) is not own:
+                raise self._refused(donation, "its output does not begin with it")
+            for read in (own, value):
+                if read in self.results and (read is own or self.function.results.count(read) > 1):
+                    raise self._refused(donation, "it is a result twice")
+                others = [u for u in self.users[read] if u.op is not CALL and u is not self.function.body]
+                if others:
+                    why = f"{others[0].op.name} reads it as compact memory"
+                    raise self._refused(donation, why)
+            return [True, *(self._is_part(given.get(arg)) for arg in body.args[1:])]
+        if value in self.results or strides_of(value.shape, None) is None or value.dtype.bits < 8:
+            return None
+        found = [self._is_part(given.get(arg)) for arg in body.args]
+        return found if any(found) else None
+
+    def _refused(self, donation: Donation, why: str) -> UnsupportedError:
+        names = self.function.attrs.get("inputs") or [p.attrs["name"] for p in self.function.params]
+        name = names[donation.input]
+        return UnsupportedError(
+            f"input {name!r} cannot be given away", why=why, hint=f"compile without {name!r} in `donate`"
+        )
+
+    def _is_part(self, value: Node | None) -> bool:
+        """Whether a value can be a window: one kernel writes it, kernels alone read it."""
+        if value is None or value in self.taken or value in self.results:
+            return False
+        source = value.args[0] if value.op is GET else value
+        if source.op is not CALL or source in self.results:
+            return False
+        if source.attrs["function"].body.op is CONCAT or not all(u.op is CALL for u in self.users[value]):
+            return False
+        self.taken.add(value)
+        return True
+
+    def _part(self, old: Node, index: int, direct: bool, args: Sequence[Node]) -> Node:
+        group: Function = old.attrs["function"]
+        given = dict(zip(group.params, args, strict=True))
+        root = group.body.args[index]
+        if direct:
+            return given[root]
+        self.copies += 1
+        params = tuple(n for n in post_order(root) if n.op is PARAM)
+        label = f"{group.name}_part"
+        part = Function(label, params, root).with_attrs(**group.attrs, **{PART: self.copies})
+        made = call_function(part, [given[p] for p in params])
+        made.add_spans(old.spans)
+        return made
+
+
+def strides_of(shape: Sequence[Dim], capacity: tuple[int, int] | None) -> Strides | None:
+    """Row-major strides, of memory with room for so many elements along an axis where `capacity` says so
+    (axis, elements); None where they are not known.
+    """
+    sizes = list(shape)
+    if capacity is not None:
+        sizes[capacity[0]] = capacity[1]
+    found, step = [], 1
+    for place in reversed(range(len(sizes))):
+        found.append(step)
+        size = sizes[place]
+        if place and not isinstance(size, int):
+            return None
+        step *= size if isinstance(size, int) else 1
+    return tuple(reversed(found))
+
+
+def windows_of(function: Function) -> dict[Place, Window]:
+    """The tensors that lie in others, those that hold others first."""
+    found: dict[Place, Window] = {}
+    donated = {function.results[d.output]: d for d in donations_of(function)}
+    for value in joins_of(function):
+        axis = value.attrs["axis"] % len(value.shape)
+        parts = [origin(arg) for arg in value.args]
+        donation = donated.get(value)
+        strides = strides_of(value.shape, None if donation is None else (axis, donation.capacity))
+        if strides is None:
+            raise PassError(f"the strides of the join {value!r} are not known", spans=value.spans)
+        if donation is not None:
+            whole = function.params[donation.input], 0
+            found[value, 0] = Window(whole, const(0), strides)
+            found[whole] = Window(whole, const(0), strides)
+        offset: Expr = const(0)
+        for place, arg in zip(parts, value.args, strict=True):
+            if place not in found:
+                found[place] = Window((value, 0), offset * strides[axis], strides)
+            elif donation is None or place != found[value, 0].whole:
+                raise PassError(f"{place[0]!r} would lie at two places", spans=value.spans)
+            offset = offset + as_expr(arg.shape[axis])
+    return found
+
+
+def with_windows(
+    functions: Mapping[str, Function], kernels: Mapping[str, PrimFunc], taken: Mapping[str, object]
+) -> dict[str, Function | PrimFunc]:
+    """The functions and the kernels, those of windows instead of those that nothing calls any more."""
+    made: dict[tuple[str, tuple[tuple[int, Strides], ...]], str] = {}
+    found = dict(kernels)
+    result: dict[str, Function] = {}
+    for name, function in functions.items():
+        windows = windows_of(function)
+
+        def visit(old: Node, args: tuple[Node, ...], windows: Windows = windows) -> Node | None:
+            layouts = tuple(
+                (index, windows[place].strides)
+                for index, place in enumerate(_places(old))
+                if place in windows and not _is_compact(windows[place].strides, place)
+            )
+            if not layouts:
+                return None
+            key = old.attrs["symbol"], layouts
+            if key not in made:
+                made[key] = unique_name(f"{key[0]}_in_place", {**taken, **found})
+                found[made[key]] = _with_strides(found[key[0]], dict(layouts), made[key])
+            return node(CALL_PRIM, args, {**old.attrs, "symbol": made[key]}, old.type)
+
+        result[name] = function.with_body(rewrite(function.body, visit)) if windows else function
+    if made:
+        called = {n.attrs["symbol"] for f in result.values() for n in _calls(f)}
+        found = {name: func for name, func in found.items() if name in called}
+    return {**result, **found}
+
+
+def _calls(function: Function) -> Iterator[Node]:
+    """The calls of kernels, those in control flow too."""
+    work = [function]
+    while work:
+        for n in post_order(work.pop().body):
+            if n.op is CALL_PRIM:
+                yield n
+            work += functions_of(n)
+
+
+def _places(call: Node) -> Iterator[Place]:
+    """The tensors of a kernel's call, inputs first; none for what is no such call."""
+    if call.op is not CALL_PRIM:
+        return
+    for arg in call.args:
+        for index in range(len(result_types(arg))):
+            yield origin(arg, index)
+    for index in range(len(result_types(call))):
+        yield call, index
+
+
+def _is_compact(strides: Strides, place: Place) -> bool:
+    """Whether strides are those of a compact tensor, along the axes that have several elements."""
+    shape = result_types(place[0])[place[1]].shape
+    own = strides_of(shape, None)
+    return own is not None and all(
+        size == 1 or a == b for a, b, size in zip(own, strides, shape, strict=True)
+    )
+
+
+def _with_strides(func: PrimFunc, layouts: Mapping[int, Strides], name: str) -> PrimFunc:
+    fresh: dict[Buffer, Buffer] = {}
+    for index, strides in layouts.items():
+        old = func.buffers[index]
+        fresh[old] = Buffer(
+            old.name, old.shape, old.dtype, strides=strides, scope=old.scope, align=old.dtype.itemsize
+        )
+    params = tuple(fresh.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
+    attrs = {**func.attrs, WINDOWS: dict(layouts)}
+    return replace(func, name=name, params=params, body=substitute_stmt(func.body, {}, fresh), attrs=attrs)

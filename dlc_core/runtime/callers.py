@@ -1,0 +1,29 @@
+"""Which way to call an entry point of a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlc_core.diag import UnsupportedError
+from dlc_core.runtime.calling import Copying, Evaluating, InPlace
+from dlc_core.runtime.checked import Caller, Host
+from dlc_core.runtime.device import Device, shares_memory
+from dlc_core.runtime.donating import Donating
+from dlc_core.runtime.signature import Signature
+
+
+def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:
+    """The way to call an entry point of a device."""
+    if signature.donated and (hasattr(entry, "evaluate") or not shares_memory(device)):
+        raise UnsupportedError(
+            f"device {device.name!r} takes no inputs that are given away",
+            why="it does not work in the caller's memory",
+            hint="compile without `donate`",
+        )
+    if hasattr(entry, "evaluate"):
+        return Evaluating(signature, device, entry, weights)
+    way = (Donating if signature.donated else InPlace) if shares_memory(device) else Copying
+    return way(signature, device, entry, weights)
+
+
+__all__ = ["caller_for"]

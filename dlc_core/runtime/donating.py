@@ -1,0 +1,194 @@
+"""Calls that take inputs over: their outputs lie in the memory of inputs given away.
+
+An input given away is a view of memory with room for `capacity` elements along one axis, such as
+`buffer[:, :, :length]`; its output is a longer view of the same memory.  A call may be given any array: one
+that is no such view is copied, once, to memory with room, and what comes back is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import UsageError
+from dlc_core.runtime.calling import InPlace, holding
+from dlc_core.runtime.checked import Host, failing
+from dlc_core.runtime.device import prepare
+from dlc_core.runtime.memory import address, aligned_bytes, empty
+from dlc_core.runtime.ndarray import contiguous, is_plain
+from dlc_core.runtime.signature import Donation, Plan, Shape
+
+
+class Donating(InPlace):
+    """Calls on this process's memory with inputs given away."""
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        given = self._placed(arrays)
+        plan = self.plan(tuple(a.shape for a in given))
+        results = self._results(given, plan, None)
+        arena = self._take(plan.arena)
+        try:
+            with failing(self._device):
+                self._prepared(given, results, arena[0], plan, threads)()
+        finally:
+            self._arenas.append(arena)
+        return results
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        given = self.hosts(inputs)
+        plan = self.plan(tuple(a.shape for a in given))
+        rooms = {d.input: d for d in self.signature.donated}
+        for index, (value, array) in enumerate(zip(self.signature.inputs, given, strict=True)):
+            if index in rooms and not _has_room(array, rooms[index], plan.outputs[rooms[index].output]):
+                axis, capacity = rooms[index].axis, rooms[index].capacity
+                cut = ", ".join([":"] * axis + [f":{array.shape[axis]}"])
+                raise UsageError(
+                    f"input {value.name!r} is given away without room for what its output adds",
+                    why=f"it is no view of memory of {capacity} elements along axis {axis}",
+                    hint=f"buffer = np.empty({_roomy(array.shape, rooms[index])}); bind buffer[{cut}]",
+                )
+            if index not in rooms and not is_plain(array):
+                raise UsageError(
+                    f"input {value.name!r} cannot be bound: it is not contiguous, aligned host memory",
+                    hint="use np.ascontiguousarray",
+                )
+        results = self._results(given, plan, outputs)
+        arena = aligned_bytes(plan.arena)
+        return self._prepared(given, results, arena, plan, threads), results
+
+    def measuring(
+        self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
+    ) -> tuple[Callable[[], None], Host]:
+        given = self._placed(inputs)
+        plan = self.plan(tuple(a.shape for a in given))
+        results = self._results(given, plan, None)
+        figures = np.zeros((max(1, sites), 2), np.int64)
+        held = [*given, *results, self._weights, aligned_bytes(plan.arena), figures]
+        run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
+        return holding(run, held), figures
+
+    def _prepared(
+        self, given: Sequence[Host], results: Sequence[Host], arena: Host, plan: Plan, threads: int
+    ) -> Callable[[], None]:
+        held = [*given, *results, self._weights, arena]
+        run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
+        return holding(run, held)
+
+    def _placed(self, arrays: Sequence[Any]) -> list[Host]:
+        """The inputs, those given away as views of memory with room."""
+        hosts = self.hosts(arrays)
+        plan = self.plan(tuple(a.shape for a in hosts))
+        rooms = {d.input: d for d in self.signature.donated}
+        return [
+            _with_room(array, rooms[index], plan.outputs[rooms[index].output])
+            if index in rooms
+            else contiguous(array)
+            for index, array in enumerate(hosts)
+        ]
+
+    def _results(
+        self, given: Sequence[Host], plan: Plan, outputs: Sequence[Host | None] | None
+    ) -> list[Host]:
+        """Memory for the outputs: for those that continue inputs, where these lie."""
+        if outputs is not None and len(outputs) != len(plan.outputs):
+            raise UsageError(f"{len(outputs)} outputs given, {len(plan.outputs)} needed")
+        taken = {d.output: d for d in self.signature.donated}
+        whole = [_whole(given[d.input], d) for d in self.signature.donated]
+        results: list[Host] = []
+        for index, (value, shape) in enumerate(zip(self.signature.outputs, plan.outputs, strict=True)):
+            wanted = None if outputs is None else outputs[index]
+            found = None if wanted is None else self.output_array(index, wanted, shape)
+            if index in taken:
+                donation = taken[index]
+                made = _begin(_whole(given[donation.input], donation), donation.axis, shape)
+                if found is not None and (address(found), found.strides) != (address(made), made.strides):
+                    name = self.signature.inputs[donation.input].name
+                    raise UsageError(
+                        f"output {value.name!r} does not lie where input {name!r} is, which it continues",
+                        hint="give a longer view of the same memory, or None",
+                    )
+                results.append(made)
+                continue
+            if found is None:
+                results.append(empty(shape, self.results[index]))
+                continue
+            if not (is_plain(found) and found.flags.writeable):
+                raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")
+            if any(np.may_share_memory(found, other) for other in (*given, *whole, *results)):
+                raise UsageError(f"output {value.name!r} overlaps an input or another output")
+            results.append(found)
+        for one, d in zip(whole, self.signature.donated, strict=True):
+            others = [a for i, a in enumerate(given) if i != d.input]
+            if any(np.may_share_memory(one, other) for other in others):
+                name = self.signature.inputs[d.input].name
+                raise UsageError(f"input {name!r} is given away, and another input lies in its memory")
+        return results
+
+
+def _roomy(shape: Shape, donation: Donation) -> Shape:
+    """The shape of all the memory of an input given away."""
+    return (*shape[: donation.axis], donation.capacity, *shape[donation.axis + 1 :])
+
+
+def _whole(array: Host, donation: Donation) -> Host:
+    """All the memory of which an input given away is a part."""
+    owner = _owner(array)
+    offset = address(array) - address(owner)
+    whole: Host = np.ndarray(_roomy(array.shape, donation), array.dtype, owner, offset, array.strides)
+    return whole
+
+
+def _begin(whole: Host, axis: int, shape: Shape) -> Host:
+    """The begin of memory along an axis."""
+    part: Host = whole[(slice(None),) * axis + (slice(shape[axis]),)]
+    return part
+
+
+def _owner(array: Host) -> Host:
+    """The array whose memory it is."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _strides(array: Host, donation: Donation) -> tuple[int, ...]:
+    """Strides in bytes of memory with room."""
+    found, step = [], array.itemsize
+    for size in reversed(_roomy(array.shape, donation)):
+        found.append(step)
+        step *= size
+    return tuple(reversed(found))
+
+
+def _has_room(array: Host, donation: Donation, result: Shape) -> bool:
+    """Whether an array is a view of memory with room, so that an output of this shape may lie there too."""
+    if result[donation.axis] > donation.capacity:
+        raise UsageError(
+            f"there is room for {donation.capacity} elements along axis {donation.axis},"
+            f" and {result[donation.axis]} are needed",
+            hint="give away with more room: donate={name: room}",
+        )
+    if array.strides != _strides(array, donation) or not (array.flags.writeable and array.flags.aligned):
+        return False
+    owner = _owner(array)
+    begin = address(array) - address(owner)
+    size = math.prod(_roomy(array.shape, donation)) * array.itemsize
+    return bool(owner.flags.c_contiguous) and 0 <= begin <= owner.nbytes - size
+
+
+def _with_room(array: Host, donation: Donation, result: Shape) -> Host:
+    """The array itself where it has room, else a copy that has."""
+    if _has_room(array, donation, result):
+        return array
+    memory = empty(_roomy(array.shape, donation), array.dtype)
+    part = _begin(memory, donation.axis, array.shape)
+    part[...] = array
+    return part
+
+
+__all__ = ["Donating"]

@@ -1,0 +1,178 @@
+"""Inputs given away: caches that grow in their memory, from every way of calling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.graph.donate import donate
+from dlc_core.graph.node import Function, Node, constant, make_tuple, param
+from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.job import context_for, lower, pack_weights
+from dlc_core.op import std
+from dlc_core.op.reference import evaluate
+from dlc_core.tir import interpreter
+
+ROOM = 9
+HEADS, SIZE = 2, 4
+RNG = np.random.default_rng(7)
+
+
+def decoder(length: object = None) -> IRModule:
+    """One token attends to a cache of keys and values and to itself."""
+    past = Var("past") if length is None else length
+    x = param("x", tensor_type((1, 1, HEADS * SIZE)))
+    keys, values = (param(name, tensor_type((1, HEADS, past, SIZE))) for name in ("keys", "values"))
+
+    def part(seed: int) -> Node:
+        weights = np.random.default_rng(seed).standard_normal((HEADS * SIZE, HEADS * SIZE)).astype(np.float32)
+        split = std.reshape(std.matmul(x, constant(weights)), shape=(1, 1, HEADS, SIZE))
+        return std.transpose(split, axes=(0, 2, 1, 3))
+
+    grown = [std.concat(old, part(i), axis=2) for i, old in enumerate((keys, values))]
+    scores = std.softmax(std.matmul(part(2), grown[0], transpose_b=True), axis=-1)
+    attrs = {"inputs": ("x", "past.k", "past.v"), "outputs": ("y", "now.k", "now.v")}
+    body = make_tuple([std.matmul(scores, grown[1]), *grown])
+    return IRModule({"main": Function("main", (x, keys, values), body).with_attrs(**attrs)})
+
+
+def compiled(module: IRModule, **options: object) -> dlc.Executable:
+    return dlc.compile(module, "llvm", num_threads=1, donate={"past.*": ROOM}, **options)
+
+
+def token() -> np.ndarray:
+    return RNG.standard_normal((1, 1, HEADS * SIZE)).astype(np.float32)
+
+
+def cache(length: int) -> np.ndarray:
+    """A view of memory with room."""
+    memory = np.zeros((1, HEADS, ROOM, SIZE), np.float32)
+    memory[:, :, :length] = RNG.standard_normal((1, HEADS, length, SIZE))
+    return memory[:, :, :length]
+
+
+def whole(view: np.ndarray) -> np.ndarray:
+    """All the memory that a cache lies in."""
+    return np.lib.stride_tricks.as_strided(view, (1, HEADS, ROOM, SIZE))
+
+
+def same(found: object, wanted: object) -> None:
+    for a, b in zip(found, wanted, strict=True):  # type: ignore[call-overload]
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_steps_continue_in_one_memory(tmp_path: Path, opened: bool) -> None:
+    module = decoder()
+    exe = compiled(module)
+    if opened:
+        exe.save(tmp_path / "m.dlc")
+        exe = dlc.open(tmp_path / "m.dlc")
+    k, v = (np.zeros((1, HEADS, 0, SIZE), np.float32) for _ in range(2))
+    held = None
+    for _ in range(ROOM):
+        x = token()
+        wanted = evaluate(module["main"], [x, k.copy(), v.copy()])
+        before = k
+        y, k, v = exe(x, k, v)
+        same((y, k, v), wanted)
+        assert held is None or np.shares_memory(before, k)
+        held = k
+    with pytest.raises(UsageError, match="room for 9 elements along axis 2, and 10"):
+        exe(token(), k, v)
+
+
+def test_bound_calls_write_only_what_is_new() -> None:
+    module, x, k, v = decoder(3), token(), cache(3), cache(3)
+    wanted = evaluate(module["main"], [x, k.copy(), v.copy()])
+    y = np.zeros((1, HEADS, 1, SIZE), np.float32)
+    call = compiled(module).bind({"x": x, "past.k": k, "past.v": v}, [y, None, None])
+    same(call(), wanted)
+    for before, after in zip((k, v), call.outputs[1:], strict=True):
+        assert after.ctypes.data == before.ctypes.data
+        assert after.strides == before.strides
+        assert not whole(after)[:, :, 4:].any()
+    again = compiled(module).bind([x, k, v], [y.copy(), *call.outputs[1:]])
+    same(again(), wanted)
+
+
+def test_memory_without_room_is_bound_by_nobody_and_copied_by_calls() -> None:
+    module, x = decoder(3), token()
+    exe = compiled(module)
+    compact = np.ascontiguousarray(cache(3))
+    wanted = evaluate(module["main"], [x, compact, compact])
+    same(exe(x, compact, compact), wanted)
+    short = np.zeros((1, HEADS, ROOM - 1, SIZE), np.float32)[:, :, :3]
+    readonly = cache(3)
+    readonly.flags.writeable = False
+    for array in (compact, short, readonly):
+        with pytest.raises(UsageError, match=r"'past.k' is given away without room.*\n.*9 elements"):
+            exe.bind([x, array, cache(3)])
+        same(exe(x, array, array), evaluate(module["main"], [x, array, array]))
+
+
+def test_other_memory_than_the_input_is_refused() -> None:
+    exe, x, k = compiled(decoder(3)), token(), cache(3)
+    for outputs in ([None, cache(4), None], [None, cache(3), None], [np.zeros(3, "f4"), None, None]):
+        with pytest.raises(UsageError, match=r"does not lie where|is needed"):
+            exe.bind([x, k, cache(3)], outputs)
+    with pytest.raises(UsageError, match="another input lies in its memory"):
+        exe(x, k, k)
+    inside = whole(k)[:, 0, 4:6].reshape(1, HEADS, 1, SIZE)
+    assert np.shares_memory(inside, k.base)
+    with pytest.raises(UsageError, match="overlaps"):
+        exe.bind([x, k, cache(3)], [inside, None, None])
+
+
+@pytest.mark.parametrize("target", ["reference -level=tir", "llvm -mcpu=haswell"])
+def test_kernels_keep_inside_of_their_memory(target: str) -> None:
+    """By the interpreter, which checks every access."""
+    where = dlc.Target.parse(target, dlc.targets())
+    module, _ = lower(donate(decoder(3), {"past.*": ROOM}), context_for(where))
+    x, k, v = token(), cache(3), cache(3)
+    wanted = evaluate(decoder(3)["main"], [x, k.copy(), v.copy()])
+    signature = module.attrs["signature"]
+    weights = pack_weights(signature, list(module.attrs["constants"]))
+    y, unused = np.empty((1, HEADS, 1, SIZE), np.float32), np.full((1, HEADS, 4, SIZE), 7, np.float32)
+    arena = np.empty(const_value(signature.arena_size), np.uint8)
+    memory = [np.ascontiguousarray(whole(array)) for array in (k, v)]
+    others = unused, unused.copy()
+    interpreter.run(module["main"], x, *memory, y, *others, weights, arena, module=module, check=True)
+    same((y, *(array[:, :, :4] for array in memory)), wanted)
+    assert all((array == 7).all() for array in others)
+    assert all(not array[:, :, 4:].any() for array in memory)
+
+
+def test_what_cannot_be_given_away() -> None:
+    module = decoder(3)
+    for wanted, message in (
+        ({"past.z": 9}, "no input 'past.z'"),
+        ({"x": 9}, "no outputs continue it"),
+        ({"past.k": 3}, "room for 3 elements, and 4"),
+        ({"past.k": 0}, "room for 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dlc.compile(module, "llvm", donate=wanted)
+    exe = compiled(module)
+    with pytest.raises(UnsupportedError, match="exported code"):
+        exe.export("decoder.so")
+
+
+def _reshaped() -> IRModule:
+    past, new = (param(name, tensor_type((2, n, 4))) for name, n in (("past.k", 3), ("new", 1)))
+    grown = std.concat(past, new, axis=1)
+    flat = std.matmul(std.reshape(grown, shape=(4, 8)), constant(np.ones((8, 2), np.float32)))
+    return IRModule({"main": Function("main", (past, new), make_tuple([grown, flat]))})
+
+
+def test_readers_of_compact_memory_are_named() -> None:
+    with pytest.raises(UnsupportedError, match="reshape reads it as compact memory"):
+        compiled(_reshaped())
+    with pytest.raises(UnsupportedError, match="cannot be given away"):
+        dlc.compile(decoder(3), "c", donate={"past.*": ROOM})
