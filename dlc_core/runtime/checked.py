@@ -107,9 +107,6 @@ class Checked:
             raise UsageError(f"{len(outputs)} outputs given, {len(values)} needed", details=details)
         results = []
         for index, (given, value, shape) in enumerate(zip(outputs, values, plan.outputs, strict=True)):
-            if given is None:
-                results.append(empty(shape, self.results[index]))
-                continue
             array = self.output_array(index, given, shape)
             if not (is_plain(array) and array.flags.writeable):
                 raise UsageError(f"output {value.name!r} must be contiguous, aligned and writeable")

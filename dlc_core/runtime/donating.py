@@ -102,7 +102,8 @@ class Donating(InPlace):
         results: list[Host] = []
         for index, (value, shape) in enumerate(zip(self.signature.outputs, plan.outputs, strict=True)):
             wanted = None if outputs is None else outputs[index]
-            found = None if wanted is None else self.output_array(index, wanted, shape)
+            own = outputs is None or (wanted is None and index in taken)
+            found = None if own else self.output_array(index, wanted, shape)
             if index in taken:
                 donation = taken[index]
                 made = _begin(_whole(given[donation.input], donation), donation.axis, shape)

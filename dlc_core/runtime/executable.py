@@ -182,9 +182,8 @@ class Executable:
         nothing.
 
         Inputs are contiguous host arrays, in order or by name; without `outputs` they are allocated
-        once, as are single ones that are None.  An input given away (`dlc.compile(donate=...)`) is a view of
-        memory with room, its output None or the longer view.  Raises UsageError for arrays that do not fit,
-        are not contiguous, or overlap.
+        once.  An input given away (`dlc.compile(donate=...)`) is a view of memory with room, its output None
+        or the longer view.  Raises UsageError for arrays that do not fit, are not contiguous, or overlap.
         """
         given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
         caller = self._caller or self._load()

@@ -119,8 +119,9 @@ def test_memory_without_room_is_bound_by_nobody_and_copied_by_calls() -> None:
 
 def test_other_memory_than_the_input_is_refused() -> None:
     exe, x, k = compiled(decoder(3)), token(), cache(3)
-    for outputs in ([None, cache(4), None], [None, cache(3), None], [np.zeros(3, "f4"), None, None]):
-        with pytest.raises(UsageError, match=r"does not lie where|is needed"):
+    y = np.zeros((1, HEADS, 1, SIZE), np.float32)
+    for outputs in ([y, cache(4), None], [y, cache(3), None], [y[0], None, None], [None, None, None]):
+        with pytest.raises(UsageError, match=r"does not lie where|is needed|'y' is None"):
             exe.bind([x, k, cache(3)], outputs)
     with pytest.raises(UsageError, match="another input lies in its memory"):
         exe(x, k, k)
