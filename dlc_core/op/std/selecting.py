@@ -6,21 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dlc_core.graph.node import Node, const_array, get_item
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import (
     ALL,
-    FLOATS,
     Attr,
     ErrorSample,
     NDArray,
     Sample,
     Tensor,
     op,
-    tensor_types,
 )
-from dlc_core.op.infer import Attrs, axis_of, check_dtype, check_rank, fail, of_input
+from dlc_core.op.infer import Attrs, axis_of, check_rank, of_input
+from dlc_core.op.std import bounded, suppression
+from dlc_core.op.std.bounded import FIRST_OF, NONZERO_PLACES, nonzero_of
+from dlc_core.op.std.shape import RESHAPE
+from dlc_core.op.std.slicing import SLICE
+from dlc_core.op.std.suppression import BOUNDED_BOXES, BOXES, LIMITS, boxes_infer, boxes_of
 
 _INT64 = DType("int64")
 
@@ -29,21 +33,25 @@ def _nonzero_infer(x: TensorType, attrs: Attrs) -> Type:
     return TensorType((x.ndim, attrs["count"]), _INT64)
 
 
-def _nonzero_reference(x: NDArray) -> NDArray:
-    if x.ndim == 0:
-        return np.zeros((0, int(x.item() != 0)), np.int64)
-    return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
+def _nonzero_compose(x: Node, *, count: Var) -> Node:
+    if not x.shape:
+        found = NONZERO_PLACES.build(RESHAPE.build(x, shape=(1,)))
+        first = FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count, axis=1)
+        return SLICE.build(first, begins=(0,), ends=(0,), axes=(0,))
+    found = NONZERO_PLACES.build(x)
+    return FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count, axis=1)
 
 
 NONZERO = op(
     "nonzero", "the places of elements that are not 0, one in each column, in row-major order", ["x"],
     [Attr("count", "fresh")], kind="opaque", infer=of_input(_nonzero_infer, ALL),
-    reference=_nonzero_reference, dtypes=("float32", "int32", "bool"),
+    reference=nonzero_of, compose=_nonzero_compose, dtypes=("float32", "int32", "bool"),
     samples=(
         Sample((Tensor((3, 4), [[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 1]]),), {"count": Var("n")}),
         Sample((Tensor((5,), [0, 0, 0, 0, 0]),), {"count": Var("n")}),
         Sample((Tensor((2, 2, 2), "bool"),), {"count": Var("n")}),
         Sample((Tensor((0, 3)),), {"count": Var("n")}),
+        Sample((Tensor((), 1.0),), {"count": Var("n")}),
     ),
     error_samples=[ErrorSample((Tensor((2,), dtype="complex64"),), {"count": Var("n")}, "dtype")],
 )  # fmt: skip
@@ -97,53 +105,25 @@ UNIQUE = op(
 
 
 def _nms_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    boxes, scores, most, overlap, least = tensor_types(types)
-    for x in (boxes, scores, overlap, least):
-        check_dtype(x.dtype, FLOATS)
-    check_dtype(most.dtype, ("int64",), "the most")
-    check_rank(boxes, 3, 3, "the boxes")
-    check_rank(scores, 3, 3, "the scores")
-    if isinstance(boxes.shape[2], int) and boxes.shape[2] != 4:
-        raise fail(f"the boxes are {boxes}", "each must have 4 numbers")
+    boxes_infer(types)
     return TensorType((attrs["count"], 3), _INT64)
-
-
-def _corners(boxes: NDArray, center: bool) -> NDArray:
-    """Boxes as (low y, low x, high y, high x)."""
-    if center:
-        x, y, w, h = np.moveaxis(boxes, -1, 0)
-        return np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], -1)
-    first, second = boxes[..., :2], boxes[..., 2:]
-    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
 
 
 def _nms_reference(
     boxes: NDArray, scores: NDArray, most: NDArray, overlap: NDArray, least: NDArray, *, center: bool
 ) -> NDArray:
-    limit, threshold, lowest = int(most.reshape(-1)[0]), overlap.reshape(-1)[0], least.reshape(-1)[0]
-    corners = _corners(boxes, center)
-    areas = np.prod(corners[..., 2:] - corners[..., :2], -1)
-    found: list[tuple[int, int, int]] = []
-    for batch, kind in np.ndindex(*scores.shape[:2]):
-        row, box, area = scores[batch, kind], corners[batch], areas[batch]
-        order = np.argsort(-row, kind="stable")
-        order = order[row[order] > lowest]
-        kept: list[int] = []
-        for index in order:
-            if len(kept) >= limit:
-                break
-            low = np.maximum(box[kept, :2], box[index, :2])
-            high = np.minimum(box[kept, 2:], box[index, 2:])
-            shared = np.prod(np.maximum(high - low, 0), -1)
-            union = area[kept] + area[index] - shared
-            if not np.any(shared > threshold * union):
-                kept.append(int(index))
-        found += [(batch, kind, index) for index in kept]
-    return np.array(found, np.int64).reshape(-1, 3)
+    return boxes_of(boxes, scores, most, overlap, least, center)
 
 
-_BOXES = Tensor((1, 4, 4), [[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 10, 1, 11], [1, 11, 0, 10]]], "float32")
-_LIMITS = (Tensor((1,), [3], "int64"), Tensor((1,), [0.5], "float32"))
+def _nms_compose(
+    boxes: Node, scores: Node, most: Node, overlap: Node, least: Node, *, count: Var, center: bool
+) -> Node:
+    known = const_array(most)
+    limit = None if known is None else max(int(known.reshape(-1)[0]), 0)
+    limits = [RESHAPE.build(value, shape=(1,)) for value in (most, overlap, least)]
+    found = BOUNDED_BOXES.build(boxes, scores, *limits, limit=limit, center=center)
+    return FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count)
+
 
 NMS = op(
     "non_max_suppression",
@@ -155,27 +135,28 @@ NMS = op(
     kind="opaque",
     infer=_nms_infer,
     reference=_nms_reference,
+    compose=_nms_compose,
     dtypes=("float32",),
     samples=(
         Sample(
-            (_BOXES, Tensor((1, 1, 4), [[[0.9, 0.75, 0.6, 0.95]]]), *_LIMITS, Tensor((1,), [0.0], "float32")),
+            (BOXES, Tensor((1, 1, 4), [[[0.9, 0.75, 0.6, 0.95]]]), *LIMITS, Tensor((1,), [0.0], "float32")),
             {"count": Var("n")},
         ),
         Sample(
-            (_BOXES, Tensor((1, 2, 4), "positive"), *_LIMITS, Tensor((1,), [1.0], "float32")),
+            (BOXES, Tensor((1, 2, 4), "positive"), *LIMITS, Tensor((1,), [1.0], "float32")),
             {"count": Var("n"), "center": True},
         ),
         Sample(
-            (_BOXES, Tensor((1, 1, 4), "positive"), *_LIMITS, Tensor((1,), [9.0], "float32")),
+            (BOXES, Tensor((1, 1, 4), "positive"), *LIMITS, Tensor((1,), [9.0], "float32")),
             {"count": Var("n")},
             note="none is above the least score",
         ),
     ),
     error_samples=[
         ErrorSample(
-            (Tensor((1, 4, 3)), Tensor((1, 1, 4)), *_LIMITS, Tensor((1,))), {"count": Var("n")}, "4 numbers"
+            (Tensor((1, 4, 3)), Tensor((1, 1, 4)), *LIMITS, Tensor((1,))), {"count": Var("n")}, "4 numbers"
         )
     ],
 )
 
-OPS = (NONZERO, UNIQUE, NMS)
+OPS = (*bounded.OPS, *suppression.OPS, NONZERO, UNIQUE, NMS)

@@ -94,7 +94,8 @@ def why_host(n: Node, control: bool = False) -> str:
     if isinstance(n.op, OpDecl) and touches_texts(n):
         return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
-        return "the op has no lowering"
+        told = any(attr.kind == "fresh" for attr in n.op.attrs.values())
+        return "data tells how many results there are" if told else "the op has no lowering"
     return ""
 
 

@@ -1,0 +1,92 @@
+"""Ops whose data tells how many results there are: native, and what they need at most is known before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.graph import Function, param
+from dlc_core.graph.node import constant
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.reference import evaluate
+
+
+def module_of(body, *params):
+    return IRModule({"main": Function("main", params, body)})
+
+
+def check(module, *arrays):
+    exe = dlc.compile(module, target="llvm")
+    found, wanted = exe(*arrays), evaluate(module["main"], list(arrays))
+    assert found.shape == wanted.shape
+    np.testing.assert_array_equal(found, wanted)
+    return exe
+
+
+def boxes_model(limits, images=2, kinds=3, count=40, center=False):
+    boxes = param("boxes", tensor_type((images, count, 4), "float32"))
+    scores = param("scores", tensor_type((images, kinds, count), "float32"))
+    values = [constant(np.array([v], t)) for v, t in zip(limits, ("int64", "float32", "float32"))]
+    made = std.non_max_suppression(boxes, scores, *values, count=Var("kept"), center=center)
+    return module_of(made, boxes, scores)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize(
+    "limits", [(5, 0.4, 0.2), (100, 0.7, -1.0), (0, 0.5, 0.0), (7, 0.0, 0.5), (1, 0.5, 2.0)]
+)
+def test_boxes_that_overlap_a_better_one_are_left_out(limits, center):
+    module = boxes_model(limits, center=center)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        boxes = rng.random((2, 40, 4), np.float32)
+        # Few different scores, so that many are equal.
+        scores = rng.integers(0, 8, (2, 3, 40)).astype(np.float32) / 8
+        scores[0, 0, ::7] = np.nan
+        exe = check(module, boxes, scores)
+    assert [entry["op"] for entry in exe.about["host"]] == ["first_of"]
+    assert exe.about["host"][0]["why"] == "data tells how many results there are"
+
+
+def test_the_limits_may_be_data():
+    n = Var("n")
+    boxes, scores = param("b", tensor_type((1, n, 4))), param("s", tensor_type((1, 1, n)))
+    most = param("m", tensor_type((1,), "int64"))
+    overlap, least = param("o", tensor_type((1,))), param("l", tensor_type((1,)))
+    made = std.non_max_suppression(boxes, scores, most, overlap, least, count=Var("kept"))
+    module = module_of(made, boxes, scores, most, overlap, least)
+    exe = dlc.compile(module, target="llvm")
+    rng = np.random.default_rng(0)
+    for size, limit in ((0, 3), (1, 3), (30, 4), (30, 99), (9, -1)):
+        given = [
+            rng.random((1, size, 4), np.float32),
+            rng.random((1, 1, size), np.float32),
+            np.array([limit]),
+            np.array([0.3], np.float32),
+            np.array([0.1], np.float32),
+        ]
+        np.testing.assert_array_equal(exe(*given), evaluate(module["main"], given))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "float16"])
+@pytest.mark.parametrize("shape", [(), (7,), (5, 6), (2, 3, 4), (0, 3)])
+def test_places_of_elements(shape, dtype):
+    x = param("x", tensor_type(shape, dtype))
+    values = np.random.default_rng(1).integers(0, 2, shape)
+    check(module_of(std.nonzero(x, count=Var("found")), x), np.asarray(values).astype(dtype))
+
+
+def test_what_follows_is_native_again():
+    n = Var("n")
+    x, mask = param("x", tensor_type((n, 4))), param("mask", tensor_type((n,), "bool"))
+    places = std.squeeze(std.nonzero(mask, count=Var("chosen")), axes=(0,))
+    exe = dlc.compile(module_of(std.relu(std.gather(x, places, axis=0)), x, mask), target="llvm")
+    assert [entry["op"] for entry in exe.about["host"]] == ["first_of"]
+    rng = np.random.default_rng(2)
+    for size in (0, 1, 9):
+        rows, chosen = rng.standard_normal((size, 4)).astype(np.float32), rng.random(size) > 0.5
+        np.testing.assert_array_equal(exe(rows, chosen), np.maximum(rows[chosen], 0))
