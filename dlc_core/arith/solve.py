@@ -31,6 +31,19 @@ def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
     return (value - start) // slope
 
 
+def is_solvable(expr: ExprLike, var: Var) -> bool:
+    """Whether the value of an expression without other variables tells that of `var` to `solve_dim`.
+
+    >>> n = Var("n")
+    >>> is_solvable(n * 2 + 1, n), is_solvable(n // 2, n)
+    (True, False)
+    """
+    if expr is var:
+        return True
+    slope = Analyzer().coefficient_of(expr, var)
+    return bool(slope is not None and const_value(slope))
+
+
 @dataclass(frozen=True)
 class Solution:
     """A condition holds exactly where the variable is in `values` and `rest`, which may mention it, holds."""

@@ -123,21 +123,23 @@ DET = op(
 
 def _inverted(work: Buffer, best: Buffer, made: Buffer, at: list[Expr], n: Expr) -> Stmt:
     """Elimination of all rows but the pivot's, in `work` and, from the unit matrix on, in `made[at]`."""
-    k, i, j = (Var(name, "int64") for name in ("k", "i", "j"))
+    k, i = (Var(name, "int64") for name in ("k", "i"))
     factor, pivot = Var("factor", work.dtype), Var("pivot", work.dtype)
     row = load(best, [0])
 
     def scaled(rows: Buffer, place: list[Expr]) -> Stmt:
-        return store(rows, [*place, k, j], load(rows, [*place, k, j]) / pivot)
+        j = Var("j", "int64")
+        return loop(j, n, store(rows, [*place, k, j], load(rows, [*place, k, j]) / pivot))
 
     def cleared(rows: Buffer, place: list[Expr]) -> Stmt:
+        j = Var("j", "int64")
         below = load(rows, [*place, i, j]) - factor * load(rows, [*place, k, j])
-        return store(rows, [*place, i, j], below)
+        return loop(j, n, store(rows, [*place, i, j], below))
 
     both: tuple[tuple[Buffer, list[Expr]], ...] = ((work, []), (made, at))
     swaps = [_swapped(rows, place, k, row, n) for rows, place in both]
-    scales = [loop(j, n, scaled(rows, place)) for rows, place in both]
-    clears = [loop(j, n, cleared(rows, place)) for rows, place in both]
+    scales = [scaled(rows, place) for rows, place in both]
+    clears = [cleared(rows, place) for rows, place in both]
     others = loop(i, n, If(ne(i, k), Let(factor, load(work, [i, k]), seq(*clears))))
     unit = nest((n, n), lambda p: store(made, [*at, *p], cast_to(made.dtype, eq(p[0], p[1]))))
     step = seq(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from dlc_core.arith.solve import is_solvable
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -254,11 +255,14 @@ def _fields(value: Node) -> Sequence[Node]:
 
 
 def _dims_shown(n: Node) -> set[Var]:
-    """The symbolic dims that a value's shape tells: those that stand alone in one of its dims."""
+    """The symbolic dims that a value's shape tells: those that stand alone in one of its dims.
+
+    Of a dim such as min(n, 100) its size does not tell n.
+    """
     if not isinstance(n.type, TensorType):
         return set()
-    used = [free_vars(d) for d in n.type.shape if isinstance(d, Expr)]
-    return {v for vars_ in used for v in vars_ if len(vars_) == 1 or n.op is PARAM}
+    used = [(d, free_vars(d)) for d in n.type.shape if isinstance(d, Expr)]
+    return {v for d, vars_ in used for v in vars_ if n.op is PARAM or (len(vars_) == 1 and is_solvable(d, v))}
 
 
 def _dims_used(n: Node) -> set[Var]:

@@ -8,7 +8,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core.graph import Function, param
 from dlc_core.graph.node import constant
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, const, minimum
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
@@ -90,3 +90,21 @@ def test_what_follows_is_native_again():
     for size in (0, 1, 9):
         rows, chosen = rng.standard_normal((size, 4)).astype(np.float32), rng.random(size) > 0.5
         np.testing.assert_array_equal(exe(rows, chosen), np.maximum(rows[chosen], 0))
+
+
+def test_a_dim_that_a_size_does_not_tell_is_found_elsewhere():
+    mask = param("mask", tensor_type((20,), "bool"))
+    x = param("x", tensor_type((20, 4)))
+    places = std.squeeze(std.nonzero(mask, count=Var("chosen")), axes=(0,))
+    (chosen,) = places.shape
+    few = minimum(chosen, const(5, "int64"))
+    rows = std.slice(std.gather(x, places, axis=0), begins=(0,), ends=(few,), axes=(0,))
+    above = std.greater(std.reduce_sum(rows, axes=(1,)), constant(np.float32(0)))
+    kept = std.squeeze(std.nonzero(above, count=Var("kept")), axes=(0,))
+    wide = std.add(std.reduce_sum(std.gather(rows, kept, axis=0)), std.reduce_sum(std.exp(rows)))
+    module = module_of(wide, x, mask)
+    exe = dlc.compile(module, target="llvm")
+    rng = np.random.default_rng(3)
+    for share in (0.2, 0.9):
+        given = [rng.standard_normal((20, 4)).astype(np.float32), rng.random(20) < share]
+        np.testing.assert_allclose(exe(*given), evaluate(module["main"], given), rtol=1e-5)
