@@ -120,10 +120,6 @@ def _corner_exprs(boxes: Buffer, image: Expr, box: Expr, center: bool, held: DTy
     return [minimum(a, c), minimum(b, d), maximum(a, c), maximum(b, d)]
 
 
-def _area(corners: Sequence[Expr]) -> Expr:
-    return (corners[2] - corners[0]) * (corners[3] - corners[1])
-
-
 @dataclass(frozen=True)
 class _Greedy:
     """The statements that choose boxes of one image and class: candidates in a heap, the best one first.

@@ -125,6 +125,8 @@ class _Partition:
     ) -> None:
         self.control = control
         self.function = function
+        self.shown: dict[Node, set[Var]] = {}
+        """The dims that a value's shape tells, where that was asked."""
         self.segments = segments
         self.noted = noted
         self.order = list(post_order(function.body))
@@ -161,13 +163,13 @@ class _Partition:
         reads = dict.fromkeys(
             a for n in self.levels[depth] for a in n.args if a not in members and a.op is not CONST
         )
-        known = {v for a in reads for v in _dims_shown(a)}
+        known = {v for a in reads for v in self._shown(a)}
         for var in self._wanted(depth):
             if var not in known:
-                shown = next((a for a in self._available(depth) if var in _dims_shown(a)), None)
+                shown = next((a for a in self._available(depth) if var in self._shown(a)), None)
                 if shown is not None:
                     reads[shown] = None
-                    known.update(_dims_shown(shown))
+                    known.update(self._shown(shown))
         return list(reads)
 
     def _available(self, depth: int) -> Iterable[Node]:
@@ -176,6 +178,12 @@ class _Partition:
             if early and n.op is not CONST and isinstance(n.type, TensorType) and n.dtype is not STRING:
                 yield n
 
+    def _shown(self, n: Node) -> set[Var]:
+        found = self.shown.get(n)
+        if found is None:
+            found = self.shown[n] = _dims_shown(n)
+        return found
+
     def _wanted(self, depth: int) -> list[Var]:
         return list(dict.fromkeys(v for n in self.levels[depth] for v in _dims_used(n)))
 
@@ -183,7 +191,7 @@ class _Partition:
         """Native nodes that need a dim which nothing before them shows."""
         found = []
         for depth, members in self.levels.items():
-            known = {v for a in self._inputs(depth) for v in _dims_shown(a)}
+            known = {v for a in self._inputs(depth) for v in self._shown(a)}
             found += [n for n in members if any(v not in known for v in _dims_used(n))]
         return found
 
