@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import struct
+import threading
+import time
 import zlib
 
 import numpy as np
 import pytest
 from dlc_backend_c import boards
-from dlc_backend_c.micro import Session
+from dlc_backend_c.micro import Emulated, Session
 from dlc_backend_c.micro.protocol import Command, Status, frame, read_answer
 
 import dlc_core as dlc
@@ -169,6 +173,176 @@ def test_other_firmware_is_noticed(mlp):
 def test_answers_that_are_none(data, message):
     with pytest.raises(RuntimeFailure, match=message):
         read_answer(Recorded(data))
+
+
+class Line:
+    """A board in this process that answers every request well; `spoil` changes what it says."""
+
+    def __init__(self):
+        self.said = b""
+        self.spoil = lambda data: data
+        self.waits = 0
+        self.closed = 0
+
+    def send(self, data):
+        _, sequence, command, size = struct.unpack("<HBBI", data[:8])
+        words = struct.unpack(f"<{size // 4}I", data[8 : 8 + size // 4 * 4])
+        answers = {
+            Command.HELLO: struct.pack("<4I", 1, 4096, 256, 2),
+            Command.ALLOC: struct.pack("<I", 64),
+            Command.READ: bytes(words[1]) if command == Command.READ else b"",
+            Command.CALL: struct.pack("<3I", 0, 77, 0),
+        }
+        self.said += self.spoil(frame(sequence, Status.OK, answers.get(Command(command), b"")))
+
+    def receive(self, size):
+        if len(self.said) < size:
+            self.waits += 1
+            raise RuntimeFailure("the board did not answer in 0 seconds")
+        taken, self.said = self.said[:size], self.said[size:]
+        return taken
+
+    def close(self):
+        self.closed += 1
+
+
+WORKS = {
+    "alloc": lambda board: board.alloc(64),
+    "read": lambda board: board.read(0, 600),
+    "write": lambda board: (board.write(0, bytes(600)), board.sync()),
+    "call": lambda board: (board.request(Command.CALL, bytes(8), board._called, size=12), board.sync()),
+}
+
+
+def loses(exe, spoil, work, message):
+    """One error now, the same reason at once for all after it, and a close that ends."""
+    line = Line()
+    board = Session(exe, line)
+    line.spoil = spoil
+    with pytest.raises(RuntimeFailure, match=message):
+        work(board)
+    line.spoil = lambda data: data
+    waits = line.waits
+    with pytest.raises(RuntimeFailure, match="lost board"):
+        board.alloc(64)
+    board.sync()
+    board.close()
+    board.close()
+    assert line.closed == 1
+    assert line.waits == waits
+    return waits
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_each_flipped_bit_of_an_answer_is_noticed_at_once(mlp, name):
+    _, exe = mlp
+    for bit in range(8 * 12):  # the head, and four bytes of the payload or the sum
+
+        def flipped(data, bit=bit):
+            return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+        assert loses(exe, flipped, WORKS[name], "no answer|damaged") == 0
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_answers_that_end_early_or_never_come(mlp, name):
+    _, exe = mlp
+    for kept in (0, 1, 7, 8, 11):
+        assert loses(exe, lambda data, kept=kept: data[:kept], WORKS[name], "no answer|did not|damaged") <= 1
+
+
+def test_answers_of_another_length_or_request(mlp):
+    _, exe = mlp
+    loses(exe, lambda data: frame(data[2], Status.OK, b"ab"), WORKS["alloc"], "4 bytes are awaited")
+    loses(exe, lambda data: frame(data[2], Status.OK, bytes(99)), WORKS["alloc"], "no answer")
+    loses(
+        exe, lambda data: frame(data[2] + 1, Status.OK, bytes(4)), WORKS["alloc"], "answers request 3, not 2"
+    )
+
+
+def test_a_transport_that_fails_or_gives_less(mlp):
+    _, exe = mlp
+
+    class Broken(Line):
+        failing = False
+
+        def receive(self, size):
+            if self.failing:
+                return b"LD"
+            return super().receive(size)
+
+        def send(self, data):
+            if self.failing is None:
+                raise OSError("unplugged")
+            super().send(data)
+
+    for failing, message in ((True, "2 of 8 bytes"), (None, "unplugged")):
+        line = Broken()
+        board = Session(exe, line)
+        line.failing = failing
+        with pytest.raises(RuntimeFailure, match=message):
+            board.alloc(64)
+        board.close()
+        assert line.closed == 1
+        with pytest.raises(RuntimeFailure, match="lost board"):
+            board.clear()
+
+
+def test_a_hello_that_is_none(mlp):
+    _, exe = mlp
+    for payload, message in (
+        (b"1234", "16 bytes are awaited"),
+        (struct.pack("<4I", 1, 64, 4, 2), "frames of 4 bytes"),
+    ):
+        with pytest.raises(RuntimeFailure, match=message):
+            Session(exe, Recorded(frame(1, Status.OK, payload)))
+
+
+def test_what_was_queued_behind_a_refusal_is_answered_too(mlp):
+    _, exe = mlp
+    line = Line()
+    with Session(exe, line) as board:
+        line.spoil = lambda data: frame(data[2], Status.BAD_ADDRESS)
+        board.request(Command.FREE, bytes(4))
+        line.spoil = lambda data: data
+        board.write(0, bytes(600))
+        with pytest.raises(RuntimeFailure, match="refuses FREE"):
+            board.sync()
+        assert board.alloc(8) == 64
+    with pytest.raises(RuntimeFailure, match="it is closed"):
+        board.alloc(8)
+
+
+@needs_board
+def test_a_board_that_is_killed_in_a_call(mlp):
+    module, exe = mlp
+    board = Session(exe, "mps2-an386", seconds=20)
+    x, y = board.array(networks.feed(module, 1)), board.empty((1, 10))
+    kill = threading.Timer(0.2, os.kill, (board._transport._process.pid, signal.SIGKILL))
+    kill.start()
+    begin = time.monotonic()
+
+    def call_on():
+        while time.monotonic() < begin + 10:
+            board.call([x], [y])
+
+    with pytest.raises(RuntimeFailure, match="the board"):
+        call_on()
+    with pytest.raises(RuntimeFailure, match="lost board"):
+        board.call([x], [y])
+    board.close()
+    kill.join()
+    assert time.monotonic() < begin + 8
+
+
+@needs_board
+def test_an_emulator_that_does_not_start_says_so_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("dlc_backend_c.micro.transport.EMULATOR", "false")
+    begin = time.monotonic()
+    with pytest.raises(RuntimeFailure, match="does not start") as caught:
+        Emulated(boards.board("mps2-an386"), tmp_path / "none.elf", seconds=20)
+    assert "status 1" in str(caught.value)
+    assert time.monotonic() < begin + 8
 
 
 def test_frames_are_as_documented():

@@ -22,6 +22,8 @@ session's memory on the board.
     CLEAR    -                         -, all memory is free again
     END      -                         -, the board stops
 
+A refusal has no payload, but NO_MEMORY has 4 bytes and MODEL_FAILED all that CALL answers.
+
 A frame whose checksum is wrong is answered with BAD_CHECKSUM and does nothing.
 """
 
@@ -60,13 +62,18 @@ class Status(IntEnum):
     MODEL_FAILED = 5
 
 
+_REFUSALS = {status: 0 for status in Status if status is not Status.OK}
+_REFUSALS |= {Status.NO_MEMORY: 4, Status.MODEL_FAILED: 12}
+"""Bytes of an answer that refuses."""
+
+
 class Transport(Protocol):
     """Bytes to and from a board: a socket of an emulator, or a serial port."""
 
     def send(self, data: bytes) -> None: ...
 
     def receive(self, size: int) -> bytes:
-        """Exactly so many bytes; raises RuntimeFailure where none come any more."""
+        """Exactly so many bytes; raises RuntimeFailure, or gives fewer, where none come any more."""
         ...
 
     def close(self) -> None: ...
@@ -87,17 +94,32 @@ def frame(sequence: int, code: int, payload: bytes = b"") -> bytes:
     return body + struct.pack("<I", zlib.crc32(body))
 
 
-def read_answer(transport: Transport, largest: int = 1 << 24) -> Answer:
-    """The next answer; RuntimeFailure for bytes that are none."""
-    head = transport.receive(_HEAD.size)
+def read_answer(transport: Transport, wanted: int | None = None) -> Answer:
+    """The next answer; RuntimeFailure for bytes that are none.
+
+    `wanted` is the size of the payload where the request is not refused; without it any up to 16 MiB is
+    taken.  A damaged size is thereby noticed at once, not after waiting for bytes that nobody sends.
+    """
+    head = _received(transport, _HEAD.size)
     magic, sequence, status, size = _HEAD.unpack(head)
-    if magic != MAGIC or size > largest or status not in list(Status):
-        raise RuntimeFailure("the board sends what is no answer", why=f"it begins with {head.hex()}")
-    payload = transport.receive(size)
-    (sent,) = struct.unpack("<I", transport.receive(4))
+    fits = size <= 1 << 24 if wanted is None else size == _REFUSALS.get(status, wanted)
+    if magic != MAGIC or not fits or status not in list(Status):
+        why = f"it begins with {head.hex()}" + ("" if wanted is None else f"; {wanted} bytes are awaited")
+        raise RuntimeFailure("the board sends what is no answer", why=why)
+    payload = _received(transport, size)
+    (sent,) = struct.unpack("<I", _received(transport, 4))
     if sent != zlib.crc32(head + payload):
         raise RuntimeFailure("an answer of the board is damaged", why="its checksum is wrong")
     return Answer(sequence, Status(status), payload)
+
+
+def _received(transport: Transport, size: int) -> bytes:
+    data = transport.receive(size)
+    if len(data) != size:
+        raise RuntimeFailure(
+            "the board stopped in the middle of an answer", why=f"{len(data)} of {size} bytes"
+        )
+    return data
 
 
 __all__ = ["MAGIC", "VERSION", "Answer", "Command", "Status", "Transport", "frame", "read_answer"]

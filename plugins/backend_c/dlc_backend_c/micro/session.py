@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 import tempfile
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,15 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.ndarray import contiguous
 
 Array = np.ndarray[Any, Any]
+
+
+class _Request(NamedTuple):
+    """What awaits its answer: of `size` bytes, taken by `then`."""
+
+    sequence: int
+    command: Command
+    size: int
+    then: Callable[[bytes], None] | None
 
 
 class BoardArray:
@@ -80,7 +89,10 @@ class Session:
         self.cycles = 0
         """Of the last call that was answered."""
         self._sequence = 0
-        self._waiting: deque[tuple[int, Command, Callable[[bytes], None] | None]] = deque()
+        self._waiting: deque[_Request] = deque()
+        self._lost: str | None = None
+        """Why nothing can be asked any more."""
+        self._closed = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if isinstance(where, (str, Board)):
             self._folder = tempfile.TemporaryDirectory(prefix="dlc-session-")
@@ -94,13 +106,16 @@ class Session:
         else:
             self._transport = where
         try:
-            version, self.memory, self._frame, arguments = struct.unpack("<4I", self.ask(Command.HELLO))
+            hello = self.ask(Command.HELLO, size=16)
+            version, self.memory, self._frame, arguments = struct.unpack("<4I", hello)
             wanted = len(exe.inputs) + len(exe.outputs)
             if version != VERSION or arguments != wanted:
                 raise RuntimeFailure(
                     "the board has another firmware than this session",
                     why=f"protocol {version}, {arguments} arguments; here {VERSION} and {wanted}",
                 )
+            if self._frame < 8:
+                raise RuntimeFailure(f"frames of {self._frame} bytes are too small for a session")
         except BaseException:
             self.close()
             raise
@@ -114,60 +129,104 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the board's program and the way to it."""
-        with suppress(RuntimeFailure):  # it may be gone already
-            self._transport.send(frame(0, Command.END))
-        self._transport.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        """End the board's program and the way to it; again, nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._lost = self._lost or "it is closed"
+        try:
+            with suppress(RuntimeFailure, OSError):  # it may be gone already
+                self._transport.send(frame(0, Command.END))
+            self._transport.close()
+        finally:
+            if self._folder is not None:
+                self._folder.cleanup()
 
     # Requests
 
     def request(
-        self, command: Command, payload: bytes = b"", then: Callable[[bytes], None] | None = None
+        self,
+        command: Command,
+        payload: bytes = b"",
+        then: Callable[[bytes], None] | None = None,
+        *,
+        size: int = 0,
     ) -> None:
-        """Send a request; its answer is read by a later `sync`, or now where calls are not queued."""
+        """Send a request; its answer is read by a later `sync`, or now where calls are not queued.
+
+        `then` takes the answer's payload of `size` bytes.
+        """
+        if self._lost is not None:
+            raise RuntimeFailure(
+                f"{command.name} asked of a lost board", why=self._lost, hint="open a session"
+            )
         # The board reads the next frame only after it has answered: what is on the way must fit the line.
         while len(self._waiting) >= 8:
             self._next()
         self._sequence = (self._sequence + 1) & 0xFF
-        self._waiting.append((self._sequence, command, then))
-        self._transport.send(frame(self._sequence, command, payload))
+        with self._losing():
+            self._transport.send(frame(self._sequence, command, payload))
+        self._waiting.append(_Request(self._sequence, command, size, then))
         if not self.queued:
             self.sync()
 
-    def ask(self, command: Command, payload: bytes = b"") -> bytes:
-        """The payload of the answer to a request, after all before it."""
+    def ask(self, command: Command, payload: bytes = b"", *, size: int = 0) -> bytes:
+        """The payload of the answer to a request, after all before it; `size` bytes."""
         found: list[bytes] = []
-        self.request(command, payload, found.append)
+        self.request(command, payload, found.append, size=size)
         self.sync()
         return found[0]
 
     def sync(self) -> None:
-        """Wait for all answers; raises RuntimeFailure for the first request that was refused."""
+        """Wait for all answers; raises RuntimeFailure for the first request that was refused.
+
+        An answer that is damaged or does not come loses the board: no answer after it could be told apart,
+        and all that a session still does is to close.
+        """
         while self._waiting:
             self._next()
 
     def _next(self) -> None:
-        answer = read_answer(self._transport)
-        sequence, command, then = self._waiting.popleft()
-        if answer.sequence != sequence:
-            raise RuntimeFailure(f"the board answers request {answer.sequence}, not {sequence}")
+        refusal = self._answered()
+        if refusal is not None:
+            while self._waiting:  # what was sent behind it is answered as well
+                self._answered()
+            raise refusal
+
+    def _answered(self) -> RuntimeFailure | None:
+        """Take the next answer; the error where it is a refusal."""
+        sequence, command, size, then = self._waiting.popleft()
+        with self._losing():
+            answer = read_answer(self._transport, size)
+            if answer.sequence != sequence:
+                raise RuntimeFailure(f"the board answers request {answer.sequence}, not {sequence}")
         if answer.status is not Status.OK:
             why = {
                 Status.NO_MEMORY: f"its {getattr(self, 'memory', 0)} bytes for arrays are taken",
                 Status.MODEL_FAILED: "the model returned an error",
             }.get(answer.status, answer.status.name.lower().replace("_", " "))
-            self._waiting.clear()
-            raise RuntimeFailure(f"the board refuses {command.name}", why=why)
+            return RuntimeFailure(f"the board refuses {command.name}", why=why)
         if then is not None:
             then(answer.payload)
+        return None
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """The board is lost where this fails, also by an interrupt in the middle of a frame."""
+        try:
+            yield
+        except BaseException as error:
+            self._waiting.clear()
+            self._lost = str(error) or type(error).__name__
+            if isinstance(error, OSError):
+                raise RuntimeFailure("the way to the board fails", why=str(error)) from error
+            raise
 
     # Memory
 
     def alloc(self, size: int) -> int:
         """The address of so many bytes on the board."""
-        (address,) = struct.unpack("<I", self.ask(Command.ALLOC, struct.pack("<I", size)))
+        (address,) = struct.unpack("<I", self.ask(Command.ALLOC, struct.pack("<I", size), size=4))
         return int(address)
 
     def write(self, address: int, data: bytes) -> None:
@@ -181,8 +240,9 @@ class Session:
         """Copy bytes from the board, after all calls before."""
         parts: list[bytes] = []
         for begin in range(0, size, self._frame):
-            span = struct.pack("<II", address + begin, min(self._frame, size - begin))
-            self.request(Command.READ, span, parts.append)
+            part = min(self._frame, size - begin)
+            span = struct.pack("<II", address + begin, part)
+            self.request(Command.READ, span, parts.append, size=part)
         self.sync()
         return b"".join(parts)
 
@@ -221,7 +281,7 @@ class Session:
                         f"{kind} {value.name!r} is {array.dtype}{list(array.shape)}, {value.type} is needed"
                     )
         places = [array.address for array in (*inputs, *outputs)]
-        self.request(Command.CALL, struct.pack(f"<{len(places)}I", *places), self._called)
+        self.request(Command.CALL, struct.pack(f"<{len(places)}I", *places), self._called, size=12)
 
     def _called(self, payload: bytes) -> None:
         _, low, high = struct.unpack("<3I", payload)

@@ -26,7 +26,7 @@ class Emulated:
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(str(place))
         listening.listen(1)
-        listening.settimeout(seconds)
+        listening.settimeout(0.1)
         command = [EMULATOR, "-M", board.name, "-display", "none", "-monitor", "none", "-semihosting"]
         # One instruction is one tick of a clock of 1 GHz / 2^shift: counts are the same each time.
         command += ["-icount", "shift=5,sleep=off", "-serial", f"unix:{place}", "-kernel", str(elf)]
@@ -34,13 +34,23 @@ class Emulated:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         try:
-            self._socket, _ = listening.accept()
+            self._socket = self._accepted(listening)
         except OSError:
+            why = self._said()
             self.close()
-            raise RuntimeFailure(f"the emulator of {board.name} does not start", why=self._said()) from None
+            raise RuntimeFailure(f"the emulator of {board.name} does not start", why=why) from None
         finally:
             listening.close()
         self._socket.settimeout(seconds)
+
+    def _accepted(self, listening: socket.socket) -> socket.socket:
+        end = time.monotonic() + self._seconds
+        while True:
+            try:
+                return listening.accept()[0]
+            except TimeoutError:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    raise
 
     def send(self, data: bytes) -> None:
         try:
