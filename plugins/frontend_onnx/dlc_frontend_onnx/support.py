@@ -12,6 +12,7 @@ from dlc_core.diag import UnsupportedError
 from dlc_frontend_onnx.converters import TABLE, Entries, find_entry
 from dlc_frontend_onnx.functions import standard_function
 from dlc_frontend_onnx.model import FunctionDef, Graph, Model, NodeDef
+from dlc_frontend_onnx.operators import Operator
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.schema import default_attributes, find_schema, function_body, has_body
 from dlc_frontend_onnx.scope import located
@@ -145,4 +146,18 @@ def supported_ops() -> list[SupportedOp]:
     return rows
 
 
-__all__ = ["SupportedOp", "check_support", "combined", "live_nodes", "supported_ops"]
+def untried(rows: Iterable[Operator]) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
+    """The operators that converters take and no row of the table is of, by domain: names and versions.
+
+    Those that a check refuses before anything is converted are left out.
+    """
+    tried = {(row.domain, row.op) for row in rows}
+    found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+    for domain, op in sorted({*TABLE} - tried):
+        versions = tuple(entry.since for entry in TABLE[domain, op] if entry.check is None)
+        if versions:
+            found.setdefault(domain, []).append((op, versions))
+    return found
+
+
+__all__ = ["SupportedOp", "check_support", "combined", "live_nodes", "supported_ops", "untried"]

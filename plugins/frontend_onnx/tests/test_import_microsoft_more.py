@@ -119,3 +119,68 @@ def test_distances_have_biases():
 def test_searches_are_refused_with_a_way_out(op):
     with pytest.raises(UnsupportedError, match="step by step"):
         only(op, [IDS, i64(8)])
+
+
+def test_products_are_followed_by_activations():
+    a, b = f(2, 4, 3), f(2, 5, 4)
+    wanted = 0.5 * a.transpose(0, 2, 1) @ b.transpose(0, 2, 1)
+    flags = {"transA": 1, "transB": 1, "alpha": 0.5}
+    (found,) = only("FusedMatMulActivation", [a, b], activation="Relu", **flags)
+    np.testing.assert_allclose(found, np.maximum(wanted, 0), rtol=1e-5, atol=1e-6)
+    (found,) = only("FusedMatMulActivation", [a, b], activation="LeakyRelu", activation_alpha=0.2, **flags)
+    np.testing.assert_allclose(found, np.where(wanted < 0, 0.2 * wanted, wanted), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_products_are_followed_by_gelu(biased):
+    x, w, bias = f(3, 4), f(4, 5), f(5)
+    (found,) = only("GemmFastGelu", [x, w, bias] if biased else [x, w])
+    wide = x @ w + (bias if biased else 0)
+    wanted = 0.5 * wide * (1 + np.tanh(np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_embeddings_are_rows_of_the_table():
+    table, places = f(6, 4), np.array([[0, 5], [2, 2]], np.int64)
+    for more in ([], [np.array(2)], [None, np.array(True)]):
+        (found,) = only("TorchEmbedding", [table, places, *more])
+        np.testing.assert_array_equal(found, table[places])
+
+
+@pytest.mark.parametrize(("dtype", "axes", "keepdims"), [("u1", [1], 0), ("i1", [0, 2], 1), ("u1", None, 1)])
+def test_means_of_quantized_numbers(dtype, axes, keepdims):
+    info = np.iinfo(dtype)
+    x = R.integers(info.min, info.max + 1, (2, 3, 4)).astype(dtype)
+    scale, zero = np.array(0.1, np.float32), np.array(4, dtype)
+    out_scale, out_zero = np.array(0.07, np.float32), np.array(9, dtype)
+    flags = {"keepdims": keepdims} if axes is None else {"keepdims": keepdims, "axes": axes}
+    (found,) = only("QLinearReduceMean", [x, scale, zero, out_scale, out_zero], **flags)
+    mean = ((x.astype(np.float32) - 4) * scale).mean(
+        None if axes is None else tuple(axes), keepdims=bool(keepdims)
+    )
+    wanted = np.clip(np.rint(mean / out_scale) + 9, info.min, info.max)
+    assert found.dtype == x.dtype
+    assert found.shape == wanted.shape
+    # A mean near the middle of two numbers may be rounded either way.
+    assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("zeros", [(None, None), (4, None), (None, 250), (4, 250)])
+def test_products_of_quantized_numbers_are_whole(zeros):
+    a, b = (R.integers(0, 256, shape).astype(np.uint8) for shape in ((2, 3), (4, 1, 3)))
+    za, zb = (None if zero is None else np.array(zero, np.uint8) for zero in zeros)
+    (found,) = only("MulInteger", [a, za, b, zb])
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(
+        found, (a.astype(int) - (zeros[0] or 0)) * (b.astype(int) - (zeros[1] or 0))
+    )
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [("int8", "int32"), ("uint8", "uint32")])
+def test_sums_of_quantized_numbers_are_whole(dtype, wide):
+    info = np.iinfo(dtype)
+    x = R.integers(info.min, info.max + 1, (3, 400)).astype(dtype)
+    for keepdims in (0, 1):
+        (found,) = only("ReduceSumInteger", [x], axes=[1], keepdims=keepdims)
+        assert found.dtype == wide
+        np.testing.assert_array_equal(found, x.astype(int).sum(1, keepdims=bool(keepdims)))

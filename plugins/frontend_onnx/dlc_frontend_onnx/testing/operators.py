@@ -20,6 +20,7 @@ from dlc_core.passes.lower.host import HostSegments
 from dlc_frontend_onnx.converters import find_entry
 from dlc_frontend_onnx.importer import load
 from dlc_frontend_onnx.operators import PATH, WAYS, Operator, page, to_json
+from dlc_frontend_onnx.support import untried
 from dlc_frontend_onnx.testing import suite
 from dlc_frontend_onnx.testing.random_models.builder import DTYPES, Builder, Refused
 from dlc_frontend_onnx.testing.random_models.templates import all_templates
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
     rows = rows_of(found)
     PATH.write_text(to_json(rows, onnx.__version__), encoding="utf-8")
     for path in arguments:
-        Path(path).write_text(page(rows), encoding="utf-8")
+        Path(path).write_text(page(rows, untried(rows)), encoding="utf-8")
     return 0
 
 
