@@ -118,7 +118,12 @@ def emlearn(name: str, module: IRModule, folder: Path) -> Path | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         network = MLPClassifier((32,), max_iter=1).fit(rng.standard_normal((100, 64)), np.arange(100) % 10)
-    tool.convert(network, method="inline", dtype="float").save(file=str(folder / "net.h"), name="net")
+    here = Path.cwd()
+    os.chdir(folder)  # the conversion leaves files where it runs
+    try:
+        tool.convert(network, method="inline", dtype="float").save(file="net.h", name="net")
+    finally:
+        os.chdir(here)
     headers = Path(tool.__file__).parent
     for header in headers.glob("*.h"):
         shutil.copy(header, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import onnx.parser
 import pytest
 
 import dlc_core as dlc
-from benchmarks import exact
+from benchmarks import exact, micro
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
@@ -269,3 +270,21 @@ def test_our_targets_stand_side_by_side(models: Path, tmp_path: Path) -> None:
 def test_generated_models_beside_those_of_a_folder(models: Path, tmp_path: Path) -> None:
     text = run("nothing", "--models", str(models), "--generated", cache=tmp_path / "cache", code=2)
     assert "twice, bvlc_alexnet" in text
+
+
+@pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed")
+def test_flash_and_memory_of_a_perceptron(tmp_path: Path) -> None:
+    module = micro.MODELS["mlp"]()
+    sizes = {}
+    for tool, build in micro.TOOLS.items():
+        if tool.startswith("dlc"):
+            folder = tmp_path / str(len(sizes))
+            folder.mkdir()
+            source = build("mlp", module, folder)
+            assert source is not None
+            sizes[tool] = [micro.compiled(source, level) for level in micro.LEVELS]
+    constants = (64 * 32 + 32 + 32 * 10 + 10) * 4
+    small, fast = sizes["dlc"]
+    assert constants < small.flash <= fast.flash < constants + 4000
+    assert 32 * 4 <= small.memory <= 512
+    assert sizes["dlc `-opt-for=size`"][0].flash < small.flash
