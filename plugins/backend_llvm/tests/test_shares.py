@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -27,9 +28,9 @@ HERE = os.getpid()
 
 
 @pytest.fixture(autouse=True)
-def _alone() -> None:
-    if threading.active_count() > 1:
-        pytest.skip("another thread runs")
+def _alone(request: pytest.FixtureRequest) -> None:
+    if threading.active_count() > 1 and request.function is not test_all_of_this_in_a_process_of_its_own:
+        pytest.skip("another thread runs: the last test runs this one in a process of its own")
 
 
 def compiled(processes: int | None = 2, model: Any = keywords, **options: Any) -> Any:
@@ -245,3 +246,13 @@ def test_beside_other_threads_there_is_one_process() -> None:
     finally:
         stop.set()
         other.join()
+
+
+def test_all_of_this_in_a_process_of_its_own() -> None:
+    """Workers of pytest-xdist have threads, and compiles do not fork beside these."""
+    if threading.active_count() == 1:
+        pytest.skip("no other thread runs: the tests above have run here")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-m", "not slow", __file__]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[3], timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert " 1 skipped" in done.stdout.splitlines()[-1], done.stdout
