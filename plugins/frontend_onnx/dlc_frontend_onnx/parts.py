@@ -1,8 +1,8 @@
-"""Sequences and optionals at the border of a model, as the tensors inside them.
+"""Sequences, optionals and maps at the border of a model, as the tensors inside them.
 
-A sequence is a list in Python, an empty optional None, a filled one its value.  The compiler knows tensors
-alone: an input "s" with two elements becomes the inputs "s[0]" and "s[1]", and a `Layout` says how the
-outputs are put together again.
+A sequence is a list in Python, an empty optional None, a filled one its value, a map a dict.  The compiler
+knows tensors alone: an input "s" with two elements becomes the inputs "s[0]" and "s[1]", one that is a map
+those of its keys and its values, and a `Layout` says how the outputs are put together again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dlc_core.ir.dtype import STRING, DType
 from dlc_core.ir.types import TensorType, dim
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.converters.base import SequenceValue, Value
-from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
+from dlc_frontend_onnx.dtypes import TENSOR_DTYPES, numpy_dtype
 from dlc_frontend_onnx.model import ValueType
 from dlc_frontend_onnx.place import Place, quoted
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A sequence or optional (`kind`) of layouts."""
+    """A sequence, optional, map or sequence of maps (`kind`, see `SequenceValue`) of layouts."""
 
     kind: str
     items: tuple[Layout, ...]
@@ -48,8 +48,8 @@ def dtype_of(array: np.ndarray[Any, Any]) -> str:
 
 
 def has_parts(type_: ValueType | None) -> bool:
-    """Whether a type is a sequence or an optional of tensors that the compiler knows."""
-    if type_ is None or type_.kind not in ("sequence", "optional"):
+    """Whether a type is a sequence, an optional or a map of tensors that the compiler knows."""
+    if type_ is None or type_.kind not in ("sequence", "optional", "map"):
         return False
     inner = type_.innermost()
     return inner.kind == "tensor" and inner.dtype in TENSOR_DTYPES
@@ -65,6 +65,8 @@ def spread(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
     assert type_.elem is not None
     if type_.kind == "optional":
         return {} if value is None else spread(type_.elem, value, name)
+    if type_.kind == "map":
+        return _entries(type_, value, name)
     if not isinstance(value, (list, tuple)):
         raise UsageError(
             f"input {quoted(name)} is a {type(value).__name__}", hint="a sequence is a list of arrays"
@@ -75,6 +77,25 @@ def spread(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
     return found
 
 
+def _entries(type_: ValueType, value: Any, name: str) -> dict[str, Any]:
+    """The keys and the values of a map, by ascending keys."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f"input {quoted(name)} is a {type(value).__name__}", hint="a map is a dict")
+    found = {}
+    try:
+        rows = sorted(value.items())
+        for index, dtype in enumerate((str(type_.key), str(type_.innermost().dtype))):
+            column = [row[index] for row in rows]
+            if any(isinstance(item, str) != (dtype == "string") for item in column):
+                raise TypeError(f"{dtype} is needed")
+            found[f"{name}[{index}]"] = np.array(column, numpy_dtype(dtype))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"input {quoted(name)} is no map of {type_.key} to {type_.innermost().dtype}", why=str(error)
+        ) from error
+    return found
+
+
 def shape_of(type_: ValueType, value: Any) -> object:
     """What a compilation depends on: lengths, which optionals are empty, shapes of the tensors."""
     if type_.kind == "tensor":
@@ -82,6 +103,8 @@ def shape_of(type_: ValueType, value: Any) -> object:
     assert type_.elem is not None
     if type_.kind == "optional":
         return None if value is None else (shape_of(type_.elem, value),)
+    if type_.kind == "map":
+        return len(value)
     return tuple(shape_of(type_.elem, item) for item in value)
 
 
@@ -95,6 +118,13 @@ def as_params(type_: ValueType, value: Any, name: str, params: list[Node]) -> Va
     if type_.kind == "optional":
         items = () if value is None else (as_params(type_.elem, value, name, params),)
         return SequenceValue(items, "optional")
+    if type_.kind == "map":
+        columns = [
+            param(f"{name}[{index}]", TensorType((len(value),), DType(str(dtype))))
+            for index, dtype in enumerate((type_.key, type_.elem.dtype))
+        ]
+        params += columns
+        return SequenceValue(tuple(columns), "map")
     elem = type_.elem
     return SequenceValue(
         tuple(as_params(elem, item, f"{name}[{index}]", params) for index, item in enumerate(value))
@@ -123,13 +153,18 @@ def gathered(layout: Layout, found: Mapping[str, Any]) -> Any:
         return found[layout]
     if layout.kind == "optional":
         return gathered(layout.items[0], found) if layout.items else None
-    return [gathered(item, found) for item in layout.items]
+    items = [gathered(item, found) for item in layout.items]
+    if layout.kind not in ("map", "maps"):
+        return items
+    keys, values = (np.asarray(item).tolist() for item in items)
+    return dict(zip(keys, values)) if layout.kind == "map" else [dict(zip(keys, row)) for row in values]
 
 
 def check_kind(type_: ValueType | None, value: SequenceValue, name: str, place: Place) -> None:
     """The declared type of an output must not contradict what it is."""
-    if type_ is not None and type_.kind != value.kind:
-        raise place.error(f"output {quoted(name)} is declared a {type_.kind}, but it is a {value.kind}")
+    kind = "sequence" if value.kind == "maps" else value.kind
+    if type_ is not None and type_.kind != kind:
+        raise place.error(f"output {quoted(name)} is declared a {type_.kind}, but it is a {kind}")
 
 
 __all__ = [

@@ -38,7 +38,11 @@ MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class SequenceValue:
-    """An ONNX sequence or optional (`kind`) of known length: its elements.  An empty optional has none."""
+    """An ONNX sequence or optional (`kind`) of known length: its elements.  An empty optional has none.
+
+    A "map" has two: the vector of its keys and that of its values; "maps" are a sequence of maps of the same
+    keys: these, and a matrix with a row for each.
+    """
 
     items: tuple[Value, ...]
     kind: str = "sequence"

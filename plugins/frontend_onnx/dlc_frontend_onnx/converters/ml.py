@@ -129,6 +129,19 @@ def _pairs(c: Call, what: str) -> np.ndarray[Any, Any]:
     return np.asarray(given).reshape(-1)
 
 
+@converter("LabelEncoder", 1, ML)
+def label_encoder_of_texts(c: Call, x: Node) -> Node:
+    """Texts as their places among the classes, or back."""
+    texts = c.texts("classes_strings")
+    default = c.text("default_string", "_Unused"), c.integer("default_int64", -1)
+    if x.dtype is STRING:
+        place = std.text_index(x, keys=texts, default=len(texts))
+        return std.gather(c.const([*range(len(texts)), default[1]], "int64"), place)
+    last = c.const(len(texts), "int64")
+    inside = std.logical_and(std.greater_equal(x, c.const(0, "int64")), std.less(x, last))
+    return std.gather(_table(c, [*texts, default[0]], STRING), std.where(inside, x, last))
+
+
 @converter("LabelEncoder", 2, ML)
 def label_encoder(c: Call, x: Node) -> Node:
     """The value of the key that an element is, or the default."""
