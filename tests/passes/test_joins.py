@@ -105,6 +105,8 @@ def test_results_and_reshaped_parts_stay_apart() -> None:
     joined = std.concat(part, product(x), axis=1)
     check(product(joined), part)
     check(joined)
+    check(std.reshape(joined, shape=(36,)))
+    check(product(joined), std.reshape(joined, shape=(36,)))
     check(product(std.concat(part, product(x), axis=1)), std.relu(std.reshape(part, shape=(24,))))
 
 

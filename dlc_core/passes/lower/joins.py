@@ -113,7 +113,9 @@ class _Joiner:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.users = users_of(function.body)
-        self.results = {function.body, *function.results}
+        # A view of a value is the same memory: what has one as a result is a result.
+        results = function.results
+        self.results = {function.body, *results, *(origin(result)[0] for result in results)}
         self.donated = {function.results[d.output]: d for d in donations_of(function)}
         self.taken: set[Node] = set()
         self.copies = 0
