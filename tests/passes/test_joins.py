@@ -105,9 +105,14 @@ def test_results_and_reshaped_parts_stay_apart() -> None:
     joined = std.concat(part, product(x), axis=1)
     check(product(joined), part)
     check(joined)
-    check(std.reshape(joined, shape=(36,)))
-    check(product(joined), std.reshape(joined, shape=(36,)))
     check(product(std.concat(part, product(x), axis=1)), std.relu(std.reshape(part, shape=(24,))))
+
+
+def test_a_result_that_is_a_view_of_the_whole_is_written_by_a_kernel() -> None:
+    x = x_of(2, 3, 4, 8)
+    joined = std.concat(product(x, 4), std.tanh(product(x, 4)), axis=3)
+    exe = check(std.reshape(joined, shape=(2, 3, 32)))
+    assert any("concat" in name for name in kernels(exe))
 
 
 def test_without_the_pass_a_kernel_joins() -> None:
