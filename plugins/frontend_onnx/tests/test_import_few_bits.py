@@ -28,17 +28,34 @@ def product(bits, size=32, depth=64, columns=6):
     return [f(3, depth), u8(columns, blocks, size * bits // 8), f(columns, blocks)], attributes
 
 
+def unpacked(data, bits):
+    """The numbers of rows of bytes, those in low bits first."""
+    digits = np.unpackbits(data.reshape(len(data), -1), axis=1, bitorder="little")
+    return digits.reshape(len(data), -1, bits) @ (1 << np.arange(bits)).astype(np.float64)
+
+
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("zeros", ["none", "packed", "floats"])
 def test_products(bits, zeros):
     inputs, attributes = product(bits)
-    columns, blocks = inputs[2].shape
-    points = {"none": None, "packed": u8(columns, -(-blocks * bits // 8)), "floats": 3 + f(columns, blocks)}
-    if bits == 8 and zeros == "floats":
-        pytest.skip("ONNX Runtime has none")
-    # Some of its kernels add products of rounded numbers.
-    given = [*inputs, points[zeros], None, f(columns)]
-    check_runtime("MatMulNBits", given, fed=(0,), rtol=2e-2, atol=0.1, **attributes)
+    x, q, scale = inputs
+    columns, blocks = scale.shape
+    packed, floats = u8(columns, -(-blocks * bits // 8)), 3 + f(columns, blocks)
+    points = {"none": None, "packed": packed, "floats": floats}[zeros]
+    bias = f(columns)
+    given = [*inputs, points, None, bias]
+    below = {
+        "none": np.full((columns, blocks), 1 << bits - 1),
+        "packed": unpacked(packed, bits)[:, :blocks],
+        "floats": floats,
+    }[zeros]
+    centred = unpacked(q, bits).reshape(columns, blocks, -1) - below[..., None]
+    weights = (centred * scale[..., None]).reshape(columns, -1)
+    model = model_of("MatMulNBits", given, fed=(0,), **attributes)
+    np.testing.assert_allclose(run(*model)[0], x @ weights.T + bias, rtol=1e-5, atol=1e-3 * (1 << bits) / 16)
+    if (bits, zeros) != (8, "floats"):  # ONNX Runtime has none
+        # Some of its kernels add products of rounded numbers.
+        check_runtime("MatMulNBits", given, fed=(0,), rtol=2e-2, atol=0.1, **attributes)
 
 
 @pytest.mark.parametrize("zeros", ["none", "packed", "floats"])
