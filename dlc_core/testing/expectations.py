@@ -10,7 +10,8 @@ A plugin gives them by the hook `dlc_expectations`:
         ]
 
 The name says the target kind and which cases.  Cases are named by parts, such as `ops/relu/3/float16` (sample
-3 of the op, in that dtype), `ops/relu/3/symbolic`, `graphs/17`, `device/threads`.  A pattern with a slash is
+3 of the op, in that dtype), `ops/relu/3/symbolic`, `graphs/17`,
+`device/memory_is_aligned`.  A pattern with a slash is
 compared with the whole name, `*` standing for anything; a word with each part.
 """
 
@@ -41,6 +42,11 @@ class Expectation:
             raise UsageError(f"the expectation {self.name!r} gives no reason")
 
     @property
+    def kind(self) -> str:
+        """Which of the two kinds of exemption it is, in words."""
+        raise NotImplementedError
+
+    @property
     def target(self) -> str:
         return self.name.partition(": ")[0]
 
@@ -63,19 +69,31 @@ class Unsupported(Expectation):
     True
     """
 
+    @property
+    def kind(self) -> str:
+        return "unsupported"
+
 
 @dataclass(frozen=True)
 class ExpectedFailure(Expectation):
     """What is known to fail: the cases are run, and one that passes fails the test; so the entry goes."""
 
+    @property
+    def kind(self) -> str:
+        return "expected failure"
+
 
 class Expectations:
-    """The exemptions of one target kind."""
+    """The exemptions of one target kind.  Raises UsageError for what is neither of the two kinds."""
 
     def __init__(self, given: Iterable[Any], target: str) -> None:
-        self.entries: Sequence[Expectation] = tuple(
-            e for e in given if isinstance(e, Expectation) and e.target == target
-        )
+        entries = list(given)
+        for entry in entries:
+            if not isinstance(entry, Unsupported | ExpectedFailure):
+                raise UsageError(
+                    f"{entry!r} is no exemption", hint="there are two kinds: Unsupported and ExpectedFailure"
+                )
+        self.entries: Sequence[Expectation] = tuple(e for e in entries if e.target == target)
 
     def of(self, case: str) -> Expectation | None:
         """The first exemption that covers a case; those for good come first."""

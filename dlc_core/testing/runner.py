@@ -21,6 +21,9 @@ from dlc_core.testing.cases import Case, difference, outputs_of
 from dlc_core.testing.expectations import Expectations, ExpectedFailure, Unsupported
 
 PASSED, FAILED, UNSUPPORTED, EXPECTED = "passed", "failed", "unsupported", "fails as expected"
+NOT_RUN = "not run"
+STATUSES = (FAILED, EXPECTED, PASSED, UNSUPPORTED, NOT_RUN)
+"""What may become of a case, the word that says most of several first."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class Outcome:
 def expectations_of(kind: str) -> Expectations:
     """The exemptions that plugins give for a target kind."""
     return Expectations(registry().expectations.values(), kind)
+
+
+def kind_of(text: str) -> str:
+    """The name of the target kind that a target's text means."""
+    return find_target(text).kind.name
 
 
 @lru_cache(maxsize=32)
@@ -123,11 +131,14 @@ def judge(outcomes: Sequence[Outcome]) -> None:
 __all__ = [
     "EXPECTED",
     "FAILED",
+    "NOT_RUN",
     "PASSED",
+    "STATUSES",
     "UNSUPPORTED",
     "Outcome",
     "expectations_of",
     "judge",
+    "kind_of",
     "run_cases",
     "usable_target",
 ]

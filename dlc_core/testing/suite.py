@@ -19,6 +19,7 @@ from dlc_core.diag import UsageError
 from dlc_core.testing.tiers.base import Settings, Tier
 from dlc_core.testing.tiers.core import CoreTier
 from dlc_core.testing.tiers.device import DeviceTier
+from dlc_core.testing.tiers.exemptions import ExemptionsTier
 from dlc_core.testing.tiers.graphs import GraphsTier
 from dlc_core.testing.tiers.ops import OpsTier
 
@@ -44,7 +45,7 @@ def conformance_suite(
     if unknown:
         raise UsageError(f"no tier {unknown[0]!r}", hint=f"tiers: {', '.join(TIERS)}")
     settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs, tuple(ops))
-    bases = tuple(TIERS[name] for name in TIERS if name in tiers)
+    bases = (*(TIERS[name] for name in TIERS if name in tiers), ExemptionsTier)
     return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -237,10 +238,17 @@ def test_the_command_line_narrows_suites(tmp_path: Path) -> None:
         "from dlc_core.testing import conformance_suite\n\nTestAcme = conformance_suite('acme')\n"
     )
     options = ["--dlc-target=reference", "--dlc-tiers=ops", "--dlc-ops=relu", "--dlc-dtypes=float32,int8"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "--dlc-report"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "--dlc-report=out"]
     done = subprocess.run(
         [*command, str(test_file)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "relu                    +     +" in done.stdout
+    row = next(line for line in done.stdout.splitlines() if line.startswith("relu "))
+    assert row.split() == ["relu", "+", "+", "+"]
     assert "4 passed" in done.stdout
+    record = json.loads((tmp_path / "out" / "conformance.json").read_text())
+    (told,) = record["targets"]
+    cells = {dtype: cell["status"] for dtype, cell in told["ops"]["relu"].items()}
+    assert cells.pop("float32") == cells.pop("int8") == cells.pop("symbolic") == "passed"
+    assert set(cells.values()) == {"not run"}
+    assert "<title>" in (tmp_path / "out" / "conformance.html").read_text()

@@ -1,4 +1,4 @@
-"""What the tiers share: settings, options of the command line, parametrisation."""
+"""What the tiers share: settings, options of the command line, parametrisation, cases, exemptions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import Any, ClassVar
 import pytest
 
 from dlc_core.target import Target
-from dlc_core.testing.runner import Outcome, usable_target
+from dlc_core.testing.expectations import Unsupported
+from dlc_core.testing.runner import Outcome, expectations_of, kind_of, usable_target
 
 Note = Callable[[list[Outcome]], list[Outcome]]
 Parameters = Callable[["Settings"], Sequence[Any]]
+
+OUTCOMES, TEST, FIGURES = "dlc-outcomes", "dlc-test", "dlc-figures"
+"""Properties of a test for the report: outcomes of the cases that it has run; target, tier, case; numbers
+that it has measured, by name.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,29 +54,48 @@ class Tier:
     settings: ClassVar[Settings]
     tier: ClassVar[str] = ""
     parameters: ClassVar[dict[str, Parameters]] = {}
+    by_test: ClassVar[bool] = False
+    """Whether each test is a case of its own, `<tier>/<test>`, which exemptions name."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         settings = self.settings.narrowed(metafunc.config)
-        for owner in type(self).__mro__:
-            if metafunc.function.__name__ in vars(owner) and issubclass(owner, Tier):
-                for name, values in owner.parameters.items():
-                    if name in metafunc.fixturenames:
-                        metafunc.parametrize(name, values(settings))
-                return
+        owner = owner_of(type(self), metafunc.function.__name__)
+        for name, values in owner.parameters.items() if owner else ():
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, values(settings))
 
     @pytest.fixture
     def conformance(self, request: pytest.FixtureRequest) -> Settings:
         """The settings of the suite, narrowed by the command line."""
         return self.settings.narrowed(request.config)
 
+    @pytest.fixture(autouse=True)
+    def exempt(self, request: pytest.FixtureRequest, conformance: Settings) -> None:
+        """Tell the report what the test is; of a test that is a case, skip what the target does not do for
+        good, and have what is expected to fail fail.
+        """
+        owner = owner_of(request.cls, request.node.originalname)
+        if owner is None:
+            return
+        case = case_of(owner, request.node.originalname)
+        if _is_reported(request):
+            request.node.user_properties.append((TEST, [conformance.target, owner.tier, case]))
+        if not owner.by_test:
+            return
+        expected = expectations_of(kind_of(conformance.target)).of(case)
+        if isinstance(expected, Unsupported):
+            pytest.skip(f"unsupported: {expected.reason}")
+        elif expected is not None:
+            request.applymarker(pytest.mark.xfail(strict=True, reason=expected.reason))
+
     @pytest.fixture
     def note(self, request: pytest.FixtureRequest) -> Note:
-        """Keeps outcomes for the table of `--dlc-report`, and hands them on."""
+        """Keeps outcomes for the report, and hands them on."""
 
         def keep(outcomes: list[Outcome]) -> list[Outcome]:
-            if request.config.getoption("--dlc-report", default=False):
+            if _is_reported(request):
                 kept = [[o.case, o.status, o.why] for o in outcomes]
-                request.node.user_properties.append(("dlc-outcomes", kept))
+                request.node.user_properties.append((OUTCOMES, kept))
             return outcomes
 
         return keep
@@ -81,4 +106,37 @@ class Tier:
         return usable_target(conformance.target)
 
 
-__all__ = ["Note", "Parameters", "Settings", "Tier"]
+def _is_reported(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--dlc-report", default=""))
+
+
+def owner_of(suite: type, test: str) -> type[Tier] | None:
+    """The tier that a test of a suite comes from."""
+    for owner in suite.__mro__:
+        if test in vars(owner) and issubclass(owner, Tier):
+            return owner
+    return None
+
+
+def case_of(owner: type[Tier], test: str) -> str:
+    """The name of the case that a test is."""
+    return f"{owner.tier}/{test.removeprefix('test_')}"
+
+
+def tests_of(owner: type[Tier]) -> list[str]:
+    """The names of a tier's own tests."""
+    return [name for name in vars(owner) if name.startswith("test_")]
+
+
+__all__ = [
+    "FIGURES",
+    "OUTCOMES",
+    "TEST",
+    "Note",
+    "Parameters",
+    "Settings",
+    "Tier",
+    "case_of",
+    "owner_of",
+    "tests_of",
+]

@@ -22,8 +22,6 @@ from dlc_core.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.testing.cases import module_of
-from dlc_core.testing.expectations import Unsupported
-from dlc_core.testing.runner import expectations_of
 from dlc_core.testing.tiers.base import Tier
 
 NDArray = np.ndarray[Any, Any]
@@ -71,20 +69,7 @@ class DeviceTier(Tier):
     """The run half of a backend.  Memory is tested where the device gives any."""
 
     tier: ClassVar[str] = "device"
-
-    @pytest.fixture(autouse=True)
-    def exempt(self, request: pytest.FixtureRequest, target: Target) -> None:
-        """Skip what the target does not do for good; what is expected to fail must fail."""
-        case = f"device/{request.node.originalname.removeprefix('test_')}"
-        expected = expectations_of(target.kind.name).of(case) if self.is_mine(request) else None
-        if isinstance(expected, Unsupported):
-            pytest.skip(f"unsupported: {expected.reason}")
-        elif expected is not None:
-            request.applymarker(pytest.mark.xfail(strict=True, reason=expected.reason))
-
-    def is_mine(self, request: pytest.FixtureRequest) -> bool:
-        """Whether a test is of this tier: a suite has those of several."""
-        return request.node.originalname in vars(DeviceTier)
+    by_test: ClassVar[bool] = True
 
     @pytest.fixture
     def device(self, target: Target) -> Any:

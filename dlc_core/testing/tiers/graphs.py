@@ -18,7 +18,7 @@ from dlc_core.target import Target
 from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of
 from dlc_core.testing.runner import FAILED, judge, run_cases
 from dlc_core.testing.strategies import DTYPES, RandomGraph, graphs, random_graph
-from dlc_core.testing.tiers.base import Parameters, Settings, Tier
+from dlc_core.testing.tiers.base import Note, Parameters, Settings, Tier
 
 TOLERANCES: dict[str, Tolerance] = {"float32": (2e-4, 2e-5), "float64": (1e-11, 1e-12)}
 """(rtol, atol): values are at most a few units, and a dozen ops follow each other."""
@@ -59,11 +59,11 @@ class GraphsTier(Tier):
     tier: ClassVar[str] = "graphs"
     parameters: ClassVar[dict[str, Parameters]] = {"seeds": _groups}
 
-    def test_optimised(self, seeds: range, target: Target) -> None:
-        judge(run_cases(_seeded(seeds), target))
+    def test_optimised(self, seeds: range, target: Target, note: Note) -> None:
+        judge(note(run_cases(_seeded(seeds), target)))
 
-    def test_unoptimised(self, seeds: range, target: Target) -> None:
-        judge(run_cases(_seeded(seeds), target, opt_level=0))
+    def test_unoptimised(self, seeds: range, target: Target, note: Note) -> None:
+        judge(note(run_cases(_seeded(seeds), target, opt_level=0)))
 
     @pytest.mark.slow
     def test_shrinking(self, target: Target) -> None:

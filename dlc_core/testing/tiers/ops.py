@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -15,9 +15,8 @@ from dlc_core.op.samples import sample_dtypes
 from dlc_core.registry import registry
 from dlc_core.target import Target
 from dlc_core.testing.cases import op_cases, symbolic_cases
-from dlc_core.testing.runner import expectations_of, judge, run_cases
+from dlc_core.testing.runner import judge, run_cases
 from dlc_core.testing.tiers.base import Note, Parameters, Settings, Tier
-from dlc_core.testing.tiers.device import DeviceTier
 
 
 def all_ops(settings: Settings) -> list[OpDecl]:
@@ -71,21 +70,6 @@ class OpsTier(Tier):
             with pytest.raises(TypeInferenceError) as caught:
                 op.build(*params, **sample.attrs)
             assert sample.message in str(caught.value)
-
-    def test_exemptions_are_of_use(self, target: Target) -> None:
-        """An exemption that covers no case is misspelt, or of an op that is gone."""
-        unused = expectations_of(target.kind.name).unused(_all_cases())
-        assert not unused, [e.name for e in unused]
-
-
-def _all_cases() -> Iterator[str]:
-    """Names of every case of the kit."""
-    for decl in registry().ops.values():
-        for number, sample in enumerate(decl.samples):
-            for dtype in (*sample_dtypes(decl, sample), "symbolic"):
-                yield f"ops/{decl.name}/{number}/{dtype}"
-    yield from (f"graphs/{seed}" for seed in range(1000))
-    yield from (f"device/{name.removeprefix('test_')}" for name in vars(DeviceTier))
 
 
 __all__ = ["OpsTier", "all_ops", "dtypes_of"]

@@ -1,0 +1,45 @@
+"""The names of all cases of the conformance kit: what exemptions may name, what a report says is not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlc_core.op.samples import sample_dtypes
+from dlc_core.registry import registry
+from dlc_core.testing.tiers.base import case_of, tests_of
+from dlc_core.testing.tiers.device import DeviceTier
+
+SYMBOLIC = "symbolic"
+"""Stands for the dtype in the names of the cases with open dims."""
+
+GRAPHS = 1000
+"""Seeds of graphs that exemptions may name; suites differ in how many they try."""
+
+BY_TEST = (DeviceTier,)
+
+
+def case_names() -> Iterator[str]:
+    """Every case that an exemption may name, with the ops and models of the plugins that are installed."""
+    yield from op_case_names()
+    for decl in registry().ops.values():
+        for number in range(len(decl.samples)):
+            yield f"ops/{decl.name}/{number}/{SYMBOLIC}"
+    yield from (f"graphs/{seed}" for seed in range(GRAPHS))
+    yield from cases_by_test()
+
+
+def op_case_names() -> Iterator[str]:
+    """The cases of ops with known dims: every sample in every dtype."""
+    for decl in registry().ops.values():
+        for number, sample in enumerate(decl.samples):
+            for dtype in sample_dtypes(decl, sample):
+                yield f"ops/{decl.name}/{number}/{dtype}"
+
+
+def cases_by_test() -> Iterator[str]:
+    """The cases that are tests."""
+    for tier in BY_TEST:
+        yield from (case_of(tier, name) for name in tests_of(tier))
+
+
+__all__ = ["SYMBOLIC", "case_names", "cases_by_test", "op_case_names"]

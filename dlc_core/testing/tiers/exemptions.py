@@ -1,0 +1,20 @@
+"""What every suite tests besides its tiers: the exemptions of the target are what they claim to be."""
+
+from __future__ import annotations
+
+from dlc_core.target import Target
+from dlc_core.testing.catalogue import case_names
+from dlc_core.testing.runner import expectations_of
+from dlc_core.testing.tiers.base import Tier
+
+
+class ExemptionsTier(Tier):
+    """It belongs to no level, so that it runs with each."""
+
+    def test_exemptions_are_of_use(self, target: Target) -> None:
+        """An exemption that covers no case is misspelt, or of what is gone."""
+        unused = expectations_of(target.kind.name).unused(case_names())
+        assert not unused, [e.name for e in unused]
+
+
+__all__ = ["ExemptionsTier"]
