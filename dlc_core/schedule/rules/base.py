@@ -14,6 +14,9 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Description
 from dlc_core.tir.stmt import PrimFunc
 
+PLAIN_REGISTERS = 3
+"""A value, and the two that are multiplied for it."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -26,6 +29,11 @@ class Machine:
     def registers(self) -> int:
         """Registers for the values of a tile, its vectors and one broadcast."""
         return self.description.usable_registers
+
+    @property
+    def plain(self) -> bool:
+        """Whether registers are for one value at a time, by which a target asks for short code."""
+        return self.registers <= PLAIN_REGISTERS
 
     def lanes(self, bits: int) -> int:
         return self.description.lanes(bits)

@@ -39,6 +39,7 @@ from dlc_core.target.source.scalars import (
     Place,
     ScalarWriter,
     Text,
+    choice_of,
 )
 from dlc_core.tir.lanes import ramp_form
 
@@ -139,7 +140,8 @@ class ExpressionWriter(ScalarWriter):
     def _vector_binary(self, expr: Binary) -> Text:
         op, type_ = expr.op, expr.a.dtype
         if op in ("min", "max"):
-            return f"{self.unit.helper(op, type_)}({self.value(expr.a)}, {self.value(expr.b)})", POSTFIX
+            helper, a, b = choice_of(expr)
+            return f"{self.unit.helper(helper, type_)}({self.value(a)}, {self.value(b)})", POSTFIX
         if type_.is_bool:
             bits = max(self.mask_bits(expr.a), self.mask_bits(expr.b))
             text = f"{self.mask(expr.a, bits)} {_MASKS[op]} {self.mask(expr.b, bits)}"

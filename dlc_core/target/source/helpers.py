@@ -29,10 +29,18 @@ def storage_lanes(lanes: int) -> int:
 # Scalar helpers: `{T}` the C type, `{N}` its short name, `{U}` the unsigned type of its width, `{F}` the
 # suffix of library functions.
 
+MINMAX = ("min", "max", "min_number", "max_number")
+"""Of the last two the second argument is no NaN."""
 _FLOAT_MINMAX = """{inline} {T} dlc_{op}_{N}({T} a, {T} b)
 {{
     /* a NaN on either side is the result */
     return a {sign} b || a != a ? a : b;
+}}
+"""
+_NUMBER_MINMAX = """{inline} {T} dlc_{op}_{N}({T} a, {T} b)
+{{
+    /* b is a number: a NaN can only be a */
+    return b {sign}= a ? b : a;
 }}
 """
 _INT_MINMAX = """{inline} {T} dlc_{op}_{N}({T} a, {T} b)
@@ -226,8 +234,10 @@ def scalar_text(op: str, type_: DType, c_type: str, inline: str) -> str:
     unsigned = f"uint{type_.bits}_t"
     words = {
         "inline": inline, "T": c_type, "N": name, "U": unsigned, "bits": type_.bits, "op": op,
-        "F": "" if type_.bits == 64 else "f", "sign": "<" if op == "min" else ">", "negative": "",
+        "F": "" if type_.bits == 64 else "f", "sign": "<" if op.startswith("min") else ">", "negative": "",
     }  # fmt: skip
+    if op in MINMAX and op not in ("min", "max"):
+        return _NUMBER_MINMAX.format(**words)
     if op in ("min", "max"):
         return (_FLOAT_MINMAX if type_.is_float else _INT_MINMAX).format(**words)
     if op == "ipow" and type_.kind == "int":
@@ -259,6 +269,16 @@ _VECTOR = {
     "max": """{inline} {V} dlc_max_{V}({V} a, {V} b)
 {{
     return dlc_select_{V}({first}, a, b);
+}}
+""",
+    "min_number": """{inline} {V} dlc_min_number_{V}({V} a, {V} b)
+{{
+    return dlc_select_{V}(b <= a, b, a);
+}}
+""",
+    "max_number": """{inline} {V} dlc_max_number_{V}({V} a, {V} b)
+{{
+    return dlc_select_{V}(b >= a, b, a);
 }}
 """,
     "load": """{inline} {V} dlc_load_{V}(const {T} *p)
@@ -314,7 +334,7 @@ _VECTOR = {
 
 def vector_needs(op: str) -> tuple[str, ...]:
     """Vector helpers of the same type that a vector helper calls."""
-    return ("select",) if op in ("min", "max") else ()
+    return ("select",) if op in MINMAX else ()
 
 
 def vector_text(op: str, type_: DType, c_type: str, inline: str) -> str:
@@ -351,6 +371,7 @@ def lanewise_text(op: str, type_: DType, function: str, inline: str) -> str:
 
 __all__ = [
     "LANE_HELPERS",
+    "MINMAX",
     "NARROW",
     "PREFIX",
     "fixed_text",

@@ -11,6 +11,7 @@ from dlc_core.ir.dtype import INDEX, DType, dtype
 from dlc_core.ir.expr import (
     COMPARE,
     Binary,
+    Broadcast,
     Call,
     Cast,
     Const,
@@ -141,8 +142,8 @@ class ScalarWriter:
     def _binary(self, expr: Binary) -> Text:
         op, type_ = expr.op, expr.a.dtype
         if op in ("min", "max"):
-            name = self.unit.helper(op, type_)
-            return f"{name}({self.value(expr.a)}, {self.value(expr.b)})", POSTFIX
+            helper, a, b = choice_of(expr)
+            return f"{self.unit.helper(helper, type_)}({self.value(a)}, {self.value(b)})", POSTFIX
         if op in ("floordiv", "floormod"):
             divisor = const_value(expr.b)
             plain = type_.kind == "uint" or (
@@ -334,8 +335,21 @@ def _may_wrap(expr: Binary) -> bool:
     return True
 
 
+def choice_of(expr: Binary) -> tuple[str, Expr, Expr]:
+    """The helper of a minimum or maximum and its arguments: a constant comes second, and is no NaN."""
+    a, b = (expr.b, expr.a) if _is_number(expr.a) else (expr.a, expr.b)
+    return f"{expr.op}_number" if _is_number(b) else expr.op, a, b
+
+
+def _is_number(expr: Expr) -> bool:
+    """Whether a value of floats is known not to be a NaN."""
+    if isinstance(expr, Broadcast):
+        return _is_number(expr.value)
+    return isinstance(expr, Const) and expr.dtype.is_float and expr.value == expr.value
+
+
 def _has_call(expr: Expr) -> bool:
     return isinstance(expr, Call) or any(_has_call(child) for child in expr.children)
 
 
-__all__ = ["OPERATORS", "Anchor", "Place", "ScalarWriter", "Text", "without_constants"]
+__all__ = ["OPERATORS", "Anchor", "Place", "ScalarWriter", "Text", "choice_of", "without_constants"]

@@ -11,6 +11,7 @@ from dlc_core.target.source.dialect import Dialect
 from dlc_core.target.source.formulas import FORMULAS, formula_text
 from dlc_core.target.source.helpers import (
     LANE_HELPERS,
+    MINMAX,
     PREFIX,
     fixed_text,
     lanewise_text,
@@ -108,7 +109,7 @@ class Unit:
             )
         vector = scalar.with_lanes(type_.lanes)
         name = self.value_type(vector)
-        if op in ("min", "max", "select"):
+        if op in (*MINMAX, "select"):
             self.mask_type(vector.bits, vector.lanes)
         for needed in vector_needs(op):
             self.helper(needed, vector)

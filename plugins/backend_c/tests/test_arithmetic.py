@@ -11,7 +11,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core import te
-from dlc_core.ir.expr import eq
+from dlc_core.ir.expr import const, eq
 from dlc_core.target.vmath import FORMULAS
 from dlc_core.tir import intrinsics
 
@@ -129,3 +129,23 @@ def test_truths_are_one_and_zero_in_every_type(bits, size):
     for kind, array in zip(kinds, found):
         np.testing.assert_array_equal(array, given.astype(kind))
     np.testing.assert_array_equal(found[-1].view(np.uint8), (~given).astype(np.uint8))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("op", ["minimum", "maximum"])
+def test_bounds_that_are_numbers_keep_nans(target, kind, op):
+    """A minimum or maximum with a constant, on either side, is NumPy's, also for what is no number."""
+    x = np.array([np.nan, -np.inf, np.inf, -0.0, 0.0, 0.25, -0.25, 6.0, 6.5] * 3, kind)
+    limit, both = getattr(te, op), getattr(np, op)
+    for bound in (0.0, 6.0, np.inf, -np.inf):
+        fixed = const(bound, kind)
+        for function in (lambda v, b=fixed: limit(v, b), lambda v, b=fixed: limit(b, v)):
+            np.testing.assert_array_equal(computed(target, function, x), both(x, np.asarray(bound, kind)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_bound_that_is_no_number_is_what_results(target):
+    x = np.array([1.0, -1.0, np.inf, np.nan] * 4, np.float32)
+    found = computed(target, lambda v: te.maximum(v, const(np.nan, "float32")), x)
+    assert np.isnan(found).all()

@@ -34,6 +34,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
+from dlc_core.schedule.rules.cpu.edges import inline_tests
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.tile import ALONE, Dealt, Tile, choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
@@ -119,7 +120,8 @@ class Contract:
     def run(self) -> None:
         s = self.s
         self.dot = dot_for(s.func, self.found, self.machine)
-        for handle in s.get_producers(self.block):
+        borders = s.get_producers(self.block)
+        for handle in borders:
             schedule_map(s, handle, self.machine)
         if s.get_output_blocks() == [self.block]:
             out = s.cache_write(self.block, 0, "local")
@@ -134,6 +136,8 @@ class Contract:
         self.pack(tile)
         self._keep_rows_apart(tile)
         self.nest(out, row, columns[-1], tile)
+        if self.machine.plain:
+            inline_tests(s, borders)
         if self.dot is not None:
             s.compact_buffers()
             for column in self.dotted:

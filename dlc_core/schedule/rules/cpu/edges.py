@@ -86,7 +86,7 @@ class Edges:
 
 def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> Edges | None:
     """Let a block test itself what of its windows is inside, where borders are all that its producers add."""
-    if not borders or not all(_is_guarded(s.get(border)) for border in borders):
+    if not borders or not all(_is_border(s.get(border)) for border in borders):
         return None
     trial = Schedule(s.func)
     for border in borders:
@@ -98,7 +98,18 @@ def inline_borders(s: Schedule, handle: BlockRV, borders: Sequence[BlockRV]) -> 
     return found
 
 
-def _is_guarded(block: Block) -> bool:
+def inline_tests(s: Schedule, borders: Sequence[BlockRV]) -> list[BlockRV]:
+    """Let readers test what they read, which takes no memory; returns producers of more than borders."""
+    rest = []
+    for border in borders:
+        if _is_border(s.get(border)):
+            s.compute_inline(border)
+        else:
+            rest.append(border)
+    return rest
+
+
+def _is_border(block: Block) -> bool:
     """Whether a block only chooses between an element and a constant."""
     if not is_pointwise(block) or not isinstance(block.body, Store):
         return False
@@ -160,4 +171,4 @@ def _conditions(block: Block) -> list[Expr]:
     return list(found)
 
 
-__all__ = ["Edges", "inline_borders"]
+__all__ = ["Edges", "inline_borders", "inline_tests"]

@@ -31,7 +31,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.bands import place_borders
-from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders
+from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders, inline_tests
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -74,9 +74,11 @@ class LanesRule(ScheduleRule):
         out = s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
         *outer, column = s.get_loops(out)
         lanes = machine.lanes(32)
-        points = _points(s.get(block), s.extent(outer[-1])) if outer else 1
+        points = _points(s.get(block), s.extent(outer[-1])) if outer and not machine.plain else 1
         edges = inline_borders(s, block, borders) if points > 1 else None
-        vectors = VECTORS if points < 3 else 1
+        if machine.plain:
+            borders = inline_tests(s, borders)
+        vectors = 1 if machine.plain or points > 2 else VECTORS
         extent = const_value(s.extent(column))
         width = lanes * vectors if extent is None else min(extent, lanes * vectors)
         strips, strip = s.split(column, [None, width], tail="shrink")

@@ -204,7 +204,10 @@ def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
         return
     body = block.body
     assert isinstance(body, Store)
-    if lanes < 2 or not isinstance(body.value, Binary) or body.value.op not in SPLITTABLE:
+    if lanes < 2:
+        s.decompose_reduction(handle, _outermost(s, handle, inner))
+        return
+    if not isinstance(body.value, Binary) or body.value.op not in SPLITTABLE:
         return
     merged = _mergeable(block)
     if merged > 1:
