@@ -90,6 +90,7 @@ class Description:
     cache_ways: int = 8
     """Lines of the nearest cache that addresses a power of two apart share."""
     cores: int = 1
+    """Cores, or the units that each run groups of threads."""
     parallel: bool = True
     """Whether `parallel` loops are executed by several threads."""
     stack_bytes: int = 1 << 16
@@ -104,6 +105,22 @@ class Description:
     """Most threads in a group, over all its axes; 0 where only the axes are limited."""
     shared_bytes: int = 0
     """Memory that a group of threads shares; 0 where that is not known."""
+    subgroup: int = 0
+    """Threads, consecutive along the first thread axis, that run in step and exchange values; a power of two,
+    0 where there is no such exchange."""
+    thread_registers: int = 0
+    """Most registers of 32 bits that one thread has; 0 where that is not known."""
+    unit_registers: int = 0
+    """Registers of 32 bits that a unit deals out to all the threads it runs; 0 where that is not known."""
+    unit_threads: int = 0
+    """Most threads that a unit runs at once, of several groups; 0 where that is not known."""
+    unit_shared_bytes: int = 0
+    """Shared memory of a unit, for all the groups it runs; 0 where that is not known."""
+    load_bytes: int = 16
+    """What one thread of a launch preferably loads or stores at once; addresses are multiples of it."""
+    shared_banks: int = 32
+    """Banks of shared memory, of 4 bytes each: threads of a subgroup that touch different words of one bank
+    wait for each other."""
     control: bool = False
     """Whether native entries may branch and loop on what kernels wrote: they see the kernels' memory."""
     dots: tuple[Dot, ...] = ()

@@ -19,6 +19,7 @@ import numpy as np
 from dlc_core.arith import eval_expr
 from dlc_core.graph.node import Function, Node, post_order
 from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import first_difference
 from dlc_core.passes import PassContext
 from dlc_core.passes.lower.group import lower_group
@@ -151,8 +152,12 @@ def run_kernel(
     outputs: Sequence[int],
     *,
     check: bool = False,
+    module: IRModule | None = None,
 ) -> list[Array]:
-    """The arrays numbered `outputs` after a run; they begin as nonsense, and workspaces are made here."""
+    """The arrays numbered `outputs` after a run; they begin as nonsense, and workspaces are made here.
+
+    `module` has the kernels that the program launches.
+    """
     given = [a.copy() for a in arrays]
     for position in outputs:
         given[position].fill(1 if given[position].dtype == bool else 99)
@@ -160,7 +165,7 @@ def run_kernel(
     for space in func.buffers[len(flat) :]:
         shape = [int(eval_expr(dim, sizes)) for dim in space.shape]
         flat.append(np.full(shape, 77, space.dtype.numpy))
-    run(func, *flat, *(sizes[v] for v in func.scalars), check=check)
+    run(func, *flat, *(sizes[v] for v in func.scalars), module=module, check=check)
     return [given[position] for position in outputs]
 
 

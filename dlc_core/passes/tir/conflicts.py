@@ -1,8 +1,8 @@
 """Which accesses of different threads may meet in one element of memory.
 
 Two accesses are *apart* for a set of thread axes where equal elements are proved to mean equal threads: in
-some dims the indices, read as sums of axes with constant factors, leave no other way for the two to be equal.
-What is not proved counts as a conflict.
+some dims the indices, read as sums of axes with constant factors, leave no other way for the two to be equal;
+of quotients and remainders, what was divided is compared.  What is not proved counts as a conflict.
 """
 
 from __future__ import annotations
@@ -207,13 +207,15 @@ class _Pair:
         usable = [c for c in self.conds if c.dtype.lanes == 1 and not loads_in(c)]
         with self.analyzer.assume(*usable):
             known = self._fixed()
+            equal = dict.fromkeys(zip(self.left, self.right, strict=True))
             while not all(v in known for v in wanted):
-                before = len(known)
-                for left, right in zip(self.left, self.right, strict=True):
+                before = len(known), len(equal)
+                for left, right in list(equal):
                     if self._never_equal(left, right, known):
                         return True
-                    self._determine(left, right, known)
-                if len(known) == before:
+                    equal.update(dict.fromkeys(self._determine(left, right, known)))
+                equal.update(dict.fromkeys(_divided(equal, self.analyzer)))
+                if (len(known), len(equal)) == before:
                     return self._injective(wanted)
             return True
 
@@ -245,15 +247,16 @@ class _Pair:
             return True
         return self.analyzer.prove(left > right) or self.analyzer.prove(left < right)
 
-    def _determine(self, left: Expr, right: Expr, known: dict[Var, Expr]) -> None:
-        """Learn axes that must be equal where the indices are.
+    def _determine(self, left: Expr, right: Expr, known: dict[Var, Expr]) -> list[tuple[Expr, Expr]]:
+        """Learn axes that must be equal where the indices are; gives the other terms that must be.
 
         Of the difference of the two, the terms with the greatest factor must cancel where all others together
         stay below that factor; then those with the next one, and so on.
         """
         right = self._settled(right, known)
         if any(e.dtype is not INDEX or loads_in(e) for e in (left, right)):
-            return
+            return []
+        terms: list[tuple[Expr, Expr]] = []
         rest = self.analyzer.simplify(left - right)
         factors, _ = self.analyzer.linear(rest)
         pairs = {self.other[s.var]: s.var for s in self.axes if s.var not in known}
@@ -264,9 +267,13 @@ class _Pair:
             rest = self.analyzer.simplify(rest)
             low, high = self.analyzer.const_bounds(rest)
             if not -size < low <= high < size:
-                return
+                break
             found = [axis for other, axis in pairs.items() if group.keys() == {axis, other}]
             known.update((axis, axis) for axis in found if sum(group.values()) == 0)
+            if not found and len(group) == 2 and sum(group.values()) == 0:
+                a, b = sorted(group, key=lambda term: -group[term])
+                terms.append((a, b))
+        return terms
 
     def _injective(self, wanted: Sequence[Var]) -> bool:
         """Whether the same access in another thread, with any iterations of its loops, is another element."""
@@ -283,6 +290,25 @@ class _Pair:
             analyzer.declare_dim(var, 0)
         found = iter_map(a.indices, chosen, TRUE, analyzer)
         return found is not None and found[0].injective
+
+
+def _divided(equal: Iterable[tuple[Expr, Expr]], analyzer: Analyzer) -> Iterator[tuple[Expr, Expr]]:
+    """What must be equal where both its quotients and its remainders by one number are."""
+    known = {pair for a, b in equal for pair in ((a, b), (b, a))}
+    pairs = [(a, b) for a, b in known if isinstance(a, Binary) and isinstance(b, Binary)]
+    for a, b in pairs:
+        assert isinstance(a, Binary)
+        assert isinstance(b, Binary)
+        if a.op != b.op or a.b is not b.b:
+            continue
+        if a.op == "floormod":
+            parts = analyzer.simplify(a.a // a.b), analyzer.simplify(b.a // b.b)
+        elif a.op == "floordiv":
+            parts = analyzer.simplify(a.a % a.b), analyzer.simplify(b.a % b.b)
+        else:
+            continue
+        if parts in known:
+            yield a.a, b.a
 
 
 __all__ = ["Threads", "Touch", "conjuncts", "spread", "touches_of"]

@@ -12,9 +12,10 @@ from dlc_core.diag import DlcError, ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.launchable import check_launches
 from dlc_core.passes.tir.workspace import allocations_in_loops, on_stack, size_bound
 from dlc_core.schedule import Schedule, Trace
-from dlc_core.schedule.rules import RULES
+from dlc_core.schedule.rules import RULES, rules_for
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.stmt import PrimFunc
@@ -53,6 +54,8 @@ class ScheduleKernels(PrimFuncPass):
             try:
                 apply(schedule)
                 _check_sizes(schedule.func)
+                if description.thread_axes:
+                    check_launches(schedule.func, description)
             except ScheduleError as error:
                 refused.append(f"{name}: {error}")
                 continue
@@ -69,7 +72,7 @@ class ScheduleKernels(PrimFuncPass):
         answer = None if context.tuner is None else context.tuner(func, context.target)
         if answer is not None:
             yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)
-        for rule in self._candidates(context):
+        for rule in self._candidates(context, machine):
             if rule.matches(func, machine):
 
                 def apply(schedule: Schedule, rule: ScheduleRule = rule) -> None:
@@ -78,8 +81,9 @@ class ScheduleKernels(PrimFuncPass):
 
                 yield rule.name, apply
 
-    def _candidates(self, context: PassContext) -> list[ScheduleRule]:
-        found = [*context.schedule_rules, *(r for r in RULES if r not in context.schedule_rules)]
+    def _candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
+        own = rules_for(machine.description)
+        found = [*(r for r in context.schedule_rules if r not in RULES), *own]
         wanted = [r for r in found if not self.rules or r.name in self.rules]
         return sorted(wanted, key=lambda rule: -rule.priority)
 

@@ -24,6 +24,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.target import Description
 from dlc_core.tir.functor import child_stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store, View
+from dlc_core.tir.threads import has_axes
 
 STACK_BYTES = Description().stack_bytes
 """Temporaries up to this size may live on the stack, where no target says otherwise."""
@@ -201,7 +202,9 @@ class HoistWorkspace(PrimFuncPass):
         if context.target is None:
             return hoist_workspace(func)
         machine = context.target.describe()
-        return hoist_workspace(func, PARTS_PER_THREAD * max(1, machine.cores), machine.stack_bytes)
+        # What launches hand on is memory of their device: a host's stack is none.
+        stack = -1 if machine.thread_axes and has_axes(func.body) else machine.stack_bytes
+        return hoist_workspace(func, PARTS_PER_THREAD * max(1, machine.cores), stack)
 
 
 __all__ = [

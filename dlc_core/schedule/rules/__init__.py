@@ -2,7 +2,15 @@
 
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu import CPU_RULES
+from dlc_core.schedule.rules.gpu import GPU_RULES
+from dlc_core.target.target import Description
 
-RULES: tuple[ScheduleRule, ...] = CPU_RULES
+RULES: tuple[ScheduleRule, ...] = (*CPU_RULES, *GPU_RULES)
 
-__all__ = ["RULES", "Machine", "ScheduleRule"]
+
+def rules_for(description: Description) -> tuple[ScheduleRule, ...]:
+    """The rules of the core for a machine: those that bind loops where it has thread axes."""
+    return GPU_RULES if description.thread_axes else CPU_RULES
+
+
+__all__ = ["RULES", "Machine", "ScheduleRule", "rules_for"]

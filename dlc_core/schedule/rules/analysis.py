@@ -226,3 +226,27 @@ def deal_out(schedule: Schedule, loops: Sequence[LoopRV]) -> None:
         if const_value(schedule.extent(loop)) != 1:
             schedule.parallel(loop)
             return
+
+
+def is_plain(block: Block, loops: list[LoopRV]) -> bool:
+    """Whether the loops are the block's axes one to one."""
+    axes = spatial(block)
+    return len(axes) == len(loops) and all(v is loop.var for v, loop in zip(block.values, loops, strict=True))
+
+
+def mergeable_tail(block: Block, loops: list[LoopRV]) -> int:
+    """How many of the innermost loops are one contiguous axis of every access of a pointwise block."""
+    axes = spatial(block)
+    if not is_plain(block, loops):
+        return 1
+    assert isinstance(block.body, Store)
+    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
+    known = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses]
+    count = 1
+    while count < len(axes):
+        outer, inner = axes[-count - 1], axes[-count]
+        for steps in known:
+            if steps is None or not same(steps[outer.var], steps[inner.var] * inner.dom.extent):
+                return count
+        count += 1
+    return count

@@ -8,13 +8,11 @@ from typing import ClassVar
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
-    coefficients,
     deal_out,
     inline_pointwise,
+    is_plain,
     is_pointwise,
-    loads_of,
-    same,
-    spatial,
+    mergeable_tail,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.turned import schedule_turned, turned
@@ -76,7 +74,7 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
 
 def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
     """Schedule a block whose results lie across what it reads; whether it is one."""
-    if not _plain(block, loops) or not isinstance(block.body, Store):
+    if not is_plain(block, loops) or not isinstance(block.body, Store):
         return False
     found = turned(block, machine)
     total = 1
@@ -89,27 +87,3 @@ def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine
     if tiles is not None and machine.description.parallel and total >= PARALLEL_ELEMENTS:
         deal_out(schedule, tiles)
     return tiles is not None
-
-
-def _plain(block: Block, loops: list[LoopRV]) -> bool:
-    """Whether the loops are the block's axes one to one."""
-    axes = spatial(block)
-    return len(axes) == len(loops) and all(v is loop.var for v, loop in zip(block.values, loops, strict=True))
-
-
-def mergeable_tail(block: Block, loops: list[LoopRV]) -> int:
-    """How many of the innermost loops are one contiguous axis of every access of a pointwise block."""
-    axes = spatial(block)
-    if not _plain(block, loops):
-        return 1
-    assert isinstance(block.body, Store)
-    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
-    known = [coefficients(buffer, indices, [a.var for a in axes]) for buffer, indices in accesses]
-    count = 1
-    while count < len(axes):
-        outer, inner = axes[-count - 1], axes[-count]
-        for steps in known:
-            if steps is None or not same(steps[outer.var], steps[inner.var] * inner.dom.extent):
-                return count
-        count += 1
-    return count

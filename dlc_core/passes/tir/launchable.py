@@ -1,0 +1,58 @@
+"""Whether a scheduled program becomes launches that a machine can run: asked while another schedule may still
+be chosen."""
+
+from __future__ import annotations
+
+from dlc_core.diag import DlcError, ScheduleError
+from dlc_core.ir.expr import const_value
+from dlc_core.passes.tir.cross_thread import lower_cross_thread_reductions
+from dlc_core.passes.tir.lower_blocks import lower_blocks
+from dlc_core.passes.tir.software_pipeline import inject_software_pipelines
+from dlc_core.passes.tir.split_host_device import launch_problems, split_host_device
+from dlc_core.passes.tir.thread_sync import insert_barriers
+from dlc_core.passes.tir.unify_threads import unify_thread_binding
+from dlc_core.passes.tir.virtual_threads import inject_virtual_threads
+from dlc_core.target.target import Description
+from dlc_core.tir.functor import allocations, child_stmts
+from dlc_core.tir.stmt import PrimFunc, Stmt, Store
+from dlc_core.tir.threads import is_axis
+
+
+def check_launches(func: PrimFunc, machine: Description) -> None:
+    """Raises ScheduleError with the reason: what a pass refuses, what the machine lacks, work that is left to
+    the host."""
+    try:
+        func = lower_cross_thread_reductions(func, machine.subgroup)
+        func = unify_thread_binding(inject_software_pipelines(func))
+        func = insert_barriers(inject_virtual_threads(lower_blocks(func)))
+        _, kernels = split_host_device(func)
+    except DlcError as error:
+        raise ScheduleError(error.what, why=error.why, hint=error.hint) from error
+    left = _outside(func.body)
+    if left:
+        raise ScheduleError(f"{func.name}: no launch writes {left[0].buffer.name}")
+    for kernel in kernels.values():
+        problems = launch_problems(kernel, machine)
+        problems += [
+            f"the size of {b.name} is not known"
+            for b in allocations(kernel.body)
+            if const_value(b.num_elements()) is None
+        ]
+        if problems:
+            raise ScheduleError(f"{func.name} cannot be launched", why="; ".join(problems))
+
+
+def _outside(root: Stmt) -> list[Store]:
+    """Stores that stand in no launch."""
+    found: list[Store] = []
+    work = [root]
+    while work:
+        stmt = work.pop()
+        if isinstance(stmt, Store):
+            found.append(stmt)
+        if not is_axis(stmt):
+            work.extend(child_stmts(stmt))
+    return found
+
+
+__all__ = ["check_launches"]

@@ -1,0 +1,67 @@
+"""Kernels of any kind, as they stand: outermost independent loops are dealt out to threads, others serial.
+
+The last resort, which takes whatever no other rule takes: each nest is a launch of its own, and launches
+follow one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.schedule.dependence import outer_blocks
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import For, PrimFunc
+from dlc_core.tir.threads import is_axis
+
+
+@dataclass(frozen=True)
+class LoopsRule(ScheduleRule):
+    """Whatever has blocks."""
+
+    name: ClassVar[str] = "gpu.loops"
+    priority: ClassVar[int] = 0
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return bool(block_list(func.body))
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        grid = Grid.of(machine)
+        schedule.compact_buffers()
+        for block in outer_blocks(schedule.func.body):
+            bind_nest(schedule, grid, BlockRV(block.name))
+
+
+def bind_nest(s: Schedule, grid: Grid, handle: BlockRV) -> None:
+    """Launch the nest that a block is in, unless that has been done."""
+    loops = s.get_loops(handle)
+    if any(is_axis(s.get_for(loop)) for loop in loops):
+        return
+    free = _independent(s, loops)
+    if free:
+        bind_points(s, grid, free)
+    else:
+        bind_alone(s, grid, loops[0] if loops else handle)
+
+
+def _independent(s: Schedule, loops: list[LoopRV]) -> list[LoopRV]:
+    """The outermost loops, one directly inside another, whose iterations may all run at once."""
+    found: list[LoopRV] = []
+    trial = s.copy()
+    for loop in loops:
+        try:
+            trial.parallel(loop)
+        except ScheduleError:
+            break
+        found.append(loop)
+        if not isinstance(s.get_for(loop).body, For):
+            break
+    return found
+
+
+__all__ = ["LoopsRule", "bind_nest"]
