@@ -8,21 +8,38 @@
 
 Both work as they are, so a package with these lines and a target kind computes every model.  A vendor
 replaces them part by part: the language's table and writer, then the device.
+
+Devices whose code is kernels over axes of threads inherit `LaunchCodegen` and `LaunchDevice` instead; see
+`launching`.
 """
 
 from dlc_core.backend.codegen import SourceCodegen
+from dlc_core.backend.launches import Kernel, Launch, LaunchList, read_launches
+from dlc_core.backend.launching import LaunchCodegen, LaunchDevice, LaunchEntry, LaunchProgram
 from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.queue import CommandQueue, Event
+from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
 from dlc_core.backend.simulated import SimulatedDevice, SimulatedEntry, SimulatedProgram
 
 __all__ = [
     "CommandQueue",
     "Event",
+    "Kernel",
+    "Launch",
+    "LaunchCodegen",
+    "LaunchDevice",
+    "LaunchEntry",
+    "LaunchList",
+    "LaunchProgram",
     "Library",
     "LibraryEntry",
+    "SimtProgram",
     "SimulatedDevice",
     "SimulatedEntry",
     "SimulatedProgram",
     "SourceCodegen",
+    "Spelling",
     "load_library",
+    "load_simt",
+    "read_launches",
 ]

@@ -106,9 +106,7 @@ def decode_signature(data: Any) -> Signature:
 
 
 def _decode(data: Any) -> Signature:
-    exprs: list[Expr] = []
-    for row in _list(data["exprs"]):
-        exprs.append(_expression(_list(row), exprs))
+    exprs = decode_expressions(data["exprs"])
 
     def at(index: Any) -> Expr:
         return exprs[_int(index, 0, len(exprs) - 1)]
@@ -143,6 +141,16 @@ def _decode(data: Any) -> Signature:
         if value.type.dtype.lanes != 1 or value.type.dtype.kind == "handle":
             _bad(f"{value.name!r} has the dtype {value.type.dtype}")
     return made
+
+
+def decode_expressions(rows: Any) -> list[Expr]:
+    """The expressions of a `Table`'s rows; raises what malformed data gives rise to, as `decode_signature`
+    expects it.
+    """
+    exprs: list[Expr] = []
+    for row in _list(rows):
+        exprs.append(_expression(_list(row), exprs))
+    return exprs
 
 
 def _donation(row: list[Any], signature: Signature) -> Donation:
@@ -198,4 +206,4 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-__all__ = ["decode_signature", "encode_signature"]
+__all__ = ["Table", "decode_expressions", "decode_signature", "encode_signature"]

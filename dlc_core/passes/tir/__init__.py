@@ -13,6 +13,7 @@ from dlc_core.passes.tir.compact import CompactBuffers
 from dlc_core.passes.tir.cross_thread import LowerCrossThreadReduction
 from dlc_core.passes.tir.flatten import FlattenBuffers, flatten_and_simplify
 from dlc_core.passes.tir.hoist_conditions import HoistConditions
+from dlc_core.passes.tir.launch_rest import LaunchRest
 from dlc_core.passes.tir.legalize import LegalizeDtypes
 from dlc_core.passes.tir.lower_blocks import LowerBlocks, lower_blocks
 from dlc_core.passes.tir.narrow import NarrowIndices
@@ -49,6 +50,7 @@ PASSES: tuple[type[Pass], ...] = (
     GroupStrided,
     InjectPrefetches,
     HoistWorkspace,
+    LaunchRest,
     SplitHostDevice,
     CompactBuffers,
     SimplifyTir,

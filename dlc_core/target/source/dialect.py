@@ -44,6 +44,44 @@ MATH: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
+class Moves:
+    """Vectors of a language that has them as types: what lies side by side in memory moves as one of them.
+
+    Arithmetic is written lane by lane.  `{scalar}` is the type of an element, `{lanes}` their number,
+    `{type}` the vector, `{at}` a pointer to the first element, `{lane}` the number of one.
+    """
+
+    lanes: tuple[int, ...] = (2, 4)
+    """The numbers of lanes that there are types for; other vectors move element by element."""
+    type: str = "{scalar}{lanes}"
+    make: str = "({type})({values})"
+    lane: str = ".s{lane:x}"
+    load: str = "vload{lanes}(0, {at})"
+    store: str = "vstore{lanes}({value}, 0, {at})"
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """How a language writes kernels, each of which is one launch over axes of threads.
+
+    `axes` has the text of a thread's number along each axis of the target's description.  `words` are formats
+    of what intrinsics are called, `{0}` being the first operand: at least "barrier" where threads of a group
+    meet, `subgroup_…` where they exchange values, and `extern.…` for the language's own functions.
+    """
+
+    head: str
+    """What stands before a kernel's name: qualifier and result."""
+    axes: Mapping[str, str]
+    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    spaces: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Qualifiers of pointers by the scope of what they point to; none where a scope is missing."""
+    offsets: bool = False
+    """Whether a pointer parameter is followed by the number of elements from there to the buffer: languages
+    whose hosts name memory by handles have no pointers into it."""
+    moves: Moves | None = None
+
+
+@dataclass(frozen=True)
 class Dialect:
     """What a language of the C family calls things, and what it has.
 
@@ -72,9 +110,19 @@ class Dialect:
     """Qualifier of an array with an alignment of `{align}` bytes; "" where there is none."""
     parallel: str = ""
     headers: tuple[str, ...] = ("math.h", "stdbool.h", "stdint.h", "string.h")
+    preamble: str = ""
+    """Text behind the headers."""
+    reserved: frozenset[str] = frozenset()
+    """Words that name nothing, besides those of C."""
+    reinterpret: str = ""
+    """The bits of `{value}` as another type, `{to}`; "" copies them."""
+    fixed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The language's own text of helpers that are the same for all types, by name."""
+    kernels: Kernels | None = None
+    """How kernels are written; None where the language has no threads."""
 
 
 C99 = Dialect("c99")
 """Standard C, scalar values alone."""
 
-__all__ = ["C99", "MATH", "SCALARS", "STORED", "Dialect"]
+__all__ = ["C99", "MATH", "SCALARS", "STORED", "Dialect", "Kernels", "Moves"]

@@ -13,7 +13,7 @@ from dlc_core.target.source.accesses import neighbourhoods
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.unit import Unit
-from dlc_core.target.source.values import ValueWriter
+from dlc_core.target.source.values import Key, ValueWriter
 from dlc_core.target.source.words import folded
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
 from dlc_core.tir.lanes import lane_of
@@ -188,7 +188,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
 
     def visit_alloc(self, stmt: Alloc) -> None:
         buffer = stmt.buffer
-        keys = promotable(buffer, stmt.body)
+        keys = self.promoted(buffer, stmt.body)
         if keys is not None:
             single = len(keys) == 1
             values = {}
@@ -223,6 +223,10 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.pointers[buffer] = name
         self.stmt(stmt.body)
 
+    def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
+        """The places of a buffer that live in registers, or None where it is memory."""
+        return promotable(buffer, body)
+
     def visit_view(self, stmt: View) -> None:
         buffer = stmt.buffer
         root = self.roots[buffer] = self.roots.get(stmt.base, stmt.base)
@@ -235,9 +239,17 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             self.starts[buffer] = int(start)
             moved = f"{pointer} + {start if same else int(start) * buffer.dtype.itemsize}"
             pointer = moved if same else f"({moved})"
-        self.line(f"{const}{kind} *{name} = {'' if same else f'({const}{kind} *)({const}void *)'}{pointer};")
+        space = self.space(root)
+        cast = "" if same else f"({space}{const}{kind} *)({space}{const}void *)"
+        self.line(f"{space}{const}{kind} *{name} = {cast}{pointer};")
         self.pointers[buffer] = name
         self.unused[buffer] = self.lines[-1]
+
+    def space(self, buffer: Buffer) -> str:
+        """The qualifier of pointers to a buffer, with a space behind it."""
+        kernels = self.unit.dialect.kernels
+        found = "" if kernels is None else kernels.spaces.get(buffer.scope, "")
+        return f"{found} " if found else ""
 
     def visit_eval(self, stmt: Eval) -> None:
         value = stmt.value
@@ -313,7 +325,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         dialect = self.unit.dialect
         const = "" if written else dialect.constant + " "
         restrict = f"{dialect.restrict} " if dialect.restrict else ""
-        return f"{const}{self.unit.stored_type(buffer.dtype)} *{restrict}{name}"
+        return f"{self.space(buffer)}{const}{self.unit.stored_type(buffer.dtype)} *{restrict}{name}"
 
 
 def _wrapped(head: str, params: Sequence[str]) -> str:

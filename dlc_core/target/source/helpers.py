@@ -228,13 +228,13 @@ def fixed_text(name: str, inline: str) -> str:
     return _FIXED[name].format(inline=inline)
 
 
-def scalar_text(op: str, type_: DType, c_type: str, inline: str) -> str:
-    """The helper `dlc_<op>_<type>` over scalars held as `c_type`."""
+def scalar_text(op: str, type_: DType, c_type: str, inline: str, suffix: str = "f") -> str:
+    """The helper `dlc_<op>_<type>` over scalars held as `c_type`; `suffix` ends functions of float32."""
     name = short(type_)
     unsigned = f"uint{type_.bits}_t"
     words = {
         "inline": inline, "T": c_type, "N": name, "U": unsigned, "bits": type_.bits, "op": op,
-        "F": "" if type_.bits == 64 else "f", "sign": "<" if op.startswith("min") else ">", "negative": "",
+        "F": "" if type_.bits == 64 else suffix, "sign": "<" if op.startswith("min") else ">", "negative": "",
     }  # fmt: skip
     if op in MINMAX and op not in ("min", "max"):
         return _NUMBER_MINMAX.format(**words)

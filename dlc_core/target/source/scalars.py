@@ -273,6 +273,9 @@ class ScalarWriter:
 
     def _call(self, expr: Call) -> Text:
         name, args = expr.name, expr.args
+        kernels = self.unit.dialect.kernels
+        if kernels is not None and name in kernels.words:
+            return kernels.words[name].format(*map(self.value, args)), POSTFIX
         if name == "if_then_else":
             return self.choice(*args)
         if name == "address_of":

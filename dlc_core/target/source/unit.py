@@ -30,7 +30,7 @@ class Unit:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self.names = Names(RESERVED)
+        self.names = Names(RESERVED | dialect.reserved)
         """Names at the file's level."""
         self.functions: list[str] = []
         self.writes: dict[str, frozenset[int]] = {}
@@ -98,14 +98,16 @@ class Unit:
         if type_ is None:
             for needed in needs(op):
                 self.helper(needed)
-            return self._define(op, lambda: fixed_text(op, self.dialect.inline))
+            own = self.dialect.fixed.get(op)
+            return self._define(op, lambda: own or fixed_text(op, self.dialect.inline))
         scalar = type_.scalar
         if scalar.is_float and scalar.bits < 32:
             scalar = dtype("float32")
         if type_.lanes == 1:
             c_type = self.scalar_type(scalar)
             return self._define(
-                f"{op}_{short(scalar)}", lambda: scalar_text(op, scalar, c_type, self.dialect.inline)
+                f"{op}_{short(scalar)}",
+                lambda: scalar_text(op, scalar, c_type, self.dialect.inline, self.dialect.float_suffix),
             )
         vector = scalar.with_lanes(type_.lanes)
         name = self.value_type(vector)
@@ -145,10 +147,12 @@ class Unit:
     def prelude(self) -> str:
         """What stands before the functions: headers, types, helpers."""
         parts = ["\n".join(f"#include <{header}>" for header in self.dialect.headers)]
+        if self.dialect.preamble:
+            parts.append(self.dialect.preamble.rstrip("\n"))
         if self._types:
             parts.append("\n".join(self._types.values()))
         parts += [text.rstrip("\n") for text in self._helpers.values()]
-        return "\n\n".join(parts) + "\n"
+        return "\n\n".join(part for part in parts if part) + "\n"
 
     def text(self) -> str:
         """The whole file."""

@@ -36,7 +36,7 @@ class ValueWriter:
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
-        self.names = Names(RESERVED)
+        self.names = Names(RESERVED | unit.dialect.reserved)
         self.text = ExpressionWriter(unit, self)
         self.lines: list[str] = []
         self.level = 1
@@ -119,7 +119,7 @@ class ValueWriter:
     def prepare(self, *roots: Expr) -> None:
         """Name what the expressions use more than once, and what the language has no operator for."""
         uses = _uses(roots)
-        for expr in _eager(roots):
+        for expr in eager(roots):
             if expr in self.text.named or isinstance(expr, Var | Const):
                 continue
             if self._needs_name(expr, uses[expr]):
@@ -188,6 +188,12 @@ class ValueWriter:
         inner = self.names.fresh("bits")
         held, made = self.unit.stored_type(source.dtype), self.unit.stored_type(expr.dtype)
         narrow = NARROW.get(expr.dtype.name)
+        own = self.unit.dialect.reinterpret
+        if own:
+            text = own.format(value=self.text.stored(source), to=made)
+            text = text if narrow is None else f"{self.unit.helper(f'{narrow}_to_f32')}({text})"
+            self.line(f"{self.constant(expr.dtype)} {name} = {text};")
+            return
         self.line(f"const {held} {inner} = {self.text.stored(source)};")
         if narrow is None:
             self.line(f"{made} {name};")
@@ -245,7 +251,7 @@ class ValueWriter:
         return one(expr)
 
 
-def _eager(roots: Sequence[Expr]) -> list[Expr]:
+def eager(roots: Sequence[Expr]) -> list[Expr]:
     """What is evaluated in any case, operands first: the chosen sides of `if_then_else` are left out."""
     done: dict[Expr, None] = {}
     stack = list(reversed(roots))
@@ -284,4 +290,4 @@ def _hint(expr: Expr) -> str:
     return expr.buffer.name if isinstance(expr, Load) else "t"
 
 
-__all__ = ["Key", "ValueWriter"]
+__all__ = ["Key", "ValueWriter", "eager"]

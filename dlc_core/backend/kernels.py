@@ -1,0 +1,377 @@
+"""Kernels in languages of the C family: functions over axes of threads, with memory that groups share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from dlc_core.backend.emission import ModuleUnit, ModuleWriter
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX, DType
+from dlc_core.ir.expr import (
+    Broadcast,
+    Call,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    binary,
+    const,
+    const_value,
+    post_order,
+)
+from dlc_core.ir.module import IRModule
+from dlc_core.target.source import Dialect, Kernels, Moves
+from dlc_core.target.source.expression import contiguous, neighbours
+from dlc_core.target.source.helpers import NARROW
+from dlc_core.target.source.scalars import ADD
+from dlc_core.target.source.values import Key, eager
+from dlc_core.tir.functor import allocations
+from dlc_core.tir.intrinsics import CONVERGENT
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store
+from dlc_core.tir.threads import is_shared
+
+_REDUCE = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
+OFFSET = "_at"
+"""What the name of the parameter ends with that has a buffer's offset."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Memory of a group, as the text of a kernel declares it."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class EmittedKernels:
+    """The text of all kernels of a module, and the memory of their groups."""
+
+    text: str
+    symbols: dict[str, str]
+    """What each kernel is called in the text."""
+    shared: dict[str, tuple[Shared, ...]]
+
+
+class KernelWriter(ModuleWriter):
+    """Writes a kernel.  Vectors are computed lane by lane; those side by side in memory move at once where
+    the language has types for them.
+    """
+
+    def __init__(self, unit: ModuleUnit) -> None:
+        super().__init__(unit)
+        assert unit.dialect.kernels is not None
+        self.words: Kernels = unit.dialect.kernels
+        self.shared: list[Shared] = []
+        self._parts: dict[Var, list[str]] = {}
+        """The lanes of vectors that a `Let` names."""
+        self._moved: dict[Expr, str] = {}
+        """The names of vectors that have been loaded for the present statement."""
+
+    # The function
+
+    def kernel(self, func: PrimFunc, symbol: str) -> str:
+        """The text of a PrimFunc that is one launch."""
+        for buffer in allocations(func.body):
+            if is_shared(buffer):
+                self._declare_shared(buffer)
+        return self.function(func, f"{self.words.head} {symbol}")
+
+    def _declare_shared(self, buffer: Buffer) -> None:
+        """All of a group's memory stands at the top: some languages allow it nowhere else."""
+        name = self.names.fresh(f"shared_{buffer.name}")
+        self.pointers[buffer] = name
+        count = self._array(buffer, name)
+        self.shared.append(Shared(name, count * buffer.dtype.itemsize))
+
+    def _array(self, buffer: Buffer, name: str) -> int:
+        shape = buffer.static_shape()
+        dialect = self.unit.dialect
+        scope = dialect.scopes.get(buffer.scope)
+        if shape is None:
+            raise CodegenError(f"buffer {buffer!r} has no fixed size")
+        if scope is None:
+            raise CodegenError(f"{dialect.name} has no memory of scope {buffer.scope!r}")
+        align = dialect.alignment.format(align=16)
+        count = max(1, prod(shape))
+        kind = self.unit.stored_type(buffer.dtype)
+        self.line(f"{scope + ' ' if scope else ''}{kind} {name}[{count}]{' ' + align if align else ''};")
+        return count
+
+    def parameter(self, buffer: Buffer, name: str, written: bool) -> str:
+        text = super().parameter(buffer, name, written)
+        if not self.words.offsets:
+            return text
+        at = self.names.fresh(name + OFFSET)
+        self.lines.insert(0, f"    {name} += {at};")
+        return f"{text}, const {self.unit.dialect.index} {at}"
+
+    # Statements
+
+    def visit_for(self, loop: For) -> None:
+        if loop.kind != "thread":
+            super().visit_for(loop)
+            return
+        text = self.words.axes.get(loop.thread)
+        if text is None:
+            raise CodegenError(
+                f"{self.unit.dialect.name} has no axis {loop.thread}",
+                hint=f"axes: {', '.join(self.words.axes)}",
+            )
+        name = self.names.fresh(loop.var.name)
+        index = self.unit.dialect.index
+        begin = "" if const_value(loop.begin) == 0 else f"{self.text.number(loop.begin, ADD)} + "
+        self.line(f"const {index} {name} = {begin}({index}){text};")
+        if self.nonnegative(loop.begin):
+            self.positive.add(loop.var)
+        self.text.vars[loop.var] = name
+        self.stmt(loop.body)
+
+    def _anchor(self, body: Stmt) -> None:
+        """Compilers of kernels share what accesses have in common."""
+
+    def visit_alloc(self, stmt: Alloc) -> None:
+        buffer = stmt.buffer
+        if is_shared(buffer):
+            self.stmt(stmt.body)
+            return
+        if self.promoted(buffer, stmt.body) is None:
+            name = self.names.fresh(buffer.name)
+            self._array(buffer, name)
+            self.pointers[buffer] = name
+            self.stmt(stmt.body)
+            return
+        super().visit_alloc(stmt)
+
+    def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
+        """A register for each element: the compiler sees what vectors would hide."""
+        found = super().promoted(buffer, body)
+        return found if found is None else {(first + k, 1) for first, lanes in found for k in range(lanes)}
+
+    def visit_let(self, stmt: Let) -> None:
+        lanes = stmt.var.dtype.lanes
+        if lanes == 1:
+            super().visit_let(stmt)
+            return
+        with_moves = self._moves(stmt.value)
+        values = self._lanes(stmt.value, lanes)
+        names = [self.names.fresh(f"{stmt.var.name}_{k}") for k in range(lanes)]
+        for name, value in zip(names, values, strict=True):
+            self.prepare(value)
+            self.line(f"{self.constant(value.dtype)} {name} = {self.text.value(value)};")
+            self.text.named = {}
+        self._parts[stmt.var] = names
+        self._forget(with_moves)
+        self.stmt(stmt.body)
+
+    def visit_store(self, stmt: Store) -> None:
+        lanes = max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)
+        if lanes == 1 and not any(e.dtype.lanes > 1 for e in post_order(stmt.value)):
+            super().visit_store(stmt)
+            return
+        self.text.named = {}
+        moved = self._moves(stmt.value)
+        values = self._lanes(stmt.value, lanes)
+        places = [self._lanes(i, lanes) for i in stmt.indices]
+        stores = [Store(stmt.buffer, tuple(place[k] for place in places), values[k]) for k in range(lanes)]
+        start = neighbours(stmt.buffer, stmt.indices) if lanes > 1 else None
+        if (
+            start is not None
+            and stmt.buffer not in self.registers
+            and self._has_type(stmt.buffer.dtype, lanes)
+        ):
+            self._store_vector(stmt.buffer, start, values)
+        elif self._reads_itself(stmt):
+            held = []
+            for one in stores:
+                self.prepare(one.value)
+                name = self.names.fresh("t")
+                self.line(f"{self.constant(one.value.dtype)} {name} = {self.text.value(one.value)};")
+                self.text.named = {}
+                var = Var(name, one.value.dtype)
+                self.text.vars[var] = name
+                held.append(Store(one.buffer, one.indices, var))
+            for one in held:
+                super().visit_store(one)
+        else:
+            for one in stores:
+                super().visit_store(one)
+        self._forget(moved)
+        self.text.named = {}
+
+    def _reads_itself(self, stmt: Store) -> bool:
+        """Whether a lane may read what another lane's store changes."""
+        loads = [e for e in post_order(stmt.value) if isinstance(e, Load) and e.buffer is stmt.buffer]
+        return any(e.indices != stmt.indices for e in loads)
+
+    def _store_vector(self, buffer: Buffer, start: Expr, values: Sequence[Expr]) -> None:
+        moves = self.words.moves
+        assert moves is not None
+        self.prepare(*values, start)
+        given = ", ".join(self.text.stored(v) for v in values)
+        type_ = self._vector_type(buffer.dtype, len(values))
+        value = moves.make.format(type=type_, values=given)
+        at = self.text.address(buffer, start)
+        scalar = self.unit.stored_type(buffer.dtype)
+        self.line(moves.store.format(value=value, at=at, lanes=len(values), type=type_, scalar=scalar) + ";")
+
+    def visit_if(self, stmt: If) -> None:
+        if stmt.cond.dtype.lanes > 1 and isinstance(stmt.then, Store) and stmt.orelse is None:
+            lanes = stmt.cond.dtype.lanes
+            conds = self._lanes(stmt.cond, lanes)
+            values = self._lanes(stmt.then.value, lanes)
+            places = [self._lanes(i, lanes) for i in stmt.then.indices]
+            for k in range(lanes):
+                one = Store(stmt.then.buffer, tuple(place[k] for place in places), values[k])
+                super().visit_if(If(conds[k], one))
+            return
+        super().visit_if(stmt)
+
+    def effect(self, value: Call) -> None:
+        self.prepare(*value.args)
+        words = self.words.words.get(value.name)
+        if words is None and value.name in CONVERGENT:
+            raise CodegenError(f"{self.unit.dialect.name} has no word for {value.name}")
+        if words is None:
+            super().effect(value)
+            return
+        self.line(words.format(*map(self.text.value, value.args)) + ";")
+
+    def visit_eval(self, stmt: Eval) -> None:
+        if isinstance(stmt.value, Call) and stmt.value.name.startswith("kernel."):
+            raise CodegenError(
+                f"a kernel calls {stmt.value.name.removeprefix('kernel.')}: only hosts call kernels"
+            )
+        super().visit_eval(stmt)
+
+    # Vectors
+
+    def _has_type(self, type_: DType, lanes: int) -> bool:
+        moves = self.words.moves
+        return moves is not None and lanes in moves.lanes and type_.scalar.name not in NARROW
+
+    def _vector_type(self, type_: DType, lanes: int) -> str:
+        moves = self.words.moves
+        assert isinstance(moves, Moves)
+        return moves.type.format(scalar=self.unit.stored_type(type_), lanes=lanes)
+
+    def _moves(self, *roots: Expr) -> list[Expr]:
+        """Load the vectors that lie side by side, those that are read in any case; they have names now."""
+        found: list[Expr] = []
+        for expr in eager(roots):
+            if not isinstance(expr, Load) or expr.dtype.lanes == 1 or expr.buffer in self.registers:
+                continue
+            start = contiguous(expr)
+            if start is None or expr in self._moved or not self._has_type(expr.dtype, expr.dtype.lanes):
+                continue
+            moves, lanes = self.words.moves, expr.dtype.lanes
+            assert moves is not None
+            self.prepare(start)
+            name = self.names.fresh(expr.buffer.name)
+            type_, scalar = self._vector_type(expr.dtype, lanes), self.unit.stored_type(expr.dtype)
+            at = self.text.address(expr.buffer, start)
+            text = moves.load.format(at=at, lanes=lanes, type=type_, scalar=scalar)
+            self.line(f"const {type_} {name} = {text};")
+            self._moved[expr] = name
+            found.append(expr)
+        return found
+
+    def _forget(self, moved: Sequence[Expr]) -> None:
+        for expr in moved:
+            del self._moved[expr]
+
+    def _lanes(self, expr: Expr, lanes: int) -> list[Expr]:
+        """The scalars of a vector; a scalar is that of every lane."""
+        return [self._lane(expr, k, {}) for k in range(lanes)]
+
+    def _lane(self, expr: Expr, lane: int, done: dict[Expr, Expr]) -> Expr:
+        if expr not in done:
+            done[expr] = self._made_lane(expr, lane, done)
+        return done[expr]
+
+    def _made_lane(self, expr: Expr, lane: int, done: dict[Expr, Expr]) -> Expr:
+        if isinstance(expr, Call) and expr.name in _REDUCE:
+            return self._reduced(expr)
+        if expr.dtype.lanes == 1 and not any(e.dtype.lanes > 1 for e in expr.children):
+            return expr
+        if expr in self._moved:
+            moves = self.words.moves
+            assert moves is not None
+            text = self._moved[expr] + moves.lane.format(lane=lane)
+            var = Var(self._moved[expr], expr.dtype.scalar)
+            self.text.vars[var] = f"({text} != 0)" if expr.dtype.is_bool else text
+            return var
+        if isinstance(expr, Var):
+            var = Var(expr.name, expr.dtype.scalar)
+            self.text.vars[var] = self._parts[expr][lane]
+            return var
+        if isinstance(expr, Ramp):
+            return expr.base + expr.stride * const(lane, expr.base.dtype)
+        if isinstance(expr, Broadcast):
+            return expr.value
+        if isinstance(expr, Call) and expr.name == "vector_shuffle":
+            return self._lane(expr.args[0], int(const_value(expr.args[1 + lane]) or 0), {})
+        if isinstance(expr, Call) and expr.name == "vector_concat":
+            for part in expr.args:
+                if lane < part.dtype.lanes:
+                    return self._lane(part, lane, {}) if part.dtype.lanes > 1 else part
+                lane -= part.dtype.lanes
+        if isinstance(expr, Call) and expr.name == "vector_dot":
+            return self._dot(expr, lane)
+        return expr.rebuild([self._lane(child, lane, done) for child in expr.children])
+
+    def _reduced(self, expr: Call) -> Expr:
+        """All lanes of a vector combined, in pairs."""
+        parts = self._lanes(expr.args[0], expr.args[0].dtype.lanes)
+        while len(parts) > 1:
+            half = (len(parts) + 1) // 2
+            rest = parts[half:]
+            parts = [binary(_REDUCE[expr.name], a, b) for a, b in zip(parts, rest)] + parts[len(rest) : half]
+        return parts[0]
+
+    def _dot(self, expr: Call, lane: int) -> Expr:
+        acc, a, b = expr.args
+        group = b.dtype.lanes // acc.dtype.lanes
+        total = self._lane(acc, lane, {}) if acc.dtype.lanes > 1 else acc
+        for k in range(group):
+            own = k if a.dtype.lanes == group else lane * group + k
+            left = self._lane(a, own, {}) if a.dtype.lanes > 1 else a
+            right = self._lane(b, lane * group + k, {}) if b.dtype.lanes > 1 else b
+            total = total + left.astype(acc.dtype.scalar) * right.astype(acc.dtype.scalar)
+        return total
+
+
+def emit_kernels(
+    module: IRModule, dialect: Dialect, writer: type[KernelWriter] = KernelWriter
+) -> EmittedKernels:
+    """One file with every launch of a module; CodegenError for what the language has not."""
+    if dialect.kernels is None:
+        raise CodegenError(f"{dialect.name} has no kernels")
+    unit = ModuleUnit(dialect)
+    symbols: dict[str, str] = {}
+    shared: dict[str, tuple[Shared, ...]] = {}
+    for name, func in module.of_kind(PrimFunc).items():
+        if "launch" not in func.attrs:
+            continue
+        one = writer(unit)
+        symbols[name] = unit.symbol(name)
+        unit.functions.append(one.kernel(func, symbols[name]))
+        shared[name] = tuple(one.shared)
+    return EmittedKernels(unit.text(), symbols, shared)
+
+
+def narrow_index(module: IRModule) -> bool:
+    """Whether indices of 32 bits suffice for all functions: every size is known, and small enough."""
+    for func in module.of_kind(PrimFunc).values():
+        shapes = [buffer.static_shape() for buffer in func.buffers]
+        if any(v.dtype is INDEX for v in func.scalars) or any(
+            shape is None or prod(shape) * 8 >= 1 << 31 for shape in shapes
+        ):
+            return False
+    return True
+
+
+__all__ = ["EmittedKernels", "KernelWriter", "Shared", "emit_kernels", "narrow_index"]

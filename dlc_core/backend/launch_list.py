@@ -1,0 +1,188 @@
+"""Host code as data: what the entry points of a module launch, in order, and on what memory.
+
+A device that runs kernels and no host code gets, in the artefact's metadata, a list of launches for each
+entry point; `launches` reads and evaluates it.  Entries compute only sizes, and so do the functions that they
+call: integers of a launch are expressions over the entry's scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dlc_core.backend.kernels import EmittedKernels
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, post_order, substitute
+from dlc_core.ir.module import IRModule
+from dlc_core.runtime.encode import Table
+from dlc_core.runtime.profile import PROFILE_SUFFIX
+from dlc_core.target import Description
+from dlc_core.tir.functor import buffers_written, exprs_of, stmts
+from dlc_core.tir.intrinsics import CONVERGENT, kernel_symbol, launch_symbol
+from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Seq, Stmt, View
+from dlc_core.tir.threads import GROUP, level_of
+
+DIMS = 3
+"""Dims of a grid of groups, and of a group of threads."""
+
+Place = tuple[int, Expr]
+"""Memory: the number of an entry's buffer, and bytes from its start."""
+
+
+def launch_lists(module: IRModule, emitted: EmittedKernels, machine: Description) -> dict[str, Any]:
+    """The lists of all entry points as JSON data; CodegenError for host code that is no list of launches."""
+    return _Lists(module, emitted, machine).data()
+
+
+def entries_of(module: IRModule) -> list[PrimFunc]:
+    """The entry points that devices without host code have: clocks are the host's."""
+    funcs = module.of_kind(PrimFunc).values()
+    return [f for f in funcs if f.attrs.get("entry") and not f.name.endswith(PROFILE_SUFFIX)]
+
+
+@dataclass
+class _Scope:
+    """What names mean in a function: memory, and integers of the entry."""
+
+    buffers: dict[Buffer, Place]
+    values: dict[Var, Expr]
+
+    def value(self, expr: Expr) -> Expr:
+        return substitute(expr, self.values)
+
+
+class _Lists:
+    def __init__(self, module: IRModule, emitted: EmittedKernels, machine: Description) -> None:
+        self.funcs: Mapping[str, PrimFunc] = module.of_kind(PrimFunc)
+        self.entries = entries_of(module)
+        self.table = Table()
+        self.numbers = {name: i for i, name in enumerate(emitted.symbols)}
+        self.kernels = [self._kernel(self.funcs[name], emitted) for name in emitted.symbols]
+        self.dims: dict[str, int] = {}
+        for group in (True, False):
+            axes = [axis for axis in machine.thread_axes if (level_of(axis) == GROUP) is group]
+            self.dims.update({axis: i for i, axis in enumerate(axes)})
+
+    def data(self) -> dict[str, Any]:
+        entries = {func.name: self._entry(func) for func in self.entries}
+        return {"kernels": self.kernels, "entries": entries, "exprs": self.table.rows}
+
+    def _kernel(self, func: PrimFunc, emitted: EmittedKernels) -> dict[str, Any]:
+        written = set(buffers_written(func.body))
+        calls = {e.name for s in stmts(func.body) for e in post_order(*exprs_of(s)) if isinstance(e, Call)}
+        return {
+            "symbol": emitted.symbols[func.name],
+            "buffers": [[b.name, b.dtype.itemsize, b in written] for b in func.buffers],
+            "order": "".join("b" if isinstance(p, Buffer) else "s" for p in func.params),
+            "shared": [[one.name, one.bytes] for one in emitted.shared[func.name]],
+            "meets": not calls.isdisjoint(CONVERGENT),
+        }
+
+    def _entry(self, func: PrimFunc) -> dict[str, Any]:
+        scope = _Scope({b: (i, const(0)) for i, b in enumerate(func.buffers)}, {})
+        return {
+            "buffers": len(func.buffers),
+            "scalars": [self.table.add(v) for v in func.scalars],
+            "steps": self._steps(func.body, scope, func),
+        }
+
+    def _steps(self, stmt: Stmt, scope: _Scope, func: PrimFunc) -> list[dict[str, Any]]:
+        if isinstance(stmt, Seq):
+            return [step for child in stmt.stmts for step in self._steps(child, scope, func)]
+        if isinstance(stmt, View):
+            # Accesses add a window's offset to the pointer that it has in common with its base.
+            scope.buffers[stmt.buffer] = scope.buffers[stmt.base]
+            return self._steps(stmt.body, scope, func)
+        if isinstance(stmt, Let):
+            scope.values[stmt.var] = scope.value(stmt.value)
+            return self._steps(stmt.body, scope, func)
+        if isinstance(stmt, For) and stmt.kind != "thread":
+            fresh = Var(stmt.var.name, stmt.var.dtype)
+            begin, extent = self._int(scope.value(stmt.begin)), self._int(scope.value(stmt.extent))
+            inner = _Scope(dict(scope.buffers), {**scope.values, stmt.var: fresh})
+            steps = self._steps(stmt.body, inner, func)
+            head = {"for": self.table.add(fresh), "begin": begin, "extent": extent}
+            return [{**head, "steps": steps}] if steps else []
+        if isinstance(stmt, If):
+            sides = [
+                self._steps(side, _Scope(dict(scope.buffers), dict(scope.values)), func) if side else []
+                for side in (stmt.then, stmt.orelse)
+            ]
+            return [{"if": self.table.add(scope.value(stmt.cond)), "then": sides[0], "else": sides[1]}]
+        if isinstance(stmt, Eval) and isinstance(stmt.value, Call):
+            return self._call(stmt.value, scope, func)
+        raise CodegenError(
+            f"{func.name}: the host would have to run a {type(stmt).__name__.lower()}",
+            why="this target's hosts launch kernels, and compute sizes",
+            spans=func.spans,
+        )
+
+    def _call(self, call: Call, scope: _Scope, func: PrimFunc) -> list[dict[str, Any]]:
+        launched, called = launch_symbol(call), kernel_symbol(call)
+        callee = self.funcs.get(launched or called or "")
+        if callee is None:
+            raise CodegenError(f"{func.name}: the host would have to call {call.name}", spans=func.spans)
+        places: dict[Buffer, Place] = {}
+        values: dict[Var, Expr] = {}
+        for param, arg in zip(callee.params, call.args):
+            if isinstance(param, Buffer):
+                places[param] = _place(arg, scope)
+            else:
+                values[param] = scope.value(arg)
+        inner = _Scope(places, values)
+        if launched is None:
+            return self._steps(callee.body, inner, callee)
+        extents = dict(zip(callee.attrs["launch"], call.args[len(callee.params) :], strict=True))
+        sides: dict[bool, list[Any]] = {True: [1] * DIMS, False: [1] * DIMS}
+        for axis, extent in extents.items():
+            sides[level_of(axis) == GROUP][self.dims[axis]] = self._int(scope.value(extent))
+        return [
+            {
+                "kernel": self.numbers[callee.name],
+                "grid": sides[True],
+                "group": sides[False],
+                "buffers": [
+                    [places[b][0], self._int(places[b][1]), self._int(inner.value(_size(b)))]
+                    for b in callee.buffers
+                ],
+                "scalars": [self._int(values[v]) for v in callee.scalars],
+            }
+        ]
+
+    def _int(self, expr: Expr) -> Any:
+        """An integer of the list: itself, or where its expression stands."""
+        known = const_value(expr)
+        if known is not None:
+            return int(known)
+        if any(isinstance(e, Load | Call) for e in post_order(expr)):
+            raise CodegenError(
+                f"a launch depends on {expr}, which only the device knows",
+                hint="read it in the kernel, or pass it as an array's dim",
+            )
+        return {"expr": self.table.add(expr.astype(INDEX))}
+
+
+def _place(handle: Expr, scope: _Scope) -> Place:
+    """The memory that a handle names."""
+    target = handle.args[0] if isinstance(handle, Call) and handle.name == "address_of" else None
+    if not isinstance(target, Load):
+        raise CodegenError(f"{handle} names no memory that is known before the program runs")
+    place, start = scope.buffers[target.buffer]
+    offset = scope.value(target.buffer.linear_index(target.indices)) * target.buffer.dtype.itemsize
+    return place, start + offset
+
+
+def _size(buffer: Buffer) -> Expr:
+    """Bytes from a buffer's first element to behind its last."""
+    if buffer.strides is None:
+        return buffer.num_elements() * buffer.dtype.itemsize
+    last: Expr = const(1)
+    for dim, stride in zip(buffer.shape, buffer.strides, strict=True):
+        last = last + (dim - 1) * stride
+    return last * buffer.dtype.itemsize
+
+
+__all__ = ["DIMS", "entries_of", "launch_lists"]

@@ -1,0 +1,154 @@
+"""Devices that run kernels and no host code: a code generator of kernels, and a simulated card.
+
+    class AcmeCodegen(LaunchCodegen):              class AcmeDevice(LaunchDevice):
+        name, kinds, format = …                        name, formats = …
+        def dialect(self, module, target): …           spelling = Spelling({…})
+
+The artefact is the text of the kernels; what a call launches stands in its metadata (`launches`).  The card
+runs the text on this machine's processor (`simt`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dlc_core.backend.codegen import SourceCodegen
+from dlc_core.backend.launches import LAUNCHES, Launch, LaunchList, check_windows, read_launches
+from dlc_core.backend.packed import CYCLES
+from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
+from dlc_core.backend.simulated import SimulatedDevice
+from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.ir.module import IRModule
+from dlc_core.lazy import lazy
+from dlc_core.runtime.memory import NDArray
+from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_core.backend import estimate, kernels, launch_list
+    from dlc_core.target import source
+else:
+    estimate = lazy("dlc_core.backend.estimate")
+    kernels = lazy("dlc_core.backend.kernels")
+    launch_list = lazy("dlc_core.backend.launch_list")
+
+CHECKED = "checked"
+"""Where it says whether simulations check accesses."""
+
+
+class LaunchCodegen(SourceCodegen):
+    """Emits one text of kernels; a subclass gives its language by `dialect`, whose field `kernels` is set.
+
+    A target whose kind has an option `check` that is set asks simulations to check accesses.
+    """
+
+    def dialect(self, module: IRModule, target: Target) -> source.Dialect:
+        """The table of the language."""
+        raise NotImplementedError(f"{type(self).__name__}.dialect")
+
+    def writer(self) -> type[kernels.KernelWriter]:
+        """What writes the kernels."""
+        return kernels.KernelWriter
+
+    def launch_metadata(self, module: IRModule, target: Target) -> Mapping[str, Any]:
+        """What the device needs to know besides."""
+        return {}
+
+    def emit(self, module: IRModule, target: Target) -> Artifact:
+        """One text with every launch of the module; CodegenError for what the language, or a device without
+        host code, has not.
+        """
+        made = kernels.emit_kernels(module, self.dialect(module, target), self.writer())
+        metadata = {
+            LAUNCHES: launch_list.launch_lists(module, made, target.describe()),
+            CYCLES: estimate.entry_cycles(module, target),
+            CHECKED: bool(target.values().get("check")),
+            **self.launch_metadata(module, target),
+        }
+        entries = tuple(func.name for func in launch_list.entries_of(module))
+        sources = {self.forms[0]: made.text}
+        return Artifact(self.format, made.text.encode(), str(target), entries, sources, metadata)
+
+
+@dataclass(frozen=True)
+class LaunchEntry:
+    """An entry point: what a call launches, and the code that runs it."""
+
+    list: LaunchList
+    program: Any
+    """What the device made of the kernels."""
+    cycles: int
+    """What a call is estimated to take."""
+
+
+class LaunchProgram:
+    """Kernels on a device, and the lists of what its entries launch."""
+
+    def __init__(self, program: Any, lists: Mapping[str, LaunchList], cycles: Mapping[str, int]) -> None:
+        self.program = program
+        self._lists = lists
+        self._cycles = cycles
+
+    def entry(self, symbol: str) -> LaunchEntry:
+        """An entry point; ArtifactError where there is none of that name."""
+        found = self._lists.get(symbol)
+        if found is None:
+            raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(self._lists)}")
+        return LaunchEntry(found, self.program, int(self._cycles.get(symbol, 0)))
+
+    def close(self) -> None:
+        """Libraries stay mapped."""
+
+
+class LaunchDevice(SimulatedDevice):
+    """A simulated card that runs kernels; a subclass gives `spelling` besides `name` and `formats`.
+
+    `execute` runs one launch, `prepare_kernels` makes code ready: a vendor with hardware overrides both, and
+    the memory of `SimulatedDevice`.
+    """
+
+    spelling: ClassVar[Spelling] = Spelling()
+    group_threads = 0
+    """Most threads of a group; 0 where there is no limit."""
+    group_bytes = 0
+    """Most bytes that a group shares; 0 where there is no limit."""
+
+    def load(self, artifact: Artifact) -> Any:
+        """Make the kernels ready; none of them runs yet.  ArtifactError for metadata that is malformed."""
+        found, lists = read_launches(artifact.metadata.get(LAUNCHES))
+        cycles = artifact.metadata.get(CYCLES, {})
+        return LaunchProgram(self.prepare_kernels(artifact, found), lists, cycles)
+
+    def prepare_kernels(self, artifact: Artifact, found: Sequence[Any]) -> Any:
+        """The kernels of an artefact as `execute` takes them."""
+        checked = artifact.metadata.get(CHECKED) is True
+        return load_simt(artifact.code.decode(), found, self.spelling, checked=checked)
+
+    def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
+        """Run all launches of an entry, in order."""
+        sizes = [block.nbytes for block in blocks]
+        for launch in entry.list.launches(scalars):
+            self.check_launch(launch, sizes)
+            self.execute(entry.program, launch, blocks)
+        self.cycles += entry.cycles
+
+    def check_launch(self, launch: Launch, sizes: Sequence[int]) -> None:
+        """RuntimeFailure, before anything runs, for a launch that the device cannot do."""
+        check_windows(launch, sizes)
+        for what, size, most in (
+            ("threads of a group", launch.threads, self.group_threads),
+            ("bytes that a group shares", launch.kernel.shared_bytes, self.group_bytes),
+        ):
+            if most and size > most:
+                raise RuntimeFailure(
+                    f"device {self.name!r} cannot launch {launch.kernel.symbol}",
+                    why=f"it has {size} {what}, {most} at most are possible",
+                )
+
+    def execute(self, program: SimtProgram, launch: Launch, blocks: Sequence[NDArray]) -> None:
+        """Run one launch on memory of the device, which the simulation reaches as arrays of bytes."""
+        program.run(launch, blocks)
+
+
+__all__ = ["LaunchCodegen", "LaunchDevice", "LaunchEntry", "LaunchProgram"]

@@ -1,0 +1,220 @@
+"""Kernels on a processor: the text that a device's compiler would get, compiled by that of this machine.
+
+The threads of a group are fibres that run from barrier to barrier, those of kernels without barriers calls
+one after another, so that results are those of the emitted text itself.  What the words of its language mean
+here says a `Spelling`.
+
+Checked programs report, with the kernel, the buffer and the threads: accesses outside of all buffers, and
+bytes that two threads of a group touch with no barrier between (or two groups at all), one of them writing.
+They are slow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from dlc_core.backend.compiler import compile_c, compiler, compiler_problem, compiler_version
+from dlc_core.backend.launches import Kernel, Launch
+from dlc_core.backend.library import kept
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.runtime.memory import NDArray, address, aligned_bytes
+
+FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-ffp-contract=fast", "-fno-trapping-math", "-w")
+"""The options of a compiler in the manner of gcc."""
+_CHECKED = ("-std=gnu99", "-O1", "-fno-math-errno", "-fsanitize=thread", "-w")
+_GUARD = 1024
+"""Bytes around each buffer of a checked launch that belong to none."""
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What the words of a language mean where its kernels run on a processor.
+
+    `words` become macros: {"my_barrier()": "DLC_BARRIER()"}.  `simt.h` has what they may be defined by:
+    DLC_GROUP(dim), DLC_THREAD(dim), DLC_GROUPS(dim), DLC_THREADS(dim), DLC_SHARED, DLC_BARRIER(),
+    DLC_SHUFFLE(x, lane, width), DLC_SHUFFLE_DOWN, DLC_SHUFFLE_XOR, DLC_ATOMIC_ADD(p, x), DLC_ATOMIC_MIN,
+    DLC_ATOMIC_MAX.
+    """
+
+    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    text: str = ""
+    """C before the kernels: the language's own types and functions."""
+    shared: str = "DLC_SHARED"
+    """The word that begins the declaration of an array of a group."""
+    offsets: bool = False
+    """Whether parameters that are buffers are followed by offsets."""
+
+    def prelude(self) -> str:
+        """The C that stands before the kernels."""
+        defined = [f"#define {word} {meaning}" for word, meaning in self.words.items()]
+        return "\n".join([*defined, self.text, ""])
+
+
+@cache
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+class SimtProgram:
+    """Kernels in this process."""
+
+    def __init__(self, library: ctypes.CDLL, kernels: Sequence[Kernel], checked: bool) -> None:
+        self.checked = checked
+        self._said = library.dlc_simt_said
+        self._said.restype = ctypes.c_char_p
+        self._calls = {}
+        for kernel in kernels:
+            try:
+                found = ctypes.cast(library[f"{kernel.symbol}__launch"], ctypes.c_void_p).value
+            except AttributeError:
+                raise ArtifactError(f"the code has no kernel {kernel.symbol}") from None
+            assert found is not None
+            self._calls[kernel.symbol] = _CALL(found)
+
+    def run(self, launch: Launch, blocks: Sequence[NDArray]) -> None:
+        """Run a launch on the memory of a call, one array of bytes for each of its buffers.
+
+        Raises RuntimeFailure for what the threads of a group cannot do, and for what a checked program finds.
+        """
+        if self.checked:
+            guarded = _Guarded(launch, blocks)
+            self._run(launch, guarded.addresses)
+            guarded.copy_back()
+            return
+        self._run(launch, [address(blocks[w.place]) + w.offset for w in launch.buffers])
+
+    def _run(self, launch: Launch, addresses: Sequence[int]) -> None:
+        dims = (ctypes.c_int64 * 6)(*launch.grid, *launch.group)
+        pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        scalars = (ctypes.c_int64 * max(1, len(launch.scalars)))(*launch.scalars)
+        sizes = (ctypes.c_int64 * max(1, len(addresses)))(*(w.size for w in launch.buffers))
+        if self._calls[launch.kernel.symbol](dims, pointers, scalars, sizes):
+            raise RuntimeFailure(f"kernel {launch.kernel.symbol} failed", why=self._said().decode())
+
+
+class _Guarded:
+    """Copies of a launch's buffers, apart from each other unless they overlap."""
+
+    def __init__(self, launch: Launch, blocks: Sequence[NDArray]) -> None:
+        self.copies: list[tuple[NDArray, NDArray]] = []
+        starts: dict[int, int] = {}
+        order = sorted(
+            range(len(launch.buffers)), key=lambda i: launch.buffers[i].place << 62 | launch.buffers[i].offset
+        )
+        parts: list[list[int]] = []
+        end = place = -1
+        for i in order:
+            window = launch.buffers[i]
+            if window.place != place or window.offset >= end or window.size == 0:
+                parts.append([])
+                place, end = window.place, window.offset
+            parts[-1].append(i)
+            end = max(end, window.offset + window.size)
+        for part in parts:
+            windows = [launch.buffers[i] for i in part]
+            first, last = windows[0].offset, max(w.offset + w.size for w in windows)
+            memory = aligned_bytes(last - first + 2 * _GUARD)
+            memory[:] = 0xFF
+            inner = memory[_GUARD : _GUARD + last - first]
+            outer = blocks[windows[0].place][first:last]
+            inner[:] = outer
+            self.copies.append((outer, inner))
+            starts.update({i: address(inner) + w.offset - first for i, w in zip(part, windows)})
+        self.addresses = [starts[i] for i in range(len(launch.buffers))]
+
+    def copy_back(self) -> None:
+        for outer, inner in self.copies:
+            outer[:] = inner
+
+
+def load_simt(
+    text: str, kernels: Sequence[Kernel], spelling: Spelling, *, checked: bool = False
+) -> SimtProgram:
+    """Compile and map kernels; what was compiled before is taken from the cache folder of dlc.
+
+    Raises UnsupportedError without a compiler, CodegenError with what it said where it refuses the text.
+    """
+    body = _registered(text, kernels, spelling) if checked else text
+    calls = "\n".join(_launcher(kernel, spelling) for kernel in kernels)
+    code = "\n".join([_asset("simt.h"), spelling.prelude(), body, calls]).encode()
+    flags = FLAGS
+    if checked:
+        clang = "clang" in compiler_version()
+        flags = (*_CHECKED, "-fsanitize=array-bounds" if clang else "-fsanitize=bounds")
+    runtime = _runtime(checked)
+
+    def build(source: Path, out: Path) -> None:
+        # Linked without the sanitizers: the runtime has what their code calls.
+        made = source.with_suffix(".o")
+        compile_c(_command(), source, made, (*flags, "-fPIC", "-c"))
+        compile_c(_command(), made, out, ("-shared", str(runtime)))
+
+    path = kept(code, ".so", (*flags, runtime.name), build)
+    try:
+        return SimtProgram(ctypes.CDLL(str(path)), kernels, checked)
+    except OSError as error:
+        raise ArtifactError("the compiled kernels cannot be loaded", why=str(error)) from None
+
+
+def _runtime(checked: bool) -> Path:
+    """What runs threads, as an object file."""
+    flags = (*FLAGS, "-fPIC", "-c", *(["-DDLC_SIMT_CHECKED"] if checked else []))
+    code = (_asset("simt.h") + _asset("simt.c")).encode()
+    return kept(code, ".o", flags, lambda source, out: compile_c(_command(), source, out, flags))
+
+
+def _command() -> tuple[str, ...]:
+    command = compiler()
+    if command is None:
+        raise UnsupportedError("kernels cannot be simulated here", why=compiler_problem() or "")
+    return command
+
+
+def _launcher(kernel: Kernel, spelling: Spelling) -> str:
+    """The function that starts a kernel: sizes, addresses, scalars, bytes of the buffers."""
+    given, buffers, scalars = [], 0, 0
+    for kind in kernel.order:
+        if kind == "b":
+            given.append(f"buffers[{buffers}]" + ", 0" * spelling.offsets)
+            buffers += 1
+        else:
+            given.append(f"scalars[{scalars}]")
+            scalars += 1
+    name = kernel.symbol
+    windows = ", ".join(f'{{"{b.name}", buffers[{i}], sizes[{i}]}}' for i, b in enumerate(kernel.buffers))
+    return f"""
+DLC_UNSEEN static void {name}__thread(void *const *buffers, const int64_t *scalars)
+{{
+    {name}({", ".join(given)});
+}}
+
+DLC_UNSEEN int32_t {name}__launch(
+    const int64_t *dims, void *const *buffers, const int64_t *scalars, const int64_t *sizes)
+{{
+    const struct dlc_simt_buffer windows[] = {{{windows or "{0}"}}};
+    const struct dlc_simt_launch launch = {{
+        "{name}", {name}__thread, {{dims[0], dims[1], dims[2]}}, {{dims[3], dims[4], dims[5]}},
+        buffers, scalars, windows, {buffers}, {int(kernel.meets)}}};
+    return dlc_simt_run(&launch);
+}}
+"""
+
+
+def _registered(text: str, kernels: Sequence[Kernel], spelling: Spelling) -> str:
+    """The text, in which each shared array says where it is."""
+    names = {name for kernel in kernels for name, _ in kernel.shared}
+    if not names:
+        return text
+    word = re.escape(spelling.shared)
+    declared = re.compile(rf"^(\s+{word}\s.*?\b({'|'.join(sorted(names))})\[\d+\].*;)$", re.MULTILINE)
+    return declared.sub(r'\1 dlc_simt_shared("\2", \2, sizeof \2);', text)
+
+
+__all__ = ["FLAGS", "SimtProgram", "Spelling", "load_simt"]

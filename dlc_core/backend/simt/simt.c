@@ -1,0 +1,498 @@
+/* The threads of a group on one processor: each a fibre that runs from barrier to barrier.
+
+   A fibre begins on a stack of its own (makecontext) and is entered and left by _setjmp and _longjmp, which
+   call no system.  Threads of kernels that never meet need none.
+
+   With DLC_SIMT_CHECKED every access of a kernel comes by here: the compiler calls what its detector of
+   races would define, and so do failed checks of the bounds of arrays. */
+
+#undef _FORTIFY_SOURCE
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#define DLC_STACK (256 << 10)
+#define DLC_VALUE 16
+
+enum { DLC_NEW, DLC_IDLE, DLC_RUNNING, DLC_WAITING, DLC_ENDED };
+
+struct dlc_fibre {
+    ucontext_t first;
+    jmp_buf at;
+    char *stack;
+    int state, fresh;
+};
+
+static __thread struct {
+    const struct dlc_simt_launch *launch;
+    int64_t group[3], thread[3];
+    int64_t count, now; /* threads of a group; the number of the present one */
+    int64_t phase;      /* barriers passed, over all groups */
+    struct dlc_fibre *fibres;
+    int64_t made;
+    char *values[2]; /* what threads exchange: two rounds, so that one barrier is enough */
+    int64_t *rounds;
+    int64_t room;
+    jmp_buf back, out;
+    char said[512];
+    int quiet;
+} dlc_now;
+
+#define DLC_DIM(name, from) \
+    int64_t dlc_simt_##name(int dim) { return dlc_now.from[dim]; }
+DLC_DIM(group, group)
+DLC_DIM(thread, thread)
+DLC_DIM(groups, launch->groups)
+DLC_DIM(threads, launch->threads)
+
+const char *dlc_simt_said(void) { return dlc_now.said; }
+void dlc_simt_quiet(int on) { dlc_now.quiet = on; }
+
+static int dlc_stop(const char *form, ...)
+{
+    va_list args;
+    va_start(args, form);
+    vsnprintf(dlc_now.said, sizeof dlc_now.said, form, args);
+    va_end(args);
+    _longjmp(dlc_now.out, 1);
+    return 1;
+}
+
+static void dlc_name(char *text, size_t size, int64_t number)
+{
+    const int64_t *d = dlc_now.launch->threads;
+    snprintf(text, size, "(%lld, %lld, %lld)", (long long)(number % d[0]), (long long)(number / d[0] % d[1]),
+             (long long)(number / d[0] / d[1]));
+}
+
+static __attribute__((noinline)) void dlc_to_scheduler(struct dlc_fibre *fibre)
+{
+    if (!_setjmp(fibre->at))
+        _longjmp(dlc_now.back, 1);
+}
+
+static void dlc_life(void)
+{
+    for (;;) {
+        struct dlc_fibre *fibre = &dlc_now.fibres[dlc_now.now];
+        dlc_now.launch->body(dlc_now.launch->buffers, dlc_now.launch->scalars);
+        fibre = &dlc_now.fibres[dlc_now.now];
+        fibre->state = DLC_ENDED;
+        dlc_to_scheduler(fibre);
+    }
+}
+
+static __attribute__((noinline)) void dlc_enter(int64_t number)
+{
+    struct dlc_fibre *fibre = &dlc_now.fibres[number];
+    if (_setjmp(dlc_now.back))
+        return;
+    if (fibre->fresh) {
+        fibre->fresh = 0;
+        setcontext(&fibre->first);
+    }
+    _longjmp(fibre->at, 1);
+}
+
+static void dlc_place(int64_t number)
+{
+    const int64_t *d = dlc_now.launch->threads;
+    dlc_now.now = number;
+    dlc_now.thread[0] = number % d[0];
+    dlc_now.thread[1] = number / d[0] % d[1];
+    dlc_now.thread[2] = number / d[0] / d[1];
+}
+
+void dlc_simt_barrier(void)
+{
+    struct dlc_fibre *fibre = &dlc_now.fibres[dlc_now.now];
+    fibre->state = DLC_WAITING;
+    dlc_to_scheduler(fibre);
+    fibre->state = DLC_RUNNING;
+}
+
+int64_t dlc_simt_lane(int64_t width) { return dlc_now.now % width; }
+
+void dlc_simt_give(const void *value, size_t size)
+{
+    memcpy(dlc_now.values[dlc_now.rounds[dlc_now.now] & 1] + dlc_now.now * DLC_VALUE, value, size);
+}
+
+void dlc_simt_take(void *value, size_t size, int64_t from)
+{
+    const int64_t other = dlc_now.now + from, round = dlc_now.rounds[dlc_now.now]++;
+    dlc_simt_barrier();
+    if (other < 0 || other >= dlc_now.count)
+        dlc_stop("a thread exchanges values with thread %lld, which its group has not", (long long)other);
+    memcpy(value, dlc_now.values[round & 1] + other * DLC_VALUE, size);
+}
+
+static int dlc_room(int64_t count)
+{
+    if (dlc_now.room < count) {
+        struct dlc_fibre *fibres = realloc(dlc_now.fibres, (size_t)count * sizeof *fibres);
+        char *first = realloc(dlc_now.values[0], (size_t)count * DLC_VALUE);
+        char *second = realloc(dlc_now.values[1], (size_t)count * DLC_VALUE);
+        int64_t *rounds = realloc(dlc_now.rounds, (size_t)count * sizeof *rounds);
+        if (fibres)
+            dlc_now.fibres = fibres;
+        if (first)
+            dlc_now.values[0] = first;
+        if (second)
+            dlc_now.values[1] = second;
+        if (rounds)
+            dlc_now.rounds = rounds;
+        if (!fibres || !first || !second || !rounds)
+            return 0;
+        /* A context may point into itself: those that moved begin anew. */
+        for (int64_t i = 0; i < dlc_now.made; ++i)
+            fibres[i].state = DLC_NEW;
+        dlc_now.room = count;
+    }
+    for (; dlc_now.made < count; ++dlc_now.made) {
+        struct dlc_fibre *fibre = &dlc_now.fibres[dlc_now.made];
+        fibre->stack = malloc(DLC_STACK);
+        if (!fibre->stack)
+            return 0;
+        fibre->state = DLC_NEW;
+    }
+    return 1;
+}
+
+static void dlc_ready(struct dlc_fibre *fibre)
+{
+    if (fibre->state == DLC_NEW) {
+        getcontext(&fibre->first);
+        fibre->first.uc_stack.ss_sp = fibre->stack;
+        fibre->first.uc_stack.ss_size = DLC_STACK;
+        fibre->first.uc_link = NULL;
+        makecontext(&fibre->first, dlc_life, 0);
+        fibre->fresh = 1;
+    }
+    fibre->state = DLC_IDLE;
+}
+
+static void dlc_meeting(void)
+{
+    char waits[64] = "", ended[64] = "";
+    for (int64_t i = dlc_now.count; i-- > 0;) {
+        const int waiting = dlc_now.fibres[i].state == DLC_WAITING;
+        dlc_name(waiting ? waits : ended, 64, i);
+    }
+    if (*waits && *ended)
+        dlc_stop("thread %s waits for the others of its group, and thread %s has ended", waits, ended);
+}
+
+static void dlc_group_of_fibres(void)
+{
+    int64_t waiting;
+    for (int64_t i = 0; i < dlc_now.count; ++i) {
+        dlc_ready(&dlc_now.fibres[i]);
+        dlc_now.rounds[i] = 0;
+    }
+    do {
+        waiting = 0;
+        for (int64_t i = 0; i < dlc_now.count; ++i) {
+            dlc_place(i);
+            dlc_enter(i);
+            waiting += dlc_now.fibres[i].state == DLC_WAITING;
+        }
+        if (waiting)
+            dlc_meeting();
+        ++dlc_now.phase;
+    } while (waiting);
+}
+
+static void dlc_group_of_calls(void)
+{
+    for (int64_t i = 0; i < dlc_now.count; ++i) {
+        dlc_place(i);
+        dlc_now.launch->body(dlc_now.launch->buffers, dlc_now.launch->scalars);
+    }
+}
+
+static void dlc_begin(void);
+static void dlc_begin_group(void);
+static void dlc_end(void);
+
+int32_t dlc_simt_run(const struct dlc_simt_launch *launch)
+{
+    const int64_t *g = launch->groups, *t = launch->threads;
+    volatile int failed = 0;
+    dlc_now.launch = launch;
+    dlc_now.count = t[0] * t[1] * t[2];
+    dlc_now.said[0] = 0;
+    dlc_now.quiet = 0;
+#ifdef DLC_SIMT_CHECKED
+    const int fibres = 1;
+#else
+    const int fibres = launch->meets;
+#endif
+    if (fibres && !dlc_room(dlc_now.count)) {
+        snprintf(dlc_now.said, sizeof dlc_now.said, "there is no memory for %lld threads", (long long)dlc_now.count);
+        return 1;
+    }
+    dlc_begin();
+    if (_setjmp(dlc_now.out))
+        failed = 1;
+    else
+        for (dlc_now.group[2] = 0; dlc_now.group[2] < g[2]; ++dlc_now.group[2])
+            for (dlc_now.group[1] = 0; dlc_now.group[1] < g[1]; ++dlc_now.group[1])
+                for (dlc_now.group[0] = 0; dlc_now.group[0] < g[0]; ++dlc_now.group[0]) {
+                    dlc_begin_group();
+                    if (fibres)
+                        dlc_group_of_fibres();
+                    else
+                        dlc_group_of_calls();
+                }
+    if (failed && fibres)
+        for (int64_t i = 0; i < dlc_now.count; ++i)
+            dlc_now.fibres[i].state = DLC_NEW;
+    dlc_end();
+    dlc_now.launch = NULL;
+    return failed;
+}
+
+#ifndef DLC_SIMT_CHECKED
+
+void dlc_simt_shared(const char *name, void *data, int64_t size)
+{
+    (void)name, (void)data, (void)size;
+}
+static void dlc_begin(void) {}
+static void dlc_begin_group(void) {}
+static void dlc_end(void) {}
+
+#else
+
+/* Who touched each byte last, since when a group began or its threads met. */
+struct dlc_touch {
+    int64_t group, phase;
+    int32_t thread, many; /* many: other threads of the group did so as well, or (2) of other groups */
+};
+struct dlc_word {
+    uintptr_t at; /* address / 8, plus 1: 0 is free */
+    struct dlc_touch wrote[8], read[8];
+};
+
+#define DLC_ARRAYS 64
+
+static __thread struct {
+    struct dlc_word *words;
+    size_t size, used;
+    struct {
+        const char *name;
+        char *data;
+        int64_t size;
+    } shared[DLC_ARRAYS];
+    int arrays;
+    int64_t group;
+} dlc_seen;
+
+static void dlc_begin(void)
+{
+    dlc_seen.size = 1 << 12;
+    dlc_seen.used = 0;
+    dlc_seen.words = calloc(dlc_seen.size, sizeof *dlc_seen.words);
+    dlc_seen.group = 0;
+    dlc_seen.arrays = 0;
+}
+
+static void dlc_begin_group(void) { ++dlc_seen.group; }
+
+static void dlc_end(void)
+{
+    free(dlc_seen.words);
+    dlc_seen.words = NULL;
+}
+
+void dlc_simt_shared(const char *name, void *data, int64_t size)
+{
+    for (int i = 0; i < dlc_seen.arrays; ++i)
+        if (dlc_seen.shared[i].data == data)
+            return;
+    if (dlc_seen.arrays == DLC_ARRAYS)
+        dlc_stop("a kernel has more than %d shared arrays", DLC_ARRAYS);
+    dlc_seen.shared[dlc_seen.arrays].name = name;
+    dlc_seen.shared[dlc_seen.arrays].data = data;
+    dlc_seen.shared[dlc_seen.arrays++].size = size;
+}
+
+static struct dlc_word *dlc_word_at(uintptr_t at)
+{
+    size_t i;
+    if (dlc_seen.used * 2 >= dlc_seen.size) {
+        struct dlc_word *old = dlc_seen.words;
+        const size_t size = dlc_seen.size;
+        dlc_seen.size *= 2;
+        dlc_seen.words = calloc(dlc_seen.size, sizeof *old);
+        if (!dlc_seen.words)
+            dlc_stop("there is no memory to check this launch");
+        for (size_t k = 0; k < size; ++k)
+            if (old[k].at) {
+                for (i = (old[k].at * 0x9e3779b97f4a7c15u) >> 20; dlc_seen.words[i % dlc_seen.size].at; ++i)
+                    ;
+                dlc_seen.words[i % dlc_seen.size] = old[k];
+            }
+        free(old);
+    }
+    for (i = ((at + 1) * 0x9e3779b97f4a7c15u) >> 20;; ++i) {
+        struct dlc_word *word = &dlc_seen.words[i % dlc_seen.size];
+        if (word->at == at + 1)
+            return word;
+        if (!word->at) {
+            word->at = at + 1;
+            ++dlc_seen.used;
+            return word;
+        }
+    }
+}
+
+static int dlc_clashes(const struct dlc_touch *touch, int shared, int reads)
+{
+    if (!touch->group)
+        return 0;
+    if (touch->group != dlc_seen.group)
+        return !shared;
+    if (reads && touch->many == 2 && !shared)
+        return 1;
+    if (touch->phase != dlc_now.phase)
+        return 0;
+    return touch->thread != dlc_now.now || (reads && touch->many);
+}
+
+static void dlc_race(const char *name, int64_t byte, const struct dlc_touch *other, const char *theirs, int write)
+{
+    char mine[64], its[64];
+    dlc_name(mine, sizeof mine, dlc_now.now);
+    dlc_name(its, sizeof its, other->thread);
+    const char *where = other->group == dlc_seen.group ? "with no barrier between" : "of another group";
+    dlc_stop("race: byte %lld of %s is %s by thread %s of group (%lld, %lld, %lld) and %s by thread %s, %s",
+             (long long)byte, name, write ? "written" : "read", mine, (long long)dlc_now.group[0],
+             (long long)dlc_now.group[1], (long long)dlc_now.group[2], theirs, its, where);
+}
+
+static void dlc_record(struct dlc_touch *touch, int shared)
+{
+    if (touch->group == dlc_seen.group && touch->phase == dlc_now.phase) {
+        if (touch->thread != dlc_now.now)
+            touch->many = touch->many ? touch->many : 1;
+        return;
+    }
+    touch->many = !shared && (touch->many == 2 || (touch->group && touch->group != dlc_seen.group)) ? 2 : 0;
+    touch->group = dlc_seen.group;
+    touch->phase = dlc_now.phase;
+    touch->thread = (int32_t)dlc_now.now;
+}
+
+static void dlc_touched(const char *name, char *base, char *at, int64_t size, int shared, int write)
+{
+    for (int64_t i = 0; i < size; ++i) {
+        const uintptr_t byte = (uintptr_t)(at + i);
+        struct dlc_word *word = dlc_word_at(byte / 8);
+        struct dlc_touch *wrote = &word->wrote[byte % 8], *read = &word->read[byte % 8];
+        if (dlc_clashes(wrote, shared, 0))
+            dlc_race(name, at + i - base, wrote, "written", write);
+        if (write && dlc_clashes(read, shared, 1))
+            dlc_race(name, at + i - base, read, "read", write);
+        dlc_record(write ? wrote : read, shared);
+        if (write)
+            wrote->many = 0;
+    }
+}
+
+static void dlc_access(void *address, int64_t size, int write)
+{
+    char *at = address;
+    const struct dlc_simt_launch *launch = dlc_now.launch;
+    const struct dlc_simt_buffer *near = NULL;
+    char *stack;
+    int64_t away = 0;
+    if (!launch || dlc_now.quiet)
+        return;
+    stack = dlc_now.fibres[dlc_now.now].stack;
+    if (at >= stack && at < stack + DLC_STACK)
+        return;
+    for (int i = 0; i < dlc_seen.arrays; ++i) {
+        char *data = dlc_seen.shared[i].data;
+        if (at >= data && at + size <= data + dlc_seen.shared[i].size) {
+            dlc_touched(dlc_seen.shared[i].name, data, at, size, 1, write);
+            return;
+        }
+    }
+    for (int i = 0; i < launch->count; ++i) {
+        char *data = launch->windows[i].data;
+        const int64_t room = launch->windows[i].size;
+        const int64_t off = at < data ? data - at : at + size > data + room ? at + size - data - room : 0;
+        if (!off) {
+            dlc_touched(launch->windows[i].name, data, at, size, 0, write);
+            return;
+        }
+        if (!near || off < away) {
+            near = &launch->windows[i];
+            away = off;
+        }
+    }
+    char mine[64];
+    dlc_name(mine, sizeof mine, dlc_now.now);
+    dlc_stop("thread %s of group (%lld, %lld, %lld) %s %lld bytes outside of all buffers: byte %lld of %s, "
+             "which has %lld",
+             mine, (long long)dlc_now.group[0], (long long)dlc_now.group[1], (long long)dlc_now.group[2],
+             write ? "writes" : "reads", (long long)size, near ? (long long)(at - (char *)near->data) : 0,
+             near ? near->name : "nothing", near ? (long long)near->size : 0);
+}
+
+#define DLC_ACCESS(size) \
+    void __tsan_read##size(void *at) { dlc_access(at, size, 0); } \
+    void __tsan_write##size(void *at) { dlc_access(at, size, 1); } \
+    void __tsan_unaligned_read##size(void *at) { dlc_access(at, size, 0); } \
+    void __tsan_unaligned_write##size(void *at) { dlc_access(at, size, 1); } \
+    void __tsan_volatile_read##size(void *at) { dlc_access(at, size, 0); } \
+    void __tsan_volatile_write##size(void *at) { dlc_access(at, size, 1); } \
+    void __tsan_unaligned_volatile_read##size(void *at) { dlc_access(at, size, 0); } \
+    void __tsan_unaligned_volatile_write##size(void *at) { dlc_access(at, size, 1); }
+DLC_ACCESS(1)
+DLC_ACCESS(2)
+DLC_ACCESS(4)
+DLC_ACCESS(8)
+DLC_ACCESS(16)
+void __tsan_read_range(void *at, unsigned long size) { dlc_access(at, (int64_t)size, 0); }
+void __tsan_write_range(void *at, unsigned long size) { dlc_access(at, (int64_t)size, 1); }
+void *__tsan_memcpy(void *to, const void *from, size_t size)
+{
+    dlc_access((void *)from, (int64_t)size, 0);
+    dlc_access(to, (int64_t)size, 1);
+    return memcpy(to, from, size);
+}
+void *__tsan_memset(void *to, int value, size_t size)
+{
+    dlc_access(to, (int64_t)size, 1);
+    return memset(to, value, size);
+}
+void __tsan_init(void) {}
+void __tsan_func_entry(void *from) { (void)from; }
+void __tsan_func_exit(void) {}
+
+struct dlc_bounds {
+    const char *file;
+    uint32_t line, column;
+    struct {
+        uint16_t kind, info;
+        char name[1];
+    } *array;
+};
+void __ubsan_handle_out_of_bounds(struct dlc_bounds *where, uintptr_t index)
+{
+    char mine[64];
+    if (!dlc_now.launch)
+        return;
+    dlc_name(mine, sizeof mine, dlc_now.now);
+    dlc_stop("thread %s of group (%lld, %lld, %lld) takes element %lld of an array %s, line %u", mine,
+             (long long)dlc_now.group[0], (long long)dlc_now.group[1], (long long)dlc_now.group[2],
+             (long long)index, where->array->name, where->line);
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* What kernels are compiled with where a processor runs their threads one by one.
+
+   A language's own words are defined by these: #define my_thread_x DLC_THREAD(0). */
+
+#undef _FORTIFY_SOURCE
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* For functions around kernels, whose accesses are not checked. */
+#ifdef __GNUC__
+#define DLC_UNSEEN __attribute__((no_sanitize_thread))
+#else
+#define DLC_UNSEEN
+#endif
+
+struct dlc_simt_buffer {
+    const char *name;
+    void *data;
+    int64_t size;
+};
+
+struct dlc_simt_launch {
+    const char *kernel;
+    void (*body)(void *const *buffers, const int64_t *scalars);
+    int64_t groups[3], threads[3];
+    void *const *buffers;
+    const int64_t *scalars;
+    const struct dlc_simt_buffer *windows;
+    int32_t count;  /* of buffers */
+    int32_t meets;  /* whether threads wait for each other */
+};
+
+int64_t dlc_simt_group(int dim);
+int64_t dlc_simt_thread(int dim);
+int64_t dlc_simt_groups(int dim);
+int64_t dlc_simt_threads(int dim);
+void dlc_simt_barrier(void);
+void dlc_simt_give(const void *value, size_t size);
+void dlc_simt_take(void *value, size_t size, int64_t from);
+int64_t dlc_simt_lane(int64_t width);
+void dlc_simt_shared(const char *name, void *data, int64_t size);
+void dlc_simt_quiet(int on);
+int32_t dlc_simt_run(const struct dlc_simt_launch *launch);
+const char *dlc_simt_said(void);
+
+#define DLC_GROUP(dim) dlc_simt_group(dim)
+#define DLC_THREAD(dim) dlc_simt_thread(dim)
+#define DLC_GROUPS(dim) dlc_simt_groups(dim)
+#define DLC_THREADS(dim) dlc_simt_threads(dim)
+#define DLC_BARRIER() dlc_simt_barrier()
+#define DLC_SHARED static __thread
+
+/* `number` is the subgroup's thread whose value is taken; `lane` may stand in it. */
+#define DLC_EXCHANGE(x, width, number) \
+    __extension__({ \
+        __typeof__(x) dlc_own = (x); \
+        const int64_t dlc_width = (width), lane = dlc_simt_lane(dlc_width); \
+        int64_t dlc_from = (number); \
+        dlc_simt_give(&dlc_own, sizeof dlc_own); \
+        dlc_simt_take(&dlc_own, sizeof dlc_own, dlc_from - lane); \
+        dlc_own; \
+    })
+#define DLC_SHUFFLE(x, number, width) DLC_EXCHANGE(x, width, (number))
+#define DLC_SHUFFLE_DOWN(x, delta, width) \
+    DLC_EXCHANGE(x, width, lane + (delta) < dlc_width ? lane + (delta) : lane)
+#define DLC_SHUFFLE_XOR(x, mask, width) DLC_EXCHANGE(x, width, lane ^ (mask))
+
+/* No thread runs between the two halves: only checks have to know. */
+#define DLC_ATOMIC(p, next) \
+    __extension__({ \
+        dlc_simt_quiet(1); \
+        __typeof__(*(p)) old = *(p); \
+        *(p) = (next); \
+        dlc_simt_quiet(0); \
+        old; \
+    })
+#define DLC_ATOMIC_ADD(p, v) DLC_ATOMIC(p, old + (v))
+#define DLC_ATOMIC_MIN(p, v) DLC_ATOMIC(p, (v) < old ? (v) : old)
+#define DLC_ATOMIC_MAX(p, v) DLC_ATOMIC(p, (v) > old ? (v) : old)

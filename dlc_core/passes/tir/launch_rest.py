@@ -1,0 +1,82 @@
+"""What no schedule gave to threads becomes launches of one thread: devices with thread axes run
+nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.ir.expr import Call, Var, const
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.schedule.tree import with_children
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.intrinsics import KERNEL, LAUNCH
+from dlc_core.tir.stmt import For, PrimFunc, Seq, Stmt, Store, seq
+from dlc_core.tir.threads import THREAD, is_axis, level_of
+
+
+def launch_rest(func: PrimFunc, axis: str) -> PrimFunc:
+    """The function with every store in a launch: those in none get one, of a single thread along `axis`.
+
+    Expects launches in their final form.
+    """
+    body = _launched(func.body, axis)
+    return func if body is func.body else replace(func, body=body)
+
+
+def _launched(stmt: Stmt, axis: str) -> Stmt:
+    if is_axis(stmt):
+        return stmt
+    if not any(map(_is_hosts, stmts(stmt))):
+        return _alone(stmt, axis)
+    children = child_stmts(stmt)
+    if not isinstance(stmt, Seq):
+        made = [_launched(child, axis) for child in children]
+        return stmt if all(new is old for new, old in zip(made, children)) else with_children(stmt, made)
+    parts: list[Stmt] = []
+    waiting: list[Stmt] = []
+    for child in children:
+        if any(map(_is_hosts, stmts(child))):
+            parts += [_alone(seq(*waiting), axis), _launched(child, axis)]
+            waiting = []
+        else:
+            waiting.append(child)
+    parts.append(_alone(seq(*waiting), axis))
+    return seq(*parts)
+
+
+def _is_hosts(stmt: Stmt) -> bool:
+    """Whether only a host does what the statement says: launching, calling functions."""
+    return is_axis(stmt) or any(
+        isinstance(e, Call) and e.name.startswith((KERNEL, LAUNCH)) for e in exprs_of(stmt)
+    )
+
+
+def _alone(stmt: Stmt, axis: str) -> Stmt:
+    """The statement as a launch of one thread; itself where it stores nothing."""
+    if not any(isinstance(s, Store) for s in stmts(stmt)):
+        return stmt
+    return For(Var("alone"), const(0), const(1), stmt, "thread", axis)
+
+
+@dataclass(frozen=True)
+class LaunchRest(PrimFuncPass):
+    """Stores outside of launches to launches of one thread, for targets with thread axes.
+
+    They compute what a rule for such targets has not scheduled, slowly.
+    """
+
+    name: ClassVar[str] = "launch_rest"
+    place: ClassVar[tuple[float, ...]] = (590,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        axes = {} if context.target is None else context.target.describe().thread_axes
+        threads = [axis for axis in axes if level_of(axis) == THREAD]
+        if not threads or "launch" in func.attrs:
+            return func
+        return launch_rest(func, threads[0])
+
+
+__all__ = ["LaunchRest", "launch_rest"]
