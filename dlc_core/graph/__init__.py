@@ -6,6 +6,7 @@ from dlc_core.graph.node import (
     Node,
     Op,
     call_function,
+    const_array,
     constant,
     get_item,
     make_tuple,
@@ -13,6 +14,7 @@ from dlc_core.graph.node import (
     param,
     post_order,
     rewrite,
+    users_of,
 )
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "Node",
     "Op",
     "call_function",
+    "const_array",
     "constant",
     "get_item",
     "make_tuple",
@@ -28,4 +31,5 @@ __all__ = [
     "param",
     "post_order",
     "rewrite",
+    "users_of",
 ]

@@ -252,6 +252,15 @@ def test_arithmetic_in_fixed_point() -> None:
     assert same(evaluate(result, [x]), np.array(exact, np.int8))
 
 
+def test_sums_of_scaled_channels_stay_floats_in_fixed_point() -> None:
+    """A bias in floats behind a product by weights with a scale for each column."""
+    w, t = constant(np.ones((12, 6), np.int8)), constant(np.linspace(0.1, 0.2, 6, dtype=np.float32))
+    total = std.matmul(std.dequantize(input_of(3, 12), S, Z), std.dequantize(w, t))
+    body = std.add(total, constant(np.arange(6, dtype=np.float32)))
+    result = folded(body, "fixed")
+    assert ops(result) == ["integer_matmul", "dequantize", "add"]
+
+
 def test_every_factor_is_a_mantissa_and_a_shift() -> None:
     """Exactly, over all exponents that matter, and for the ends of the mantissa."""
     ends = np.array([1.0, np.nextafter(np.float32(2), np.float32(0)), 1.5, 4 / 3], np.float32)

@@ -43,16 +43,18 @@ def centred(value: Node) -> Node | None:
 
 def weighted_sum(old: Node, args: Sequence[Node]) -> Node | None:
     """An addition or subtraction of dequantized bytes."""
-    parts = [centred(arg) for arg in args]
-    scales = [const_array(arg.args[1]) if arg.op is DEQUANTIZE else None for arg in args]
+    parts = [part for part in map(centred, args) if part is not None]
+    if len(parts) < 2:
+        return None
+    scales = [const_array(arg.args[1]) for arg in args]
     steps = [float(s) for s in scales if s is not None and s > 0]
-    if len(steps) < 2 or any(part is None for part in parts):
+    if len(steps) < 2:
         return None
     unit = np.float32(max(steps) * 2.0**-WEIGHT_BITS)
     if not unit > np.finfo(np.float32).tiny:
         return None
     weights = [round(step / float(unit)) for step in steps]
-    a, b = (MUL.build(p, number(w, INT32)) for p, w in zip(parts, weights, strict=True) if p is not None)
+    a, b = (MUL.build(p, number(w, INT32)) for p, w in zip(parts, weights, strict=True))
     return DEQUANTIZE.build((ADD if old.op is ADD else SUB).build(a, b), constant(unit))
 
 
