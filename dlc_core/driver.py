@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.cache import Store, cache_key
 from dlc_core.collector import fewer_collections
 from dlc_core.config import config as settings
-from dlc_core.diag import ArtifactError, DlcError, TargetError, UnsupportedError, UsageError
+from dlc_core.destinations import TargetLike, find_target, find_targets
+from dlc_core.diag import ArtifactError, DlcError, UnsupportedError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
 from dlc_core.registry import Registry, registry
@@ -24,7 +25,7 @@ from dlc_core.runtime.saving import Saved, read
 from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
-    from dlc_core import job, passes, schedule
+    from dlc_core import job, passes, placing, schedule
     from dlc_core.graph import bind
     from dlc_core.graph import donate as donating
     from dlc_core.passes import watch
@@ -38,6 +39,7 @@ else:
     job = lazy("dlc_core.job")
     library = lazy("dlc_core.runtime.library")
     passes = lazy("dlc_core.passes")
+    placing = lazy("dlc_core.placing")
     schedule = lazy("dlc_core.schedule")
     single = lazy("dlc_core.passes.lower.single")
     watch = lazy("dlc_core.passes.watch")
@@ -117,24 +119,13 @@ def _frontend(known: Registry, model: Any, name: str | None) -> Any:
     raise UsageError(f"no frontend takes a {type(model).__name__}", hint="name one with frontend=...")
 
 
-def find_target(target: str | Target | Mapping[str, Any] | None) -> Target:
-    """A Target of its text, of JSON, or of None: the best kind that runs on this machine."""
-    known = registry().targets
-    if isinstance(target, Target):
-        return target
-    if target is not None:
-        return Target.parse(target, known)
-    usable = [kind for kind in known.values() if kind.host_rank > 0 and kind.problem() is None]
-    if not usable:
-        raise TargetError("no installed target runs on this machine", hint="install a backend plugin")
-    return Target(max(usable, key=lambda kind: kind.host_rank))
-
-
 @fewer_collections()
 def compile(  # noqa: A001  (the public name)
     model: Any,
-    target: str | Target | Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
     *,
+    targets: Sequence[TargetLike] | None = None,
+    place: Mapping[str, TargetLike] | None = None,
     num_threads: int | None = None,
     precision: str = "float32",
     shapes: Mapping[str, Any] | None = None,
@@ -152,6 +143,10 @@ def compile(  # noqa: A001  (the public name)
 ) -> Executable:
     """Compile a model (a path, bytes, a frontend's form or an IRModule) for a target; None is this machine.
 
+    With `targets` several take part: each operation goes to the first that takes it, the last has the rest.
+    `place` says where some go: `{"conv": "KIND"}` by op, `{"PARTITIONER.PATTERN": ...}` by pattern,
+    `{"/layer1/*": ...}` by the model's nodes; of several that fit a node the last counts.
+
     `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
     shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
     are stored as kernels read them best.  `donate` names inputs that calls give away, such as caches of keys
@@ -165,7 +160,10 @@ def compile(  # noqa: A001  (the public name)
     for in-memory models too); never where `verify` or `watchers` are to see the passes run, nor with
     `importers` or `taps`.
     """
-    where = find_target(target)
+    if targets is not None and target is not None:
+        raise UsageError("both `target` and `targets` are given", hint="give one of them")
+    chosen = find_targets(target if targets is None else targets, place)
+    where = chosen.host
     precision = _known_precision(precision)
     if params:
         given = load(model, frontend=frontend, shapes=shapes, importers=importers, taps=taps)
@@ -186,14 +184,14 @@ def compile(  # noqa: A001  (the public name)
         context = job.context_for(
             where, opt_level, config, precision=precision, watchers=seeing, current=current
         )
-        return job.Job(where, context, num_threads)
+        return job.Job(where, context.with_(placement=placing.placement_of(chosen)), num_threads)
 
     store, key, parts = Store(), None, None
     wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
     # What a tuner knows may have changed since a result was kept.
     blind = not seeing and not registry().has_tuner and not importers and not taps
     if wanted and blind and (current is None or not (current.watchers or current.tuner)):
-        asked = Request(model, reader, where, opt_level, config, precision, shapes, donate)
+        asked = Request(model, reader, chosen, opt_level, config, precision, shapes, donate)
         parts = asked.parts(current)
         key = None if parts is None else cache_key(parts)
     saved = None if key is None else store.get(key)
@@ -233,6 +231,8 @@ def _share_weights(exe: Executable, kept: Saved | None) -> None:
     """Take the weights from the file that was just written, so that processes share them."""
     if kept is not None and kept.weights.nbytes == exe.weights.nbytes:
         exe.weights = kept.weights
+        for name, part in kept.regions.items():
+            _share_weights(exe.regions[name], part)
 
 
 def _stages_shown(target: Target) -> tuple[str, ...]:
@@ -262,7 +262,7 @@ def explain_cache(
     """
     reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
     asked = Request(
-        model, reader, find_target(target), opt_level, config, _known_precision(precision), shapes
+        model, reader, find_targets(target), opt_level, config, _known_precision(precision), shapes
     )
     return explain(asked, Store())
 
@@ -368,6 +368,14 @@ def open(  # noqa: A001  (the public name)
     damaged, of another format version, or made for a machine or plugin that is not here.
     """
     saved = read(Path(path), verify=verify)
+    target = _runnable(saved, path)
+    for part in saved.regions.values():
+        _runnable(part, path)
+    return _opened(saved, target, num_threads)
+
+
+def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
+    """The target of a file or of a region in it; ArtifactError where it cannot run here."""
     known = registry()
     try:
         target = Target.parse(saved.target, known.targets)
@@ -384,12 +392,13 @@ def open(  # noqa: A001  (the public name)
     check = getattr(device, "check", None)
     if check is not None:
         check(saved.artifact)
-    return _opened(saved, target, num_threads)
+    return target
 
 
 def _opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
     """The executable of a file's parts; its device may be absent."""
     known = registry()
+    parts = saved.regions.items()
     return Executable(
         saved.signature,
         saved.artifact,
@@ -401,6 +410,7 @@ def _opened(saved: Saved, target: Target, num_threads: int | None) -> Executable
         num_threads=num_threads or settings.num_threads or target.describe().cores,
         about=saved.about,
         program=saved.program,
+        regions={n: _opened(p, Target.parse(p.target, known.targets), num_threads) for n, p in parts},
     )
 
 

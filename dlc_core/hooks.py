@@ -189,7 +189,9 @@ def dlc_tensor_intrins() -> Iterable[Declaration]:
 def dlc_partitioners() -> Iterable[Declaration]:
     """External code generation: the patterns and predicates of the regions it takes, and their compiler.
 
-    Example: `return [AcmeBlas(patterns=(matmul_bias,))]`.
+    Asked when something is compiled, so this is the place for imports that patterns need.
+
+    Example: `return [Partitioner("acme-blas", "acme", patterns=[matmul_bias], compile=compile_region)]`.
     """
     raise NotImplementedError
 

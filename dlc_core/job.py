@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from dlc_core.config import config as settings
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
-from dlc_core.graph.node import Function
+from dlc_core.graph.extract import REGION, is_region
+from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
+from dlc_core.passes.graph.partition import PARTITIONER, Partition, region_of
+from dlc_core.passes.graph.regions import Taker
+from dlc_core.passes.lower.describe import interface_of
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import ALIGN, Constant, write_constant
 from dlc_core.passes.places import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
+from dlc_core.placing import check_places
 from dlc_core.registry import registry
 from dlc_core.request import merged_settings
 from dlc_core.runtime.encode import encode_signature
@@ -29,6 +34,9 @@ from dlc_core.script import script
 from dlc_core.shares import share_out
 from dlc_core.target import Artifact, Target
 from dlc_core.target.target import STAGES
+
+ABOUT = ("sites", "host", "live_peak", "placed")
+"""Attributes of modules that executables keep, as JSON data."""
 
 
 def context_for(
@@ -62,6 +70,8 @@ def pipelines(target: Target | None, context: PassContext | None = None) -> dict
     """
     context = PassContext.current() if context is None else context
     known = list(registry().passes.values())
+    names = STAGES if target is None else target.stages
+    divided = context.placement is not None and "graph" not in names
     placed = [(where, one) for where, one in context.passes if where]
     own = [one for where, one in context.passes if not where]
     for one in own:
@@ -73,8 +83,11 @@ def pipelines(target: Target | None, context: PassContext | None = None) -> dict
     known = [cls for cls in known if not cls.setting or context.config.get(cls.setting)]
     stages = {
         stage: default_pipeline(stage, known, more=own).passes
-        for stage in (STAGES if target is None else target.stages)
+        for stage in (("graph", *names) if divided else names)
     }
+    if divided:  # the host runs the graph as it is, once the others have their parts
+        last = next(i for i, one in enumerate(stages["graph"], 1) if one.name == Partition.name)
+        stages["graph"] = stages["graph"][:last]
     return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
 
 
@@ -149,8 +162,14 @@ class Job:
 
     def executable(self, module: IRModule, again: Callable[[], IRModule]) -> Executable:
         """Compile a module; `again` gives it once more, for sources that are asked for later."""
+        if self.context.placement is not None:
+            check_places(self.context.placement, module)
         module, seconds = lower(module, self.context, self._share)
         self.seconds.update(seconds)
+        regions = self._regions(module)
+        if regions:
+            kept = {name: f for name, f in module.functions.items() if name not in regions}
+            module = replace(module, functions=kept)
         if self.tell is not None:
             self.tell.step("codegen", self.target.kind.codegen)
         start = time.perf_counter()
@@ -161,11 +180,11 @@ class Job:
             artifact = self._emit(module, again)
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
-        about = {key: module.attrs[key] for key in ("sites", "host", "live_peak") if key in module.attrs}
+        about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)
-        return self._made(signature, artifact, weights, about, program, again)
+        return self._made(signature, artifact, weights, about, program, again, regions)
 
     def _made(
         self,
@@ -175,9 +194,9 @@ class Job:
         about: Mapping[str, Any],
         program: Program | None,
         again: Callable[[], IRModule],
+        regions: Mapping[str, Executable],
     ) -> Executable:
         known, kind = registry(), self.target.kind
-        threads = self.num_threads or settings.num_threads or self.target.describe().cores
         return Executable(
             signature,
             artifact,
@@ -185,7 +204,7 @@ class Job:
             self.target,
             known.devices.get(kind.device),
             codegen=known.codegens[kind.codegen],
-            num_threads=threads,
+            num_threads=self._threads,
             report={"seconds": self.seconds, "processes": self.processes},
             about=about,
             program=program,
@@ -194,6 +213,65 @@ class Job:
                 for form in ("graph", "tir")
                 if form in self.target.stages
             },
+            regions=regions,
+        )
+
+    @property
+    def _threads(self) -> int:
+        return self.num_threads or settings.num_threads or self.target.describe().cores
+
+    # What other targets take
+
+    def _regions(self, module: IRModule) -> dict[str, Executable]:
+        """The regions of a module, each an executable for its target."""
+        found: dict[str, Function] = {n: f for n, f in module.of_kind(Function).items() if is_region(f)}
+        start = time.perf_counter()
+        made = {name: self._region(function) for name, function in found.items()}
+        if made:
+            self.seconds["regions"] = time.perf_counter() - start
+        return made
+
+    def _region(self, function: Function) -> Executable:
+        wanted = function.attrs[REGION], function.attrs[PARTITIONER]
+        takers: Iterable[Taker] = self.context.placement.takers
+        taker = next(t for t in takers if (str(t.target), t.partitioner.name) == wanted)
+        if taker.partitioner.compile is None:
+            return self._ordinary(function, taker.target)
+        return self._external(function, taker)
+
+    def _ordinary(self, function: Function, target: Target) -> Executable:
+        """A region that takes the usual way of its target."""
+        watchers = tuple(w for w in self.context.watchers if w is not self.tell)
+        context = self.context.with_(target=target, placement=None, watchers=watchers)
+        module = IRModule({"main": Function("main", function.params, function.body)})
+        return Job(target, context, self.num_threads).executable(module, lambda: module)
+
+    def _external(self, function: Function, taker: Taker) -> Executable:
+        """A region that its partitioner compiles."""
+        target, name, compile_ = taker.target, function.name, taker.partitioner.compile
+        assert compile_ is not None
+        device = registry().devices.get(target.kind.device)
+        where = f"partitioner {taker.partitioner.name!r}, {name} for {target}"
+        try:
+            artifact = compile_(region_of(function, taker), target)
+        except Exception as error:
+            spans = tuple(dict.fromkeys(s for n in post_order(function.body) for s in n.spans))
+            if isinstance(error, DlcError):
+                error.details += (f"in {where}",)
+                raise error.at(spans) from error.__cause__
+            why = f"{type(error).__name__}: {error}"
+            raise TargetError(f"the compiler of a region failed: {where}", why=why, spans=spans) from error
+        if device is not None and artifact.format not in device.formats:
+            why = f"device {device.name!r} runs {', '.join(device.formats)}, not {artifact.format!r}"
+            raise TargetError(f"the artefact of a region does not fit: {where}", why=why)
+        return Executable(
+            interface_of(function, 0),
+            artifact,
+            aligned_bytes(0),
+            target,
+            device,
+            entry=name,
+            num_threads=self._threads,
         )
 
     def text(self, again: Callable[[], IRModule], last: str) -> str:

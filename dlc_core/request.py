@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from dlc_core import version
 from dlc_core.cache import Entry, Store, cache_key, code_stamp
 from dlc_core.config import config as settings
+from dlc_core.destinations import Targets
 from dlc_core.diag import ArtifactError, DlcError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import is_imported, lazy
 from dlc_core.registry import registry
 from dlc_core.runtime.container import SCHEMA, read_container
-from dlc_core.target import Target
 
 if TYPE_CHECKING:
     from dlc_core import passes
@@ -53,7 +53,7 @@ class Request:
 
     model: Any
     reader: Any
-    target: Target
+    targets: Targets
     opt_level: int = 3
     config: Mapping[str, Any] | None = None
     precision: str = "float32"
@@ -76,12 +76,13 @@ class Request:
             packages += [sys.modules[type(one).__module__] for _, one in context.passes]
         config = {**before, **merged_settings(self.config, self.precision)}
         config.pop("reproducer_dir", None)
+        host = self.targets.host
         found = {
             "model": digest,
             "shapes": dict(self.shapes or {}),
-            "target": str(self.target),
-            "processor": self.target.identity,
-            "description": repr(self.target.describe()),
+            "target": str(host),
+            "processor": host.identity,
+            "description": repr(host.describe()),
             "opt_level": self.opt_level,
             "config": config,
             "disabled": () if context is None else context.disabled,
@@ -90,11 +91,18 @@ class Request:
             "plugins": {p.name: f"{p.source.distribution} {p.source.version}" for p in loaded},
             "code": _stamps(packages),
             **({"donate": dict(self.donate)} if self.donate else {}),
+            **({"others": self._others()} if self.targets.others else {}),
         }
         try:
             return {name: plain(value) for name, value in found.items()}
         except (TypeError, ValueError):
             return None
+
+    def _others(self) -> dict[str, Any]:
+        """What depends on the targets besides the host's."""
+        given = self.targets
+        described = [[str(one), one.identity, repr(one.describe())] for one in given.others]
+        return {"targets": described, "automatic": sorted(given.automatic), "place": given.place}
 
 
 @dataclass(frozen=True)

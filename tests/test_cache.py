@@ -17,7 +17,7 @@ import dlc_core as dlc
 from dlc_core import cache, remember, request
 from dlc_core.cache import Store, cache_key, code_stamp, file_digest, file_stamp
 from dlc_core.config import config
-from dlc_core.driver import find_target
+from dlc_core.driver import find_targets
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -66,7 +66,7 @@ def test_keys_name_the_code_that_took_part(model, tmp_path, monkeypatch):
     (package / "__init__.py").write_text("")
     own = SimpleNamespace(__file__=str(package / "__init__.py"), __version__="1")
     monkeypatch.setattr(request, "version", own)
-    asked = Request(model, Reader(), find_target("reference"))
+    asked = Request(model, Reader(), find_targets("reference"))
     before = asked.parts()
     assert before == asked.parts()
     (package / "new.py").write_text("x = 1")
@@ -143,7 +143,7 @@ def test_a_file_of_another_place_is_compared_once(monkeypatch):
 
 
 def test_why_something_is_not_kept(model):
-    asked = Request(module(), None, find_target(TENSOR))
+    asked = Request(module(), None, find_targets(TENSOR))
     assert explain(asked, Store()).why == "nothing is kept"
     compiled()
     answer = explain(asked, Store())
@@ -155,7 +155,7 @@ def test_why_something_is_not_kept(model):
         ({"shapes": {"n": 2}}, ["shapes.n"]),
         ({"precision": "bfloat16"}, ["config.precision"]),
         ({"model": module(3.0)}, ["model"]),
-        ({"target": find_target("reference")}, ["target"]),
+        ({"targets": find_targets("reference")}, ["target"]),
     ):
         answer = explain(replace(asked, **changed), Store())
         assert answer.entry is None

@@ -45,6 +45,8 @@ FLOORS = {
     "driver": 6,
     "cache": 6,
     "job": 6,
+    "placing": 6,
+    "destinations": 6,
     "request": 6,
     "shares": 6,
     "quantization": 7,

@@ -11,6 +11,9 @@ replaces them part by part: the language's table and writer, then the device.
 
 Devices whose code is kernels over axes of threads inherit `LaunchCodegen` and `LaunchDevice` instead; see
 `launching`.
+
+A vendor with a compiler of its own for parts of a model declares a `Partitioner` instead; see
+`dlc_core.target.partitioner`.
 """
 
 from dlc_core.backend.codegen import SourceCodegen
@@ -20,6 +23,7 @@ from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.queue import CommandQueue, Event
 from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
 from dlc_core.backend.simulated import SimulatedDevice, SimulatedEntry, SimulatedProgram
+from dlc_core.target.partitioner import Part, Partitioner, Region, RegionPattern
 
 __all__ = [
     "CommandQueue",
@@ -33,6 +37,10 @@ __all__ = [
     "LaunchProgram",
     "Library",
     "LibraryEntry",
+    "Part",
+    "Partitioner",
+    "Region",
+    "RegionPattern",
     "SimtProgram",
     "SimulatedDevice",
     "SimulatedEntry",

@@ -71,6 +71,8 @@ class PassContext:
     """Asked before the rules: `tuner(func, target)` gives the schedule of a kernel as a Trace, or None."""
     tensor_intrins: Mapping[str, Any] = field(default_factory=dict)
     """The tensor intrinsics that rules may name."""
+    placement: Any = None
+    """Who takes which parts of the graph, where several targets take part; see `passes.graph.partition`."""
     passes: tuple[Any, ...] = ()
     """Passes that compiles run besides the default ones: a pass stands where its class says, a pair `(where,
     pass)` where the text says; see `passes.places`."""

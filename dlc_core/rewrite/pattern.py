@@ -4,6 +4,7 @@
     match_op(NEG, match_op(NEG, x))                  neg(neg(x))
     match_op(ADD, x, number(-0.0), commutes=True)    x + -0.0 and -0.0 + x, the zero of any shape
     match_op(CAST, x, dtype=attr("to"))              captures an attribute
+    match_op("add", x, any_op("y"))                  an op by its name; a node of any declared op
 
 A pattern variable that occurs twice must match the same node.  Captures are read by name from the `Match`.
 """
@@ -19,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import CONST, Node, Op, attr_key, const_array
+from dlc_core.graph.node import CONST, STRUCTURAL, Node, Op, attr_key, const_array
 from dlc_core.ir.types import TensorType
+from dlc_core.op.known import known_ops
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,13 @@ class OpPattern(Pattern):
     name: str = ""
 
 
+@dataclass(frozen=True)
+class AnyOpPattern(Pattern):
+    """A node of any declared op, with any arguments; `name` captures it."""
+
+    name: str = ""
+
+
 def var(name: str, accepts: Callable[[Node], bool] | None = None) -> VarPattern:
     """A pattern of any node (that `accepts` says yes to)."""
     return VarPattern(name, accepts=accepts)
@@ -86,20 +95,33 @@ def attr(name: str) -> AttrVar:
     return AttrVar(name)
 
 
+OpLike = Op | str
+"""An op, or its name."""
+
+
+def _ops(op: OpLike | Sequence[OpLike]) -> tuple[Op, ...]:
+    given = (op,) if isinstance(op, (Op, str)) else op
+    return tuple(known_ops()[each] if isinstance(each, str) else each for each in given)
+
+
+def any_op(capture: str = "") -> AnyOpPattern:
+    """A pattern of a node of whatever op."""
+    return AnyOpPattern(capture)
+
+
 def match_op(
-    op: Op | Sequence[Op], *args: Pattern, commutes: bool = False, capture: str = "", **attrs: Any
+    op: OpLike | Sequence[OpLike], *args: Pattern, commutes: bool = False, capture: str = "", **attrs: Any
 ) -> OpPattern:
     """A pattern of a node of an op (or of one of several)."""
-    ops = (op,) if isinstance(op, Op) else tuple(op)
+    ops = _ops(op)
     if commutes and len(args) != 2:
         raise UsageError("only a pattern of two arguments commutes")
     return OpPattern(ops, args, MappingProxyType(attrs), commutes, capture)
 
 
-def match_any(op: Op | Sequence[Op], *, capture: str = "", **attrs: Any) -> OpPattern:
+def match_any(op: OpLike | Sequence[OpLike], *, capture: str = "", **attrs: Any) -> OpPattern:
     """A pattern of a node of an op with any arguments; `match.root.args` has them."""
-    ops = (op,) if isinstance(op, Op) else tuple(op)
-    return OpPattern(ops, None, MappingProxyType(attrs), False, capture)
+    return OpPattern(_ops(op), None, MappingProxyType(attrs), False, capture)
 
 
 class Match:
@@ -140,6 +162,9 @@ def match(pattern: Pattern, root: Node) -> Match | None:
                     nodes = (*nodes, value)
             elif isinstance(current, NumberPattern):
                 failed = not is_number(value, current.value)
+                nodes = (*nodes, value)
+            elif isinstance(current, AnyOpPattern):
+                failed = value.op.name in STRUCTURAL or not _capture(current.name, value, values)
                 nodes = (*nodes, value)
             else:
                 assert isinstance(current, OpPattern)
@@ -188,11 +213,57 @@ def _bind_op(pattern: OpPattern, value: Node, values: dict[str, Any]) -> bool:
                 return False
         elif attr_key(wanted) != attr_key(found):
             return False
-    if pattern.name:
-        if values.get(pattern.name, value) is not value:
-            return False
-        values[pattern.name] = value
-    return True
+    return _capture(pattern.name, value, values)
+
+
+def _capture(name: str, value: Node, values: dict[str, Any]) -> bool:
+    """Bind a node to a name, where it has one; False where that stands for another node."""
+    if not name:
+        return True
+    known: Node = values.setdefault(name, value)
+    return known is value
+
+
+def mismatch(pattern: Pattern, root: Node) -> str:
+    """The first place where a pattern does not fit a node, in words; empty where it matches.
+
+    Of a pattern whose arguments commute the given order is told.
+    """
+    if match(pattern, root) is not None:
+        return ""
+    values: dict[str, Any] = {}
+    todo: list[tuple[Pattern, Node, str]] = [(pattern, root, "")]
+    while todo:
+        current, value, where = todo.pop()
+        place = where or value.op.name
+        if isinstance(current, VarPattern):
+            if not _bind_var(current, value, values):
+                return f"{place} is {_words(value)}, {_wanted(current, values)} is needed"
+        elif isinstance(current, NumberPattern):
+            if not is_number(value, current.value):
+                return f"{place} is not {current.value} everywhere"
+        elif isinstance(current, AnyOpPattern):
+            if value.op.name in STRUCTURAL:
+                return f"{place} is {_words(value)}, an op is needed"
+        elif isinstance(current, OpPattern):
+            if value.op not in current.ops:
+                wanted = " or ".join(op.name for op in current.ops)
+                return f"{place} is {_words(value)}, {wanted} is needed"
+            if not _bind_op(current, value, values):
+                return f"{place} has other attributes or arguments than the pattern"
+            args = zip(current.args or (), value.args, strict=False)
+            todo += [(p, a, f"argument {i} of {value.op.name}") for i, (p, a) in enumerate(args)][::-1]
+    return "its arguments fit in no order"
+
+
+def _words(value: Node) -> str:
+    return {"param": "an input", "const": "a constant"}.get(value.op.name, value.op.name)
+
+
+def _wanted(pattern: VarPattern, values: Mapping[str, Any]) -> str:
+    if pattern.name in values:
+        return f"the same value as elsewhere ({pattern.name})"
+    return "a constant" if pattern.constant else f"what {pattern.name!r} accepts"
 
 
 def is_number(value: Node, wanted: int | float | bool) -> bool:

@@ -89,8 +89,9 @@ class BoundCall:
 class Executable:
     """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`.
 
-    `program` is there where parts of the model run on the host, between native segments.  `device` None makes
-    one that cannot run here, only be saved and exported.
+    `program` is there where parts of the model run on the host, between native segments, or on other devices:
+    `regions` are the executables of those, by name.  `device` None makes one that cannot run here, only be
+    saved and exported.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Executable:
         about: Mapping[str, Any] | None = None,
         program: hosted.Program | None = None,
         sources: Mapping[str, Callable[[], str]] | None = None,
+        regions: Mapping[str, Executable] | None = None,
     ) -> None:
         self.signature = signature
         self._input_names = tuple(value.name for value in signature.inputs)
@@ -122,6 +124,7 @@ class Executable:
         self.report: dict[str, Any] = dict(report or {})
         self.program = program
         self.about: Mapping[str, Any] = about or {}
+        self.regions: Mapping[str, Executable] = regions or {}
         self._sources = dict(sources or {})
         self._caller: Caller | None = None
         self._loaded: Any = None
@@ -328,7 +331,8 @@ class Executable:
             raise UnsupportedError(
                 "parts of this model run on the host, in Python",
                 details=[
-                    f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())
+                    *(f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())),
+                    *(f"{name} runs on {region.target}" for name, region in self.regions.items()),
                 ],
                 hint="exe.save writes a file for dlc.open",
             )
@@ -387,7 +391,8 @@ class Executable:
 
     def _caller_of(self, loaded: Any) -> Caller:
         if self.program is not None:
-            return hosted.Hosted(self.signature, self.device, loaded, self.program, self.weights)
+            regions = {name: region._caller or region._load() for name, region in self.regions.items()}
+            return hosted.Hosted(self.signature, self.device, loaded, self.program, self.weights, regions)
         return caller_for(self.signature, self.device, loaded.entry(self.entry), self.weights)
 
 

@@ -93,14 +93,22 @@ class Hosted(Transient):
     """Calls of a host program."""
 
     def __init__(
-        self, signature: Signature, device: Device, loaded: Any, program: Program, weights: Host
+        self,
+        signature: Signature,
+        device: Device,
+        loaded: Any,
+        program: Program,
+        weights: Host,
+        regions: Mapping[str, Caller],
     ) -> None:
+        """`regions` are the callers of what runs on other devices."""
         super().__init__(signature)
         self._segments: dict[str, Caller] = {
             name: caller_for(own, device, loaded.entry(name), weights)
             for name, own in program.segments.items()
         }
-        self._steps = Steps(program.function(weights), self._run_segment)
+        self._segments.update(regions)
+        self._steps = Steps(program.function(weights), self._run_segment, self._segments)
 
     def _run_segment(self, symbol: str, arrays: list[Any], threads: int) -> list[Any]:
         return self._segments[symbol].call(arrays, threads)

@@ -4,7 +4,9 @@
     read(path, ...) -> Saved          the parts of an executable, checked, nothing of it run
 
 A saved executable has the sections `code`, `weights`, `about` (what profiles and explanations show: JSON),
-`program` where parts of it run on the host, and `source:<form>` for each kept source.
+`program` where parts of it run on the host, and `source:<form>` for each kept source.  Each region of another
+target is an executable of its own: its sections have its name and "/" in front, and its header stands under
+`regions` in the header of the file.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ class Saved:
     target: str
     device: str
     codegen: str
+    regions: Mapping[str, Saved]
+    """The parts for other targets, by name."""
     core: str
     """The version of dlc-core that wrote it."""
 
@@ -66,9 +70,15 @@ def save(
 
     `made_from` is kept in its header.
     """
+    header = {"core": __version__, **_header(exe)}
+    if made_from is not None:
+        header["made_from"] = dict(made_from)
+    write_container(path, header, _sections(exe, "", sources), durable=durable)
+
+
+def _header(exe: Executable) -> dict[str, Any]:
     artifact = exe.artifact
     header = {
-        "core": __version__,
         "target": str(exe.target),
         "codegen": exe.target.kind.codegen,
         "device": exe.target.kind.device,
@@ -77,18 +87,27 @@ def save(
         "symbols": list(artifact.symbols),
         "metadata": dict(artifact.metadata),
         "signature": encode_signature(exe.signature),
-        **({} if made_from is None else {"made_from": dict(made_from)}),
     }
+    if exe.regions:
+        header["regions"] = {name: _header(region) for name, region in exe.regions.items()}
+    return header
+
+
+def _sections(
+    exe: Executable, prefix: str, sources: Iterable[str] = ()
+) -> list[tuple[str, memoryview | bytes]]:
     about = json.dumps(dict(exe.about), separators=(",", ":")).encode()
-    texts = [(f"source:{form}", exe.source(form).encode()) for form in sources]
-    sections: list[tuple[str, memoryview | bytes]] = [
-        ("code", artifact.code),
-        *texts,
+    made: list[tuple[str, memoryview | bytes]] = [
+        ("code", exe.artifact.code),
+        *[(f"source:{form}", exe.source(form).encode()) for form in sources],
         *([] if exe.program is None else [("program", exe.program.encode())]),
         ("about", about),
-        ("weights", bytes_of(exe.weights)),
     ]
-    write_container(path, header, sections, durable=durable)
+    found = [(prefix + name, data) for name, data in made]
+    for name, region in exe.regions.items():
+        found += _sections(region, f"{prefix}{name}/")
+    # Last, so that what is read at once lies together.
+    return [*found, (f"{prefix}weights", bytes_of(exe.weights))]
 
 
 def read(path: Path, *, verify: bool = False) -> Saved:
@@ -97,34 +116,53 @@ def read(path: Path, *, verify: bool = False) -> Saved:
     Raises ArtifactError for what is damaged, malformed or of another format version.
     """
     opened = read_container(path)
-    missing = [name for name in ("code", "about", "weights") if name not in opened.sections]
-    if missing:
-        raise ArtifactError(f"{path} has no section {missing[0]!r}", hint="compile the model again")
-    opened.verify(*(name for name in opened.sections if verify or name != "weights"))
-    header = opened.header
+    _check_complete(path, opened, "")
+    lazy_ones = ("weights",) if not verify else ()
+    opened.verify(*(name for name in opened.sections if name.rpartition("/")[2] not in lazy_ones))
+    return _saved(path, opened, opened.header, "", _text(path, opened.header.get("core")))
+
+
+def _check_complete(path: Path, opened: Opened, prefix: str) -> None:
+    for name in ("code", "about", "weights"):
+        if prefix + name not in opened.sections:
+            raise ArtifactError(f"{path} has no section {prefix + name!r}", hint="compile the model again")
+
+
+def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, core: str) -> Saved:
+    """The executable whose sections have a prefix."""
     signature = decode_signature(header.get("signature"))
-    weights = np.frombuffer(opened.sections["weights"], np.uint8)
+    weights = np.frombuffer(opened.sections[f"{prefix}weights"], np.uint8)
     if weights.nbytes != signature.weights_size:
         why = f"they are {weights.nbytes} bytes, and the signature says {signature.weights_size}"
         raise ArtifactError(f"the weights of {path} do not fit", why=why)
-    words: dict[str, str] = {}
-    for key in ("format", "entry", "target", "device", "codegen", "core"):
+    words: dict[str, str] = {"core": core}
+    for key in ("format", "entry", "target", "device", "codegen"):
         words[key] = _text(path, header.get(key))
     symbols, metadata = header.get("symbols"), header.get("metadata")
     if not isinstance(symbols, list) or not isinstance(metadata, dict):
         raise _malformed(path)
     artifact = Artifact(
         format=words.pop("format"),
-        code=bytes(opened.sections["code"]),
+        code=bytes(opened.sections[f"{prefix}code"]),
         target=words["target"],
         symbols=tuple(_text(path, symbol) for symbol in symbols),
-        sources=_sources(opened),
+        sources=_sources(opened, prefix),
         metadata=MappingProxyType(metadata),
     )
     program = None
-    if "program" in opened.sections:
-        program = hosted.Program.decode(bytes(opened.sections["program"]))
-    return Saved(signature, artifact, weights, _about(opened), program, **words)
+    if f"{prefix}program" in opened.sections:
+        program = hosted.Program.decode(bytes(opened.sections[f"{prefix}program"]))
+    listed = header.get("regions", {})
+    if not isinstance(listed, dict) or (listed and program is None):
+        raise _malformed(path)
+    regions: dict[str, Saved] = {}
+    for name, part in listed.items():
+        within = f"{prefix}{name}/"
+        _check_complete(path, opened, within)
+        if not isinstance(part, dict) or "regions" in part:
+            raise _malformed(path)
+        regions[name] = _saved(path, opened, part, within, core)
+    return Saved(signature, artifact, weights, _about(opened, prefix), program, regions=regions, **words)
 
 
 def _text(path: Path, value: Any) -> str:
@@ -137,20 +175,21 @@ def _malformed(path: Path) -> ArtifactError:
     return ArtifactError(f"the header of {path} is malformed", hint="compile the model again")
 
 
-def _sources(opened: Opened) -> Mapping[str, Any]:
+def _sources(opened: Opened, prefix: str) -> Mapping[str, Any]:
     def text(name: str) -> str:
         return bytes(opened.sections[name]).decode("utf-8", "replace")
 
+    start = f"{prefix}source:"
     return {
-        name.removeprefix("source:"): lambda name=name: text(name)
+        name.removeprefix(start): lambda name=name: text(name)
         for name in opened.sections
-        if name.startswith("source:")
+        if name.startswith(start)
     }
 
 
-def _about(opened: Opened) -> Mapping[str, Any]:
+def _about(opened: Opened, prefix: str) -> Mapping[str, Any]:
     try:
-        about = json.loads(bytes(opened.sections["about"]))
+        about = json.loads(bytes(opened.sections[f"{prefix}about"]))
     except (ValueError, RecursionError) as error:
         raise ArtifactError("the artefact's description is no JSON", why=str(error)) from None
     if not isinstance(about, dict):

@@ -6,13 +6,13 @@ control flow op runs by its own reference on callables that run the steps of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
@@ -30,8 +30,10 @@ Step = Callable[[list[Any], Symbols, int], Any]
 class Steps:
     """A function that can be called: `steps(arrays, threads)` gives its result, a tuple for several."""
 
-    def __init__(self, function: Function, run: Run) -> None:
+    def __init__(self, function: Function, run: Run, segments: Container[str]) -> None:
+        """`segments` are the names that `run` knows; ArtifactError where the function calls another."""
         self._run = run
+        self._segments = segments
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
@@ -93,12 +95,16 @@ class Steps:
 
     def _segment(self, n: Node, at: list[int]) -> Step:
         run, symbol = self._run, n.attrs["symbol"]
+        if symbol not in self._segments:
+            raise ArtifactError(f"the host program calls {symbol!r}, which is not there", spans=n.spans)
         if isinstance(n.type, TensorType):
             return lambda values, dims, threads: run(symbol, [values[i] for i in at], threads)[0]
         return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in at], threads))
 
     def _control(self, n: Node, decl: OpDecl, at: list[int]) -> Step:
-        bodies = {k: Steps(v, self._run) for k, v in n.attrs.items() if isinstance(v, Function)}
+        bodies = {
+            k: Steps(v, self._run, self._segments) for k, v in n.attrs.items() if isinstance(v, Function)
+        }
         fresh = {a.name for a in decl.attrs.values() if a.kind == "fresh"}
         plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in fresh}
         reference = decl.reference

@@ -19,7 +19,8 @@ from dlc_core.passes.graph.fuse import kernels_of
 
 TEXT = (
     "infer | simplify | fold_quantization | pack_weights | fold_constants | recompose | attention"
-    " | expand_composites | fold_batch_norm | simplify | fold_constants | fold_scale_axis | merge_products"
+    " | expand_composites | fold_batch_norm | simplify | fold_constants | fold_scale_axis | partition"
+    " | merge_products"
     " | convert_layout | winograd | mixed_precision | unsign_bytes | align_channels | simplify"
     " | fold_constants | cse | dead_code | stream_rows | fuse"
 )

@@ -16,6 +16,7 @@ from dlc_core.passes.graph.infer import Infer
 from dlc_core.passes.graph.merge_products import MergeProducts
 from dlc_core.passes.graph.mixed_precision import MixedPrecision
 from dlc_core.passes.graph.pack_weights import PackWeights
+from dlc_core.passes.graph.partition import Partition
 from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
@@ -38,6 +39,7 @@ PASSES = (
     ExpandComposites,
     FoldBatchNorm,
     FoldScaleAxis,
+    Partition,
     MergeProducts,
     ConvertLayout,
     AlignChannels,
@@ -70,6 +72,7 @@ __all__ = [
     "MergeProducts",
     "MixedPrecision",
     "PackWeights",
+    "Partition",
     "Recompose",
     "Simplify",
     "StreamRows",

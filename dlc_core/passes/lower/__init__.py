@@ -4,7 +4,7 @@ from dlc_core.passes.base import Pass
 from dlc_core.passes.lower.costs import RecordCosts
 from dlc_core.passes.lower.describe import DescribeGraph
 from dlc_core.passes.lower.group import LowerGroups
-from dlc_core.passes.lower.host import HostSegments
+from dlc_core.passes.lower.host import HostRegions, HostSegments
 from dlc_core.passes.lower.instrument import Instrument
 from dlc_core.passes.lower.joins import JoinParts
 from dlc_core.passes.lower.main import BuildMain
@@ -18,6 +18,7 @@ PASSES: tuple[type[Pass], ...] = (
     RecordCosts,
     BuildMain,
     Instrument,
+    HostRegions,
     DescribeGraph,
 )
 
@@ -26,6 +27,7 @@ __all__ = [
     "BuildMain",
     "CopyResults",
     "DescribeGraph",
+    "HostRegions",
     "HostSegments",
     "Instrument",
     "JoinParts",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Array, Function, functions_of, post_order
 from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
@@ -48,8 +49,11 @@ def interface_of(function: Function, weights_size: int) -> Signature:
 
 
 def arrays_of(module: IRModule) -> Iterator[Array]:
-    """Every array among the attributes of a module's graphs, those of functions in attributes included."""
-    waiting: list[Function] = list(module.of_kind(Function).values())
+    """Every array among the attributes of a module's graphs, those of functions in attributes included.
+
+    Regions, which are compiled apart, have weights of their own.
+    """
+    waiting: list[Function] = [f for f in module.of_kind(Function).values() if not is_region(f)]
     seen: set[int] = set()
     while waiting:
         function = waiting.pop()

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from dlc_core import te
 from dlc_core.diag import DlcError, Span, UnsupportedError
+from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -179,7 +180,8 @@ class LowerGroups(Pass):
             part = {PART: function.attrs[PART]} if PART in function.attrs else {}
             return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims, **part}, old.type)
 
-        native = {n: f for n, f in module.of_kind(Function).items() if not is_host(f)}
+        graphs = module.of_kind(Function)
+        native = {n: f for n, f in graphs.items() if not (is_host(f) or is_region(f))}
         joins = {join for function in native.values() for join in joins_of(function)}
         functions = {name: f.with_body(rewrite(f.body, visit)) for name, f in native.items()}
         return module.with_functions(with_windows(functions, kernels, module.functions))

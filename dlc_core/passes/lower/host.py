@@ -10,12 +10,13 @@ their references.  All else moves into functions with the attribute
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from dlc_core.arith.solve import is_solvable
+from dlc_core.graph.dims import dims_shown, dims_used
+from dlc_core.graph.extract import REGION, extract, is_region, reads_of
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -26,18 +27,15 @@ from dlc_core.graph.node import (
     Function,
     Node,
     functions_of,
-    get_item,
-    make_tuple,
     node,
-    param,
     post_order,
     touches_texts,
     users_of,
 )
 from dlc_core.ir.dtype import STRING
-from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType, TupleType, symbols_of
+from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import body_dims, is_control
@@ -72,15 +70,48 @@ class HostSegments(Pass):
         entry = module.functions.get(module.entry)
         if not isinstance(entry, Function):
             return module
-        segments: dict[str, Function] = dict(module.functions)
-        noted: list[dict[str, Any]] = []
         target = context.target
         control = target is not None and target.describe().control
-        partition = _Partition(entry, segments, noted, control)
-        if not partition.reasons and not any(p.dtype is STRING for p in entry.params):
+        return _with_host_program(module, entry, control)
+
+
+@dataclass(frozen=True)
+class HostRegions(Pass):
+    """Of a graph that runs as it is: an entry that calls regions of other targets becomes a host program."""
+
+    name: ClassVar[str] = "host_regions"
+    stage: ClassVar[str] = "interface"
+    place: ClassVar[tuple[float, ...]] = (50,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        entry = module.functions.get(module.entry)
+        if not isinstance(entry, Function) or not _calls_regions(entry):
             return module
-        marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
-        return replace(module, functions={**segments, module.entry: marked}).with_attrs(host=tuple(noted))
+        return _with_host_program(module, entry, control=False, native=False)
+
+
+def _calls_regions(function: Function) -> bool:
+    work = [function]
+    for each in work:
+        for n in post_order(each.body):
+            inner = functions_of(n)
+            if n.op is CALL and is_region(inner[0]):
+                return True
+            work += inner
+    return False
+
+
+def _with_host_program(module: IRModule, entry: Function, control: bool, native: bool = True) -> IRModule:
+    """The module with its entry as a host program, where it has to be one; without `native` all of it runs on
+    the host.
+    """
+    segments: dict[str, Function] = dict(module.functions)
+    noted: list[dict[str, Any]] = []
+    partition = _Partition(entry, segments, noted, control, native)
+    if not partition.reasons and not any(p.dtype is STRING for p in entry.params):
+        return module
+    marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
+    return replace(module, functions={**segments, module.entry: marked}).with_attrs(host=tuple(noted))
 
 
 def why_host(n: Node, control: bool = False) -> str:
@@ -89,6 +120,8 @@ def why_host(n: Node, control: bool = False) -> str:
     `control` says that native entries may branch and loop.
     """
     if n.op is CALL:
+        if is_region(n.attrs["function"]):
+            return f"it is compiled for {n.attrs['function'].attrs[REGION]}"
         return next(filter(None, map(why_host, post_order(n.attrs["function"].body))), "")
     if functions_of(n):
         return _why_control(n) if control and is_control(n) else "control flow"
@@ -108,7 +141,7 @@ def _why_control(n: Node) -> str:
             why = why_host(inner, True)
             if why:
                 return f"control flow around {inner.op.name}: {why}"
-            if any(v not in known for v in _dims_used(inner)):
+            if any(v not in known for v in dims_used(inner)):
                 return "control flow around dims that are known only when it runs"
     return ""
 
@@ -122,8 +155,10 @@ class _Partition:
         segments: dict[str, Function],
         noted: list[dict[str, Any]],
         control: bool,
+        native: bool,
     ) -> None:
         self.control = control
+        self.native = native
         self.function = function
         self.shown: dict[Node, set[Var]] = {}
         """The dims that a value's shape tells, where that was asked."""
@@ -132,6 +167,9 @@ class _Partition:
         self.order = list(post_order(function.body))
         self.users = users_of(function.body)
         self.reasons = {n: why for n in self.order if (why := why_host(n, control))}
+        if not native:
+            plain = (n for n in self.order if n.op not in (PARAM, CONST))
+            self.reasons = dict.fromkeys(plain, "") | self.reasons
         self._assign()
         while unknown := self._without_dims():
             self.reasons.update(dict.fromkeys(unknown, "its dims are known only when it has run"))
@@ -159,10 +197,7 @@ class _Partition:
 
     def _inputs(self, depth: int) -> list[Node]:
         """The values that a segment takes: those it reads, and those whose shapes tell it dims."""
-        members = set(self.levels[depth])
-        reads = dict.fromkeys(
-            a for n in self.levels[depth] for a in n.args if a not in members and a.op is not CONST
-        )
+        reads = dict.fromkeys(reads_of(dict.fromkeys(self.levels[depth])))
         known = {v for a in reads for v in self._shown(a)}
         for var in self._wanted(depth):
             if var not in known:
@@ -181,18 +216,18 @@ class _Partition:
     def _shown(self, n: Node) -> set[Var]:
         found = self.shown.get(n)
         if found is None:
-            found = self.shown[n] = _dims_shown(n)
+            found = self.shown[n] = dims_shown(n)
         return found
 
     def _wanted(self, depth: int) -> list[Var]:
-        return list(dict.fromkeys(v for n in self.levels[depth] for v in _dims_used(n)))
+        return list(dict.fromkeys(v for n in self.levels[depth] for v in dims_used(n)))
 
     def _without_dims(self) -> list[Node]:
         """Native nodes that need a dim which nothing before them shows."""
         found = []
         for depth, members in self.levels.items():
             known = {v for a in self._inputs(depth) for v in self._shown(a)}
-            found += [n for n in members if any(v not in known for v in _dims_used(n))]
+            found += [n for n in members if any(v not in known for v in dims_used(n))]
         return found
 
     # The new function
@@ -209,14 +244,20 @@ class _Partition:
         return self.function.with_body(new[self.function.body])
 
     def _on_host(self, n: Node, new: dict[Node, Node]) -> Node:
-        if n in self.reasons:
+        if n.op is CALL and is_region(n.attrs["function"]):
+            function = n.attrs["function"]
+            self.segments[function.name] = function
+            return node(CALL_PRIM, [new[a] for a in n.args], {"symbol": function.name}, n.type)
+        if self.reasons.get(n):
             nodes = [s.name or str(s) for s in n.spans]
             self.noted.append({"op": n.op.name, "nodes": nodes, "why": self.reasons[n]})
         attrs = dict(n.attrs)
         if n.op is not CALL:
             for name, value in n.attrs.items():
                 if isinstance(value, Function):
-                    attrs[name] = _Partition(value, self.segments, self.noted, self.control).build()
+                    attrs[name] = _Partition(
+                        value, self.segments, self.noted, self.control, self.native
+                    ).build()
         made = node(n.op, [new[a] for a in n.args], attrs, n.type)
         made.add_spans(n.spans)
         return made
@@ -225,26 +266,12 @@ class _Partition:
         members = self.levels[depth]
         inside = set(members)
         name = self._fresh_name()
-        inputs = self._inputs(depth)
-        params = [param(f"in{i}", a.type) for i, a in enumerate(inputs)]
-        memo: dict[Node, Node] = dict(zip(inputs, params, strict=True))
-        for n in members:
-            made = node(n.op, [a if a.op is CONST else memo[a] for a in n.args], n.attrs, n.type)
-            made.add_spans(n.spans)
-            memo[n] = made
-        escaping = [n for n in members if self._escapes(n, inside)]
-        results = [r for n in escaping for r in _fields(memo[n])]
-        body = results[0] if len(results) == 1 else make_tuple(results)
-        attrs = MappingProxyType({"segment": True})
-        self.segments[name] = Function(name, tuple(params), body, attrs)
-        call = node(CALL_PRIM, [new[a] for a in inputs], {"symbol": name}, body.type)
-        given = [call] if len(results) == 1 else [get_item(call, i) for i in range(len(results))]
-        place = 0
-        for n in escaping:
-            count = len(_fields(memo[n]))
-            parts = given[place : place + count]
-            place += count
-            new[n] = make_tuple(parts) if isinstance(n.type, TupleType) else parts[0]
+        made = extract(
+            name, members, self._inputs(depth), lambda n: self._escapes(n, inside), {"segment": True}
+        )
+        self.segments[name] = made.function
+        call = node(CALL_PRIM, [new[a] for a in made.inputs], {"symbol": name}, made.function.body.type)
+        new.update(made.results(call))
 
     def _escapes(self, n: Node, inside: set[Node]) -> bool:
         return n is self.function.body or any(user not in inside for user in self.users[n])
@@ -256,35 +283,4 @@ class _Partition:
         return f"segment_{number}"
 
 
-def _fields(value: Node) -> Sequence[Node]:
-    if isinstance(value.type, TupleType):
-        return [get_item(value, i) for i in range(len(value.type.fields))]
-    return [value]
-
-
-def _dims_shown(n: Node) -> set[Var]:
-    """The symbolic dims that a value's shape tells: those that stand alone in one of its dims.
-
-    Of a dim such as min(n, 100) its size does not tell n.
-    """
-    if not isinstance(n.type, TensorType):
-        return set()
-    used = [(d, free_vars(d)) for d in n.type.shape if isinstance(d, Expr)]
-    return {v for d, vars_ in used for v in vars_ if n.op is PARAM or (len(vars_) == 1 and is_solvable(d, v))}
-
-
-def _dims_used(n: Node) -> set[Var]:
-    """The symbolic dims that computing a node needs."""
-    inner = post_order(n.attrs["function"].body) if n.op is CALL else (n,)
-    found: set[Var] = set()
-    for each in inner:
-        found.update(symbols_of(each.type))
-        for arg in each.args:
-            found.update(symbols_of(arg.type))
-        for value in each.attrs.values():
-            items = value if isinstance(value, tuple) else (value,)
-            found.update(v for item in items if isinstance(item, Expr) for v in free_vars(item))
-    return found
-
-
-__all__ = ["HostSegments", "is_host", "native_entries", "why_host"]
+__all__ = ["HostRegions", "HostSegments", "is_host", "native_entries", "why_host"]

@@ -1,0 +1,91 @@
+"""Which targets take part in a compile; finding out imports no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlc_core.diag import TargetError, UsageError
+from dlc_core.registry import registry
+from dlc_core.target import Target
+
+TargetLike = str | Target | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets of one compile.
+
+    `others` are in order of preference; those in `automatic` take what they can, the rest only what `place`
+    says: pairs of names and the texts of targets.  What nobody takes is for `host`.
+    """
+
+    host: Target
+    others: tuple[Target, ...] = ()
+    automatic: frozenset[str] = frozenset()
+    place: tuple[tuple[str, str], ...] = ()
+
+
+def find_target(target: TargetLike | None) -> Target:
+    """A Target of its text, of JSON, or of None: the best kind that runs on this machine."""
+    known = registry().targets
+    if isinstance(target, Target):
+        return target
+    if target is not None:
+        return Target.parse(target, known)
+    usable = [kind for kind in known.values() if kind.host_rank > 0 and kind.problem() is None]
+    if not usable:
+        raise TargetError("no installed target runs on this machine", hint="install a backend plugin")
+    return Target(max(usable, key=lambda kind: kind.host_rank))
+
+
+def find_targets(
+    target: TargetLike | Sequence[TargetLike] | None, place: Mapping[str, TargetLike] | None = None
+) -> Targets:
+    """The targets of a compile for one target, or for several, of which the last has what no other takes.
+
+    A kind without a code generator only takes what its partitioners do: behind it comes the best kind that
+    runs on this machine.  `place` maps names of ops, patterns or model nodes to targets; one that is not
+    among the others takes part too, for these alone.
+    """
+    listed = [target] if target is None or isinstance(target, (str, Target, Mapping)) else list(target)
+    if not listed:
+        raise UsageError("there is no target in the list", hint='for example ["KIND", "KIND2"]')
+    found = [find_target(one) for one in listed]
+    if not found[-1].kind.codegen:
+        found.append(_any_host())
+    texts = [str(one) for one in found]
+    if len(set(texts)) < len(texts):
+        raise UsageError(f"a target occurs twice: {', '.join(texts)}")
+    *others, host = found
+    automatic = frozenset(map(str, others))
+    placed = []
+    for name, wanted in (place or {}).items():
+        one = _among(wanted, (*others, host))
+        if one is None:
+            one = find_target(wanted)
+            others.append(one)
+        placed.append((name, str(one)))
+    return Targets(host, tuple(others), automatic, tuple(placed))
+
+
+def _any_host() -> Target:
+    """The best kind that runs here, or that which always does."""
+    try:
+        return find_target(None)
+    except TargetError:
+        return find_target("reference")
+
+
+def _among(wanted: TargetLike, known: Sequence[Target]) -> Target | None:
+    """The target that is meant among those that take part: by its text, or by its kind where one has it."""
+    if isinstance(wanted, str):
+        of_kind = [one for one in known if one.kind.name == wanted.strip()]
+        if len(of_kind) == 1:
+            return of_kind[0]
+    one = find_target(wanted)
+    return one if one in known else None
+
+
+__all__ = ["TargetLike", "Targets", "find_target", "find_targets"]

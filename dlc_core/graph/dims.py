@@ -1,0 +1,36 @@
+"""Which symbolic dims values show and nodes need."""
+
+from __future__ import annotations
+
+from dlc_core.arith.solve import is_solvable
+from dlc_core.graph.node import CALL, PARAM, Node, post_order
+from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.types import TensorType, symbols_of
+
+
+def dims_shown(n: Node) -> set[Var]:
+    """The symbolic dims that a value's shape tells: those that stand alone in one of its dims.
+
+    Of a dim such as min(n, 100) its size does not tell n.
+    """
+    if not isinstance(n.type, TensorType):
+        return set()
+    used = [(d, free_vars(d)) for d in n.type.shape if isinstance(d, Expr)]
+    return {v for d, vars_ in used for v in vars_ if n.op is PARAM or (len(vars_) == 1 and is_solvable(d, v))}
+
+
+def dims_used(n: Node) -> set[Var]:
+    """The symbolic dims that computing a node needs."""
+    inner = post_order(n.attrs["function"].body) if n.op is CALL else (n,)
+    found: set[Var] = set()
+    for each in inner:
+        found.update(symbols_of(each.type))
+        for arg in each.args:
+            found.update(symbols_of(arg.type))
+        for value in each.attrs.values():
+            items = value if isinstance(value, tuple) else (value,)
+            found.update(v for item in items if isinstance(item, Expr) for v in free_vars(item))
+    return found
+
+
+__all__ = ["dims_shown", "dims_used"]

@@ -1,0 +1,85 @@
+"""Some nodes of a graph as a function of its own, and what stands for them where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlc_core.graph.node import CONST, Function, Node, get_item, make_tuple, node, param
+from dlc_core.ir.types import TensorType, TupleType
+
+REGION = "region"
+"""Attribute of functions that are compiled apart from what calls them: for which target, as text."""
+
+
+def is_region(function: Function) -> bool:
+    """Whether a function is compiled apart from what calls it."""
+    return REGION in function.attrs
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """`function` takes the values of `inputs` and gives those of `escaping`, tuples as their fields."""
+
+    function: Function
+    inputs: tuple[Node, ...]
+    escaping: tuple[Node, ...]
+    inside: Mapping[Node, Node]
+    """Each node of the graph as the function has it."""
+
+    def results(self, call: Node) -> dict[Node, Node]:
+        """What stands for each of `escaping` where `call` is the call of the function."""
+        parts = [call]
+        if isinstance(call.type, TupleType):
+            parts = [get_item(call, i) for i in range(len(call.type.fields))]
+        found: dict[Node, Node] = {}
+        place = 0
+        for n in self.escaping:
+            if isinstance(n.type, TensorType):
+                found[n] = parts[place]
+                place += 1
+            else:
+                end = place + len(n.type.fields)
+                found[n] = make_tuple(parts[place:end])
+                place = end
+        return found
+
+
+def extract(
+    name: str,
+    members: Sequence[Node],
+    inputs: Iterable[Node],
+    escapes: Callable[[Node], bool],
+    attrs: Mapping[str, Any],
+) -> Extracted:
+    """A function of the nodes `members`, arguments first, with their constants in it.
+
+    `inputs` are the other values that they read, and those that are to be passed besides; `escapes` says
+    whether a member is used by others.  Spans are kept.
+    """
+    given = tuple(inputs)
+    params = [param(f"in{i}", a.type) for i, a in enumerate(given)]
+    inside: dict[Node, Node] = dict(zip(given, params, strict=True))
+    for n in members:
+        made = node(n.op, [a if a.op is CONST else inside[a] for a in n.args], n.attrs, n.type)
+        made.add_spans(n.spans)
+        inside[n] = made
+    escaping = tuple(n for n in members if escapes(n))
+    results = [r for n in escaping for r in _fields(inside[n])]
+    body = results[0] if len(results) == 1 else make_tuple(results)
+    return Extracted(Function(name, tuple(params), body, attrs), given, escaping, inside)
+
+
+def reads_of(members: Collection[Node]) -> list[Node]:
+    """The values that nodes read and are not, constants aside; each once, in order."""
+    return list(dict.fromkeys(a for n in members for a in n.args if a not in members and a.op is not CONST))
+
+
+def _fields(value: Node) -> Sequence[Node]:
+    if isinstance(value.type, TupleType):
+        return [get_item(value, i) for i in range(len(value.type.fields))]
+    return [value]
+
+
+__all__ = ["REGION", "Extracted", "extract", "is_region", "reads_of"]

@@ -1,0 +1,286 @@
+"""partition: parts of the graph to other targets.
+
+Law: the function computes the same values; every part that another target takes is one `call` of a closed
+function with the attribute `region`, the target's text, and no call depends on its own result.
+
+    y = relu(conv(x, w)); softmax(y)      =>      softmax(call(x){region_0})
+
+The context's `placement` says who takes what; without it nothing happens.  The module's attribute `placed`
+tells of each region its target, nodes and bytes, and of each node why it is not where it was wanted first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from itertools import count
+from typing import Any, ClassVar
+
+from dlc_core.graph.dims import dims_shown, dims_used
+from dlc_core.graph.extract import REGION, Extracted, extract, reads_of
+from dlc_core.graph.node import (
+    CALL,
+    CONST,
+    PARAM,
+    STRUCTURAL,
+    Function,
+    Node,
+    call_function,
+    functions_of,
+    node,
+    only_spans,
+    post_order,
+    users_of,
+)
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.regions import Cover, Graph, Piece, Taker, merged, refusal
+from dlc_core.rewrite.pattern import match
+from dlc_core.target.partitioner import Part, Region, RegionPattern
+from dlc_core.target.target import Target
+
+PARTITIONER, PARTS = "partitioner", "parts"
+"""Attributes of regions: who took it; the pattern of each part and its root's place in the post order."""
+NOTHING_FITS = "no pattern has it"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which targets take part in a compile.
+
+    `takers` are in order of preference, of the targets `automatic` and of those that only take what is placed
+    on them; `host` has the rest.  `place` pairs names (of ops, of patterns as `partitioner.pattern`, of model
+    nodes with wildcards) with targets; of several that fit a node the last counts.
+    """
+
+    host: Target
+    takers: tuple[Taker, ...]
+    automatic: frozenset[str]
+    place: tuple[tuple[str, str], ...] = ()
+
+    def patterns(self) -> Mapping[str, RegionPattern]:
+        """The patterns of all takers by the names that `place` may use."""
+        return {f"{t.partitioner.name}.{p.name}": p for t in self.takers for p in t.partitioner.patterns}
+
+    def pins(self, order: Sequence[Node]) -> dict[Node, str]:
+        """The nodes that were placed, with their targets."""
+        found: dict[Node, str] = {}
+        patterns = self.patterns()
+        for name, target in self.place:
+            for n in order:
+                if n.op.name in STRUCTURAL:
+                    continue
+                if n.op.name == name or any(fnmatchcase(s.name, name) for s in n.spans if s.name):
+                    found[n] = target
+                elif name in patterns and (made := match(patterns[name].pattern, n)) is not None:
+                    found.update((m, target) for m in made.nodes if m.op is not CONST)
+        return found
+
+
+@dataclass(frozen=True)
+class Partition(Pass):
+    """Give parts of the graph to other targets, as the context's placement says."""
+
+    name: ClassVar[str] = "partition"
+    place: ClassVar[tuple[float, ...]] = (620,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        entry = module.functions.get(module.entry)
+        if context.placement is None or not isinstance(entry, Function):
+            return module
+        parting = _Parting(context.placement)
+        made = parting.function(entry)
+        return module.with_function(module.entry, made).with_attrs(placed=parting.told())
+
+
+@dataclass
+class _Parting:
+    """Functions on their way to be split; regions are numbered over all of them."""
+
+    placement: Placement
+    numbers: Iterator[int] = field(default_factory=count)
+    regions: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+
+    def told(self) -> dict[str, Any]:
+        """What there is to tell, as plain data."""
+        return {"host": str(self.placement.host), "regions": self.regions, "why_not": self.refused}
+
+    def function(self, function: Function) -> Function:
+        """The function with its regions as calls, bodies of control flow that is in none included."""
+        order = list(post_order(function.body))
+        graph = Graph(order, users_of(function.body), function.body)
+        cover, regions = self._regions(graph)
+        self._tell(graph, cover)
+        return function.with_body(self._rebuilt(graph, regions))
+
+    def _regions(self, graph: Graph) -> tuple[Cover, list[_Found]]:
+        pins = self.placement.pins(graph.order)
+        declined: dict[tuple[Node, Taker], str] = {}
+
+        def offer(taker: Taker) -> Callable[[Node], bool]:
+            own = str(taker.target)
+            open_to = own in self.placement.automatic
+
+            def offered(n: Node) -> bool:
+                pin = pins.get(n)
+                return (open_to if pin is None else pin == own) and (n, taker) not in declined
+
+            return offered
+
+        while True:
+            cover = Cover(graph)
+            for taker in self.placement.takers:
+                cover.add(taker, offer(taker))
+            found = [_Found.of(graph, pieces) for pieces in merged(graph, cover.pieces)]
+            refusals = [(each, why) for each in found if (why := each.why_not())]
+            if not refusals:
+                break
+            for each, why in refusals:
+                declined.update(((n, each.taker), why) for n in each.members)
+        for (n, taker), why in declined.items():
+            cover.refuse(n, taker, why)
+        return cover, found
+
+    def _tell(self, graph: Graph, cover: Cover) -> None:
+        """Keep why nodes are not where they were wanted first."""
+        target_of = {n: str(piece.taker.target) for piece in cover.pieces for n in piece.members}
+        wanted = list(dict.fromkeys(str(t.target) for t in self.placement.takers))
+        pins = self.placement.pins(graph.order)
+        for n in graph.order:
+            if n.op.name in STRUCTURAL:
+                continue
+            own = target_of.get(n)
+            before = wanted[: wanted.index(own)] if own is not None else wanted
+            for target in before:
+                reasons = cover.refused.get(n, {}).get(target, [])
+                if n in pins and pins[n] != target:
+                    reasons = [f"it is placed on {pins[n]}"]
+                elif not reasons and (target not in self.placement.automatic and n not in pins):
+                    continue
+                names = [s.name or str(s) for s in n.spans]
+                told = {"op": n.op.name, "nodes": names, "target": target}
+                self.refused.append({**told, "reasons": reasons or [NOTHING_FITS]})
+
+    def _rebuilt(self, graph: Graph, regions: Sequence[_Found]) -> Node:
+        """The body over calls of the regions."""
+        region_of = {n: region for region in regions for n in region.members}
+        new: dict[Node, Node] = {n: n for n in graph.order if n.op in (PARAM, CONST)}
+        waiting = [graph.body]
+        while waiting:
+            n = waiting[-1]
+            region = region_of.get(n)
+            missing = [a for a in (n.args if region is None else region.inputs) if a not in new]
+            if n in new or missing:
+                waiting += missing[::-1]
+                if n in new:
+                    waiting.pop()
+                continue
+            if region is None:
+                new[n] = self._kept(n, new)
+            else:
+                new.update(self._called(region, new))
+        return new[graph.body]
+
+    def _kept(self, n: Node, new: Mapping[Node, Node]) -> Node:
+        attrs = dict(n.attrs)
+        if n.op is not CALL and functions_of(n):
+            for name, value in n.attrs.items():
+                if isinstance(value, Function):
+                    attrs[name] = self.function(value)
+        args = tuple(new[a] for a in n.args)
+        if args == n.args and attrs == dict(n.attrs):
+            return n
+        with only_spans(n.spans):
+            return node(n.op, args, attrs, n.type)
+
+    def _called(self, region: _Found, new: Mapping[Node, Node]) -> dict[Node, Node]:
+        function = replace(region.extracted.function, name=f"region_{next(self.numbers)}")
+        self.regions.append(region.told(function.name))
+        with only_spans(tuple(dict.fromkeys(s for n in region.members for s in n.spans))):
+            call = call_function(function, [new[a] for a in region.inputs])
+        return region.extracted.results(call)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A region: its pieces, and its nodes as a function."""
+
+    taker: Taker
+    pieces: tuple[Piece, ...]
+    members: tuple[Node, ...]
+    extracted: Extracted
+
+    @staticmethod
+    def of(graph: Graph, pieces: Sequence[Piece]) -> _Found:
+        taker = pieces[0].taker
+        inside = dict.fromkeys(n for piece in pieces for n in piece.members)
+        members = tuple(sorted(inside, key=graph.position.__getitem__))
+        attrs = {REGION: str(taker.target), PARTITIONER: taker.partitioner.name}
+        made = extract("region", members, reads_of(inside), lambda n: graph.escapes(n, inside), attrs)
+        place = {n: i for i, n in enumerate(post_order(made.function.body))}
+        parts = tuple((piece.pattern.name, place[made.inside[piece.root]]) for piece in pieces)
+        function = made.function.with_attrs(**{PARTS: parts})
+        return _Found(taker, tuple(pieces), members, replace(made, function=function))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.extracted.inputs
+
+    def why_not(self) -> str:
+        """Why it cannot be a region after all, or is not worth it; empty where all is well."""
+        shown = {v for a in self.inputs for v in dims_shown(a)}
+        missing = dict.fromkeys(v.name for n in self.members for v in dims_used(n) if v not in shown)
+        if missing:
+            return f"its inputs do not tell the dims {', '.join(missing)}"
+        return refusal(
+            self.taker.partitioner.worth(region_of(self.extracted.function, self.taker), self.taker.target)
+        )
+
+    def told(self, name: str) -> dict[str, Any]:
+        """What there is to tell of it, as plain data."""
+        spans = dict.fromkeys(s.name or str(s) for n in self.members for s in n.spans)
+        patterns = dict.fromkeys(piece.pattern.name for piece in self.pieces)
+        return {
+            "name": name,
+            "target": str(self.taker.target),
+            "partitioner": self.taker.partitioner.name,
+            "patterns": list(patterns),
+            "ops": [n.op.name for n in self.members if n.op.name not in STRUCTURAL],
+            "nodes": list(spans),
+            "bytes_in": _bytes(n for n in self.inputs),
+            "bytes_out": _bytes(self.extracted.escaping),
+        }
+
+
+def region_of(function: Function, taker: Taker) -> Region:
+    """What the compiler of a region gets."""
+    patterns = {p.name: p for p in taker.partitioner.patterns}
+    order = list(post_order(function.body))
+    parts = []
+    for name, place in function.attrs[PARTS]:
+        found = match(patterns[name].pattern, order[place])
+        assert found is not None
+        parts.append(Part(name, found))
+    return Region(function.name, function, tuple(parts))
+
+
+def _bytes(values: Any) -> int | None:
+    """Bytes of values; None where they depend on dims."""
+    total = 0
+    for value in values:
+        fields = [value.type] if isinstance(value.type, TensorType) else value.type.fields
+        for type_ in fields:
+            shape = type_.static_shape()
+            if shape is None:
+                return None
+            size = type_.dtype.itemsize
+            for dim in shape:
+                size *= dim
+            total += size
+    return total
+
+
+__all__ = ["PARTITIONER", "PARTS", "Partition", "Placement", "region_of"]

@@ -1,0 +1,207 @@
+"""Which nodes of a graph become regions of other targets.
+
+`cover` finds matches of one partitioner's patterns; a match is a node with what only it uses.  `merged` makes
+regions of neighbouring matches: one joins another where no path between them leads through anything else,
+so the graph of regions and single nodes has no cycle, whoever the others belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dlc_core.graph.node import CONST, GET, Node
+from dlc_core.rewrite.pattern import Match, OpPattern, match, mismatch
+from dlc_core.target.partitioner import Partitioner, RegionPattern, Verdict
+from dlc_core.target.target import Target
+
+NO_REASON = "its predicate refuses"
+
+
+@dataclass(frozen=True)
+class Taker:
+    """A target and one of the partitioners that take nodes for it."""
+
+    target: Target
+    partitioner: Partitioner
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One match: the nodes that go to a taker together, arguments first."""
+
+    taker: Taker
+    pattern: RegionPattern
+    root: Node
+    members: tuple[Node, ...]
+
+
+def refusal(verdict: Verdict) -> str:
+    """Why a predicate refuses; empty where it does not."""
+    if verdict is True:
+        return ""
+    return verdict if isinstance(verdict, str) and verdict else NO_REASON
+
+
+class Graph:
+    """A function's nodes in order, and who uses them."""
+
+    def __init__(self, order: Sequence[Node], users: Mapping[Node, Sequence[Node]], body: Node) -> None:
+        self.order = order
+        self.users = users
+        self.body = body
+        self.position = {n: i for i, n in enumerate(order)}
+
+    def escapes(self, n: Node, inside: Collection[Node]) -> bool:
+        """Whether a node is used by others than those."""
+        return n is self.body or any(user not in inside for user in self.users[n])
+
+
+@dataclass
+class Cover:
+    """The matches that were found so far, and why other nodes are in none: by node, by target."""
+
+    graph: Graph
+    pieces: list[Piece] = field(default_factory=list)
+    taken: set[Node] = field(default_factory=set)
+    refused: dict[Node, dict[str, list[str]]] = field(default_factory=dict)
+
+    def refuse(self, n: Node, taker: Taker, why: str) -> None:
+        """Keep why a node is not for a taker."""
+        reasons = self.refused.setdefault(n, {}).setdefault(str(taker.target), [])
+        if why not in reasons:
+            reasons.append(why)
+
+    def add(self, taker: Taker, offered: Callable[[Node], bool]) -> None:
+        """Let a taker have its matches among the nodes that are free and `offered` to it.
+
+        Patterns come in their order, nodes from the results backwards.
+        """
+        for pattern in taker.partitioner.patterns:
+            for n in reversed(self.graph.order):
+                if n not in self.taken and offered(n):
+                    self._try(taker, pattern, n, offered)
+
+    def _try(self, taker: Taker, pattern: RegionPattern, root: Node, offered: Callable[[Node], bool]) -> None:
+        found = match(pattern.pattern, root)
+        if found is None:
+            if isinstance(pattern.pattern, OpPattern) and root.op in pattern.pattern.ops:
+                self.refuse(root, taker, f"{pattern.name}: {mismatch(pattern.pattern, root)}")
+            return
+        members = {n for n in found.nodes if n.op is not CONST}
+        why = self._why_not(found, members, offered) or refusal(pattern.accepts(found, taker.target))
+        if why:
+            self.refuse(root, taker, f"{pattern.name}: {why}")
+            return
+        members |= {u for n in members for u in self.graph.users[n] if u.op is GET}
+        self.taken |= members
+        ordered = tuple(sorted(members, key=self.graph.position.__getitem__))
+        self.pieces.append(Piece(taker, pattern, root, ordered))
+
+    def _why_not(self, found: Match, members: Collection[Node], offered: Callable[[Node], bool]) -> str:
+        for n in members:
+            if n in self.taken:
+                return f"{n.op.name} is part of another match"
+            if not offered(n):
+                return f"{n.op.name} is placed elsewhere"
+            if n is not found.root and self.graph.escapes(n, members):
+                return f"the result of {n.op.name} is used outside of the pattern too"
+        return ""
+
+
+def merged(graph: Graph, pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """The pieces of each region, arguments first."""
+    clusters = _Clusters()
+    piece_at = {piece.root: piece for piece in pieces}
+    inside = {n for piece in piece_at.values() for n in piece.members}
+    for n in graph.order:
+        piece = piece_at.get(n)
+        if piece is not None:
+            own = clusters.add(piece)
+            if piece.taker.partitioner.merge:
+                for other in sorted(clusters.direct[own]):
+                    other = clusters.find(other)
+                    if clusters.pieces[other][0].taker is piece.taker:
+                        clusters.join(clusters.find(own), other)
+        elif n not in inside:
+            clusters.reach[n] = clusters.below(n.args)
+    by_region: dict[int, list[Piece]] = {}
+    for number, found in enumerate(clusters.pieces):
+        if clusters.find(number) == number:
+            by_region[number] = sorted(found, key=lambda piece: graph.position[piece.root])
+    return list(by_region.values())
+
+
+class _Clusters:
+    """Pieces that were joined; between them, which of them each needs: at once, or through other nodes."""
+
+    def __init__(self) -> None:
+        self.pieces: list[list[Piece]] = []
+        self.direct: list[set[int]] = []
+        """The clusters whose values one reads."""
+        self.through: list[set[int]] = []
+        """Those on which it depends through nodes that are in no cluster."""
+        self.reach: dict[Node, frozenset[int]] = {}
+        """For nodes in no cluster: those on which they depend, the nearest on each path."""
+        self.cluster_of: dict[Node, int] = {}
+        self._into: list[int] = []
+
+    def find(self, number: int) -> int:
+        """The cluster that another one is part of by now."""
+        while self._into[number] != number:
+            self._into[number] = self._into[self._into[number]]
+            number = self._into[number]
+        return number
+
+    def below(self, args: Iterable[Node]) -> frozenset[int]:
+        """The nearest clusters behind some values."""
+        found: set[int] = set()
+        for arg in args:
+            if arg in self.cluster_of:
+                found.add(self.cluster_of[arg])
+            else:
+                found |= self.reach.get(arg, frozenset())
+        return frozenset(found)
+
+    def add(self, piece: Piece) -> int:
+        """A cluster of one piece, behind all those that are there."""
+        number = len(self.pieces)
+        members = set(piece.members)
+        reads = [a for n in piece.members for a in n.args if a not in members]
+        self.pieces.append([piece])
+        self._into.append(number)
+        self.direct.append({self.cluster_of[a] for a in reads if a in self.cluster_of})
+        self.through.append({c for a in reads for c in self.reach.get(a, ())})
+        self.cluster_of.update(dict.fromkeys(members, number))
+        return number
+
+    def join(self, last: int, first: int) -> None:
+        """Make two clusters one, of which `last` reads `first`, if no other path leads between them."""
+        if last == first or self._leads(last, first):
+            return
+        small, large = sorted((last, first), key=lambda number: len(self.pieces[number]))
+        self._into[small] = large
+        self.pieces[large] += self.pieces[small]
+        self.direct[large] |= self.direct[small]
+        self.through[large] |= self.through[small]
+
+    def _leads(self, last: int, first: int) -> bool:
+        """Whether `last` depends on `first` through anything else."""
+        through = {self.find(c) for c in self.through[last]}
+        if first in through:
+            return True
+        waiting = [c for c in through | {self.find(c) for c in self.direct[last]} if c not in (last, first)]
+        seen = set(waiting)
+        while waiting:
+            current = waiting.pop()
+            for other in (*self.direct[current], *self.through[current]):
+                found = self.find(other)
+                if found == first:
+                    return True
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        return False
+
+
+__all__ = ["Cover", "Graph", "Piece", "Taker", "merged", "refusal"]

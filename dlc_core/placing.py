@@ -1,0 +1,106 @@
+"""Who takes what of a graph that is compiled for several targets.
+
+A target takes what the partitioners of its kind do and, where it has a code generator, every op that this can
+express; the last target has the rest.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from dlc_core.destinations import Targets
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function, Node, functions_of, post_order
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, Type
+from dlc_core.passes.graph.partition import Placement
+from dlc_core.passes.graph.regions import Taker
+from dlc_core.passes.lower.host import why_host
+from dlc_core.registry import registry
+from dlc_core.rewrite.pattern import Match, any_op
+from dlc_core.target import Target
+from dlc_core.target.partitioner import Partitioner, RegionPattern, Verdict
+
+
+def placement_of(targets: Targets) -> Placement | None:
+    """Who takes what; None where one target has everything."""
+    takers = [taker for one in targets.others for taker in takers_of(one)]
+    own = takers_of(targets.host, general=False)
+    if not takers and not own:
+        return None
+    automatic = targets.automatic | {str(targets.host)} if own else targets.automatic
+    return Placement(targets.host, (*takers, *own), automatic, targets.place)
+
+
+def takers_of(target: Target, general: bool = True) -> list[Taker]:
+    """The partitioners of a target's kind and, with `general`, what takes every op that its code generator
+    can express.
+    """
+    kind = target.kind
+    found = [p for p in registry().partitioners.values() if p.target == kind.name]
+    if general and kind.codegen:
+        pattern = RegionPattern("op", any_op(), _is_expressed)
+        found.append(Partitioner(kind.name, kind.name, (pattern,)))
+    return [Taker(target, partitioner) for partitioner in found]
+
+
+def _is_expressed(found: Match, target: Target) -> Verdict:
+    """Whether a target's own code generator has a node."""
+    n = found.root
+    description = target.describe()
+    if not target.stages[:-1]:  # graphs run as they are
+        return True
+    why = why_host(n, description.control)
+    if why:
+        return why
+    return _dtypes_fit(n, description.dtypes)
+
+
+def _dtypes_fit(root: Node, dtypes: tuple[str, ...]) -> Verdict:
+    """Whether all values of a node, and of the functions in it, have dtypes among these; empty is all."""
+    if not dtypes:
+        return True
+    work = [root]
+    for n in work:
+        types = [n.type, *(arg.type for arg in n.args)]
+        for type_ in types:
+            for name in _dtypes(type_):
+                if name not in dtypes:
+                    return f"it does not compute in {name}"
+        work += [inner for function in functions_of(n) for inner in post_order(function.body)]
+    return True
+
+
+def _dtypes(type_: Type) -> list[str]:
+    fields = [type_] if isinstance(type_, TensorType) else type_.fields
+    return [name for f in fields for name in ([f.dtype.name] if isinstance(f, TensorType) else _dtypes(f))]
+
+
+def check_places(placement: Placement, module: IRModule) -> None:
+    """Raise UsageError for a name of `place` that is no op, no pattern, and fits no node of a model."""
+    wanted = [name for name, _ in placement.place]
+    known = {*registry().ops, *placement.patterns()}
+    unknown = [name for name in wanted if name not in known]
+    if not unknown:
+        return
+    nodes = _node_names(module)
+    for name in unknown:
+        if not any(fnmatchcase(one, name) for one in nodes):
+            raise UsageError(
+                f"`place` names {name!r}, which is no op, no pattern and fits no node of the model",
+                details=[f"patterns: {', '.join(placement.patterns()) or 'none'}"],
+                hint="nodes are named as in the model, with * for any text",
+            )
+
+
+def _node_names(module: IRModule) -> set[str]:
+    names: set[str] = set()
+    work: list[Function] = list(module.of_kind(Function).values())
+    for function in work:
+        for n in post_order(function.body):
+            names.update(span.name for span in n.spans if span.name)
+            work += functions_of(n)
+    return names
+
+
+__all__ = ["check_places", "placement_of", "takers_of"]
