@@ -185,7 +185,9 @@ def test_compiles_are_kept_apart_by_their_passes():
     module = single.single_module(doubled())
 
     def key(*passes) -> str | None:
-        parts = request.Request(module, None, target).parts(driver.context_for(target).with_(passes=passes))
+        parts = request.Request(module, None, driver.find_targets(target)).parts(
+            driver.context_for(target).with_(passes=passes)
+        )
         return None if parts is None else cache_key(parts)
 
     plain = key()
