@@ -232,4 +232,13 @@ def dlc_expectations() -> Iterable[Declaration]:
     raise NotImplementedError
 
 
+@hookspec
+def dlc_models() -> Iterable[Declaration]:
+    """Models with inputs and what must come out, which the conformance kit tries on every target.
+
+    Example: `return [Models("acme-zoo", load_cases)]` of `dlc_core.testing.models`.
+    """
+    raise NotImplementedError
+
+
 __all__ = ["API_VERSION", "PROJECT", "Command", "Declaration", "Frontend", "hookimpl", "hookspec"]

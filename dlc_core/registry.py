@@ -47,6 +47,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "commands": "command",
         "knobs": "knob",
         "expectations": "expectation",
+        "models": "group of models",
     }
 )
 """The categories, each with the word for one of its members; `dlc_<category>` is the hook."""
@@ -189,6 +190,7 @@ class Registry:
     commands = _CategoryOf()
     knobs = _CategoryOf()
     expectations = _CategoryOf()
+    models = _CategoryOf()
 
     def __init__(
         self, manager: pluggy.PluginManager, loaded: Iterable[Plugin], sources: tuple[Source, ...] | None

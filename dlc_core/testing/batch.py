@@ -45,7 +45,8 @@ def compile_all(
 ) -> list[Compiled]:
     """An executable of each module, or the error that compiling it raised.
 
-    `at_once` models share a run of the code generator; one that fails in it is found by halving.
+    `at_once` models share a run of the code generator, and code in the device; one that fails in either is
+    found by halving.
     """
     results: dict[int, Compiled] = {}
     waiting: list[tuple[int, _Lowered]] = []
@@ -76,16 +77,17 @@ def compile_all(
     groups = [waiting[start : start + at_once] for start in range(0, len(waiting), at_once)]
     while groups:
         group = groups.pop()
+        device = _LoadOnce(registry().devices[target.kind.device])
         try:
             artifact = _emit([member for _, member in group], target)
-        except Exception:  # noqa: BLE001 (whatever a code generator raises, it is for one of the models)
+            device.load(artifact)
+        except Exception:  # noqa: BLE001 (whatever is raised here, it is for one of the models)
             middle = len(group) // 2
             if middle:
                 groups += [group[:middle], group[middle:]]
             else:
                 results[group[0][0]] = alone(group[0][0])
             continue
-        device = _LoadOnce(registry().devices[target.kind.device])
         for index, member in group:
             results[index] = _executable(member, artifact, target, device, num_threads)
     return [results[index] for index in range(len(modules))]

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from dlc_core.op.samples import sample_dtypes
 from dlc_core.registry import registry
+from dlc_core.testing.expectations import Expectation, Expectations
+from dlc_core.testing.models import all_models
 from dlc_core.testing.tiers.base import case_of, tests_of
 from dlc_core.testing.tiers.device import DeviceTier
 
@@ -19,13 +21,26 @@ BY_TEST = (DeviceTier,)
 
 
 def case_names() -> Iterator[str]:
-    """Every case that an exemption may name, with the ops and models of the plugins that are installed."""
+    """Every case that an exemption may name, with the ops of the plugins that are installed; of models the
+    groups, as those of many cases need not have been made.
+    """
     yield from op_case_names()
     for decl in registry().ops.values():
         for number in range(len(decl.samples)):
             yield f"ops/{decl.name}/{number}/{SYMBOLIC}"
     yield from (f"graphs/{seed}" for seed in range(GRAPHS))
+    yield from (f"models/{name}" for name in all_models())
     yield from cases_by_test()
+
+
+def useless(expectations: Expectations) -> list[Expectation]:
+    """Exemptions that cover no case; groups of models make theirs where a pattern begins with their name."""
+    unused = expectations.unused(case_names())
+    groups = all_models()
+    named = {name: [e for e in unused if e.pattern.startswith(f"models/{name}/")] for name in groups}
+    found = {name: [case.name for case in groups[name].named()] for name, some in named.items() if some}
+    inside = [e for name, cases in found.items() for e in named[name] if any(map(e.covers, cases))]
+    return [e for e in unused if e not in inside]
 
 
 def op_case_names() -> Iterator[str]:
@@ -42,4 +57,4 @@ def cases_by_test() -> Iterator[str]:
         yield from (case_of(tier, name) for name in tests_of(tier))
 
 
-__all__ = ["SYMBOLIC", "case_names", "cases_by_test", "op_case_names"]
+__all__ = ["SYMBOLIC", "case_names", "cases_by_test", "op_case_names", "useless"]

@@ -21,7 +21,7 @@ import pytest
 from dlc_core.diag import DlcError
 from dlc_core.driver import find_target
 from dlc_core.registry import registry
-from dlc_core.testing.catalogue import SYMBOLIC, case_names, op_case_names
+from dlc_core.testing.catalogue import SYMBOLIC, case_names, op_case_names, useless
 from dlc_core.testing.plugin import LEVELS
 from dlc_core.testing.report_page import page
 from dlc_core.testing.runner import (
@@ -73,6 +73,7 @@ class Collector:
     def __init__(self, config: pytest.Config) -> None:
         self.folder = Path(config.getoption("--dlc-report"))
         self.tests: dict[str, Test] = {}
+        self.record: dict[str, Any] = {"targets": []}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         properties = dict(report.user_properties)
@@ -93,13 +94,14 @@ class Collector:
 
     def pytest_sessionfinish(self) -> None:
         if self.tests:
-            write(self.folder, summary(self.tests.values()))
+            self.record = summary(self.tests.values())
+            write(self.folder, self.record)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if not self.tests:
             terminalreporter.write_line("--dlc-report: no test of the conformance kit was run")
             return
-        for target in summary(self.tests.values())["targets"]:
+        for target in self.record["targets"]:
             terminalreporter.section(f"conformance of {target['target']}: {target['verdict']}")
             for line in table(target):
                 terminalreporter.write_line(line)
@@ -160,7 +162,7 @@ def _of_target(text: str, tests: Sequence[Test]) -> dict[str, Any]:
         "seconds": seconds,
         "levels": _levels(ordered, tests),
         "ops": _ops(ordered),
-        "exemptions": _exemptions(text),
+        "exemptions": _exemptions(text, cases),
         "cases": [
             {"case": o.case, "status": o.status, "why": o.why}
             | ({"figures": figures[o.case]} if o.case in figures else {})
@@ -210,18 +212,21 @@ def _cell(found: Sequence[Outcome]) -> dict[str, Any]:
     return {"status": status, "cases": dict(counts), "why": list(why)}
 
 
-def _exemptions(text: str) -> list[dict[str, Any]]:
+def _exemptions(text: str, seen: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+    """The target's exemptions, each with the number of its cases."""
     try:
         expectations = expectations_of(find_target(text).kind.name)
     except DlcError:  # a target that is not there has none
         return []
-    names = list(case_names())
+    names = {*case_names(), *seen}
+    gone = useless(expectations)
     return [
         {
             "name": entry.name,
             "kind": entry.kind,
             "reason": entry.reason,
             "cases": sum(map(entry.covers, names)),
+            "of_use": entry not in gone,
         }
         for entry in sorted(expectations.entries, key=lambda entry: entry.name)
     ]
@@ -262,7 +267,7 @@ def table(target: Mapping[str, Any]) -> list[str]:
             parts = case["case"].split("/")
             name = parts[1] if parts[0] == "ops" and len(parts) == 4 else case["case"]
             reasons[f"{name}: {case['status']}: {(case['why'].splitlines() or [''])[0]}"] = None
-    unused = [f"{e['name']}: this exemption covers no case" for e in target["exemptions"] if not e["cases"]]
+    unused = [f"{e['name']}: this exemption covers no case" for e in target["exemptions"] if not e["of_use"]]
     levels = [
         f"level {each['level']} {each['tier'].ljust(8)}"
         + ", ".join(f"{count} {status}" for status, count in each["counts"].items() if count)

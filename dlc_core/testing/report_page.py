@@ -126,10 +126,10 @@ def _exemptions(target: Mapping[str, Any]) -> Iterator[str]:
         yield "<h3>Exemptions</h3><table>"
         yield "<tr><th>exemption</th><th>kind</th><th>reason</th><th>cases</th></tr>"
         for each in target["exemptions"]:
-            told = each["cases"] or "none: misspelt, or of what is gone"
+            told = each["cases"] if each["of_use"] else "none: misspelt, or of what is gone"
             yield f"<tr><td><code>{_text(each['name'])}</code></td><td>{_text(each['kind'])}</td>"
             yield f"<td>{_text(each['reason'])}</td>"
-            yield f"<td class={'c' if each['cases'] else 'f'}>{told}</td></tr>"
+            yield f"<td class={'c' if each['of_use'] else 'f'}>{told}</td></tr>"
         yield "</table>"
 
 

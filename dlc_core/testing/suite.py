@@ -4,10 +4,11 @@
 
     TestAcme = conformance_suite("acme")
 
-Four tiers, each a class of tests: `core` (laws that need no target), `ops`, `graphs`, `device`.  Options of
-pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`,
-1 `ops`, 2 `graphs`), `--dlc-dtypes`, `--dlc-ops`.  `dlc_core.testing.conformance` is a suite for any target,
-without a test file.
+The tiers, each a class of tests: `core` (laws that need no target), and the levels `device`, `ops`, `graphs`,
+`models`, which are what a suite has by default.  Options of pytest narrow or redirect what suites do:
+`--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`, 1 `ops` and so on), `--dlc-dtypes`,
+`--dlc-ops`; `--dlc-report=DIR` writes what was found.  `dlc_core.testing.conformance` is a suite for any
+target, without a test file.
 """
 
 from __future__ import annotations
@@ -16,20 +17,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlc_core.diag import UsageError
+from dlc_core.testing.plugin import LEVELS
 from dlc_core.testing.tiers.base import Settings, Tier
 from dlc_core.testing.tiers.core import CoreTier
 from dlc_core.testing.tiers.device import DeviceTier
 from dlc_core.testing.tiers.exemptions import ExemptionsTier
 from dlc_core.testing.tiers.graphs import GraphsTier
+from dlc_core.testing.tiers.models import ModelsTier
 from dlc_core.testing.tiers.ops import OpsTier
 
-TIERS: dict[str, type[Tier]] = {"core": CoreTier, "ops": OpsTier, "graphs": GraphsTier, "device": DeviceTier}
+TIERS: dict[str, type[Tier]] = {
+    "core": CoreTier,
+    "device": DeviceTier,
+    "ops": OpsTier,
+    "graphs": GraphsTier,
+    "models": ModelsTier,
+}
+"""What each tier tests; the first needs no target."""
 
 
 def conformance_suite(
     target: str,
     *,
-    tiers: Sequence[str] = ("ops", "graphs", "device"),
+    tiers: Sequence[str] = LEVELS,
     dtypes: Sequence[str] = (),
     fast_dtypes: Sequence[str] = (),
     graphs: int = 40,

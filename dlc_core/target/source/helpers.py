@@ -99,6 +99,12 @@ _SCALAR = {
     return x > 0 ? 1 : x < 0 ? -1 : x;
 }}
 """,
+    # As a minimum: GCC 12 makes 255 of a truth in vectors of two bytes.
+    "usign": """{inline} {T} dlc_usign_{N}({T} x)
+{{
+    return x > 1 ? 1 : x;
+}}
+""",
     "iabs": """{inline} {T} dlc_iabs_{N}({T} x)
 {{
     return x < 0 ? ({T})(({U})0 - ({U})x) : x;

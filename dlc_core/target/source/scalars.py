@@ -300,8 +300,9 @@ class ScalarWriter:
             return self._text(args[0])
         if name == "abs" and expr.dtype.kind == "uint":
             return self._text(args[0])
-        helper = {"abs": "iabs", "pow": "ipow"}.get(name, name)
-        if helper not in ("iabs", "ipow", "sign", "popcount"):
+        sign = "usign" if expr.dtype.kind == "uint" else "sign"
+        helper = {"abs": "iabs", "pow": "ipow", "sign": sign}.get(name, name)
+        if helper not in ("iabs", "ipow", sign, "popcount"):
             raise CodegenError(
                 f"intrinsic {name} is not defined on {expr.dtype}", hint="cast the argument to a float dtype"
             )

@@ -10,6 +10,7 @@ import numpy as np
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType
+from dlc_core.target.source.dialect import MATH
 
 _KEYWORDS = """
     auto break case char const continue default do double else enum extern float for goto if inline int
@@ -17,11 +18,10 @@ _KEYWORDS = """
     volatile while bool true false asm typeof
 """
 _LIBRARY = """
-    NAN INFINITY main memcpy memset abs acos asin atan ceil cos cosh erf exp fabs floor fma fmod gamma index
-    j0 j1 jn log pow round sin sinh sqrt tan tanh trunc y0 y1 yn threads
+    NAN INFINITY main memcpy memset abs gamma index j0 j1 jn round y0 y1 yn threads
 """
-RESERVED = frozenset((_KEYWORDS + _LIBRARY).split())
-"""Keywords, and names of the library that warnings protect."""
+RESERVED = frozenset((_KEYWORDS + _LIBRARY).split()) | frozenset(MATH.values())
+"""Keywords, functions that are called by their own names, names of the library that warnings protect."""
 
 
 def identifier(text: str) -> str:

@@ -1,0 +1,36 @@
+"""Tier `models`: whole networks give what the ops' references give, or what their makers say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from dlc_core.target import Target
+from dlc_core.testing.models import Models, all_models
+from dlc_core.testing.runner import judge, run_cases
+from dlc_core.testing.tiers.base import Note, Parameters, Settings, Tier
+
+
+def _groups(settings: Settings) -> Sequence[Any]:
+    return [
+        pytest.param(group, id=group.name, marks=[pytest.mark.slow] if group.slow else [])
+        for group in all_models().values()
+        if not settings.dtypes or not group.dtype or group.dtype in settings.dtypes
+    ]
+
+
+class ModelsTier(Tier):
+    """The core's networks in every float dtype that the target has, and what plugins give by `dlc_models`."""
+
+    tier: ClassVar[str] = "models"
+    parameters: ClassVar[dict[str, Parameters]] = {"group": _groups}
+
+    def test_models(self, group: Models, target: Target, note: Note) -> None:
+        if not group.is_for(target):
+            pytest.skip(f"{target.kind.name} does not compute in {group.dtype}")
+        judge(note(run_cases(group.named(), target)))
+
+
+__all__ = ["ModelsTier"]
