@@ -20,23 +20,26 @@ from typing import ClassVar
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, const, const_value, eq, load, substitute
-from dlc_core.passes.tir.thread_base import ThreadPass
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.thread_base import ThreadPass, has_threads
 from dlc_core.schedule.dependence import TRUE, axis_kinds
 from dlc_core.schedule.reduction import parts_of
 from dlc_core.schedule.regions import point_region, read_regions
 from dlc_core.schedule.threads import CrossThread, cross_thread
 from dlc_core.schedule.tree import Program, Tree
+from dlc_core.target.target import Description
 from dlc_core.tir.functor import rename_bound, stmts
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, PrimFunc, Range, Stmt, Store, loop, seq
-from dlc_core.tir.threads import THREAD, level
+from dlc_core.tir.threads import THREAD, has_axes, level, level_of
 
 
-def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0) -> PrimFunc:
+def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0, axis: str = "") -> PrimFunc:
     """The function with every reduction over a loop of threads as a tree of partial results.
 
     Threads of a subgroup exchange theirs directly, without memory and barriers, where `subgroup`, a power of
-    two, divides the number of threads.  Raises PassError for a reduction that threads cannot share: see
+    two, divides the number of threads, or this is a smaller power of two.  Subgroups lie along `axis`, or
+    along any where none is named.  Raises PassError for a reduction that threads cannot share: see
     `schedule.threads.cross_thread`.
     """
     if subgroup & (subgroup - 1):
@@ -46,7 +49,12 @@ def lower_cross_thread_reductions(func: PrimFunc, subgroup: int = 0) -> PrimFunc
         found = _next(program)
         if found is None:
             return program.func
-        _lower(program, found, subgroup)
+        _lower(program, found, subgroup if axis in ("", found.loop.thread) else 0)
+
+
+def subgroups(machine: Description) -> tuple[int, str]:
+    """Threads of a subgroup, 0 where there are none, and the axis that they lie along."""
+    return machine.subgroup, next((a for a in machine.thread_axes if level_of(a) == THREAD), "")
 
 
 def _next(program: Program) -> CrossThread | None:
@@ -75,7 +83,11 @@ def _lower(program: Program, found: CrossThread, subgroup: int) -> None:
     block, at, result = found.block, found.loop, found.combination.buffers[0]
     size = const_value(at.extent)
     assert size is not None
-    width = subgroup if subgroup > 1 and size % subgroup == 0 else 1
+    width = 1
+    if subgroup > 1 and size % subgroup == 0:
+        width = subgroup
+    elif 1 < size < subgroup and not size & (size - 1):
+        width = size
     count = size // width
     around = [s for s in program.tree.path(at)[:-1] if level(s) == THREAD]
     outer = [s for s in around if isinstance(s, For)]
@@ -164,7 +176,13 @@ def _own_part(program: Program, found: CrossThread, parts: Buffer, outer: Sequen
         predicate=TRUE if width == 1 else eq((at.var - at.begin) % width, 0),
     )
     exchange = None if width == 1 else _exchange(program, found, own, width)
-    return replace(at, body=Alloc(own, seq(nest, exchange, show)))
+    first: Stmt | None = None
+    if always is not TRUE:
+        # Threads that have nothing to add show, and exchange, the neutral value.
+        region = (point_region(own, (const(0),)),)
+        name = program.fresh_block_name(f"{block.name}_nothing")
+        first = Block(name, (), (), (), region, Store(own, (const(0),), block.init.value))
+    return replace(at, body=Alloc(own, seq(first, nest, exchange, show)))
 
 
 def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> Stmt:
@@ -206,7 +224,7 @@ def _step(name: str, found: CrossThread, parts: Buffer, outer: Sequence[For], ha
 class LowerCrossThreadReduction(ThreadPass):
     """Reductions over threads to trees of partial results in shared memory.
 
-    Subgroups of `subgroup` threads (a power of two; 0: none) exchange theirs directly first.
+    Subgroups of `subgroup` threads (a power of two; 0: those of the target) exchange theirs directly first.
     """
 
     name: ClassVar[str] = "lower_cross_thread_reduction"
@@ -214,8 +232,12 @@ class LowerCrossThreadReduction(ThreadPass):
     exact: ClassVar[bool] = False
     subgroup: int = 0
 
-    def change(self, func: PrimFunc) -> PrimFunc:
-        return lower_cross_thread_reductions(func, self.subgroup)
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        if not has_axes(func.body) or not has_threads(context):
+            return func
+        if self.subgroup or context.target is None:
+            return lower_cross_thread_reductions(func, self.subgroup)
+        return lower_cross_thread_reductions(func, *subgroups(context.target.describe()))
 
 
-__all__ = ["LowerCrossThreadReduction", "lower_cross_thread_reductions"]
+__all__ = ["LowerCrossThreadReduction", "lower_cross_thread_reductions", "subgroups"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dlc_core.diag import DlcError, ScheduleError
 from dlc_core.ir.expr import const_value
-from dlc_core.passes.tir.cross_thread import lower_cross_thread_reductions
+from dlc_core.passes.tir.cross_thread import lower_cross_thread_reductions, subgroups
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.tir.software_pipeline import inject_software_pipelines
 from dlc_core.passes.tir.split_host_device import launch_problems, split_host_device
@@ -22,7 +22,7 @@ def check_launches(func: PrimFunc, machine: Description) -> None:
     """Raises ScheduleError with the reason: what a pass refuses, what the machine lacks, work that is left to
     the host."""
     try:
-        func = lower_cross_thread_reductions(func, machine.subgroup)
+        func = lower_cross_thread_reductions(func, *subgroups(machine))
         func = unify_thread_binding(inject_software_pipelines(func))
         func = insert_barriers(inject_virtual_threads(lower_blocks(func)))
         _, kernels = split_host_device(func)

@@ -162,12 +162,12 @@ class _Launch:
             return self._leaf(stmt, around)
         part = self._part(stmt.body, around.inside(stmt))
         body, head, tail, waits = part.stmt, part.head, part.tail, part.waits
-        if self._conflict(tail, head, carried=stmt, step=waits):
+        runs = const_value(stmt.extent)
+        if runs != 1 and self._conflict(tail, head, carried=stmt, step=waits):
             # At the begin of an iteration it also orders what came before the loop.
             body = seq(Eval(barrier()), body)
             waits, head, tail = True, (), tail
         rebuilt = stmt if body is stmt.body else replace(stmt, body=body)
-        runs = const_value(stmt.extent)
         return Part(rebuilt, head, tail, waits and runs is not None and runs > 0)
 
     def _branch(self, stmt: If, around: _Around) -> Part:

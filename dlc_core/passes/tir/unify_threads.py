@@ -266,6 +266,16 @@ class _Launch:
         built = self._build(body, (*path, stmt.thread))
         if stmt.extent is one.extent:
             return built
+        if any(
+            isinstance(e, Call) and e.name in CONVERGENT
+            for s in stmts(stmt)
+            for e in post_order(*exprs_of(s))
+        ):
+            raise self.error(
+                f"the threads of the loop {stmt.var.name} wait for each other or exchange values",
+                why=f"that loop has {stmt.extent} of the {one.extent} iterations of {stmt.thread}",
+                hint="bind loops of equal extents",
+            )
         return guarded(built, one.var < stmt.extent)
 
     def _share(self, alloc: Alloc, path: Path) -> None:

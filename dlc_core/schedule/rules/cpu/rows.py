@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Binary, Call, Load, Var, const_value, post_order
+from dlc_core.ir.expr import Binary, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.rules.analysis import (
     coefficients,
@@ -29,6 +29,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
+from dlc_core.schedule.rules.stages import axes_along, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
@@ -99,10 +100,10 @@ def _rows(s: Schedule, out: BlockRV) -> tuple[Var, ...]:
 
     The innermost axis is left out where lanes go over it.
     """
-    along = _along(s, out)
+    along = axes_along(s, out)
     axes = [a.var for a in s.get(out).axes]
+    rows = row_axes(s, out, along)
     found = [(s.get(handle), along[handle]) for handle in along if s.get(handle).init is not None]
-    rows = [v for v in axes if all(v in owners.values() for _, owners in found)]
     if rows and rows[-1] is axes[-1] and _is_wide(s.get(out).axes[-1]):
         own = [(block, next(a for a, v in owners.items() if v is axes[-1])) for block, owners in found]
         if all(contiguous_over(block, axis) for block, axis in own):
@@ -114,45 +115,18 @@ def _is_wide(axis: IterVar) -> bool:
     return const_value(axis.dom.extent) != 1
 
 
-def _along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]]:
-    """For every block that the output depends on: which axis of the output each of its axes runs with."""
-    writers = {}
-    for handle in s.get_blocks():
-        body = s.get(handle).body
-        assert isinstance(body, Store)
-        writers[body.buffer] = handle
-    along: dict[BlockRV, dict[Var, Var | None]] = {out: {a.var: a.var for a in s.get(out).axes}}
-    for handle in reversed(s.get_blocks()):
-        known = along.setdefault(handle, {})
-        for load in loads_of(s.get(handle)):
-            producer = writers.get(load.buffer)
-            if producer is None or producer == handle:
-                continue
-            body = s.get(producer).body
-            assert isinstance(body, Store)
-            owners = along.setdefault(producer, {})
-            for place, index in zip(body.indices, load.indices, strict=True):
-                if isinstance(place, Var):
-                    owner = known.get(index) if isinstance(index, Var) else None
-                    owners[place] = owner if owners.get(place, owner) is owner else None
-    return along
-
-
 # What is kept of a row
 
 
 def _inline(s: Schedule, out: BlockRV) -> None:
     """Inline pointwise stages that are used once, that cost little, or whose rows are too long to keep."""
     rows = set(_rows(s, out))
-    along = _along(s, out)
+    along = axes_along(s, out)
     for handle in s.get_blocks():
         block = s.get(handle)
         if handle == out or not is_pointwise(block) or not isinstance(block.body, Store):
             continue
-        costly = any(
-            isinstance(e, Call) or (isinstance(e, Binary) and e.op == "div")
-            for e in post_order(block.body.value)
-        )
+        costly = is_costly(block.body.value)
         loads = sum(isinstance(e, Load) for e in post_order(block.body.value))
         once = len(s.get_consumers(handle)) <= 1
         across = [a for a in block.axes if along[handle].get(a.var) not in rows]

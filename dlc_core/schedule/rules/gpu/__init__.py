@@ -1,11 +1,14 @@
 """Rules for machines that launch groups of threads: they read the axes and memories of the description."""
 
 from dlc_core.schedule.rules.base import ScheduleRule
-from dlc_core.schedule.rules.gpu.loops import LoopsRule
+from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
 from dlc_core.schedule.rules.gpu.maps import MapRule
+from dlc_core.schedule.rules.gpu.rows import RowsRule
 
 GPU_RULES: tuple[ScheduleRule, ...] = (
+    RowsRule(),
     MapRule(),
     LoopsRule(),
+    AloneRule(),
 )
 """Highest priority first."""

@@ -67,6 +67,16 @@ class Grid:
             facts.subgroup,
         )
 
+    def turns(self, groups: int | None) -> int | None:
+        """The extent of the axis of groups where each of them takes several turns; None where one is enough.
+
+        `groups` is None where it is not known how many there are.
+        """
+        most = min(self.most_groups, GROUPS_PER_UNIT * self.units)
+        if groups is not None:
+            return most if groups > most else None
+        return None if self.most_groups >= ANY_NUMBER else min(self.most_groups, GROUPS_OF_ANY * self.units)
+
     def width(self, points: int | None, most: int = THREADS) -> int:
         """Threads of a group for so many points (None: many): few groups are better smaller."""
         most = min(most, self.most_threads)
@@ -93,27 +103,23 @@ def count_of(s: Schedule, loops: Sequence[LoopRV]) -> int | None:
 
 
 def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0) -> LoopRV:
-    """One thread for each point of directly nested independent loops; gives the loop over threads.
+    """One thread for each point of directly nested independent loops; gives the innermost loop.
 
     Where there are more groups than an axis has, or than are worth while, each takes several tiles.
     """
     points = count_of(s, loops)
     flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    width = width or grid.width(points)
-    most = min(grid.most_groups, GROUPS_PER_UNIT * grid.units)
-    groups: int | None = None
-    if points is not None and points > most * width:
-        groups = most
-    elif points is None and grid.most_groups < ANY_NUMBER:
-        groups = min(grid.most_groups, GROUPS_OF_ANY * grid.units)
+    width = 1 if points == 1 else width or grid.width(points)
+    groups = grid.turns(None if points is None else -(-points // width))
     if groups is None:
         group, thread = s.split(flat, [None, width])
+        inner = thread
     else:
-        tile, group, thread = s.split(flat, [None, groups, width])
-        s.reorder(group, thread, tile)
+        inner, group, thread = s.split(flat, [None, groups, width])
+        s.reorder(group, thread, inner)
     s.bind(group, grid.groups)
     s.bind(thread, grid.threads)
-    return thread
+    return inner
 
 
 def bind_alone(s: Schedule, grid: Grid, target: LoopRV | BlockRV) -> LoopRV:

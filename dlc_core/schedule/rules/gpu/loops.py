@@ -37,6 +37,25 @@ class LoopsRule(ScheduleRule):
             bind_nest(schedule, grid, BlockRV(block.name))
 
 
+@dataclass(frozen=True)
+class AloneRule(ScheduleRule):
+    """Each nest by a single thread: where it is not known which iterations are independent."""
+
+    name: ClassVar[str] = "gpu.alone"
+    priority: ClassVar[int] = -10
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return bool(block_list(func.body))
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        grid = Grid.of(machine)
+        schedule.compact_buffers()
+        for block in outer_blocks(schedule.func.body):
+            loops = schedule.get_loops(BlockRV(block.name))
+            if not any(is_axis(schedule.get_for(loop)) for loop in loops):
+                bind_alone(schedule, grid, loops[0] if loops else BlockRV(block.name))
+
+
 def bind_nest(s: Schedule, grid: Grid, handle: BlockRV) -> None:
     """Launch the nest that a block is in, unless that has been done."""
     loops = s.get_loops(handle)
@@ -64,4 +83,4 @@ def _independent(s: Schedule, loops: list[LoopRV]) -> list[LoopRV]:
     return found
 
 
-__all__ = ["LoopsRule", "bind_nest"]
+__all__ = ["AloneRule", "LoopsRule", "bind_nest"]

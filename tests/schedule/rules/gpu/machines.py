@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from dlc_core.hooks import hookimpl
 from dlc_core.target import STAGES, Description
 from dlc_core.target.reference import KIND
@@ -45,7 +47,14 @@ NARROW = replace(
     USUAL, thread_axes={"block.x": 3, "thread.x": 16, "thread.y": 4}, group_threads=32, subgroup=4
 )
 """So few groups and threads that most kernels take several turns."""
-MACHINES = {"usual": USUAL, "small": SMALL, "narrow": NARROW}
+machines = pytest.mark.parametrize(
+    "machine",
+    [
+        pytest.param(USUAL, id="usual"),
+        pytest.param(SMALL, id="small", marks=pytest.mark.slow),
+        pytest.param(NARROW, id="narrow", marks=pytest.mark.slow),
+    ],
+)
 
 
 class Launching:

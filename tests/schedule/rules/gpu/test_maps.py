@@ -12,10 +12,9 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.testing.launches import Launched, check_launches
 from dlc_core.testing.schedules import kernel_of
-from tests.schedule.rules.gpu.machines import MACHINES, NARROW, SMALL, USUAL
+from tests.schedule.rules.gpu.machines import NARROW, SMALL, USUAL, machines
 
 M, N = Var("m"), Var("n")
-machines = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 
 
 def tensor(*shape: object, name: str = "x", dtype: str = "float32") -> Node:

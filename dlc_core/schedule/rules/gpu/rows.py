@@ -1,0 +1,405 @@
+"""Kernels that reduce: sums, softmax, normalisations.  What is reduced is dealt out among threads.
+
+    for row (group, or one of a few in a group):        for point (thread):          columns side by side
+      for thread: a part of each stage of the row         for part (second axis of threads): a part of each
+                                                          stage
+
+Rows are the axes of the result along which nothing is reduced.  Where they are contiguous in what is reduced,
+as in sums over outer axes, threads stand side by side along them; else along the row, each taking every
+T-th vector, and partial results are combined through subgroups and shared memory
+(`lower_cross_thread_reduction`).  Values of a row that several stages need stay in the registers of the
+thread that made them.  Few long rows are reduced in two launches: parts of rows first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Load, Var, const_value, post_order
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import (
+    coefficients,
+    contiguous_over,
+    is_pointwise,
+    loads_of,
+    reduced,
+    reductions,
+)
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
+from dlc_core.schedule.rules.gpu.maps import vector_lanes
+from dlc_core.schedule.rules.stages import axes_along, is_costly, row_axes
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
+
+SHORT = 8
+"""Elements of a row that one thread reduces by itself."""
+WIDE = 8
+"""Neighbouring results from which threads stand side by side along them."""
+KEPT = 32
+"""Values of a row that a thread keeps in registers."""
+COLUMNS, PARTS = 32, 8
+"""Threads side by side, and for parts of a column, where there are few columns."""
+ROW_THREADS = 256
+"""Most threads of a row, where there are many rows."""
+PART = 1 << 11
+"""Elements of a part of a long row."""
+
+
+@dataclass(frozen=True)
+class RowsRule(ScheduleRule):
+    """Any kernel with reductions of one value."""
+
+    name: ClassVar[str] = "gpu.rows"
+    priority: ClassVar[int] = 40
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        found = reductions(func)
+        others = [b for b in block_list(func.body) if b not in found]
+        return (
+            bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
+        )
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        s, grid = schedule, Grid.of(machine)
+        out = s.get_output_blocks()[0]
+        if s.get(out).init is not None:
+            out = s.cache_write(out, 0, "local")
+        _Rows(s, machine, grid, out).run()
+
+
+@dataclass(frozen=True)
+class _Deal:
+    """How stages are dealt out: over the threads of an axis, so many of them, each taking vectors."""
+
+    axis: str
+    threads: int
+    lanes: int = 1
+
+
+class _Rows:
+    def __init__(self, s: Schedule, machine: Machine, grid: Grid, out: BlockRV) -> None:
+        self.s = s
+        self.machine = machine
+        self.grid = grid
+        self.out = out
+
+    def run(self) -> None:
+        s, out = self.s, self.out
+        axes, around = s.get(out).axes, s.get_loops(out)
+        if len(axes) != len(around):
+            raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")
+        loops = dict(zip((a.var for a in axes), around, strict=True))
+        self._two_launches(_length_of(reductions(s.func)))
+        found = reductions(s.func)
+        length = _length_of(found)
+        rows = row_axes(s, out, axes_along(s, out))
+        lead = [loops[v] for v in rows]
+        inner = [loop for v, loop in loops.items() if v not in rows]
+        count = count_of(s, lead)
+        beside = self._beside(rows)
+        if beside or (length is not None and length <= SHORT):
+            deal = self._columns(count, length)
+        else:
+            deal = self._row(count, length)
+        self._inline(set(rows), deal.threads)
+        stages = [handle for handle in s.get_blocks() if handle != out]
+        self._order(lead, inner)
+        at = self._bind_rows(lead, inner, deal, beside or (length is not None and length <= SHORT), count)
+        for handle in reversed([h for h in stages if not self._is_bound(h)]):
+            s.compute_at(handle, at)
+            s.set_scope(handle, 0, "local")
+        for handle in [h for h in stages if not self._is_bound(h, at)]:
+            block = s.get(handle)
+            own = s.get_loops(handle)[-len(block.axes) :] if block.axes else []
+            if block.init is None:
+                self._deal_points(handle, own, deal)
+            else:
+                self._deal_steps(handle, own, deal)
+        self._deal_points(out, inner, deal)
+
+    # How rows become groups and threads
+
+    def _beside(self, rows: Sequence[Var]) -> bool:
+        """Whether neighbouring results are reduced from neighbours, so that threads stand side by side."""
+        s, axes = self.s, self.s.get(self.out).axes
+        if not rows or rows[-1] is not axes[-1].var:
+            return False
+        extent = const_value(axes[-1].dom.extent)
+        if isinstance(extent, int) and extent < WIDE:
+            return False
+        along = axes_along(s, self.out)
+        for handle, owners in along.items():
+            block = s.get(handle)
+            if block.init is None:
+                continue
+            own = next(a for a, v in owners.items() if v is rows[-1])
+            if not contiguous_over(block, own):
+                return False
+        return True
+
+    def _columns(self, count: int | None, length: int | None) -> _Deal:
+        """Threads side by side; where these are few, parts of a column too."""
+        grid = self.grid
+        few = count is not None and count < grid.units * COLUMNS * PARTS
+        if not grid.rows or not few or (length is not None and length < 2 * PARTS):
+            return _Deal("", 1)
+        return _Deal(grid.rows, min(PARTS, grid.most_rows, max(1, grid.group_threads // COLUMNS)))
+
+    def _row(self, count: int | None, length: int | None) -> _Deal:
+        grid = self.grid
+        most = min(grid.most_threads, grid.group_threads)
+        # Rows under a condition, as the last turn has them, are not copied to registers.
+        lanes = self._lanes(length) if grid.turns(count) is None else 1
+        if count is None or count >= grid.units:
+            most = min(most, ROW_THREADS)
+        if length is None:
+            return _Deal(grid.threads, most)
+        threads = min(most, power_of_two(-(-length // lanes)))
+        return _Deal(grid.threads, threads, lanes)
+
+    def _lanes(self, length: int | None) -> int:
+        """Elements that a thread takes at once along a row."""
+        if length is None:
+            return 1
+        blocks = reductions(self.s.func)
+        lanes = min((_reduced_lanes(b, self.machine) for b in blocks), default=1)
+        most = min(self.grid.most_threads, ROW_THREADS)
+        while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
+            lanes //= 2
+        # Vectors of a row go through registers, which have to hold it.
+        return lanes if length <= most * KEPT else 1
+
+    def _bind_rows(
+        self, lead: list[LoopRV], inner: list[LoopRV], deal: _Deal, points: bool, count: int | None
+    ) -> LoopRV:
+        """Bind what is left and right of a row; gives the loop that stages are computed in."""
+        s, grid = self.s, self.grid
+        if not lead:
+            lead = [s.add_unit_loop(inner[0] if inner else self.out)]
+            count = 1
+        if points:
+            parts = deal.threads
+            width = min(grid.width(count), max(1, grid.group_threads // parts)) if parts == 1 else COLUMNS
+            return bind_points(s, grid, lead, min(width, grid.most_threads))
+        row = s.fuse(*lead) if len(lead) > 1 else lead[0]
+        beside = self._rows_beside(deal.threads, count)
+        tiles: LoopRV | None = None
+        if beside > 1:
+            row, one = s.split(row, [None, beside])
+            count = None if count is None else count // beside
+        groups = grid.turns(count)
+        if groups is not None:
+            tiles, row = s.split(row, [None, groups])
+            s.reorder(row, tiles)
+        s.bind(row, grid.groups)
+        if beside > 1:
+            s.bind(one, grid.rows)
+            return one
+        return row if tiles is None else tiles
+
+    def _rows_beside(self, threads: int, count: int | None) -> int:
+        """Rows of a group: several where they are short and none is left over."""
+        grid = self.grid
+        if not grid.rows or count is None:
+            return 1
+        most = min(grid.most_rows, grid.group_threads // threads, max(1, ROW_THREADS // 2 // threads))
+        beside = 1
+        while beside * 2 <= most and count % (beside * 2) == 0 and count // (beside * 2) >= grid.units:
+            beside *= 2
+        return beside
+
+    def _order(self, lead: list[LoopRV], inner: list[LoopRV]) -> None:
+        if lead and inner:
+            self.s.reorder(*lead, *inner)
+
+    def _is_bound(self, handle: BlockRV, at: LoopRV | None = None) -> bool:
+        """Whether a block is in a launch of its own."""
+        loops = self.s.get_loops(handle)
+        return any(self.s.get_for(loop).kind == "thread" for loop in loops) and at not in loops
+
+    # What is kept of a row
+
+    def _inline(self, rows: set[Var], threads: int) -> None:
+        """Inline pointwise stages that cost little, or of which a thread would have to keep too much."""
+        s, out = self.s, self.out
+        along = axes_along(s, out)
+        for handle in s.get_blocks():
+            block = s.get(handle)
+            if handle == out or not is_pointwise(block) or not isinstance(block.body, Store):
+                continue
+            consumers = s.get_consumers(handle)
+            costly = is_costly(block.body.value)
+            loads = sum(isinstance(e, Load) for e in post_order(block.body.value))
+            across = [a for a in block.axes if along[handle].get(a.var) not in rows]
+            if costly and all(const_value(a.dom.extent) == 1 for a in across):
+                continue
+            if len(consumers) <= 1 or not _fits(across, threads) or not (costly or loads > 2):
+                s.compute_inline(handle)
+
+    # Loops of a stage
+
+    def _deal_points(self, handle: BlockRV, own: Sequence[LoopRV], deal: _Deal) -> None:
+        """The points of a stage over the threads of a row."""
+        s = self.s
+        loops = [loop for loop in own if const_value(s.extent(loop)) != 1]
+        if not loops:
+            return
+        lanes = deal.lanes
+        if lanes > 1 and (
+            vector_lanes(s.get(handle), self.machine) < lanes or not self._whole(loops[-1], lanes)
+        ):
+            lanes_kind = "serial"
+        else:
+            lanes_kind = "vector"
+        thread, lane = self._split(loops, deal)
+        if lane is not None:
+            if lanes_kind == "vector":
+                s.vectorize(lane)
+            else:
+                s.unroll(lane)
+        if thread is not None:
+            s.bind(thread, deal.axis)
+
+    def _whole(self, loop: LoopRV, lanes: int) -> bool:
+        extent = const_value(self.s.extent(loop))
+        return isinstance(extent, int) and extent % lanes == 0
+
+    def _deal_steps(self, handle: BlockRV, own: Sequence[LoopRV], deal: _Deal) -> None:
+        """The steps of a reduction over the threads of a row."""
+        s = self.s
+        block = s.get(handle)
+        kinds = [a.kind for a in block.axes]
+        if any(k == "spatial" and const_value(s.extent(x)) != 1 for x, k in zip(own, kinds, strict=True)):
+            raise ScheduleError(f"block {handle.name!r} has several results for a row")
+        steps = [loop for loop, kind in zip(own, kinds, strict=True) if kind == "reduce"]
+        if len(steps) > 1 or len(own) > len(steps):
+            s.reorder(*(loop for loop in own if loop not in steps), *steps)
+        if deal.lanes > 1:
+            self._through_registers(handle, deal)
+        thread, lane = self._split(steps, deal)
+        if lane is not None:
+            s.unroll(lane)
+        if thread is not None:
+            s.bind(thread, deal.axis)
+
+    def _through_registers(self, handle: BlockRV, deal: _Deal) -> None:
+        """Read what a reduction needs of a row by vectors first."""
+        s = self.s
+        for name in dict.fromkeys(
+            e.buffer.name for e in loads_of(s.get(handle)) if e.buffer.scope == "global"
+        ):
+            copy = s.cache_read(handle, name, "local")
+            axes = s.get(copy).axes
+            self._deal_points(copy, s.get_loops(copy)[-len(axes) :], deal)
+
+    def _split(self, loops: Sequence[LoopRV], deal: _Deal) -> tuple[LoopRV | None, LoopRV | None]:
+        """One loop over threads around what each of them does: every T-th vector."""
+        s = self.s
+        flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
+        if deal.threads == 1:
+            return None, None
+        if deal.lanes == 1:
+            steps, thread = s.split(flat, [None, deal.threads])
+            s.reorder(thread, steps)
+            self._unroll(steps)
+            return thread, None
+        steps, thread, lane = s.split(flat, [None, deal.threads, deal.lanes])
+        s.reorder(thread, steps)
+        self._unroll(steps)
+        return thread, lane
+
+    def _unroll(self, steps: LoopRV) -> None:
+        extent = const_value(self.s.extent(steps))
+        if isinstance(extent, int) and extent <= KEPT:
+            self.s.unroll(steps)
+
+    # Long rows
+
+    def _two_launches(self, length: int | None) -> None:
+        """Reduce parts of rows in a launch of its own, where there are too few rows for all units."""
+        s, grid = self.s, self.grid
+        found = reductions(s.func)
+        if len(found) != 1 or length is None:
+            return
+        handle = BlockRV(found[0].name)
+        for producer in s.get_producers(handle):
+            if is_pointwise(s.get(producer)):
+                s.compute_inline(producer)
+        block = s.get(handle)
+        loops = s.get_loops(handle)
+        steps = [loop for loop, a in zip(loops, block.axes, strict=True) if a.kind == "reduce"]
+        rows = [loop for loop in loops if loop not in steps]
+        count = count_of(s, rows)
+        if count is None or count >= grid.units or length < 4 * PART:
+            return
+        parts = min(-(-length // PART), 4 * grid.units // max(1, count), grid.most_groups // max(1, count))
+        if parts < 2:
+            return
+        if rows:
+            s.reorder(*rows, *steps)
+        flat = s.fuse(*steps) if len(steps) > 1 else steps[0]
+        part, _ = s.split(flat, [parts, None])
+        partial = s.rfactor(part, 0)
+        around = s.get_loops(partial)
+        kinds = _kinds(s.get(partial), around, s)
+        lead = [loop for loop, kind in zip(around, kinds, strict=True) if kind == "spatial"]
+        rest = [loop for loop in around if loop not in lead]
+        s.reorder(*lead, *rest)
+        row = s.fuse(*lead) if len(lead) > 1 else lead[0]
+        s.bind(row, grid.groups)
+        thread, _ = self._split(rest, _Deal(grid.threads, min(grid.most_threads, ROW_THREADS)))
+        if thread is not None:
+            s.bind(thread, grid.threads)
+
+
+def _kinds(block: Block, loops: Sequence[LoopRV], s: Schedule) -> list[str]:
+    """The kind of axis that each loop moves."""
+    values = {value: axis.kind for axis, value in zip(block.axes, block.values, strict=True)}
+    return [values.get(loop.var, "reduce") for loop in loops]
+
+
+def _length_of(blocks: Sequence[Block]) -> int | None:
+    """Steps of the longest reduction; None where that is not known."""
+    longest = 0
+    for block in blocks:
+        total = 1
+        for axis in reduced(block):
+            extent = const_value(axis.dom.extent)
+            if not isinstance(extent, int):
+                return None
+            total *= extent
+        longest = max(longest, total)
+    return longest
+
+
+def _fits(across: Sequence[IterVar], threads: int) -> bool:
+    """Whether the threads of a row may keep its values of a stage in registers."""
+    total = 1
+    for axis in across:
+        extent = const_value(axis.dom.extent)
+        if not isinstance(extent, int):
+            return False
+        total *= extent
+    return total <= KEPT * threads
+
+
+def _reduced_lanes(block: Block, machine: Machine) -> int:
+    """Neighbours along the innermost reduced axis that a thread loads at once; 1 where they are none."""
+    axes = reduced(block)
+    widest = 0
+    for e in loads_of(block):
+        if e.buffer is (block.body.buffer if isinstance(block.body, Store) else None):
+            continue
+        factors = coefficients(e.buffer, e.indices, [axes[-1].var])
+        if factors is None or const_value(factors[axes[-1].var]) not in (0, 1):
+            return 1
+        widest = max(widest, e.buffer.dtype.itemsize)
+    return max(1, machine.description.load_bytes // widest) if widest else 1
+
+
+__all__ = ["RowsRule"]

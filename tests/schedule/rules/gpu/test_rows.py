@@ -1,0 +1,151 @@
+"""Reductions as launches: sums over any axes, softmax, normalisations, on machines of every kind."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.expr import Call, Var, post_order
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.schedule.rules.gpu import rows
+from dlc_core.testing.launches import Launched, check_launches
+from dlc_core.testing.schedules import kernel_of
+from dlc_core.tir.functor import exprs_of, stmts
+from tests.schedule.rules.gpu.machines import NARROW, SMALL, USUAL, machines
+
+M, N = Var("m"), Var("n")
+
+
+def tensor(*shape: object, name: str = "x", dtype: str = "float32") -> Node:
+    return param(name, tensor_type(shape, dtype))
+
+
+def is_rows(launched: Launched, launches: int = 1) -> Launched:
+    assert launched.rule == "gpu.rows"
+    assert launched.scheduled.attrs["why_not"] == ()
+    assert len(launched.kernels) == launches
+    return launched
+
+
+def calls(launched: Launched) -> set[str]:
+    return {
+        e.name
+        for kernel in launched.kernels
+        for s in stmts(kernel.body)
+        for e in post_order(*exprs_of(s))
+        if isinstance(e, Call)
+    }
+
+
+def norm(*shape: int, residual: bool = False):
+    x, scale, shift = tensor(*shape), tensor(shape[-1], name="s"), tensor(shape[-1], name="b")
+    y = std.layer_norm(x, scale, shift, axis=-1)
+    return kernel_of(std.gelu(std.add(y, x)) if residual else y, [x, scale, shift])
+
+
+@machines
+@pytest.mark.parametrize("shape", [(37,), (3, 1), (4, 21), (2, 3, 9)], ids=str)
+def test_softmax_over_every_axis(shape, machine):
+    for axis in range(len(shape)):
+        is_rows(check_launches(kernel_of(std.softmax(tensor(*shape), axis=axis)), machine))
+
+
+@machines
+def test_sums_over_any_axes(machine):
+    shape = (3, 5, 9)
+    for r in (1, 2, 3):
+        for axes in combinations(range(3), r):
+            is_rows(check_launches(kernel_of(std.reduce_sum(tensor(*shape), axes=axes)), machine))
+    x = tensor(4, 6, 12)
+    is_rows(
+        check_launches(
+            kernel_of(std.sub(x, std.reduce_mean(std.mul(x, x), axes=(2,), keepdims=True))), machine
+        )
+    )
+
+
+@settings(max_examples=8)
+@given(
+    shape=st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 12)),
+    axis=st.integers(0, 2),
+    op=st.sampled_from(["reduce_max", "reduce_logsumexp", "argmax", "softmax"]),
+)
+def test_any_shape(shape, axis, op):
+    x = tensor(*shape)
+    where = {"axes": (axis,)} if op.startswith("reduce") else {"axis": axis}
+    is_rows(check_launches(kernel_of(getattr(std, op)(x, **where)), USUAL))
+
+
+@machines
+def test_normalisations(machine):
+    is_rows(check_launches(norm(3, 40), machine))
+    is_rows(check_launches(norm(2, 5, 16, residual=True), machine))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64"])
+def test_every_dtype(dtype):
+    is_rows(check_launches(kernel_of(std.reduce_sum(tensor(5, 48, dtype=dtype), axes=(1,))), USUAL))
+    if "float" in dtype:
+        is_rows(check_launches(kernel_of(std.softmax(tensor(5, 48, dtype=dtype))), USUAL))
+
+
+@machines
+def test_symbolic_rows(machine):
+    known, unknown = std.softmax(tensor(M, 12)), std.softmax(tensor(3, N))
+    for sizes in ({M: 7}, {M: 0}):
+        is_rows(check_launches(kernel_of(known), machine, sizes))
+    for sizes in ({N: 45}, {N: 0}):
+        is_rows(check_launches(kernel_of(unknown), machine, sizes))
+        is_rows(check_launches(kernel_of(std.reduce_sum(tensor(N, 20), axes=(0,))), machine, sizes))
+
+
+def test_rows_are_read_as_vectors_and_exchanged_by_subgroups():
+    made = is_rows(check_launches(kernel_of(std.softmax(tensor(4, 256))), USUAL))
+    assert made.vectors() == {4}
+    assert "subgroup_shuffle_down" in calls(made)
+    # Two subgroups: each shows one partial result of each of the two reductions.
+    assert made.shared_bytes == 2 * 2 * 4
+    assert "subgroup_shuffle_down" not in calls(check_launches(kernel_of(std.softmax(tensor(4, 64))), SMALL))
+
+
+def test_short_rows_share_a_group():
+    (one,) = is_rows(check_launches(kernel_of(std.softmax(tensor(64, 64))), USUAL)).kernels
+    assert one.attrs["launch"] == ("block.x", "thread.y", "thread.x")
+    # Of an odd number none is left over.
+    (one,) = is_rows(check_launches(kernel_of(std.softmax(tensor(9, 64))), USUAL)).kernels
+    assert one.attrs["launch"] == ("block.x", "thread.x")
+
+
+def test_a_thread_reduces_a_few_elements_alone():
+    made = is_rows(check_launches(kernel_of(std.reduce_max(tensor(50, 4), axes=(1,))), USUAL))
+    assert made.shared_bytes == 0
+    assert not {"barrier", "subgroup_shuffle_down"} & calls(made)
+
+
+def test_columns_side_by_side():
+    made = is_rows(check_launches(kernel_of(std.reduce_sum(tensor(100, 40), axes=(0,))), USUAL))
+    (one,) = made.kernels
+    assert one.attrs["launch"] == ("block.x", "thread.x", "thread.y")
+    assert made.shared_bytes == rows.COLUMNS * rows.PARTS * 4
+    # As many columns as threads: each reduces one.
+    many = is_rows(check_launches(kernel_of(std.reduce_sum(tensor(4, 2200), axes=(0,))), USUAL))
+    assert many.shared_bytes == 0
+
+
+def test_few_long_rows_are_reduced_in_two_launches(monkeypatch):
+    monkeypatch.setattr(rows, "PART", 128)
+    for shape, axes in (((2, 700), (1,)), ((30, 40), (0, 1)), ((900,), (0,))):
+        x = tensor(*shape)
+        made = is_rows(
+            check_launches(kernel_of(std.sqrt(std.reduce_sum(std.mul(x, x), axes=axes))), USUAL), 2
+        )
+        assert made.host.attrs["workspaces"] == 1
+    is_rows(check_launches(kernel_of(std.reduce_max(tensor(900))), NARROW), 2)
+    # Rows enough for all units, or several reductions of a row: one launch.
+    is_rows(check_launches(kernel_of(std.reduce_sum(tensor(8, 600), axes=(1,))), USUAL))
+    is_rows(check_launches(kernel_of(std.softmax(tensor(1, 700))), USUAL))
