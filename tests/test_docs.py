@@ -189,9 +189,13 @@ def test_blocks_of_a_document_run(
     script = tmp_path / f"{Path(name).stem}.py"
     script.write_text(text, encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DLC_")}
+    own = (ROOT / name).parent
+    if own.is_relative_to(ROOT / "examples" / "accelerators"):
+        entry_points(own, tmp_path)
+        environment["PYTHONPATH"] = os.pathsep.join([str(own), os.environ.get("PYTHONPATH", "")])
     environment |= {
         "DLC_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "docs-cache"),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep),
         "NO_COLOR": "1",
     }
     done = subprocess.run(
@@ -203,6 +207,19 @@ def test_blocks_of_a_document_run(
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, f"{name}\n{done.stdout}\n{done.stderr}"
+
+
+def entry_points(package: Path, folder: Path) -> None:
+    """Let a folder on the path name the plugins of a package, as if it were installed."""
+    text = (package / "pyproject.toml").read_text(encoding="utf-8")
+    name = re.search(r'^name = "(.*)"', text, re.MULTILINE)
+    listed = re.search(r"^\[project\.entry-points\.dlc\]\n((?:.+\n)*)", text, re.MULTILINE)
+    assert name, package
+    assert listed, package
+    info = folder / f"{name.group(1).replace('-', '_')}-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.group(1)}\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text("[dlc]\n" + listed.group(1).replace('"', ""))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -1,0 +1,55 @@
+"""What the package gives to dlc: the target kind `vta`, its device, its partitioner, its intrinsic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dlc_backend_vta.config import OPTIONS, Config
+from dlc_backend_vta.device import VtaDevice
+from dlc_backend_vta.partition import partitioner
+from dlc_core.hooks import hookimpl
+from dlc_core.target import Description, TargetKind
+
+DLC_API = "0.1"
+
+
+def describe(options: Any) -> Description:
+    """The record of a machine, whose options are checked on the way."""
+    config = Config.of(options)
+    return Description(
+        parallel=False,
+        dtypes=("int8", "uint8", "int32"),
+        memory_scopes=("global", "inp", "wgt", "acc"),
+        frequency=3e8,
+        memory_bandwidth=3e8 * config.bus_bytes,
+        extra={"config": config},
+    )
+
+
+KIND = TargetKind(
+    "vta",
+    "a simulated tensor processor: products of int8 blocks, vectors of int32, explicit memories",
+    codegen="",
+    device="vta",
+    options=OPTIONS,
+    describe=describe,
+)
+
+
+@hookimpl
+def dlc_targets() -> Iterable[Any]:
+    return [KIND]
+
+
+@hookimpl
+def dlc_devices() -> Iterable[Any]:
+    return [VtaDevice()]
+
+
+@hookimpl
+def dlc_partitioners() -> Iterable[Any]:
+    return [partitioner()]
+
+
+__all__ = ["KIND"]
