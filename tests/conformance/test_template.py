@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Iterator
 from typing import Any
@@ -16,13 +17,17 @@ from dlc_core.testing.runner import expectations_of, usable_target
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 
+FRONTENDS: dict[str, object] = {}
+if importlib.util.find_spec("dlc_frontend_onnx") is not None:
+    FRONTENDS["onnx"] = importlib.import_module("dlc_frontend_onnx.plugin")
+
 SLICE = ("matmul", "conv", "softmax", "layer_norm", "exp", "reduce_max", "transpose", "gather")
 """One op at least for each rule."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The package is found as if it were installed, besides the core alone."""
+    """The package is found as if it were installed, beside the core and a frontend, whose models it runs."""
     folder = tmp_path_factory.mktemp("acme") / "package"
     write_backend("acme", folder)
     spec = importlib.util.spec_from_file_location("acme_plugin", folder / "dlc_backend_acme" / "plugin.py")
@@ -30,7 +35,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     assert spec.loader is not None
     plugin: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(plugin)
-    with fresh_registry({"acme": plugin}):
+    with fresh_registry({"acme": plugin, **FRONTENDS}):
         usable_target.cache_clear()
         yield
     usable_target.cache_clear()

@@ -81,5 +81,12 @@ def dlc_commands() -> Iterable[Command]:
 
 
 @hookimpl
+def dlc_models() -> Iterable[Declaration]:
+    from dlc_frontend_onnx.testing.models import MODELS
+
+    return MODELS
+
+
+@hookimpl
 def dlc_knobs() -> Iterable[Knob[Any]]:
     return [TARGET]

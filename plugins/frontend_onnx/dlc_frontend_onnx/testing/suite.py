@@ -99,8 +99,8 @@ def judge(case: Any, run: Run = interpret) -> Verdict:
 def _judge(case: Any, run: Run, *, freeze: bool) -> Verdict:
     try:
         for inputs, outputs in case.data_sets:
-            given = [_array(item) for item in inputs]
-            wanted = [_array(item) for item in outputs]
+            given = [as_array(item) for item in inputs]
+            wanted = [as_array(item) for item in outputs]
             problem = _run(case, given, wanted, run, freeze)
             if problem:
                 return Verdict(case.name, "wrong", problem)
@@ -195,7 +195,8 @@ def _difference(found: np.ndarray[Any, Any], wanted: Any, rtol: float, atol: flo
     return "" if np.array_equal(found, expected) else "differs"
 
 
-def _array(item: Any) -> Any:
+def as_array(item: Any) -> Any:
+    """A value of a data set: an array, or a list or optional of such."""
     if isinstance(item, onnx.TensorProto):
         return numpy_helper.to_array(item)
     if isinstance(item, onnx.SequenceProto):
@@ -209,6 +210,7 @@ __all__ = [
     "COINS",
     "Score",
     "Verdict",
+    "as_array",
     "cases",
     "coins_problem",
     "interpret",
