@@ -35,7 +35,7 @@ from dlc_core.shares import share_out
 from dlc_core.target import Artifact, Target
 from dlc_core.target.target import STAGES
 
-ABOUT = ("sites", "host", "live_peak", "placed")
+ABOUT = ("sites", "host", "live_peak", "placed", "native")
 """Attributes of modules that executables keep, as JSON data."""
 
 

@@ -17,14 +17,16 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    Places,
     Precision,
     Seed,
     Shapes,
     ShowProgress,
-    TargetText,
+    TargetTexts,
     compile_seconds,
     console,
     executable,
+    parse_places,
     parse_shapes,
 )
 from dlc_core.diag import UsageError
@@ -34,7 +36,8 @@ from dlc_core.runtime.profile import Report
 
 def bench(
     model: ModelOrArtefact,
-    target: TargetText = None,
+    target: TargetTexts = None,
+    place: Places = None,
     threads: Annotated[
         str,
         typer.Option("--threads", help="Thread counts to measure, such as 1,2; empty is all usable cores."),
@@ -71,7 +74,8 @@ def bench(
     - `dlc bench model.onnx --shape batch=8 --json`
     """
     shapes = parse_shapes(shape)
-    exe = executable(model, target, None, shapes, opt_level, no_cache, show_progress, precision)
+    options = model, target, None, shapes, opt_level, no_cache, show_progress, precision
+    exe = executable(*options, place=parse_places(place))
     feeds = gather_inputs(exe, None, together, seed, shapes)
     arrays = list(feeds.values())
     spreads: dict[int, Spread] = {}
@@ -85,7 +89,7 @@ def bench(
     if as_json:
         record: dict[str, Any] = {
             "model": str(model),
-            "target": str(exe.target),
+            "target": exe.target_text,
             "inputs": {name: list(array.shape) for name, array in feeds.items()},
             "compile": exe.report,
             "milliseconds": {count: spread.record() for count, spread in spreads.items()},
@@ -95,7 +99,7 @@ def bench(
         print(json.dumps(record, indent=2))
         return
     out = console()
-    out.print(f"[bold]{escape(str(model))}[/] on {escape(str(exe.target))}", highlight=False)
+    out.print(f"[bold]{escape(str(model))}[/] on {escape(exe.target_text)}", highlight=False)
     if exe.report:
         out.print(f"compiled in {compile_seconds(exe)}", highlight=False)
     out.print(_table(spreads))

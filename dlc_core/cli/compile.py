@@ -18,13 +18,15 @@ from dlc_core.cli.options import (
     Model,
     NoCache,
     OptLevel,
+    Places,
     Precision,
     Shapes,
     ShowProgress,
-    TargetText,
+    TargetTexts,
     Threads,
     compile_seconds,
     executable,
+    parse_places,
     parse_shapes,
     size,
 )
@@ -33,7 +35,8 @@ from dlc_core.diag import UsageError
 
 def compile_model(
     model: Model,
-    target: TargetText = None,
+    target: TargetTexts = None,
+    place: Places = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="NAME.dlc for `dlc run` and `dlc.open`; else what is exported."),
@@ -60,14 +63,14 @@ def compile_model(
     - `dlc compile model.onnx --precision bf16`
     - `dlc compile model.onnx --shape batch=1 --shape image=1,3,224,224`
     - `dlc compile model.onnx -t "reference -level=tir"`
+    - `dlc compile model.onnx -t ACME -t reference --place softmax=reference`
     """
     if model.suffix == ARTEFACT:
         raise UsageError(f"{model} is compiled already", hint="give the model it was made from")
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
     shapes = parse_shapes(shape)
-    exe = executable(
-        model, target, threads, shapes, opt_level, no_cache, show_progress, precision, check_bounds
-    )
+    options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision, check_bounds
+    exe = executable(*options, place=parse_places(place))
     if output.suffix == ARTEFACT:
         exe.save(output)
         files = [output]
@@ -76,7 +79,7 @@ def compile_model(
     if as_json:
         record = {
             "files": {str(file): file.stat().st_size for file in files},
-            "target": str(exe.target),
+            "target": exe.target_text,
             "inputs": [str(value) for value in exe.inputs],
             "outputs": [str(value) for value in exe.outputs],
             "weights": exe.signature.weights_size,
@@ -90,7 +93,7 @@ def compile_model(
     console = Console(soft_wrap=True, highlight=False)
     for file in files:
         console.print(f"[bold]{escape(str(file))}[/]  {size(file.stat().st_size)}")
-    console.print(f"target    {escape(str(exe.target))}")
+    console.print(f"target    {escape(exe.target_text)}")
     console.print(f"inputs    {escape(', '.join(map(str, exe.inputs))) or 'none'}")
     console.print(f"outputs   {escape(', '.join(map(str, exe.outputs)))}")
     told = exe.explain()

@@ -15,17 +15,19 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    Places,
     Precision,
     Shapes,
     ShowProgress,
-    TargetText,
+    TargetTexts,
     Threads,
     executable,
+    parse_places,
     parse_shapes,
     size,
 )
 from dlc_core.cli.tables import print_records, shortened
-from dlc_core.runtime.explain import Explanation, Kernel
+from dlc_core.runtime.explain import Explanation, Kernel, Segment
 from dlc_core.target.cost import Machine
 from dlc_core.testing.peak import measured_machine
 
@@ -39,7 +41,8 @@ def explain(
     refused: Annotated[
         bool, typer.Option("--refused", help="Only kernels that a schedule rule refused, or that none took.")
     ] = False,
-    target: TargetText = None,
+    target: TargetTexts = None,
+    place: Places = None,
     threads: Threads = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
@@ -54,14 +57,19 @@ def explain(
     arithmetic at the peak of the vector units, or its bytes from where they lie, whichever takes longer:
     that is the bound.  The expected time is that of the cost model.
 
+    Of a model for several targets it also says which segments there are, what each takes and gives, and why
+    nodes are not where they were wanted first.
+
     Examples:
 
     - `dlc explain model.onnx`
     - `dlc explain model.onnx --measure --threads 1`
     - `dlc explain model.dlc --refused --json`
+    - `dlc explain model.onnx -t ACME -t reference`
     """
     shapes = parse_shapes(shape)
-    exe = executable(model, target, threads, shapes, opt_level, no_cache, show_progress, precision)
+    options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision
+    exe = executable(*options, place=parse_places(place))
     report = machine = None
     if measure:
         report = exe.profile(gather_inputs(exe, None, None, 0, shapes))
@@ -77,6 +85,11 @@ def explain(
         f"memory  {memory_words(told.weights, told.arena, told.live_peak)}, {size(told.code)} of code"
     )
     console.print(f"machine {_machine_words(told.machine)}\n")
+    if told.segments:
+        print_records([_segment_record(one) for one in told.segments])
+        for line in told.refusals():
+            console.print(escape(line))
+        console.print()
     print_records([_record(k, told, measure) for k in kernels])
     console.print(_totals_words(told))
 
@@ -94,6 +107,18 @@ def _machine_words(machine: Machine) -> str:
     reads = ", ".join(f"{n} {b / 1e9:.0f} GB/s" for n, b in zip(names, machine.bandwidths, strict=True))
     how = "measured" if machine.measured else "from the target's description; --measure measures it"
     return f"{machine.flops / 1e9:.0f} GFLOP/s a core, {reads} ({how})"
+
+
+def _segment_record(one: Segment) -> dict[str, Any]:
+    return {
+        "segment": one.name,
+        "target": one.target,
+        "ops": shortened(one.ops, 4),
+        "model nodes": shortened(one.nodes, 2),
+        "bytes in": one.bytes_in,
+        "bytes out": one.bytes_out,
+        "why": one.why,
+    }
 
 
 def _record(kernel: Kernel, told: Explanation, measured: bool) -> dict[str, Any]:

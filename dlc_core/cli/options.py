@@ -33,6 +33,19 @@ TargetText = Annotated[
     str | None,
     typer.Option("--target", "-t", help='What to compile for: "kind -name=value"; `dlc targets` lists them.'),
 ]
+TargetTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help='What to compile for: "kind -name=value"; `dlc targets` lists them.  Given several times, each '
+        "operation goes to the first that takes it, and the last has the rest.",
+    ),
+]
+Places = Annotated[
+    list[str] | None,
+    typer.Option("--place", help="Where some operations go, OP=TARGET or NODES=TARGET: /layer1/*=kind."),
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads of a call; all usable cores by default.")
 ]
@@ -83,6 +96,17 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, Any]:
     return found
 
 
+def parse_places(texts: Sequence[str] | None) -> dict[str, str]:
+    """`["conv=kind", "/layer1/*=kind -name=value"]` as a dict; a target begins behind the first sign."""
+    found = {}
+    for text in texts or ():
+        name, _, target = text.partition("=")
+        if not name.strip() or not target.strip():
+            raise UsageError(f"--place {text!r} places nothing", hint='write conv=KIND or "/layer1/*=KIND"')
+        found[name.strip()] = target.strip()
+    return found
+
+
 def console() -> Console:
     """The console of tables: a pipe gets lines as wide as their content."""
     return Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
@@ -108,7 +132,7 @@ def progress(label: str, wanted: bool | None) -> Iterator[Callable[[Progress], N
 
 def executable(
     model: Path,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     threads: int | None = None,
     shapes: Mapping[str, Any] | None = None,
     opt_level: int = 3,
@@ -117,22 +141,27 @@ def executable(
     precision: str = "float32",
     check_bounds: bool = False,
     taps: Sequence[str] = (),
+    place: Mapping[str, str] | None = None,
 ) -> Executable:
     """The model or script compiled, or the artefact opened."""
+    targets = [target] if isinstance(target, str) else list(target or ())
     config = {"check_bounds": True} if check_bounds else {}
     if taps and model.suffix in (ARTEFACT, SCRIPT):
         raise UsageError(f"{model} has no nodes to tap", hint="--tap is for models")
     if model.suffix == ARTEFACT:
-        if target is not None:
-            raise UsageError(f"{model} is compiled already", hint="--target is for models")
+        if targets or place:
+            raise UsageError(f"{model} is compiled already", hint="--target and --place are for models")
         return driver.open(model, num_threads=threads)
     source = read_module(model) if model.suffix == SCRIPT else model
     if isinstance(source, IRModule) and not source.of_kind(Function):
-        return driver.build(source, target, num_threads=threads, opt_level=opt_level, config=config)
+        if len(targets) > 1 or place:
+            raise UsageError(f"{model} has tensor programs, which are for one target")
+        return driver.build(source, *targets, num_threads=threads, opt_level=opt_level, config=config)
     with progress(model.name, show) as tell:
         return driver.compile(
             source,
-            target,
+            targets=targets or None,
+            place=place,
             num_threads=threads,
             shapes=shapes,
             opt_level=opt_level,

@@ -20,15 +20,17 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    Places,
     Precision,
     Relative,
     Seed,
     Shapes,
     ShowProgress,
     SingleInputs,
-    TargetText,
+    TargetTexts,
     Threads,
     executable,
+    parse_places,
     parse_shapes,
 )
 from dlc_core.cli.tables import shortened
@@ -38,7 +40,8 @@ from dlc_core.runtime.explain import regrouped
 
 def run(
     model: ModelOrArtefact,
-    target: TargetText = None,
+    target: TargetTexts = None,
+    place: Places = None,
     single: SingleInputs = None,
     together: InputsTogether = None,
     random: Annotated[bool, typer.Option("--random", help="Draw the inputs that are not given.")] = False,
@@ -83,9 +86,10 @@ def run(
     """
     shapes = parse_shapes(shape)
     options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision
-    exe = executable(*options, check_bounds=check_bounds, taps=tap or ())
+    more: dict[str, Any] = {"check_bounds": check_bounds, "place": parse_places(place)}
+    exe = executable(*options, taps=tap or (), **more)
     if tap:
-        _tell_regrouped(executable(*options, check_bounds=check_bounds), exe)
+        _tell_regrouped(executable(*options, **more), exe)
     outputs = exe.run(gather_inputs(exe, single, together, seed if random else None, shapes))
     if output is not None:
         np.savez(output, **outputs)

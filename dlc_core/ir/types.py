@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.dtype import STRING, DType, DTypeLike, dtype
 from dlc_core.ir.expr import Const, Expr, Var, as_expr, const_value, free_vars
 
 Dim = int | Expr
@@ -82,3 +83,18 @@ def symbols_of(type_: Type) -> list[Var]:
     for field in type_.fields:
         seen.update(dict.fromkeys(symbols_of(field)))
     return list(seen)
+
+
+def static_bytes(*types: Type) -> int | None:
+    """Bytes of values of these types; None where a shape is symbolic, and for texts."""
+    total = 0
+    for type_ in types:
+        if isinstance(type_, TupleType):
+            size = static_bytes(*type_.fields)
+        else:
+            shape = None if type_.dtype is STRING else type_.static_shape()
+            size = None if shape is None else math.prod(shape) * type_.dtype.itemsize
+        if size is None:
+            return None
+        total += size
+    return total

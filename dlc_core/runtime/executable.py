@@ -152,6 +152,12 @@ class Executable:
             raise UsageError(f"num_threads is {value!r}", hint="give an integer of at least 1")
         self._threads = value
 
+    @property
+    def target_text(self) -> str:
+        """The targets of its parts, the host's last."""
+        found = dict.fromkeys(str(each.target) for each in (*self.regions.values(), self))
+        return ", ".join(found)
+
     def with_threads(self, num_threads: int) -> Executable:
         """The same executable, code, weights and scratch memory shared, with another number of threads: for
         callers that differ in it while they run at once.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from dlc_core.ir.types import static_bytes
 from dlc_core.runtime.profile import Report, Row
 from dlc_core.target.cost import Estimate, Machine, Work
 
@@ -59,6 +60,31 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """A part of a model that a device runs in one go."""
+
+    name: str
+    target: str
+    ops: tuple[str, ...]
+    nodes: tuple[str, ...]
+    bytes_in: int | None
+    """Bytes of the values that it takes; None where they depend on dims."""
+    bytes_out: int | None
+    why: str
+    """Who took it, by which patterns; empty for what was left."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a node is not where it was wanted first."""
+
+    op: str
+    nodes: tuple[str, ...]
+    target: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Fit:
     """How well the cost model told the measured times of kernels, over those that have both."""
 
@@ -90,6 +116,9 @@ class Explanation:
     threads: int
     machine: Machine
     """What the cost model takes the machine for."""
+    segments: tuple[Segment, ...] = ()
+    """The parts of a model that is not one native entry, those of other targets first."""
+    refused: tuple[Refusal, ...] = ()
 
     def to_json(self) -> str:
         """All of it, with `totals` and, where times were measured, `fit`."""
@@ -103,6 +132,20 @@ class Explanation:
             work = listed.pop("work")
             listed |= work | {"intensity": kernel.work.intensity, "attained": kernel.attained}
         return json.dumps(record, indent=1)
+
+    def refusals(self) -> list[str]:
+        """A line for each op and reason why it is not where it was wanted first."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        for one in self.refused:
+            found.setdefault((one.target, one.op, "; ".join(one.reasons)), []).append(", ".join(one.nodes))
+        lines = []
+        for (target, op, why), nodes in found.items():
+            named = [name for name in nodes if name]
+            rest = len(named) - _SHOWN_NODES
+            which = ", ".join(named[:_SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
+            count = f" × {len(nodes)}" if len(nodes) > 1 else ""
+            lines.append(f"not on {target}: {op}{count}{f' ({which})' if which else ''}: {why}")
+        return lines
 
     def totals(self) -> dict[str, float | None]:
         """Sums over the kernels; None where one of them is not known."""
@@ -129,6 +172,15 @@ class Explanation:
             + least,
             f"code     {self.code} bytes, {len(self.kernels)} kernel calls",
         ]
+        for one in self.segments:
+            sizes = " and ".join(
+                f"{'?' if size is None else size} bytes {way}"
+                for size, way in ((one.bytes_in, "in"), (one.bytes_out, "out"))
+            )
+            lines.append(f"segment  {one.name} on {one.target}: {sizes}; {' '.join(one.ops)}")
+            if one.why:
+                lines.append(f"           {one.why}")
+        lines += self.refusals()
         width = max((len(k.name) for k in self.kernels), default=0)
         rules = max((len(k.rule) for k in self.kernels), default=0)
         for kernel in self.kernels:
@@ -192,7 +244,7 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
             )
         )
     return Explanation(
-        target=str(exe.target),
+        target=exe.target_text,
         signature=str(signature),
         code=len(exe.artifact.code),
         weights=signature.weights_size,
@@ -201,7 +253,25 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         kernels=tuple(kernels),
         threads=exe.num_threads,
         machine=machine,
+        segments=tuple(_segments(exe)),
+        refused=tuple(
+            Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
+            for one in exe.about.get("placed", {}).get("why_not", ())
+        ),
     )
+
+
+def _segments(exe: Executable) -> Iterator[Segment]:
+    for one in exe.about.get("placed", {}).get("regions", ()):
+        why = f"{one['partitioner']}: {', '.join(one['patterns'])}"
+        lists = tuple(one["ops"]), tuple(one["nodes"])
+        yield Segment(one["name"], one["target"], *lists, one["bytes_in"], one["bytes_out"], why)
+    signatures = {} if exe.program is None else exe.program.segments
+    for one in exe.about.get("native", ()):
+        signature = signatures[one["name"]]
+        given, made = (static_bytes(*(v.type for v in s)) for s in (signature.inputs, signature.outputs))
+        lists = tuple(one["ops"]), tuple(one["nodes"])
+        yield Segment(one["name"], str(exe.target), *lists, given, made, "")
 
 
 def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
@@ -219,4 +289,4 @@ def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, 
     return found
 
 
-__all__ = ["Explanation", "Fit", "Kernel", "explain", "fit_of", "regrouped"]
+__all__ = ["Explanation", "Fit", "Kernel", "Refusal", "Segment", "explain", "fit_of", "regrouped"]

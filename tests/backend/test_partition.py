@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -328,3 +330,21 @@ def test_any_op_is_a_pattern():
         exe = dlc.compile(mlp(), targets=["card", "reference"])
         assert len(placed(exe)) == 4
         same(exe, mlp(), X)
+
+
+# What is told
+
+
+def test_explanations_list_segments_and_refusals(card):
+    exe = dlc.compile(mlp(), targets=["card -limit=1000", "reference -level=tir"])
+    told = exe.explain()
+    assert [(s.name, s.target, s.bytes_in, s.bytes_out) for s in told.segments] == [
+        ("region_0", "card -limit=1000", 128, 40),
+        ("segment_0", "reference -level=tir", 256, 128),
+        ("segment_1", "reference -level=tir", 40, 40),
+    ]
+    text = str(told)
+    assert "card-dense: add, relu, dense" in text
+    assert "not on card -limit=1000: matmul: dense: 2048 weights, the card holds 1000" in text
+    assert text.startswith("target   card -limit=1000, reference -level=tir")
+    assert json.loads(told.to_json())["segments"][0]["name"] == "region_0"

@@ -31,9 +31,8 @@ from dlc_core.graph.node import (
     make_tuple,
     rewrite,
 )
-from dlc_core.ir.dtype import STRING
 from dlc_core.ir.expr import Expr, free_vars
-from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.ir.types import TensorType, static_bytes
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.reference import Value, apply
 from dlc_core.op.std import BY_NAME
@@ -67,7 +66,7 @@ class FoldConstants(GraphPass):
         decl = old.op
         if not isinstance(decl, OpDecl) or not decl.pure or any(a.op is not CONST for a in args):
             return None
-        size = _bytes_of(old.type)
+        size = static_bytes(old.type)
         if size is None or functions_of(old) or any(map(_depends_on_dims, old.attrs.values())):
             return None
         if decl is BY_NAME["full"]:
@@ -97,15 +96,6 @@ def _depends_on_dims(value: Any) -> bool:
     """Whether an attribute has symbolic dims in it, such as those whose values an op gives."""
     items = value if isinstance(value, tuple) else (value,)
     return any(isinstance(item, Expr) and free_vars(item) for item in items)
-
-
-def _bytes_of(type_: Type) -> int | None:
-    """Bytes of a value of a type; None where its shape is symbolic, and for texts, which are no constants."""
-    if isinstance(type_, TupleType):
-        sizes = [_bytes_of(field) for field in type_.fields]
-        return None if any(s is None for s in sizes) else sum(s for s in sizes if s is not None)
-    shape = None if type_.dtype is STRING else type_.static_shape()
-    return None if shape is None else int(np.prod(shape, dtype=np.int64)) * type_.dtype.itemsize
 
 
 def _constant(value: Value) -> Node:

@@ -34,7 +34,7 @@ from dlc_core.graph.node import (
     users_of,
 )
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType
+from dlc_core.ir.types import static_bytes
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.regions import Cover, Graph, Piece, Taker, merged, refusal
 from dlc_core.rewrite.pattern import match
@@ -250,8 +250,8 @@ class _Found:
             "patterns": list(patterns),
             "ops": [n.op.name for n in self.members if n.op.name not in STRUCTURAL],
             "nodes": list(spans),
-            "bytes_in": _bytes(n for n in self.inputs),
-            "bytes_out": _bytes(self.extracted.escaping),
+            "bytes_in": static_bytes(*(n.type for n in self.inputs)),
+            "bytes_out": static_bytes(*(n.type for n in self.extracted.escaping)),
         }
 
 
@@ -265,22 +265,6 @@ def region_of(function: Function, taker: Taker) -> Region:
         assert found is not None
         parts.append(Part(name, found))
     return Region(function.name, function, tuple(parts))
-
-
-def _bytes(values: Any) -> int | None:
-    """Bytes of values; None where they depend on dims."""
-    total = 0
-    for value in values:
-        fields = [value.type] if isinstance(value.type, TensorType) else value.type.fields
-        for type_ in fields:
-            shape = type_.static_shape()
-            if shape is None:
-                return None
-            size = type_.dtype.itemsize
-            for dim in shape:
-                size *= dim
-            total += size
-    return total
 
 
 __all__ = ["PARTITIONER", "PARTS", "Partition", "Placement", "region_of"]

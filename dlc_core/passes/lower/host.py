@@ -11,7 +11,7 @@ their references.  All else moves into functions with the attribute
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -106,12 +106,14 @@ def _with_host_program(module: IRModule, entry: Function, control: bool, native:
     the host.
     """
     segments: dict[str, Function] = dict(module.functions)
-    noted: list[dict[str, Any]] = []
+    noted = _Noted()
     partition = _Partition(entry, segments, noted, control, native)
     if not partition.reasons and not any(p.dtype is STRING for p in entry.params):
         return module
     marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
-    return replace(module, functions={**segments, module.entry: marked}).with_attrs(host=tuple(noted))
+    return replace(module, functions={**segments, module.entry: marked}).with_attrs(
+        host=tuple(noted.host), native=tuple(noted.native)
+    )
 
 
 def why_host(n: Node, control: bool = False) -> str:
@@ -146,6 +148,14 @@ def _why_control(n: Node) -> str:
     return ""
 
 
+@dataclass
+class _Noted:
+    """What there is to tell, as plain data: what runs on the host and why, what each segment has."""
+
+    host: list[dict[str, Any]] = field(default_factory=list)
+    native: list[dict[str, Any]] = field(default_factory=list)
+
+
 class _Partition:
     """One function on its way to a host program."""
 
@@ -153,7 +163,7 @@ class _Partition:
         self,
         function: Function,
         segments: dict[str, Function],
-        noted: list[dict[str, Any]],
+        noted: _Noted,
         control: bool,
         native: bool,
     ) -> None:
@@ -250,7 +260,7 @@ class _Partition:
             return node(CALL_PRIM, [new[a] for a in n.args], {"symbol": function.name}, n.type)
         if self.reasons.get(n):
             nodes = [s.name or str(s) for s in n.spans]
-            self.noted.append({"op": n.op.name, "nodes": nodes, "why": self.reasons[n]})
+            self.noted.host.append({"op": n.op.name, "nodes": nodes, "why": self.reasons[n]})
         attrs = dict(n.attrs)
         if n.op is not CALL:
             for name, value in n.attrs.items():
@@ -270,6 +280,8 @@ class _Partition:
             name, members, self._inputs(depth), lambda n: self._escapes(n, inside), {"segment": True}
         )
         self.segments[name] = made.function
+        spans = dict.fromkeys(s.name or str(s) for n in members for s in n.spans)
+        self.noted.native.append({"name": name, "ops": [n.op.name for n in members], "nodes": list(spans)})
         call = node(CALL_PRIM, [new[a] for a in made.inputs], {"symbol": name}, made.function.body.type)
         new.update(made.results(call))
 
