@@ -60,6 +60,7 @@ class SimulatedDevice:
     name: str
     formats: tuple[str, ...]
     memory_bytes = 1 << 36
+    queued = True
 
     def __init__(self) -> None:
         self.cycles = 0

@@ -11,16 +11,18 @@ is never more of it than calls were in flight at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
+from dlc_core.ir.dtype import DTypeLike
 from dlc_core.runtime.checked import PLANS, Checked, Host, Transient, failing, failure
-from dlc_core.runtime.device import Device, prepare
+from dlc_core.runtime.device import Device, is_queued, prepare
 from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty, maker
 from dlc_core.runtime.ndarray import NDArray
-from dlc_core.runtime.signature import Plan, Shape, Signature
+from dlc_core.runtime.signature import Shape, Signature
 
 ndarray = np.ndarray
 Launch = Callable[[Sequence[int], Sequence[int], int], None]
@@ -137,14 +139,15 @@ class Copying(Checked):
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
         super().__init__(signature)
-        self._device = device
+        self.device = device
+        self._queued = is_queued(device)
         self._entry = entry
         self._weights = NDArray.from_host(device, weights)
         self._free: list[NDArray] = []
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         """Outputs stay on the device where all inputs are arrays on it."""
-        stay = bool(arrays) and all(isinstance(a, NDArray) and a.device is self._device for a in arrays)
+        stay = bool(arrays) and all(isinstance(a, NDArray) and a.device is self.device for a in arrays)
         if stay:
             self.signature.check_count(len(arrays))
             for value, array in zip(self.signature.inputs, arrays, strict=True):
@@ -153,38 +156,51 @@ class Copying(Checked):
             given = list(arrays)
         else:
             given = self.ready(arrays)
-        plan = self.plan(tuple(a.shape for a in given))
-        outputs = [
-            NDArray.empty(self._device, s, v.type.dtype)
-            for s, v in zip(plan.outputs, self.signature.outputs, strict=True)
-        ]
+        self.plan(tuple(a.shape for a in given))
         inputs = given if stay else [self._upload(a) for a in given]
+        outputs = self.start(inputs, threads, partial(NDArray.empty, self.device))
+        self._wait()
+        return outputs if stay else [o.numpy() for o in outputs]
+
+    def start(
+        self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
+    ) -> list[NDArray]:
+        """Launch on arrays of the device; the outputs, for which `empty` gives memory.  Where the device is
+        `queued` they are not there yet.
+        """
+        plan = self.plan(tuple(a.shape for a in inputs))
+        values = self.signature.outputs
+        outputs = [empty(s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)]
         arena = self._take(plan.arena)
         try:
-            self._run([*inputs, *outputs, self._weights, arena], plan, threads)
+            with failing(self.device):
+                handles = [a.handle for a in (*inputs, *outputs, self._weights, arena)]
+                self.device.launch(self._entry, handles, plan.scalars, threads)
+            if not self._queued:
+                self._wait()
         finally:
             self._free.append(arena)
-        return outputs if stay else [o.numpy() for o in outputs]
+        return outputs
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
         ins = [self._upload(a) for a in given]
-        outs = [NDArray.empty(self._device, r.shape, r.dtype) for r in results]
-        arena = NDArray.empty(self._device, (plan.arena,), "uint8")
+        outs = [NDArray.empty(self.device, r.shape, r.dtype) for r in results]
+        arena = NDArray.empty(self.device, (plan.arena,), "uint8")
         held = [*ins, *outs, self._weights, arena]
-        run = prepare(self._device, self._entry, [a.handle for a in held], plan.scalars, threads)
+        run = prepare(self.device, self._entry, [a.handle for a in held], plan.scalars, threads)
 
         def bound() -> None:
             for host, array in zip(given, ins, strict=True):
                 if host.nbytes:
-                    self._device.write(array.handle, bytes_of(host))
-            with failing(self._device):
+                    self.device.write(array.handle, bytes_of(host))
+            with failing(self.device):
                 run()
             for host, array in zip(results, outs, strict=True):
                 if host.nbytes:
-                    self._device.read(array.handle, bytes_of(host))
+                    self.device.read(array.handle, bytes_of(host))
 
         return holding(bound, held), results
 
@@ -192,19 +208,18 @@ class Copying(Checked):
         self._free.clear()
 
     def _upload(self, host: Host) -> NDArray:
-        return NDArray.from_host(self._device, host)
+        return NDArray.from_host(self.device, host)
 
-    def _run(self, arrays: Sequence[NDArray], plan: Plan, threads: int) -> None:
-        with failing(self._device):
-            self._device.launch(self._entry, [a.handle for a in arrays], plan.scalars, threads)
-            self._device.sync()
+    def _wait(self) -> None:
+        with failing(self.device):
+            self.device.sync()
 
     def _take(self, size: int) -> NDArray:
         while True:
             try:
                 arena = self._free.pop()
             except IndexError:
-                return NDArray.empty(self._device, (size,), "uint8")
+                return NDArray.empty(self.device, (size,), "uint8")
             if arena.nbytes >= size:
                 return arena
 

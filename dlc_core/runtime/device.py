@@ -5,6 +5,8 @@ are addresses where the device has such.  What it may have besides:
 
     host_memory = True              handles are addresses of this process: nothing is copied for a call
     dlpack_device = (type, id)      its memory as DLPack names it: arrays are exchanged without a copy
+    queued = True                   launches may be left running: they, copies and frees take effect in the
+                                    order in which they are asked for; a call waits only for what it reads
     check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, of its artefact's metadata
 
@@ -123,6 +125,11 @@ def shares_memory(device: Any) -> bool:
     return bool(getattr(device, "host_memory", False))
 
 
+def is_queued(device: Any) -> bool:
+    """Whether launches on a device may be left running."""
+    return bool(getattr(device, "queued", False))
+
+
 def prepare(
     device: Device, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int
 ) -> Callable[[], None]:
@@ -139,4 +146,4 @@ def prepare(
     return run
 
 
-__all__ = ["Device", "HostMemory", "Loaded", "prepare", "shares_memory"]
+__all__ = ["Device", "HostMemory", "Loaded", "is_queued", "prepare", "shares_memory"]

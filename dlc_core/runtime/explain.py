@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from dlc_core.ir.types import static_bytes
+from dlc_core.lazy import lazy
+from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.profile import Report, Row
 from dlc_core.target.cost import Estimate, Machine, Work
 
 if TYPE_CHECKING:
+    from dlc_core.runtime import hosted
     from dlc_core.runtime.executable import Executable
+else:
+    hosted = lazy("dlc_core.runtime.hosted")
 
 _SHOWN_NODES = 3
 
@@ -119,6 +124,9 @@ class Explanation:
     segments: tuple[Segment, ...] = ()
     """The parts of a model that is not one native entry, those of other targets first."""
     refused: tuple[Refusal, ...] = ()
+    device_memory: Mapping[str, int | None] = field(default_factory=dict)
+    """For each device with memory of its own the most bytes of values between segments that a call has there;
+    None where they depend on dims."""
 
     def to_json(self) -> str:
         """All of it, with `totals` and, where times were measured, `fit`."""
@@ -180,6 +188,9 @@ class Explanation:
             lines.append(f"segment  {one.name} on {one.target}: {sizes}; {' '.join(one.ops)}")
             if one.why:
                 lines.append(f"           {one.why}")
+        for name, most in self.device_memory.items():
+            known = "depending on dims" if most is None else f"at most {most}"
+            lines.append(f"values   on device {name} between segments: bytes {known} in each call")
         lines += self.refusals()
         width = max((len(k.name) for k in self.kernels), default=0)
         rules = max((len(k.rule) for k in self.kernels), default=0)
@@ -254,11 +265,21 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         threads=exe.num_threads,
         machine=machine,
         segments=tuple(_segments(exe)),
+        device_memory=_device_memory(exe),
         refused=tuple(
             Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
             for one in exe.about.get("placed", {}).get("why_not", ())
         ),
     )
+
+
+def _device_memory(exe: Executable) -> dict[str, int | None]:
+    if exe.program is None:
+        return {}
+    parts = [(name, region) for name, region in exe.regions.items()]
+    parts += [(name, exe) for name in exe.program.segments]
+    devices = {name: part.target.kind.device for name, part in parts if not shares_memory(part.device)}
+    return hosted.memory_of(exe.program, exe.weights, devices) if devices else {}
 
 
 def _segments(exe: Executable) -> Iterator[Segment]:

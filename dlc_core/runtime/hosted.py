@@ -1,7 +1,8 @@
 """Host programs: graphs whose control flow and host ops run in NumPy, between native segments.
 
 A segment is a native entry point with a signature of its own; values cross between it and the host as arrays,
-without a copy where the device works in this process's memory.
+without a copy where the device works in this process's memory.  On devices with memory of their own they stay
+there until somebody else needs them; launches on such that are `queued` run beside what comes after them.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import ArtifactError
+from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.op.known import known_ops
 from dlc_core.runtime.callers import caller_for
-from dlc_core.runtime.checked import Caller, Host, Transient
+from dlc_core.runtime.calling import Copying
+from dlc_core.runtime.checked import Caller, Host, Transient, failing
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.footprint import device_bytes
+from dlc_core.runtime.resident import Held, Pool, fetch
 from dlc_core.runtime.signature import Signature
 from dlc_core.runtime.steps import Steps
 from dlc_core.script.json import from_json, to_json
@@ -89,6 +94,18 @@ def _view(weights: Host, name: str, shape: tuple[int, ...], offset: int) -> Host
     return weights[offset:end].view(type_).reshape(shape)
 
 
+def memory_of(program: Program, weights: Host, devices: Mapping[str, str]) -> dict[str, int | None]:
+    """The most bytes of values that a call has at once on each device, where `devices` names those of
+    segments; None where sizes depend on dims.
+    """
+
+    def never(symbol: str, arrays: list[Any], threads: int) -> list[Any]:
+        raise RuntimeFailure(f"{symbol} is not loaded")
+
+    segments = {**program.segments, **devices}
+    return device_bytes(Steps(program.function(weights), never, segments, devices), devices)
+
+
 class Hosted(Transient):
     """Calls of a host program."""
 
@@ -108,19 +125,49 @@ class Hosted(Transient):
             for name, own in program.segments.items()
         }
         self._segments.update(regions)
-        self._steps = Steps(program.function(weights), self._run_segment, self._segments)
+        self._pools = {
+            id(caller.device): Pool(caller.device)
+            for caller in self._segments.values()
+            if isinstance(caller, Copying)
+        }
+        devices = {n: c.device.name for n, c in self._segments.items() if isinstance(c, Copying)}
+        run = self._run_held if devices else self._run_segment
+        self._steps = Steps(program.function(weights), run, self._segments, devices or None)
 
     def _run_segment(self, symbol: str, arrays: list[Any], threads: int) -> list[Any]:
         return self._segments[symbol].call(arrays, threads)
 
+    def _run_held(self, symbol: str, values: list[Held], threads: int) -> list[Any]:
+        """A segment of a program in which some are on devices of their own."""
+        caller = self._segments[symbol]
+        if not isinstance(caller, Copying):
+            return [Held(array) for array in caller.call([value.host() for value in values], threads)]
+        pool = self._pools[id(caller.device)]
+        made = caller.start([value.on(pool) for value in values], threads, pool.empty)
+        return [Held(on=array) for array in made]
+
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)
         self.signature.bind_symbols([a.shape for a in given])
-        return _own(_flat(self._steps(given, threads)), given)
+        if not self._pools:
+            return _own(_flat(self._steps(given, threads)), given)
+        try:
+            results = _own(_flat(fetch(self._steps(given, threads))), given)
+        except BaseException:
+            for pool in self._pools.values():
+                with suppress(Exception):  # a failure of what is still running is not that of the next call
+                    pool.device.sync()
+            raise
+        for pool in self._pools.values():
+            with failing(pool.device):
+                pool.device.sync()
+        return results
 
     def release(self) -> None:
         for caller in self._segments.values():
             caller.release()
+        for pool in self._pools.values():
+            pool.clear()
 
 
 def _flat(value: Any) -> list[Host]:
@@ -139,4 +186,4 @@ def _own(results: list[Host], given: Sequence[Host]) -> list[Host]:
     return fresh
 
 
-__all__ = ["Hosted", "Program"]
+__all__ = ["Hosted", "Program", "memory_of"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,21 @@ class NDArray:
     to the host.
     """
 
-    def __init__(self, device: Device, handle: int, shape: tuple[int, ...], dtype_: DTypeLike) -> None:
-        """Takes over `handle`, which `device.alloc` gave."""
+    def __init__(
+        self,
+        device: Device,
+        handle: int,
+        shape: tuple[int, ...],
+        dtype_: DTypeLike,
+        *,
+        free: Callable[[int], None] | None = None,
+    ) -> None:
+        """Takes over `handle`, which `device.alloc` gave; `free` gets it back instead of the device."""
         self.device = device
         self.handle = handle
         self.shape = shape
         self.dtype = dtype(dtype_)
-        self._free = weakref.finalize(self, device.free, handle)
+        self._free = weakref.finalize(self, free or device.free, handle)
         self._free.atexit = False
 
     @staticmethod

@@ -2,38 +2,141 @@
 
 Values are checked where they enter; between steps shapes and dtypes are those that inference proved.  A
 control flow op runs by its own reference on callables that run the steps of its bodies.
+
+Where segments run on devices with memory of their own, values are `Held`: the host fetches what it computes
+with.  Launches that may be left running then come as early as their inputs are there, and other segments,
+too, come before what has to wait for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
+from dlc_core.graph.dims import dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.reference import apply, evaluate
+from dlc_core.runtime.resident import fetch, hold
 
 Run = Callable[[str, list[Any], int], list[Any]]
 """Runs a segment: its name, arrays, threads."""
+
+MOVING = (GET, TUPLE)
+PASSING = ("if_", "while_")
+"""Control flow whose reference only passes values on, and asks a condition for its `item`."""
 
 Symbols = dict[Var, int]
 Step = Callable[[list[Any], Symbols, int], Any]
 """The value of one node from the slots, the known dims and the threads."""
 
 
-class Steps:
-    """A function that can be called: `steps(arrays, threads)` gives its result, a tuple for several."""
+class _Waiting:
+    """Which devices' work values may still wait for, while steps are put in order."""
 
-    def __init__(self, function: Function, run: Run, segments: Container[str]) -> None:
-        """`segments` are the names that `run` knows; ArtifactError where the function calls another."""
+    def __init__(self, devices: Mapping[str, str]) -> None:
+        self._devices = devices
+        self._started: dict[str, int] = {}
+        self._synced: dict[str, int] = {}
+        self._needs: dict[Node, dict[str, int]] = {}
+        """For each value the last launches that it is a result of, numbered by device."""
+
+    def device(self, n: Node) -> str | None:
+        """The device of a launch."""
+        return self._devices.get(n.attrs["symbol"]) if n.op is CALL_PRIM else None
+
+    def pending(self, n: Node) -> set[str]:
+        """The devices for which a node would have to wait."""
+        own = self.device(n)
+        return {
+            device
+            for arg in n.args
+            for device, number in self._needs.get(arg, {}).items()
+            if device != own and number > self._synced.get(device, 0)
+        }
+
+    def done(self, n: Node) -> None:
+        """Go on behind a node."""
+        if n.op in MOVING:
+            needs: dict[str, int] = {}
+            for arg in n.args:
+                needs |= self._needs.get(arg, {})
+            self._needs[n] = needs
+            return
+        for device in self.pending(n):
+            self._synced[device] = self._started[device]
+        own = self.device(n)
+        if own is not None:
+            self._started[own] = self._started.get(own, 0) + 1
+            self._needs[n] = {own: self._started[own]}
+
+
+def launches_first(order: Sequence[Node], devices: Mapping[str, str]) -> list[Node]:
+    """The nodes of a host program in an order that lets devices work while others do.
+
+    Next is, of the nodes whose inputs are there, the first launch that need not wait for another device, else
+    the first other one that need not, else the first of all.  What the host computes with symbolic dims keeps
+    its order, since it may tell them.
+    """
+    place = {n: i for i, n in enumerate(order)}
+    users: dict[Node, list[Node]] = {n: [] for n in order}
+    missing: dict[Node, int] = {}
+    for n in order:
+        needed = [a for a in dict.fromkeys(n.args) if a in place]
+        missing[n] = len(needed)
+        for arg in needed:
+            users[arg].append(n)
+    anchored = [n for n in reversed(order) if n.op not in (*MOVING, CALL_PRIM) and dims_used(n)]
+    fixed = set(anchored)
+    ready = [n for n in order if not missing[n]]
+    waiting = _Waiting(devices)
+    done: list[Node] = []
+
+    def rank(n: Node) -> tuple[int, int]:
+        if n.op in MOVING:
+            return 0, place[n]
+        if waiting.pending(n):
+            return 3, place[n]
+        return (1 if waiting.device(n) is not None else 2), place[n]
+
+    while ready:
+        n = min((n for n in ready if n not in fixed or n is anchored[-1]), key=rank)
+        ready.remove(n)
+        if n in fixed:
+            anchored.pop()
+        waiting.done(n)
+        done.append(n)
+        for user in users[n]:
+            missing[user] -= 1
+            if not missing[user]:
+                ready.append(user)
+    return done
+
+
+class Steps:
+    """A function that can be called: `steps(arrays, threads)` gives its result, a tuple for several.
+
+    With `devices`, which names the device of each segment that is on one of its own, results are held values
+    and `run` gets and gives such; ArtifactError where the function calls a segment that is not among
+    `segments`.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        run: Run,
+        segments: Container[str],
+        devices: Mapping[str, str] | None = None,
+    ) -> None:
         self._run = run
         self._segments = segments
+        self._devices = devices
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
@@ -41,21 +144,29 @@ class Steps:
             self._slot(p, None)
         order = [n for n in post_order(function.body) if n not in self._slots]
         for n in order:
-            self._slot(n, n.attrs["value"].data if n.op is CONST else None)
+            value = n.attrs["value"].data if n.op is CONST else None
+            self._slot(n, value if devices is None or value is None else hold(value))
         computed = [n for n in order if n.op is not CONST]
+        if devices is not None:
+            computed = launches_first(computed, devices)
         last = {arg: i for i, n in enumerate(computed) for arg in n.args}
         last.pop(function.body, None)
+        self.order: list[tuple[Node, list[Node]]] = []
+        """The nodes as they run, each with the arguments that nobody needs behind it."""
+        self.bodies: dict[Node, list[Steps]] = {}
+        """The steps of the bodies of control flow."""
         self._steps: list[tuple[Step, int, tuple[int, ...], Node]] = []
         for i, n in enumerate(computed):
-            dead = tuple(
-                self._slots[a] for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST
-            )
-            self._steps.append((self._step(n), self._slots[n], dead, n))
+            dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
+            at = [self._slots[a] for a in n.args]
+            step = self._step(n, at) if devices is None else self._on_held(n, at)
+            self._steps.append((step, self._slots[n], tuple(self._slots[a] for a in dead), n))
+            self.order.append((n, dead))
         self._result = self._slots[function.body]
 
     def __call__(self, arrays: Sequence[Any], threads: int) -> Any:
         values = list(self._template)
-        values[: len(arrays)] = arrays
+        values[: len(arrays)] = arrays if self._devices is None else map(hold, arrays)
         dims: Symbols = {}
         for shape, array in zip(self._params, arrays):
             for dim, size in zip(shape, array.shape):
@@ -74,8 +185,14 @@ class Steps:
         self._slots[n] = len(self._template)
         self._template.append(value)
 
-    def _step(self, n: Node) -> Step:
-        at = [self._slots[a] for a in n.args]
+    def _on_held(self, n: Node, at: Sequence[int]) -> Step:
+        """A step on held values: what runs on the host takes and gives arrays."""
+        if n.op in (*MOVING, CALL_PRIM) or n.op.name in PASSING:
+            return self._step(n, at)
+        inner = self._step(n, range(len(at)))
+        return lambda values, dims, threads: hold(inner([fetch(values[i]) for i in at], dims, threads))
+
+    def _step(self, n: Node, at: Sequence[int]) -> Step:
         if n.op is GET:
             source, index = at[0], n.attrs["index"]
             return lambda values, dims, threads: values[source][index]
@@ -93,7 +210,7 @@ class Steps:
         decl, attrs, type_ = n.op, n.attrs, n.type
         return lambda values, dims, threads: apply(decl, [values[i] for i in at], attrs, type_, dims)
 
-    def _segment(self, n: Node, at: list[int]) -> Step:
+    def _segment(self, n: Node, at: Sequence[int]) -> Step:
         run, symbol = self._run, n.attrs["symbol"]
         if symbol not in self._segments:
             raise ArtifactError(f"the host program calls {symbol!r}, which is not there", spans=n.spans)
@@ -101,24 +218,32 @@ class Steps:
             return lambda values, dims, threads: run(symbol, [values[i] for i in at], threads)[0]
         return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in at], threads))
 
-    def _control(self, n: Node, decl: OpDecl, at: list[int]) -> Step:
+    def _control(self, n: Node, decl: OpDecl, at: Sequence[int]) -> Step:
         bodies = {
-            k: Steps(v, self._run, self._segments) for k, v in n.attrs.items() if isinstance(v, Function)
+            k: Steps(v, self._run, self._segments, self._devices)
+            for k, v in n.attrs.items()
+            if isinstance(v, Function)
         }
+        self.bodies[n] = list(bodies.values())
         fresh = {a.name for a in decl.attrs.values() if a.kind == "fresh"}
         plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in fresh}
         reference = decl.reference
         assert reference is not None
+        on_values = _on_held if decl.name in PASSING and self._devices is not None else _on_arrays
 
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
-            callables = {name: partial(_on_arrays, body, threads) for name, body in bodies.items()}
+            callables = {name: partial(on_values, body, threads) for name, body in bodies.items()}
             return reference(*[values[i] for i in at], **plain, **callables)
 
         return step
 
 
 def _on_arrays(body: Steps, threads: int, *arrays: Any) -> Any:
-    return body([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays], threads)
+    return fetch(body([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays], threads))
+
+
+def _on_held(body: Steps, threads: int, *values: Any) -> Any:
+    return body(values, threads)
 
 
 __all__ = ["Run", "Steps"]

@@ -1,0 +1,88 @@
+"""How much memory of devices the values between segments of a host program take, found without running it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from dlc_core.graph.node import CALL_PRIM, GET, PARAM, TUPLE, Node
+from dlc_core.ir.types import TensorType, Type, static_bytes
+from dlc_core.runtime.resident import class_of
+from dlc_core.runtime.steps import Steps
+
+Atom = tuple[Node, int]
+"""One tensor of a node's value."""
+Block = tuple[str, int | None]
+"""A device and a size class; None for sizes that depend on dims."""
+
+
+def device_bytes(steps: Steps, devices: Mapping[str, str]) -> dict[str, int | None]:
+    """The most bytes on each device, in blocks of the size classes of `resident.Pool`."""
+    found: dict[str, int | None] = dict.fromkeys(devices.values(), 0)
+    for (device, size), count in _peaks(steps, devices, nested=False).items():
+        so_far = found[device]
+        found[device] = None if size is None or so_far is None else so_far + size * count
+    return found
+
+
+def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Block]:
+    """How many blocks of each kind there are at its worst moment; who calls a body keeps its inputs."""
+    atoms: dict[Node, list[Atom]] = {}
+    holders: Counter[Atom] = Counter()
+    places: dict[Atom, set[str]] = {}
+    live: Counter[Block] = Counter()
+    peaks: Counter[Block] = Counter()
+
+    def atoms_of(n: Node) -> list[Atom]:
+        """The tensors of a value; those of params and constants are met here first."""
+        if n not in atoms:
+            atoms[n] = [(n, i) for i in range(len(_fields(n.type)))]
+            holders.update(atoms[n])
+        return atoms[n]
+
+    def put(atom: Atom, device: str) -> None:
+        if device not in places.setdefault(atom, set()):
+            places[atom].add(device)
+            block = _block(atom, device)
+            live[block] += 1
+            peaks[block] = max(peaks[block], live[block])
+
+    for n, dead in steps.order:
+        given = [atom for arg in n.args for atom in atoms_of(arg)]
+        if n.op is GET:
+            own = [given[n.attrs["index"]]]
+        elif n.op is TUPLE:
+            own = given
+        else:
+            own = [(n, i) for i in range(len(_fields(n.type)))]
+        atoms[n] = own
+        holders.update(own)
+        if n.op is CALL_PRIM and n.attrs["symbol"] in devices:
+            for atom in (*given, *own):
+                put(atom, devices[n.attrs["symbol"]])
+        for body in steps.bodies.get(n, ()):
+            for block, count in _peaks(body, devices, nested=True).items():
+                peaks[block] = max(peaks[block], live[block] + count)
+        for arg in dead:
+            if nested and arg.op is PARAM:
+                continue
+            holders.subtract(atoms[arg])
+            for atom in atoms[arg]:
+                if not holders[atom]:
+                    live.subtract(_block(atom, device) for device in places.pop(atom, ()))
+    return peaks
+
+
+def _fields(type_: Type) -> tuple[TensorType, ...]:
+    if isinstance(type_, TensorType):
+        return (type_,)
+    return tuple(field for each in type_.fields for field in _fields(each))
+
+
+def _block(atom: Atom, device: str) -> Block:
+    n, index = atom
+    size = static_bytes(_fields(n.type)[index])
+    return device, None if size is None else class_of(size)
+
+
+__all__ = ["device_bytes"]

@@ -1,0 +1,147 @@
+"""Values of host programs that stay on devices with memory of their own.
+
+A `Held` value is on the host, on devices, or both: a copy is made when somebody needs it there, and once.
+What segments of one device pass to each other never leaves it.  The memory of values that nobody needs any
+more serves the next ones: a `Pool` keeps blocks by size classes, so that a call needs no more of a class than
+values of that class live at once.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from dlc_core.ir.dtype import DTypeLike, dtype
+from dlc_core.runtime.checked import Host, failing
+from dlc_core.runtime.device import Device
+from dlc_core.runtime.memory import bytes_of
+from dlc_core.runtime.ndarray import NDArray, contiguous
+
+_STEPS = 8
+"""Size classes between a power of two and the next: at most an eighth of a block is unused."""
+
+
+def class_of(size: int) -> int:
+    """The bytes of a block for a value of so many."""
+    if size <= 64:
+        return 64
+    step = max(64, (1 << (size - 1).bit_length()) // (2 * _STEPS))
+    return -(-size // step) * step
+
+
+class Pool:
+    """Memory of one device for the values of calls.
+
+    `taken` are the bytes that it got from the device so far.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.taken = 0
+        self._lock = threading.Lock()
+        self._free: dict[int, list[int]] = {}
+        # Arrays may be collected anywhere, so giving back takes no lock.
+        self._back: deque[tuple[int, int]] = deque()
+        self._end = weakref.finalize(self, _free_all, device, self._free, self._back)
+        self._end.atexit = False
+
+    def empty(self, shape: tuple[int, ...], dtype_: DTypeLike) -> NDArray:
+        """An uninitialised array; its memory comes back with the last reference to it."""
+        size = class_of(math.prod(shape) * dtype(dtype_).itemsize)
+        with self._lock:
+            self._sort()
+            blocks = self._free.get(size)
+            if blocks:
+                handle = blocks.pop()
+            else:
+                handle = self.device.alloc(size)
+                self.taken += size
+        return NDArray(
+            self.device, handle, shape, dtype_, free=lambda given: self._back.append((size, given))
+        )
+
+    def upload(self, host: Host) -> NDArray:
+        """A copy of a host array."""
+        host = contiguous(host)
+        made = self.empty(host.shape, host.dtype)
+        if host.nbytes:
+            with failing(self.device):
+                self.device.write(made.handle, bytes_of(host))
+        return made
+
+    def clear(self) -> None:
+        """Give back what no value is in."""
+        with self._lock:
+            _free_all(self.device, self._free, self._back)
+
+    def _sort(self) -> None:
+        while self._back:
+            size, handle = self._back.popleft()
+            self._free.setdefault(size, []).append(handle)
+
+
+def _free_all(device: Device, free: dict[int, list[int]], back: deque[tuple[int, int]]) -> None:
+    handles = [handle for blocks in free.values() for handle in blocks]
+    free.clear()
+    while back:
+        handles.append(back.popleft()[1])
+    for handle in handles:
+        device.free(handle)
+
+
+class Held:
+    """A value wherever it is."""
+
+    __slots__ = ("_host", "_on")
+
+    def __init__(self, host: Host | None = None, on: NDArray | None = None) -> None:
+        self._host = host
+        self._on: dict[int, NDArray] = {} if on is None else {id(on.device): on}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of its dims."""
+        found = next(iter(self._on.values())) if self._host is None else self._host
+        shape: tuple[int, ...] = found.shape
+        return shape
+
+    def host(self) -> Host:
+        """The value as a host array; waits for the device that computes it."""
+        if self._host is None:
+            (array,) = self._on.values()
+            with failing(array.device):
+                self._host = array.numpy()
+        return self._host
+
+    def on(self, pool: Pool) -> NDArray:
+        """The value on a device."""
+        found = self._on.get(id(pool.device))
+        if found is None:
+            found = self._on[id(pool.device)] = pool.upload(self.host())
+        return found
+
+    def item(self) -> Any:
+        """The Python value of a single element, for conditions."""
+        return self.host().item()
+
+
+def hold(value: Any) -> Any:
+    """What the host computed as held values, tuples element by element."""
+    if isinstance(value, tuple):
+        return tuple([hold(item) for item in value])
+    return value if isinstance(value, Held) else Held(np.asarray(value))
+
+
+def fetch(value: Any) -> Any:
+    """Held values as host arrays."""
+    if isinstance(value, tuple):
+        return tuple([fetch(item) for item in value])
+    return value.host() if isinstance(value, Held) else value
+
+
+__all__ = ["Held", "Pool", "class_of", "fetch", "hold"]

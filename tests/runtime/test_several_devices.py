@@ -1,0 +1,273 @@
+"""Programs over several devices: what is copied, what runs beside what, how much memory values take."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.diag import RuntimeFailure
+from dlc_core.graph.node import Function, constant, get_item, make_tuple, param
+from dlc_core.hooks import hookimpl
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op.declare import op
+from dlc_core.registry import fresh_registry, registry
+from dlc_core.runtime.memory import bytes_of
+from dlc_core.runtime.resident import Pool, class_of
+from dlc_core.testing.card import CardPlugin
+
+SQUARE = tensor_type((8, 8))
+X = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32) / 8
+PATIENCE = 20.0
+
+STARTED, ALLOWED = threading.Event(), threading.Event()
+
+
+def _meet(x):
+    STARTED.wait(PATIENCE)
+    ALLOWED.set()
+    return x + 1
+
+
+MEETING = op(
+    "meeting",
+    "x + 1, once the card works",
+    ["x"],
+    kind="opaque",
+    infer=lambda types, attrs: types[0],
+    reference=_meet,
+)
+
+
+@pytest.fixture
+def cards():
+    STARTED.clear()
+    ALLOWED.clear()
+    first, second = CardPlugin("first"), CardPlugin("second")
+    plugin = SimpleNamespace(dlc_ops=hookimpl(specname="dlc_ops")(lambda: [MEETING]))
+    with fresh_registry({"first": first, "second": second, "ops": plugin}):
+        yield first.card, second.card
+
+
+def call(name, *args, **attrs):
+    return registry().ops[name].build(*args, **attrs)
+
+
+def dense(x):
+    return call("relu", call("add", call("matmul", x, constant(W)), constant(np.ones(8, np.float32))))
+
+
+def module(params, *results):
+    body = results[0] if len(results) == 1 else make_tuple(results)
+    return IRModule({"main": Function("main", tuple(params), body)})
+
+
+def check(exe, model, *inputs):
+    want = dlc.compile(model, "reference")(*inputs)
+    got = exe(*inputs)
+    for a, b in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)):
+        np.testing.assert_allclose(a, b, 1e-5, 1e-6)
+
+
+BEHIND = ["reference", "reference -level=tir"]
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_a_value_is_copied_once_to_where_it_is_needed(cards, behind):
+    """The host reads what the card's first region gave, the card still has it for the second one."""
+    a = param("a", SQUARE)
+    first = dense(a)
+    last = call("add", dense(call("tanh", first)), first)
+    model = module([a], last)
+    exe = dlc.compile(model, targets=["first", behind])
+    assert len(exe.regions) == 2
+    check(exe, model, X)
+    card = cards[0]
+    card.log.clear()
+    check(exe, model, X)
+    # x to the card, the first result back, its tanh to the card, the last result back.
+    assert card.log == ["write", "region_0", "read", "write", "region_1", "read"]
+
+
+def test_values_between_regions_stay_on_the_card(cards):
+    """Regions that are kept apart pass their values on the card."""
+    with fresh_registry({"first": (plugin := CardPlugin("first", merge=False))}):
+        a = param("a", SQUARE)
+        model = module([a], dense(dense(dense(a))))
+        exe = dlc.compile(model, targets=["first", "reference"])
+        check(exe, model, X)
+        plugin.card.log.clear()
+        check(exe, model, X)
+        assert plugin.card.log == ["write", "region_0", "region_1", "region_2", "read"]
+
+
+def test_the_state_of_a_loop_stays_on_the_card(cards):
+    i, x = param("i", tensor_type((), "int32")), param("x", SQUARE)
+    cond = Function("cond", (i, x), call("less", i, constant(5, "int32")))
+    j, y = param("j", tensor_type((), "int32")), param("y", SQUARE)
+    body = Function("body", (j, y), make_tuple((call("sub", j, constant(-1, "int32")), dense(y))))
+    a = param("a", SQUARE)
+    model = module([a], get_item(call("while_", constant(0, "int32"), a, cond=cond, body=body), 1))
+    exe = dlc.compile(model, targets=["first", "reference"])
+    check(exe, model, X)
+    cards[0].log.clear()
+    check(exe, model, X)
+    assert cards[0].log == ["write", *["region_0"] * 5, "read"]
+
+
+def test_two_cards_work_at_once(cards):
+    """The first card ends when the second has begun."""
+    first, second = cards
+    a = param("a", SQUARE)
+    product = call("matmul", a, constant(W))
+    model = module([a], call("tanh", product), call("exp", call("neg", call("relu", call("tanh", a)))))
+    exe = dlc.compile(
+        model, targets=["first", "second", "reference"], place={"relu": "second", "matmul": "first"}
+    )
+    order, plain = [], (first.run, second.run)
+
+    def run_first(*args):
+        STARTED.set()
+        assert ALLOWED.wait(PATIENCE)
+        plain[0](*args)
+        order.append("first")
+
+    def run_second(*args):
+        assert STARTED.wait(PATIENCE)
+        plain[1](*args)
+        order.append("second")
+        ALLOWED.set()
+
+    first.run, second.run = run_first, run_second
+    try:
+        check(exe, model, X)
+    finally:
+        del first.run, second.run
+    assert order == ["second", "first"]
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_the_host_works_beside_a_card(cards, behind):
+    """The card ends when the host has computed what does not depend on it, though that comes later."""
+    card = cards[0]
+    a = param("a", SQUARE)
+    model = module([a], call("tanh", dense(a)), call("mul", MEETING.build(a), constant(2.0, "float32")))
+    exe = dlc.compile(model, targets=["first", behind])
+    STARTED.set()
+    wanted = dlc.compile(model, "reference")(X)
+    STARTED.clear()
+    ALLOWED.clear()
+    plain = card.run
+
+    def run(*args):
+        STARTED.set()
+        assert ALLOWED.wait(PATIENCE)
+        plain(*args)
+
+    card.run = run
+    try:
+        for have, want in zip(exe(X), wanted, strict=True):
+            np.testing.assert_allclose(have, want, 1e-5, 1e-6)
+    finally:
+        del card.run
+
+
+def test_failures_come_out_of_the_call_in_which_they_happen(cards):
+    card = cards[0]
+    a = param("a", SQUARE)
+    model = module([a], call("tanh", dense(a)))
+    exe = dlc.compile(model, targets=["first", "reference"])
+
+    def run(*args):
+        raise ValueError("too hot")
+
+    card.run = run
+    with pytest.raises(RuntimeFailure, match="too hot"):
+        exe(X)
+    del card.run
+    check(exe, model, X)
+
+
+def test_memory_between_segments_is_used_again_within_its_bound(cards):
+    """A chain of regions and host ops needs the memory of few of its values."""
+    card = cards[0]
+    a = value = param("a", SQUARE)
+    for _ in range(12):
+        value = call("tanh", dense(value))
+    model = module([a], value)
+    exe = dlc.compile(model, targets=["first", "reference"])
+    assert len(exe.regions) == 12
+    (bound,) = exe.explain().device_memory.values()
+    assert bound == 2 * class_of(X.nbytes)
+    before = card._used
+    exe(X)
+    resident = card._used - before
+    exe(X)
+    assert card._used - before == resident
+    (pool,) = exe._caller._pools.values()
+    assert pool.taken <= bound
+    assert f"at most {bound}" in str(exe.explain())
+    exe.release()
+    assert card._used - before == len(exe.regions)  # weights of no bytes, of which each is one
+
+
+def test_bounds_of_loops_and_dims(cards):
+    n = Var("n")
+    a = param("a", tensor_type((n, 8)))
+    exe = dlc.compile(module([a], call("tanh", dense(a))), targets=["first", "reference"])
+    assert exe.explain().device_memory == {"first": None}
+    assert "depending on dims" in str(exe.explain())
+    assert dlc.compile(module([a], call("tanh", a)), "reference").explain().device_memory == {}
+
+
+def test_many_threads_share_an_executable(cards):
+    a = param("a", SQUARE)
+    model = module([a], call("add", dense(call("tanh", dense(a))), a))
+    exe = dlc.compile(model, targets=["first", "reference"])
+    wanted = {k: exe(X * k) for k in range(6)}
+    wrong = []
+
+    def work(k):
+        results = [exe(X * k) for _ in range(10)]
+        wrong.extend(k for result in results if not np.array_equal(result, wanted[k]))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in wanted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_pools_keep_classes_apart(cards):
+    card = cards[0]
+    pool = Pool(card)
+    first = pool.upload(np.arange(10, dtype=np.float32))
+    handle = first.handle
+    assert list(first.numpy()) == list(range(10))
+    del first
+    again = pool.empty((3,), "float32")
+    assert again.handle == handle
+    assert pool.taken == 64
+    large = pool.empty((1000,), "float32")
+    assert large.handle != handle
+    assert pool.taken == 64 + class_of(4000)
+    used = card._used
+    del again, large
+    pool.clear()
+    assert card._used == used - pool.taken
+    card.write(handle := card.alloc(4), bytes_of(np.zeros(4, np.uint8)))
+    card.free(handle)
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 65, 100, 1000, 4097, 123456, 1 << 20, (1 << 20) + 1])
+def test_size_classes_hold_their_values(size):
+    found = class_of(size)
+    assert size <= found <= size + size // 8 + 64
+    assert class_of(found) == found
