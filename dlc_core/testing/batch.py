@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dlc_core import driver
 from dlc_core.diag import DlcError
 from dlc_core.ir.expr import Call, Expr, call
 from dlc_core.ir.module import IRModule
@@ -54,12 +55,22 @@ def compile_all(
     def alone(index: int) -> Compiled:
         module = modules[index]
         try:
+            if not target.kind.codegen:  # it has regions alone, and a host the rest
+                return driver.compile(
+                    module,
+                    target,
+                    num_threads=num_threads,
+                    opt_level=opt_level,
+                    config=config,
+                    cache=False,
+                )
             job = Job(target, context_for(target, opt_level, config), num_threads)
             return job.executable(module, lambda: module)
         except DlcError as error:
             return error
 
-    shareable = target.stages == STAGES and not _codegen(target, "one_entry")
+    whole = bool(target.kind.codegen) and target.stages == STAGES
+    shareable = whole and not _codegen(target, "one_entry")
     context = context_for(target, opt_level, config)
     for index, module in enumerate(modules):
         if not shareable:

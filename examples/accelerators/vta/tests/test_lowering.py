@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from dlc_backend_vta.config import Config
@@ -78,10 +80,14 @@ def requantized(total, channels: tuple[int, ...], dtype: str, fixed: bool, zero:
     return std.requantize(total, factor, number(zero, dtype), to=dtype)
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("config", [Config(), TINY])
-@pytest.mark.parametrize("images", [1, 3])
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def cases():
+    """dtypes, batches, machines and arithmetics: some of them at once, all of them in slow tests."""
+    fast = {("int8", 1, Config(), True), ("uint8", 3, TINY, False), ("uint8", 1, Config(), True)}
+    for case in product(("int8", "uint8"), (1, 3), (Config(), TINY), (False, True)):
+        yield pytest.param(*case, marks=() if case in fast else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("dtype", "images", "config", "fixed"), list(cases()))
 def test_a_network(dtype, images, config, fixed):
     """Convolutions with a border of the zero point, pooling, a residual block, a product; three results."""
     x = tensor("x", images, 5, 12, 10, dtype=dtype)
@@ -98,8 +104,8 @@ def test_a_network(dtype, images, config, fixed):
     joined = std.requantize_fixed(std.add(branch, other), number(1 << 22), number(33), to=dtype)
     window = std.max_pool(std.minimum(second, number(77, dtype)), kernel=(2, 2), padding=(1, 1, 1, 1))
     wide = std.mul(std.cast(window, to="int32"), number(3))
-    product = std.matmul(std.reshape(second, shape=(images, 480)), drawn(480, 9), out_dtype="int32")
-    scores = std.add(product, drawn(9, dtype="int32"))
+    dense = std.matmul(std.reshape(second, shape=(images, 480)), drawn(480, 9), out_dtype="int32")
+    scores = std.add(dense, drawn(9, dtype="int32"))
     layers = compare(make_tuple([scores, wide, joined]), [x], config)
     assert [layer.kind for layer in layers].count("gemm") == 3
     (block,) = [layer for layer in layers if layer.tensors]
