@@ -41,13 +41,18 @@ def constant_of(p: Poly) -> int | None:
 def add_scaled(p: Poly, q: Poly, k: int = 1) -> Poly:
     """p + k*q"""
     out = dict(p)
+    _add_to(out, q, k)
+    return out
+
+
+def _add_to(out: Poly, q: Poly, k: int = 1) -> None:
+    """Add k*q to a poly that nobody has seen yet."""
     for m, c in q.items():
         total = out.get(m, 0) + c * k
         if total:
             out[m] = total
         elif m in out:
             del out[m]
-    return out
 
 
 def sub(p: Poly, q: Poly) -> Poly:
@@ -147,15 +152,13 @@ class Algebra:
 
     def replace(self, p: Poly, atom: Expr, value: Poly) -> Poly:
         """p with the atom replaced where it is a factor of a monomial (not inside other atoms)."""
-        out: Poly = {}
+        out = {m: c for m, c in p.items() if atom not in m}
         for m, c in p.items():
-            if atom not in m:
-                out = add_scaled(out, {m: c})
-                continue
-            product: Poly = {tuple(a for a in m if a is not atom): c}
-            for _ in range(m.count(atom)):
-                product = self.mul(product, value)
-            out = add_scaled(out, product)
+            if atom in m:
+                product: Poly = {tuple(a for a in m if a is not atom): c}
+                for _ in range(m.count(atom)):
+                    product = self.mul(product, value)
+                _add_to(out, product)
         return out
 
     def divide_mono(self, m: Mono, by: Mono) -> Mono | None:

@@ -8,6 +8,7 @@ rounding, min, max and select by each of their cases; and by subtracting assumed
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from dlc_core.arith import interval as iv
 from dlc_core.arith.interval import EVERYTHING, Interval, Num
@@ -26,7 +27,7 @@ from dlc_core.arith.poly import (
 )
 from dlc_core.arith.state import State
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars
 
 DEPTH_SIMPLIFY = 3
 DEPTH_PROVE = 7
@@ -142,7 +143,8 @@ class Prover(State):
                 return self._nonneg(p, depth)
             finally:
                 self._steps_left = None
-        self._steps_left -= 1
+        # The cases of a long goal are many, and each is as long.
+        self._steps_left -= 1 + len(p) ** 2 // 256
         if self._steps_left < 0:
             return False
         if self._case_facts:
@@ -168,15 +170,40 @@ class Prover(State):
             return True
         if nonlinear and self._shift_to_zero(p):
             return True
+        speaking: Counter[Var] | None = None
         for atom in atoms_of(p):
-            if type(atom) is Var:
-                continue
             if isinstance(atom, Binary) and atom.op in ("floordiv", "floormod"):
                 if self._by_rounding(p, atom, depth):
                     return True
-            elif _has_cases(atom) and self._by_cases(p, atom, depth):
-                return True
+            elif _has_cases(atom):
+                speaking = speaking or self._speaking(p)
+                if not self._apart(p, atom, speaking) and self._by_cases(p, atom, depth):
+                    return True
         return False
+
+    def _apart(self, p: Poly, atom: Expr, speaking: Counter[Var]) -> bool:
+        """Whether the cases of an atom tell no more than its interval: they are constants and variables by
+        themselves, of which nothing else speaks.
+
+        Sums of dozens of such minima are the offsets in a concatenation of as many bounded results.
+        """
+        for child in atom.children[-2:]:
+            case = self.parse(child)
+            if len(case) - (ONE in case) > 1 or degree(case) > 1:
+                return False
+            for inner in atoms_of(case):
+                if type(inner) is not Var or speaking[inner] > 1:
+                    return False
+                known = self._known.ranges.get(inner)
+                if known is not None and (known.low is not None or known.high is not None):
+                    return False
+        return not any(atom in m and len(m) > 1 for m in p)
+
+    def _speaking(self, p: Poly) -> Counter[Var]:
+        """In how many atoms of a goal, and of what is known beside it, each variable occurs."""
+        facts = (*self._known.facts, *self._case_facts)
+        atoms = {atom for q in (p, *facts) for atom in atoms_of(q)}
+        return Counter(v for atom in atoms for v in free_vars(atom))
 
     def _sign(self, p: Poly) -> int:
         """1 where p >= 0, -1 where p <= 0, 0 where unknown."""
