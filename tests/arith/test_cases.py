@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -176,3 +177,21 @@ PROVABLE = [
 @pytest.mark.parametrize(("cond", "expected"), [p[1:] for p in PROVABLE], ids=[p[0] for p in PROVABLE])
 def test_proofs(cond: Expr, expected: bool) -> None:
     assert _analyzer().prove(cond) is expected
+
+
+def test_sums_of_many_bounded_sizes() -> None:
+    """What a concatenation of as many results is about: proofs that fail end soon, too."""
+    start = time.process_time()
+    sizes = [Var(f"n{index}") for index in range(150)]
+    analyzer = Analyzer()
+    for size in sizes:
+        analyzer.declare_dim(size, 0)
+    total = sum((minimum(size, 300) for size in sizes), const(0))
+    assert analyzer.prove(0 <= total) and analyzer.prove(total <= 45000)
+    assert analyzer.prove(total - minimum(sizes[3], 300) <= 44700)
+    assert analyzer.prove(total // 4 * 4 <= total)
+    assert not analyzer.prove(total < 45000) and not analyzer.prove_equal(total % 4, 0)
+    with analyzer.assume(sizes[0] < 10):
+        assert analyzer.prove(total < 44711)
+    assert analyzer.prove(minimum(sizes[0], 300) <= sizes[0]), "what else speaks of a size counts"
+    assert time.process_time() - start < 10

@@ -108,11 +108,20 @@ def test_results_and_reshaped_parts_stay_apart() -> None:
     check(product(std.concat(part, product(x), axis=1)), std.relu(std.reshape(part, shape=(24,))))
 
 
-def test_a_result_that_is_a_view_of_the_whole_is_written_by_a_kernel() -> None:
+def test_parts_of_a_result_are_written_to_the_callers_memory() -> None:
     x = x_of(2, 3, 4, 8)
     joined = std.concat(product(x, 4), std.tanh(product(x, 4)), axis=3)
-    exe = check(std.reshape(joined, shape=(2, 3, 32)))
-    assert any("concat" in name for name in kernels(exe))
+    viewed = std.reshape(joined, shape=(2, 3, 32))
+    for results in ([joined], [viewed], [joined, std.exp(joined)], [joined, joined]):
+        exe = check(*results)
+        assert not any("concat" in name for name in kernels(exe))
+    assert str(check(joined).signature.arena_size) == "0"
+
+
+def test_parts_of_a_result_of_sizes_that_calls_give() -> None:
+    values = [std.exp(x_of(Var(f"n{i}"), 4, name=f"x{i}")) for i in range(5)]
+    exe = check(std.concat(*values, axis=0), n0=3, n1=0, n2=7, n3=1, n4=2)
+    assert not any("concat" in name for name in kernels(exe))
 
 
 def test_without_the_pass_a_kernel_joins() -> None:

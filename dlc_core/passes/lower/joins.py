@@ -11,7 +11,8 @@ Law: the function computes the same values.
 A bare `concat` in a function with the attribute `joins` is no kernel's work: it stands for memory, and its
 parts are windows of it (`windows_of`).  Kernels that write or read a window get a buffer with strides for it
 (`with_windows`).  A part is what one kernel writes and only kernels read.  Of one that is not, such as an
-input of the function, a copy is made; where there are only such, nothing changes.
+input of the function, a copy is made; where there are only such, nothing changes.  Parts of a result of the
+function are written to the caller's memory.
 
 A result that continues an input given away (the attribute `donated`: see `runtime.signature.Donation`) lies
 where that input does: only what is new is written.
@@ -158,7 +159,7 @@ class _Joiner:
                     why = f"{others[0].op.name} reads it as compact memory"
                     raise self._refused(donation, why)
             return [True, *(self._is_part(given.get(arg)) for arg in body.args[1:])]
-        if value in self.results or strides_of(value.shape, None) is None or value.dtype.bits < 8:
+        if strides_of(value.shape, None) is None or value.dtype.bits < 8:
             return None
         found = [self._is_part(given.get(arg)) for arg in body.args]
         return found if any(found) else None

@@ -32,7 +32,7 @@ from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.names import unique_name
-from dlc_core.passes.lower.results import results_of
+from dlc_core.passes.lower.results import is_written, results_of
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.runtime.signature import Signature, Value
@@ -198,7 +198,7 @@ class _Builder:
                 direct.append(place)
                 self.out_buffers.append(_buffer_of((value, 0), f"out{len(self.out_buffers)}"))
                 continue
-            if not is_step(place[0]) or place in direct:
+            if not is_written(place[0]) or place in direct:
                 raise UsageError(
                     "a result is not what a kernel of its own writes", hint="run the pass copy_results first"
                 )
@@ -221,7 +221,7 @@ class _Builder:
         requests: list[Request] = []
         owners: list[Place | Buffer] = []
         for join in joins_of(self.function):
-            if (join, 0) not in self.windows:
+            if (join, 0) not in self.windows and (join, 0) not in direct:
                 held = [place for arg in join.args for place in self._places(arg)]
                 begin = min(step[value] for value, _ in held)
                 end = max(last.get(place, begin) for place in ((join, 0), *held))

@@ -83,16 +83,16 @@ def _with_own_results(entry: Function, copied: Callable[[Node], Node], state: in
             results.append(result)
             continue
         # Equal calls are one node, so the second copy of a value is a copy of its first.
-        while not _is_written(origin(result)[0]) or origin(result) in taken:
+        while not is_written(origin(result)[0]) or origin(result) in taken:
             result = copied(result)
         taken.add(origin(result))
         results.append(result)
     return entry.with_body(results[0] if len(results) == 1 else make_tuple(results))
 
 
-def _is_written(value: Node) -> bool:
+def is_written(value: Node) -> bool:
     """Whether kernels write a value, or its parts in place."""
     return is_step(value) or is_join(value)
 
 
-__all__ = ["CopyResults", "results_of"]
+__all__ = ["CopyResults", "is_written", "results_of"]
