@@ -138,6 +138,8 @@ def test_what_lives_at_once_is_the_least_that_a_plan_takes():
     requests = [Request(const(100), 0, 2), Request(const(64), 1, 1), Request(const(64), 3, 4)]
     assert live_peak(requests) == 128 + 64
     assert plan(requests)[1].value == 192
+    assert live_peak(requests, 8) == 104 + 64
+    assert plan(requests, 8)[1].value == 168
     assert live_peak([]) == 0
     assert live_peak([Request(te.var("n") * 4, 0, 1)]) is None
     generator = np.random.default_rng(0)

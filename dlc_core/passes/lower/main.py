@@ -61,16 +61,17 @@ class BuildMain(Pass):
         funcs: dict[str, PrimFunc] = {}
         signatures: dict[str, Signature] = {}
         peaks: dict[str, int | None] = {}
+        align = ALIGN if context.target is None else context.target.describe().value_align
 
         def nested(body: Function, wanted: str) -> tuple[str, Sequence[Var], Expr]:
             name = unique_name(wanted, {**module.functions, **funcs})
-            builder = _Builder(module, body, name, weights, nested)
+            builder = _Builder(module, body, name, weights, nested, align)
             func = builder.build()
             funcs[name] = replace(func, attrs={})
             return name, builder.signature.symbols, builder.signature.arena_size
 
         for name, function in native_entries(module).items():
-            builder = _Builder(module, function, name, weights, nested)
+            builder = _Builder(module, function, name, weights, nested, align)
             funcs[name] = builder.build()
             signatures[name] = builder.signature
             peaks[name] = builder.live_peak
@@ -110,9 +111,14 @@ class _Builder:
         name: str,
         held: Weights,
         nested: Callable[[Function, str], tuple[str, Sequence[Var], Expr]],
+        align: int,
     ) -> None:
-        """`nested` builds the body of a control flow: its symbol, dims and scratch memory."""
+        """`nested` builds the body of a control flow: its symbol, dims and scratch memory.
+
+        Values in the arena begin at multiples of `align` bytes.
+        """
         self.module = module
+        self.align = align
         self.nested = nested
         self.controls: dict[Node, Control] = {}
         self.last: dict[Place, int] = {}
@@ -138,15 +144,15 @@ class _Builder:
         inputs = self._inputs()
         outputs = self._outputs()
         requests, owners = self._requests(set(outputs))
-        offsets, size = plan(requests)
-        self.live_peak = live_peak(requests)
+        offsets, size = plan(requests, self.align)
+        self.live_peak = live_peak(requests, self.align)
         arena = Buffer("arena", (size,), "uint8", align=ALIGN)
         for place, offset in zip(owners, offsets, strict=True):
             if isinstance(place, Buffer):
-                self.views.append((_at(place, offset), arena))
+                self.views.append((_at(place, offset, self.align), arena))
                 self.workspaces[place] = self.views[-1][0]
             else:
-                buffer = _at(_buffer_of(place), offset)
+                buffer = _at(_buffer_of(place), offset, self.align)
                 self.buffers[place] = buffer
                 self.views.append((buffer, arena))
         self._place_windows()
@@ -395,8 +401,8 @@ def _size(type_: TensorType) -> Expr:
     return total
 
 
-def _at(buffer: Buffer, offset: Expr) -> Buffer:
-    """The buffer as a window at a byte offset, which is a multiple of ALIGN."""
+def _at(buffer: Buffer, offset: Expr, align: int = ALIGN) -> Buffer:
+    """The buffer as a window at a byte offset, which is a multiple of `align`."""
     return Buffer(
-        buffer.name, buffer.shape, buffer.dtype, offset=offset // buffer.dtype.itemsize, align=ALIGN
+        buffer.name, buffer.shape, buffer.dtype, offset=offset // buffer.dtype.itemsize, align=align
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dlc_core.ir.expr import Expr, const, const_value
 
 ALIGN = 64
-"""Bytes; every value starts at a multiple, which is a cache line and the widest vector."""
+"""Bytes; where a target names no other, every value starts at a multiple: a cache line, the widest vector."""
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,23 @@ class Request:
         return self.first <= other.last and other.first <= self.last
 
 
-def plan(requests: Sequence[Request]) -> tuple[list[Expr], Expr]:
-    """The byte offset of each request, and the arena's size."""
+def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], Expr]:
+    """The byte offset of each request, and the arena's size; all are multiples of `align`."""
     offsets: list[Expr | None] = [None] * len(requests)
-    total = _place_known(requests, offsets)
-    size = _place_symbolic(requests, offsets, const(total))
+    total = _place_known(requests, offsets, align)
+    size = _place_symbolic(requests, offsets, const(total), align)
     return [o for o in offsets if o is not None], size
 
 
-def live_peak(requests: Sequence[Request]) -> int | None:
+def live_peak(requests: Sequence[Request], align: int = ALIGN) -> int | None:
     """Bytes that live at once at the worst step: no plan takes less.  None where sizes depend on dims."""
     changes: dict[int, int] = {}
     for request in requests:
         size = const_value(request.size)
         if size is None:
             return None
-        changes[request.first] = changes.get(request.first, 0) + _rounded(size)
-        changes[request.last + 1] = changes.get(request.last + 1, 0) - _rounded(size)
+        changes[request.first] = changes.get(request.first, 0) + _rounded(size, align)
+        changes[request.last + 1] = changes.get(request.last + 1, 0) - _rounded(size, align)
     most = now = 0
     for step in sorted(changes):
         now += changes[step]
@@ -51,16 +51,16 @@ def live_peak(requests: Sequence[Request]) -> int | None:
     return most
 
 
-def _rounded(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
+def _rounded(size: int, align: int) -> int:
+    return -(-size // align) * align
 
 
-def _place_known(requests: Sequence[Request], offsets: list[Expr | None]) -> int:
+def _place_known(requests: Sequence[Request], offsets: list[Expr | None], align: int) -> int:
     known = [(value, i) for i, r in enumerate(requests) if (value := const_value(r.size)) is not None]
     placed: list[tuple[int, int, int]] = []
     end = 0
     for size, i in sorted(known, key=lambda item: (-item[0], item[1])):
-        size = _rounded(size)
+        size = _rounded(size, align)
         start = 0
         for other_start, other_size, j in placed:
             if other_start >= start + size:
@@ -74,7 +74,7 @@ def _place_known(requests: Sequence[Request], offsets: list[Expr | None]) -> int
     return end
 
 
-def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], begin: Expr) -> Expr:
+def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], begin: Expr, align: int) -> Expr:
     """Slots of one size expression each, reused by requests of that size which do not overlap."""
     slots: list[tuple[Expr, Expr, list[int]]] = []
     for i, request in enumerate(requests):
@@ -88,5 +88,5 @@ def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], beg
         else:
             offsets[i] = begin
             slots.append((request.size, begin, [i]))
-            begin = begin + (request.size + (ALIGN - 1)) // ALIGN * ALIGN
+            begin = begin + (request.size + (align - 1)) // align * align
     return begin

@@ -66,6 +66,7 @@ def description(options: Mapping[str, Any]) -> Description:
         fma=cpu.fma,
         caches=cpu.caches,
         stack_bytes=256 if cpu.address_bits == 32 else 1 << 16,
+        value_align=64 if bits or threads > 1 else 8,
         cores=threads,
         parallel=threads > 1,
         dtypes=COMPUTED,
