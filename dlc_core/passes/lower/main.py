@@ -322,7 +322,7 @@ class _Builder:
             if whole != place:
                 base, type_ = self.buffer(whole), _type_of(place)
                 found = Buffer(
-                    base.name, type_.dim_exprs(), type_.dtype, offset=base.offset + offset, align=ALIGN
+                    base.name, type_.dim_exprs(), type_.dtype, offset=base.offset + offset, align=base.align
                 )
                 self.buffers[place] = found
                 self.views.append((found, base))
@@ -361,7 +361,7 @@ class _Builder:
     def _shaped(self, place: Place, type_: TensorType) -> Buffer:
         """Memory that may be known by a view of it, in the shape that is meant."""
         held = self.buffer(place)
-        own = Buffer(held.name, type_.dim_exprs(), held.dtype, offset=held.offset, align=ALIGN)
+        own = Buffer(held.name, type_.dim_exprs(), held.dtype, offset=held.offset, align=held.align)
         self.views.append((own, held))
         return own
 
