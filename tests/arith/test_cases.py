@@ -187,10 +187,12 @@ def test_sums_of_many_bounded_sizes() -> None:
     for size in sizes:
         analyzer.declare_dim(size, 0)
     total = sum((minimum(size, 300) for size in sizes), const(0))
-    assert analyzer.prove(0 <= total) and analyzer.prove(total <= 45000)
+    assert analyzer.prove(total >= 0)
+    assert analyzer.prove(total <= 45000)
     assert analyzer.prove(total - minimum(sizes[3], 300) <= 44700)
     assert analyzer.prove(total // 4 * 4 <= total)
-    assert not analyzer.prove(total < 45000) and not analyzer.prove_equal(total % 4, 0)
+    assert not analyzer.prove(total < 45000)
+    assert not analyzer.prove_equal(total % 4, 0)
     with analyzer.assume(sizes[0] < 10):
         assert analyzer.prove(total < 44711)
     assert analyzer.prove(minimum(sizes[0], 300) <= sizes[0]), "what else speaks of a size counts"
