@@ -20,6 +20,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
 from dlc_core.registry import Registry, registry
 from dlc_core.request import Answer, Request, current_context, explain
+from dlc_core.runtime.device import check_format
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read
 from dlc_core.target import Target, TargetKind
@@ -386,9 +387,7 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
             why=error.what,
             hint="install the plugin that gives it",
         ) from error
-    if saved.artifact.format not in device.formats:
-        what = f"device {saved.device!r} does not run the format {saved.artifact.format!r}"
-        raise ArtifactError(what, hint=f"it runs {', '.join(device.formats)}; compile the model again")
+    check_format(device, saved.artifact)
     check = getattr(device, "check", None)
     if check is not None:
         check(saved.artifact)

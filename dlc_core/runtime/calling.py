@@ -142,11 +142,16 @@ class Copying(Checked):
         self.device = device
         self._queued = is_queued(device)
         self._entry = entry
-        self._weights = NDArray.from_host(device, weights)
+        with failing(device):
+            self._weights = NDArray.from_host(device, weights)
         self._free: list[NDArray] = []
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         """Outputs stay on the device where all inputs are arrays on it."""
+        with failing(self.device):
+            return self._call(arrays, threads)
+
+    def _call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         stay = bool(arrays) and all(isinstance(a, NDArray) and a.device is self.device for a in arrays)
         if stay:
             self.signature.check_count(len(arrays))
@@ -193,14 +198,14 @@ class Copying(Checked):
         run = prepare(self.device, self._entry, [a.handle for a in held], plan.scalars, threads)
 
         def bound() -> None:
-            for host, array in zip(given, ins, strict=True):
-                if host.nbytes:
-                    self.device.write(array.handle, bytes_of(host))
             with failing(self.device):
+                for host, array in zip(given, ins, strict=True):
+                    if host.nbytes:
+                        self.device.write(array.handle, bytes_of(host))
                 run()
-            for host, array in zip(results, outs, strict=True):
-                if host.nbytes:
-                    self.device.read(array.handle, bytes_of(host))
+                for host, array in zip(results, outs, strict=True):
+                    if host.nbytes:
+                        self.device.read(array.handle, bytes_of(host))
 
         return holding(bound, held), results
 

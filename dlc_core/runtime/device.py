@@ -27,7 +27,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dlc_core.diag import RuntimeFailure
+from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact
 
@@ -120,6 +120,15 @@ class HostMemory:
         return memory[offset : offset + size]
 
 
+def check_format(device: Device, artifact: Artifact) -> None:
+    """Raise ArtifactError for code of a format that the device does not run."""
+    if artifact.format not in device.formats:
+        raise ArtifactError(
+            f"device {device.name!r} does not run the format {artifact.format!r}",
+            hint=f"it runs {', '.join(device.formats)}; compile the model again",
+        )
+
+
 def shares_memory(device: Any) -> bool:
     """Whether a device's handles are addresses of this process."""
     return bool(getattr(device, "host_memory", False))
@@ -146,4 +155,4 @@ def prepare(
     return run
 
 
-__all__ = ["Device", "HostMemory", "Loaded", "is_queued", "prepare", "shares_memory"]
+__all__ = ["Device", "HostMemory", "Loaded", "check_format", "is_queued", "prepare", "shares_memory"]

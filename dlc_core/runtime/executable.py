@@ -30,7 +30,8 @@ from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.lazy import lazy
 from dlc_core.runtime.callers import caller_for
 from dlc_core.runtime.calling import InPlace
-from dlc_core.runtime.checked import Caller
+from dlc_core.runtime.checked import Caller, failing
+from dlc_core.runtime.device import check_format
 from dlc_core.runtime.encode import decode_signature
 from dlc_core.runtime.explain import Explanation, explain
 from dlc_core.runtime.measure import TimeEvaluator
@@ -391,7 +392,9 @@ class Executable:
 
     def _load_code(self) -> Any:
         if self._whole is None:
-            return self.device.load(self.artifact)
+            check_format(self.device, self.artifact)
+            with failing(self.device):
+                return self.device.load(self.artifact)
         self._whole._load()
         return self._whole._loaded
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     report = lazy("dlc_core.testing.report")
 
-LEVELS = ("device", "ops", "graphs", "models")
+LEVELS = ("device", "ops", "graphs", "models", "hostile")
 """The tiers in the order in which a backend passes them: level 0 is the first."""
 
 

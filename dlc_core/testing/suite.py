@@ -5,8 +5,8 @@
     TestAcme = conformance_suite("acme")
 
 The tiers, each a class of tests: `core` (laws that need no target), and the levels `device`, `ops`, `graphs`,
-`models`, which are what a suite has by default.  Options of pytest narrow or redirect what suites do:
-`--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`, 1 `ops` and so on), `--dlc-dtypes`,
+`models`, `hostile`, which are what a suite has by default.  Options of pytest narrow or redirect what suites
+do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`, 1 `ops` and so on), `--dlc-dtypes`,
 `--dlc-ops`; `--dlc-report=DIR` writes what was found.  `dlc_core.testing.conformance` is a suite for any
 target, without a test file.
 """
@@ -23,6 +23,7 @@ from dlc_core.testing.tiers.core import CoreTier
 from dlc_core.testing.tiers.device import DeviceTier
 from dlc_core.testing.tiers.exemptions import ExemptionsTier
 from dlc_core.testing.tiers.graphs import GraphsTier
+from dlc_core.testing.tiers.hostile import HostileTier
 from dlc_core.testing.tiers.models import ModelsTier
 from dlc_core.testing.tiers.ops import OpsTier
 
@@ -32,6 +33,7 @@ TIERS: dict[str, type[Tier]] = {
     "ops": OpsTier,
     "graphs": GraphsTier,
     "models": ModelsTier,
+    "hostile": HostileTier,
 }
 """What each tier tests; the first needs no target."""
 

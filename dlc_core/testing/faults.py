@@ -1,0 +1,135 @@
+"""A device whose calls can be made to fail, and whose memory is counted.
+
+device = Faulty(registry().devices["acme"])
+exe = executable_on(compiled, device)
+with device.failing("launch", OSError("the bus is gone"), after=2):
+    exe(x)                                  # its third launch raises
+device.live                                 # the handles that nobody has freed
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from dlc_core.runtime.executable import Executable
+from dlc_core.target import Artifact
+
+EVERY = "*"
+"""Stands for all methods."""
+
+
+class Faulty:
+    """The device inside, whose own shortcuts (calls made ready, launches in one) are left out."""
+
+    def __init__(self, device: Any) -> None:
+        self.inner = device
+        self.live: set[int] = set()
+        self.calls: Counter[str] = Counter()
+        self._faults: dict[str, tuple[int, BaseException]] = {}
+
+    @contextmanager
+    def failing(self, method: str, error: BaseException, after: int = 0) -> Iterator[None]:
+        """Within the block, calls of a method raise once `after` of them have gone well."""
+        self._faults[method] = (self._count(method) + after, error)
+        try:
+            yield
+        finally:
+            del self._faults[method]
+
+    def _count(self, method: str) -> int:
+        return self.calls.total() if method == EVERY else self.calls[method]
+
+    def _met(self, method: str) -> None:
+        for key in (method, EVERY):
+            bound, error = self._faults.get(key, (0, None))
+            if error is not None and self._count(key) >= bound:
+                raise error
+        self.calls[method] += 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        self._met("alloc")
+        handle: int = self.inner.alloc(size, align)
+        self.live.add(handle)
+        return handle
+
+    def free(self, handle: int) -> None:
+        self.inner.free(handle)
+        self.live.discard(handle)
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        self._met("write")
+        self.inner.write(handle, data, offset)
+
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        self._met("read")
+        self.inner.read(handle, out, offset)
+
+    def load(self, artifact: Artifact) -> _Loaded:
+        self._met("load")
+        return _Loaded(self, self.inner.load(artifact))
+
+    def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        self._met("launch")
+        self.inner.launch(entry.inner, buffers, scalars, threads)
+
+    def sync(self) -> None:
+        self._met("sync")
+        self.inner.sync()
+
+
+class _Loaded:
+    """Code on the device inside."""
+
+    def __init__(self, device: Faulty, inner: Any) -> None:
+        self._device = device
+        self._inner = inner
+
+    def entry(self, symbol: str) -> Any:
+        found = self._inner.entry(symbol)
+        return _Evaluated(self._device, found) if hasattr(found, "evaluate") else _Entry(found)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _Entry:
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+
+class _Evaluated(_Entry):
+    """An entry that takes and gives arrays: evaluating it is its launch."""
+
+    def __init__(self, device: Faulty, inner: Any) -> None:
+        super().__init__(inner)
+        self._device = device
+
+    def evaluate(self, *args: Any) -> Any:
+        self._device._met("launch")
+        return self.inner.evaluate(*args)
+
+
+def executable_on(exe: Executable, device: Any, artifact: Artifact | None = None) -> Executable:
+    """The same model on another device, its code not loaded yet; with another artefact where one is given."""
+    return Executable(
+        exe.signature,
+        artifact or exe.artifact,
+        exe.weights,
+        exe.target,
+        device,
+        codegen=exe.codegen,
+        entry=exe.entry,
+        num_threads=exe.num_threads,
+        about=exe.about,
+        program=exe.program,
+        regions=exe.regions,
+    )
+
+
+__all__ = ["EVERY", "Faulty", "executable_on"]

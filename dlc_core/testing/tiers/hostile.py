@@ -1,0 +1,272 @@
+"""Tier `hostile`: what goes wrong is a clear error, takes nothing else with it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from dlc_core import driver
+from dlc_core.diag import ArtifactError, DlcError, RuntimeFailure
+from dlc_core.runtime.device import shares_memory
+from dlc_core.runtime.executable import Executable
+from dlc_core.target import Target
+from dlc_core.testing.faults import EVERY, Faulty, executable_on
+from dlc_core.testing.tiers.base import Tier
+from dlc_core.testing.tiers.device import compiled_layers, inputs, same
+
+GONE = "the bus is gone"
+ALL_MEMORY = 1 << 50
+"""Bytes that no device has."""
+
+
+class HostileTier(Tier):
+    """A device that fails: between the executable and the device stands one that fails on command."""
+
+    tier: ClassVar[str] = "hostile"
+    by_test: ClassVar[bool] = True
+
+    @pytest.fixture
+    def compiled(self, target: Target) -> Executable:
+        return compiled_layers(target)
+
+    @pytest.fixture
+    def faulty(self, compiled: Executable) -> Iterator[Faulty]:
+        """The target's device as one that fails on command; in the end nothing may be allocated on it."""
+        device = Faulty(compiled.device)
+        yield device
+        gc.collect()
+        assert not device.live, f"{len(device.live)} pieces of memory were never freed"
+
+    # A device that fails
+
+    def test_loading_fails(self, compiled: Executable, faulty: Faulty) -> None:
+        exe = executable_on(compiled, faulty)
+        with faulty.failing("load", OSError(GONE)), pytest.raises(RuntimeFailure) as caught:
+            exe(inputs())
+        check_error(caught.value, faulty)
+        assert same(exe(inputs()), compiled(inputs()))
+
+    def test_allocating_fails(self, compiled: Executable, faulty: Faulty) -> None:
+        check_fault(compiled, faulty, "alloc")
+
+    def test_writing_fails(self, compiled: Executable, faulty: Faulty) -> None:
+        check_fault(compiled, faulty, "write")
+
+    def test_launching_fails(self, compiled: Executable, faulty: Faulty) -> None:
+        check_fault(compiled, faulty, "launch")
+
+    def test_waiting_fails(self, compiled: Executable, faulty: Faulty) -> None:
+        check_fault(compiled, faulty, "sync")
+
+    def test_reading_fails(self, compiled: Executable, faulty: Faulty) -> None:
+        check_fault(compiled, faulty, "read")
+
+    def test_the_device_is_lost(self, compiled: Executable, faulty: Faulty) -> None:
+        """Everything fails from some moment on; once the device is back, code that is loaded anew works."""
+        exe = executable_on(compiled, faulty)
+        wanted = exe(inputs())
+        for after in (0, 1, 2):
+            with faulty.failing(EVERY, OSError(GONE), after), pytest.raises(RuntimeFailure) as caught:
+                _call_often(exe)  # a call may take fewer steps than go well
+            check_error(caught.value, faulty)
+            with faulty.failing(EVERY, OSError(GONE)), pytest.raises(RuntimeFailure):
+                executable_on(compiled, faulty)(inputs())
+        assert same(executable_on(compiled, faulty)(inputs()), wanted)
+
+    # Interrupts
+
+    def test_an_interrupt_in_each_step(self, compiled: Executable, faulty: Faulty) -> None:
+        exe = executable_on(compiled, faulty)
+        wanted = exe(inputs())
+        for method in ("alloc", "write", "launch", "sync", "read"):
+            if not _steps(exe, faulty, method):
+                continue
+            with faulty.failing(method, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+                exe(inputs())
+            assert same(exe(inputs()), wanted)
+
+    def test_an_interrupt_in_the_middle(self, compiled: Executable) -> None:
+        """Ctrl-C comes while calls run; those that follow are right."""
+        if threading.current_thread() is not threading.main_thread():
+            pytest.skip("only the main thread is interrupted")
+        wanted = compiled(inputs())
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
+        try:
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                _call_often(compiled, 10.0)
+        finally:
+            timer.join()
+            signal.signal(signal.SIGINT, before)
+        assert same(compiled(inputs()), wanted)
+
+    # Memory
+
+    def test_more_memory_than_there_is(self, compiled: Executable) -> None:
+        wanted = compiled(inputs())
+        with pytest.raises(RuntimeFailure):
+            compiled.device.alloc(ALL_MEMORY)
+        assert same(compiled(inputs()), wanted)
+
+    def test_no_memory_left(self, compiled: Executable, faulty: Faulty) -> None:
+        if shares_memory(faulty):
+            pytest.skip("the memory of this device is that of the machine")
+        exe = executable_on(compiled, faulty)
+        wanted = exe(inputs())
+        exe.release()
+        taken: list[int] = []
+        try:
+            fill(faulty, taken)
+            with pytest.raises(RuntimeFailure):
+                exe(inputs())
+        finally:
+            for handle in taken:
+                faulty.free(handle)
+        assert same(exe(inputs()), wanted)
+
+    def test_memory_is_not_used_after_it_is_freed(self, compiled: Executable) -> None:
+        device = compiled.device
+        handle = device.alloc(64)
+        device.free(handle)
+        with pytest.raises(DlcError):
+            device.write(handle, memoryview(bytes(8)))
+        with pytest.raises(DlcError):
+            device.read(handle, memoryview(bytearray(8)))
+        with pytest.raises(DlcError):
+            device.free(handle)
+
+    def test_many_calls_leave_nothing(self, compiled: Executable, faulty: Faulty) -> None:
+        exe = executable_on(compiled, faulty)
+        exe(inputs())
+        gc.collect()
+        kept = len(faulty.live)
+        for _ in range(20):
+            exe(inputs())
+        gc.collect()
+        assert len(faulty.live) == kept
+
+    def test_many_threads_load_launch_and_free(self, compiled: Executable, faulty: Faulty) -> None:
+        wanted = {seed: compiled(inputs(seed=seed)) for seed in range(6)}
+        wrong: list[Any] = []
+
+        def work(seed: int) -> None:
+            try:
+                for size in (1, 100, 5000):
+                    handle, data = faulty.alloc(size), bytearray(size)
+                    faulty.write(handle, memoryview(bytes([seed]) * size))
+                    if not same(executable_on(compiled, faulty)(inputs(seed=seed)), wanted[seed]):
+                        wrong.append(f"results of thread {seed}")
+                    faulty.read(handle, memoryview(data))
+                    faulty.free(handle)
+                    if data != bytes([seed]) * size:
+                        wrong.append(f"memory of thread {seed}")
+            except Exception as error:  # noqa: BLE001 (shown by the assertion)
+                wrong.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in wanted]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+    # Artefacts
+
+    def test_code_of_another_format(self, compiled: Executable, tmp_path: Path) -> None:
+        """A device refuses what another's code generator made, in memory and in a file."""
+        foreign = replace(compiled.artifact, format="of-another-device", code=b"\x7f" * 100)
+        exe = executable_on(compiled, compiled.device, foreign)
+        with pytest.raises(ArtifactError, match="of-another-device"):
+            exe(inputs())
+        exe.save(tmp_path / "foreign.dlc", sources=[])
+        with pytest.raises(ArtifactError, match="of-another-device"):
+            driver.open(tmp_path / "foreign.dlc")
+
+    def test_files_of_another_version(self, compiled: Executable, tmp_path: Path) -> None:
+        path = tmp_path / "model.dlc"
+        compiled.save(path)
+        data = bytearray(path.read_bytes())
+        data[8] += 1  # the schema's version, see `runtime.container`
+        path.write_bytes(data)
+        with pytest.raises(ArtifactError, match="artefact format 2, this version of dlc reads 1"):
+            driver.open(path)
+
+    def test_damaged_files(self, compiled: Executable, tmp_path: Path) -> None:
+        """A byte that is another one is found, or lies where nothing is read."""
+        path, wanted = tmp_path / "model.dlc", compiled(inputs())
+        compiled.save(path)
+        whole = path.read_bytes()
+        for place in range(3, len(whole), len(whole) // 24):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+            try:
+                found = driver.open(path, num_threads=2, verify=True)(inputs())
+            except ArtifactError:
+                continue
+            assert same(found, wanted), f"byte {place}"
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ArtifactError):
+            driver.open(path)
+
+
+def check_error(error: DlcError, device: Any) -> None:
+    """The error says which device failed, and with what."""
+    assert device.name in str(error)
+    assert GONE in str(error)
+
+
+def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
+    """A call whose n-th use of a method fails says so, leaves nothing behind, and the next call is right."""
+    exe = executable_on(compiled, device)
+    wanted = exe(inputs())
+    steps = _steps(exe, device, method)
+    if not steps:
+        pytest.skip(f"calls of this device do without {method}")
+    gc.collect()
+    kept = len(device.live)
+    for after in range(steps):
+        with device.failing(method, OSError(GONE), after), pytest.raises(RuntimeFailure) as caught:
+            exe(inputs())
+        check_error(caught.value, device)
+        del caught
+        gc.collect()
+        assert len(device.live) <= kept, f"the call leaves memory behind where its {method} fails"
+        assert same(exe(inputs()), wanted)
+
+
+def _call_often(exe: Executable, seconds: float = 0.0) -> None:
+    """Three calls, and more for as long as that."""
+    until = time.monotonic() + seconds
+    for number in count():
+        if number >= 3 and time.monotonic() >= until:
+            return
+        exe(inputs())
+
+
+def _steps(exe: Executable, device: Faulty, method: str) -> int:
+    """How often a call uses a method of the device."""
+    before = device.calls[method]
+    exe(inputs())
+    return device.calls[method] - before
+
+
+def fill(device: Any, taken: list[int]) -> None:
+    """Take all memory of a device, down to pieces of a page."""
+    size = ALL_MEMORY
+    while size >= 256:
+        try:
+            taken.append(device.alloc(size))
+        except RuntimeFailure:
+            size //= 2
+
+
+__all__ = ["HostileTier"]
