@@ -183,7 +183,7 @@ class KernelWriter(ModuleWriter):
             and stmt.buffer not in self.registers
             and self._has_type(stmt.buffer.dtype, lanes)
         ):
-            self._store_vector(stmt.buffer, start, values)
+            self._store_vector(stmt, start, values)
         elif self._reads_itself(stmt):
             held = []
             for one in stores:
@@ -207,16 +207,17 @@ class KernelWriter(ModuleWriter):
         loads = [e for e in post_order(stmt.value) if isinstance(e, Load) and e.buffer is stmt.buffer]
         return any(e.indices != stmt.indices for e in loads)
 
-    def _store_vector(self, buffer: Buffer, start: Expr, values: Sequence[Expr]) -> None:
-        moves = self.words.moves
+    def _store_vector(self, stmt: Store, start: Expr, values: Sequence[Expr]) -> None:
+        moves, buffer = self.words.moves, stmt.buffer
         assert moves is not None
         self.prepare(*values, start)
         given = ", ".join(self.text.stored(v) for v in values)
         type_ = self._vector_type(buffer.dtype, len(values))
-        value = moves.make.format(type=type_, values=given)
+        words = {"type": type_, "scalar": self.unit.stored_type(buffer.dtype), "lanes": len(values)}
+        whole = None if stmt.value.dtype.is_bool else self._moved.get(stmt.value)
+        value = moves.make.format(values=given, **words) if whole is None else whole
         at = self.text.address(buffer, start)
-        scalar = self.unit.stored_type(buffer.dtype)
-        self.line(moves.store.format(value=value, at=at, lanes=len(values), type=type_, scalar=scalar) + ";")
+        self.line(moves.store.format(value=value, at=at, **words) + ";")
 
     def visit_if(self, stmt: If) -> None:
         if stmt.cond.dtype.lanes > 1 and isinstance(stmt.then, Store) and stmt.orelse is None:
@@ -360,7 +361,7 @@ def emit_kernels(
         symbols[name] = unit.symbol(name)
         unit.functions.append(one.kernel(func, symbols[name]))
         shared[name] = tuple(one.shared)
-    return EmittedKernels(unit.text(), symbols, shared)
+    return EmittedKernels(unit.text().lstrip("\n"), symbols, shared)
 
 
 def narrow_index(module: IRModule) -> bool:

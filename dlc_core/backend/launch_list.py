@@ -22,7 +22,7 @@ from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target import Description
 from dlc_core.tir.functor import buffers_written, exprs_of, stmts
 from dlc_core.tir.intrinsics import CONVERGENT, kernel_symbol, launch_symbol
-from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Seq, Stmt, View
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View
 from dlc_core.tir.threads import GROUP, level_of
 
 DIMS = 3
@@ -76,6 +76,7 @@ class _Lists:
         return {
             "symbol": emitted.symbols[func.name],
             "buffers": [[b.name, b.dtype.itemsize, b in written] for b in func.buffers],
+            "scalars": [v.dtype.name for v in func.scalars],
             "order": "".join("b" if isinstance(p, Buffer) else "s" for p in func.params),
             "shared": [[one.name, one.bytes] for one in emitted.shared[func.name]],
             "meets": not calls.isdisjoint(CONVERGENT),
@@ -96,6 +97,8 @@ class _Lists:
             # Accesses add a window's offset to the pointer that it has in common with its base.
             scope.buffers[stmt.buffer] = scope.buffers[stmt.base]
             return self._steps(stmt.body, scope, func)
+        if isinstance(stmt, Alloc) and not any(isinstance(s, Eval) for s in stmts(stmt)):
+            return []  # what kernels without results leave
         if isinstance(stmt, Let):
             scope.values[stmt.var] = scope.value(stmt.value)
             return self._steps(stmt.body, scope, func)

@@ -42,6 +42,8 @@ class Kernel:
 
     symbol: str
     buffers: tuple[KernelParameter, ...]
+    scalars: tuple[str, ...]
+    """The dtypes of what it takes by value."""
     order: str
     """A letter for each parameter: b a buffer, s a scalar."""
     shared: tuple[tuple[str, int], ...]
@@ -205,13 +207,18 @@ class _Reader:
             for name, size, written in _list(data["buffers"])
         )
         order = _text(data["order"])
-        if order.count("b") != len(buffers) or set(order) - {"b", "s"}:
+        scalars = tuple(_text(name) for name in _list(data["scalars"]))
+        if (order.count("b"), order.count("s"), len(order)) != (
+            len(buffers),
+            len(scalars),
+            len(buffers) + len(scalars),
+        ):
             _bad(f"the parameters {order!r} of a kernel do not fit its buffers")
         shared = tuple((_text(name), _int(size)) for name, size in _list(data["shared"]))
         symbol = _text(data["symbol"])
         if not symbol.isidentifier() or not symbol.isascii():
             _bad(f"{symbol!r} is no symbol")
-        return Kernel(symbol, buffers, order, shared, _bool(data["meets"]))
+        return Kernel(symbol, buffers, scalars, order, shared, _bool(data["meets"]))
 
     def _steps(self, data: Any, params: list[Var], depth: int) -> _Steps:
         if depth > 64:
@@ -231,7 +238,7 @@ class _Reader:
         kernel = self.kernels[_int(data["kernel"], 0, len(self.kernels) - 1)]
         windows, scalars = _list(data["buffers"]), _list(data["scalars"])
         sides = [_list(data["grid"]), _list(data["group"])]
-        if (len(windows), len(scalars)) != (len(kernel.buffers), kernel.order.count("s")):
+        if (len(windows), len(scalars)) != (len(kernel.buffers), len(kernel.scalars)):
             _bad(f"a launch of {kernel.symbol} has the wrong number of arguments")
         if any(len(side) != 3 for side in sides):
             _bad(f"a launch of {kernel.symbol} has the wrong number of dims")

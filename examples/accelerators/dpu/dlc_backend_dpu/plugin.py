@@ -1,0 +1,43 @@
+"""What this package gives to dlc: the target kind, the code generator, the device, a rule of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlc_backend_dpu.device import DpuDevice
+from dlc_backend_dpu.kind import KIND
+from dlc_backend_dpu.language import DpuCodegen
+from dlc_backend_dpu.rules import PadProduct
+from dlc_core.hooks import Declaration, hookimpl
+from dlc_core.testing.expectations import Unsupported
+
+DLC_API = "0.1"
+
+
+@hookimpl
+def dlc_targets() -> Iterable[Declaration]:
+    return [KIND]
+
+
+@hookimpl
+def dlc_codegens() -> Iterable[Declaration]:
+    return [DpuCodegen()]
+
+
+@hookimpl
+def dlc_devices() -> Iterable[Declaration]:
+    return [DpuDevice()]
+
+
+@hookimpl
+def dlc_schedule_rules() -> Iterable[Declaration]:
+    return [PadProduct()]
+
+
+@hookimpl
+def dlc_expectations() -> Iterable[Declaration]:
+    why = "the card has no double precision"
+    return [
+        Unsupported(f"dpu: {cases}", reason=why)
+        for cases in ("float64", "ops/cast/1/*", "ops/dequantize/2/*")
+    ]

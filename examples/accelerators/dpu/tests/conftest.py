@@ -1,0 +1,7 @@
+"""Tests keep to themselves."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["DLC_CACHE"] = "0"
