@@ -39,6 +39,10 @@ ABOUT = ("sites", "host", "live_peak", "placed", "native")
 """Attributes of modules that executables keep, as JSON data."""
 
 
+FAILED_REGIONS = "failed_regions"
+"""The setting that says what becomes of a region whose compiler fails: "error", or "host"."""
+
+
 def context_for(
     target: Target,
     opt_level: int = 3,
@@ -159,6 +163,8 @@ class Job:
     parts: Mapping[str, Any] = field(default_factory=dict)
     """The code of kernels that is there before the module's."""
     processes: int = 1
+    failed: dict[str, str] = field(default_factory=dict)
+    """Regions that their own compiler could not compile, with what it said; the host has them."""
 
     def executable(self, module: IRModule, again: Callable[[], IRModule]) -> Executable:
         """Compile a module; `again` gives it once more, for sources that are asked for later."""
@@ -181,6 +187,8 @@ class Job:
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
+        if self.failed:
+            about["placed"] = _without(about["placed"], self.failed)
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)
@@ -237,7 +245,20 @@ class Job:
         taker = next(t for t in takers if (str(t.target), t.partitioner.name) == wanted)
         if taker.partitioner.compile is None:
             return self._ordinary(function, taker.target)
-        return self._external(function, taker)
+        try:
+            return self._external(function, taker)
+        except DlcError as error:
+            if not self._goes_on_without():
+                raise
+            self.failed[function.name] = f"{error.what}{f': {error.why}' if error.why else ''}"
+            return self._ordinary(function, self.target)
+
+    def _goes_on_without(self) -> bool:
+        """Whether the host takes regions whose compiler fails."""
+        wanted = self.context.config.get(FAILED_REGIONS, "error")
+        if wanted not in ("error", "host"):
+            raise UsageError(f"the setting {FAILED_REGIONS!r} is {wanted!r}", hint="error or host")
+        return bool(wanted == "host")
 
     def _ordinary(self, function: Function, target: Target) -> Executable:
         """A region that takes the usual way of its target."""
@@ -328,6 +349,18 @@ class Job:
             what = f"code generator {codegen.name!r} failed"
             raise TargetError(what, why=why, details=[f"reproducer: {path}"]) from error
         return artifact
+
+
+def _without(placed: Mapping[str, Any], failed: Mapping[str, str]) -> dict[str, Any]:
+    """What is told of the placement when the host has some regions after all."""
+    regions, why_not = [], list(placed["why_not"])
+    for region in placed["regions"]:
+        if region["name"] in failed:
+            why = {"target": region["target"], "reasons": [failed[region["name"]]]}
+            why_not.append({"op": " ".join(region["ops"]), "nodes": region["nodes"], **why})
+            region = {**region, "target": placed["host"]}
+        regions.append(region)
+    return {**placed, "regions": regions, "why_not": why_not}
 
 
 def _entries(module: IRModule) -> dict[str, Any]:

@@ -29,6 +29,7 @@ SCRIPTS = (
     "export_add_one.py",
     "nn_mlp.py",
     "custom_schedule.py",
+    "external_codegen.py",
     "c_program/build_and_run.py",
     "op_plugin/use_it.py",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -116,7 +117,8 @@ def test_neighbouring_matches_are_one_region_and_the_rest_says_why(card):
 def test_a_predicate_refuses_with_its_reason(card):
     exe = dlc.compile(mlp(), targets=["card -limit=1000", "reference"])
     reasons = {e["op"]: e["reasons"] for e in exe.about["placed"]["why_not"]}
-    assert reasons["matmul"] == ["dense: 2048 weights, the card holds 1000"]
+    why = "2048 weights, the card holds 1000"
+    assert reasons["matmul"] == [f"dense_relu: {why}", f"dense: {why}"]
     same(exe, mlp(), X)
 
 
@@ -213,6 +215,36 @@ def test_failures_of_a_compiler_name_the_region():
 
     refused = pytest.raises(TargetError, match=r"'card-dense', region_0 for card[\s\S]*no registers left")
     with fresh_registry({"card": CardPlugin(compile=compile_)}), refused:
+        dlc.compile(mlp(), targets=["card", "reference"])
+
+
+def test_the_host_can_take_what_a_compiler_fails_on(tmp_path):
+    def compile_(region, target):
+        raise RuntimeError("no registers left")
+
+    with fresh_registry({"card": CardPlugin(compile=compile_)}):
+        exe = dlc.compile(mlp(), targets=["card", "reference"], config={"failed_regions": "host"})
+        same(exe, mlp(), X)
+        exe.save(tmp_path / "m.dlc")
+        same(dlc.open(tmp_path / "m.dlc"), mlp(), X)
+        text = str(exe.explain())
+        assert "region_0 on reference" in text
+        assert re.search(
+            "not on card: matmul add relu matmul add: .*region_0 for card: .*no registers left", text
+        )
+        with pytest.raises(DlcError, match="error or host"):
+            dlc.compile(mlp(), targets=["card", "reference"], config={"failed_regions": "maybe"})
+
+
+def test_failures_of_a_predicate_name_it():
+    def accepts(found, target):
+        return found["nothing"]
+
+    pattern = RegionPattern("broken", match_op("relu", var("x")), accepts)
+    refused = pytest.raises(
+        DlcError, match=r"predicate of partitioner 'card-dense' failed: broken[\s\S]*KeyError"
+    )
+    with fresh_registry({"card": CardPlugin(patterns=[pattern])}), refused:
         dlc.compile(mlp(), targets=["card", "reference"])
 
 
@@ -345,6 +377,8 @@ def test_explanations_list_segments_and_refusals(card):
     ]
     text = str(told)
     assert "card-dense: add, relu, dense" in text
-    assert "not on card -limit=1000: matmul: dense: 2048 weights, the card holds 1000" in text
+    assert (
+        "not on card -limit=1000: matmul: dense_relu: 2048 weights, the card holds 1000; dense: 2048" in text
+    )
     assert text.startswith("target   card -limit=1000, reference -level=tir")
     assert json.loads(told.to_json())["segments"][0]["name"] == "region_0"

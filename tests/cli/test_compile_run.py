@@ -37,6 +37,34 @@ def test_what_is_compiled_already_is_not_compiled_again(dlc):
     assert "compiled already" in dlc("run", "model.dlc", "--random", "-t", "reference", code=2)
 
 
+BOTH = ("-t", "reference -level=tir", "-t", "reference")
+
+
+def test_models_for_several_targets(dlc, dlc_json, folder, case):
+    np.savez(folder / "case.npz", in_x=case["x"], out_0=case["y"])
+    record = dlc_json("compile", "model.onnx", *BOTH, "-o", "two.dlc")
+    assert record["target"] == "reference -level=tir, reference"
+    assert "y: fits" in dlc("run", "two.dlc", "--inputs", "case.npz", "--expect", "case.npz")
+    assert "y: fits" in dlc("run", "model.onnx", *BOTH, "--inputs", "case.npz", "--expect", "case.npz")
+    text = dlc("explain", "two.dlc")
+    assert "region_0" in text
+    placed = dlc_json("explain", "model.onnx", *BOTH, "--place", "matmul=reference")
+    assert not any("matmul" in one["ops"] for one in placed["segments"])
+    assert placed["refused"][0]["reasons"] == ["it is placed on reference"]
+    assert "reference -level=tir, reference" in dlc(
+        "bench", "model.onnx", *BOTH, "--repeat", "2", "--warmup", "0"
+    )
+
+
+def test_places_that_say_nothing_are_refused(dlc):
+    assert "places nothing" in dlc("compile", "model.onnx", *BOTH, "--place", "matmul", code=2)
+    assert "no op, no pattern" in dlc(
+        "compile", "model.onnx", *BOTH, "--place", "nowhere/*=reference", code=2
+    )
+    dlc("compile", "model.onnx", *BOTH, "-o", "m.dlc")
+    assert "compiled already" in dlc("run", "m.dlc", "--random", "--place", "matmul=reference", code=2)
+
+
 def test_compile_shows_progress_only_where_it_is_wanted(capsys, dlc):
     dlc("compile", "model.onnx", "--no-cache")
     assert not capsys.readouterr().err

@@ -36,7 +36,7 @@ from dlc_core.graph.node import (
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import static_bytes
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.graph.regions import Cover, Graph, Piece, Taker, merged, refusal
+from dlc_core.passes.graph.regions import Cover, Graph, Piece, Taker, merged
 from dlc_core.rewrite.pattern import match
 from dlc_core.target.partitioner import Part, Region, RegionPattern
 from dlc_core.target.target import Target
@@ -235,9 +235,9 @@ class _Found:
         missing = dict.fromkeys(v.name for n in self.members for v in dims_used(n) if v not in shown)
         if missing:
             return f"its inputs do not tell the dims {', '.join(missing)}"
-        return refusal(
-            self.taker.partitioner.worth(region_of(self.extracted.function, self.taker), self.taker.target)
-        )
+        region, taker = region_of(self.extracted.function, self.taker), self.taker
+        spans = (s for n in self.members for s in n.spans)
+        return taker.refusal("worth", lambda: taker.partitioner.worth(region, taker.target), spans)
 
     def told(self, name: str) -> dict[str, Any]:
         """What there is to tell of it, as plain data."""

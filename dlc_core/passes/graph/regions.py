@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dlc_core.diag import Span, TargetError
 from dlc_core.graph.node import CONST, GET, Node
 from dlc_core.rewrite.pattern import Match, OpPattern, match, mismatch
 from dlc_core.target.partitioner import Partitioner, RegionPattern, Verdict
@@ -18,12 +19,24 @@ from dlc_core.target.target import Target
 NO_REASON = "its predicate refuses"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Taker:
     """A target and one of the partitioners that take nodes for it."""
 
     target: Target
     partitioner: Partitioner
+
+    def refusal(self, about: str, verdict: Callable[[], Verdict], spans: Iterable[Span]) -> str:
+        """Why a predicate refuses; empty where it does not.  TargetError, naming it, where it raises."""
+        try:
+            found = verdict()
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            what = f"a predicate of partitioner {self.partitioner.name!r} failed: {about}"
+            raise TargetError(what, why=why, spans=spans) from error
+        if found is True:
+            return ""
+        return found if isinstance(found, str) and found else NO_REASON
 
 
 @dataclass(frozen=True)
@@ -34,13 +47,6 @@ class Piece:
     pattern: RegionPattern
     root: Node
     members: tuple[Node, ...]
-
-
-def refusal(verdict: Verdict) -> str:
-    """Why a predicate refuses; empty where it does not."""
-    if verdict is True:
-        return ""
-    return verdict if isinstance(verdict, str) and verdict else NO_REASON
 
 
 class Graph:
@@ -89,9 +95,12 @@ class Cover:
                 self.refuse(root, taker, f"{pattern.name}: {mismatch(pattern.pattern, root)}")
             return
         members = {n for n in found.nodes if n.op is not CONST}
-        why = self._why_not(found, members, offered) or refusal(pattern.accepts(found, taker.target))
+        why = self._why_not(found, members, offered) or taker.refusal(
+            pattern.name, lambda: pattern.accepts(found, taker.target), root.spans
+        )
         if why:
-            self.refuse(root, taker, f"{pattern.name}: {why}")
+            for n in members - self.taken:
+                self.refuse(n, taker, f"{pattern.name}: {why}")
             return
         members |= {u for n in members for u in self.graph.users[n] if u.op is GET}
         self.taken |= members
@@ -204,4 +213,4 @@ class _Clusters:
         return False
 
 
-__all__ = ["Cover", "Graph", "Piece", "Taker", "merged", "refusal"]
+__all__ = ["Cover", "Graph", "Piece", "Taker", "merged"]
