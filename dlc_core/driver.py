@@ -302,6 +302,8 @@ def build(
     """
     given, wanted = _arguments_and_target(args, target)
     where = find_target(wanted)
+    if not where.kind.codegen:
+        raise _regions_alone(where)
     module = single.single_module(subject, given)
     context = job.context_for(where, opt_level, config)
     return job.Job(where, context, num_threads).executable(module, lambda: module)
@@ -337,6 +339,8 @@ def lower(
         context = current.with_(opt_level=opt_level, target=None, config=dict(config or {}))
     else:
         where = find_target(target)
+        if not where.kind.codegen:
+            raise _regions_alone(where)
         context = job.context_for(where, opt_level, config)
     stages = job.pipelines(where, context)
     if "tir" not in stages:
@@ -348,6 +352,15 @@ def lower(
             raise UsageError(f"there is no pass {before!r} to stop at", hint=f"passes: {', '.join(names)}")
         chosen = chosen[: names.index(before)]
     return passes.Pipeline(tuple(chosen)).run(module, context)
+
+
+def _regions_alone(where: Target) -> UsageError:
+    """What is said of a kind without a code generator where tensor programs are compiled."""
+    return UsageError(
+        f"the target {where} does not compile tensor programs",
+        why=f"the kind {where.kind.name!r} has no code generator: its partitioners take parts of graphs",
+        hint="compile a model for it, or build for another target",
+    )
 
 
 def _arguments_and_target(args: Any, target: Any) -> tuple[Arguments | None, Any]:

@@ -11,6 +11,7 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.schedule import Schedule
 from dlc_core.script import parse
+from dlc_core.target import Target, TargetKind
 from dlc_core.tir.functor import block_list, stmts
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import Alloc, For, PrimFunc
@@ -147,3 +148,12 @@ def test_parameters_in_another_layout_are_refused():
     schedule.transform_layout(schedule.get_block("twice"), "A", lambda i, j: (j, i))
     with pytest.raises(UsageError, match="wants A in another layout"):
         dlc.build(schedule, TARGET)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda target: dlc.build(C, target), lambda target: dlc.lower(C, target=target)]
+)
+def test_kinds_that_take_regions_alone_build_nothing(make):
+    kind = TargetKind("acme", "parts of graphs alone", codegen="", device="acme")
+    with pytest.raises(UsageError, match="has no code generator"):
+        make(Target(kind))

@@ -7,6 +7,7 @@ from typing import Any
 
 from dlc_backend_vta.config import OPTIONS, Config
 from dlc_backend_vta.device import VtaDevice
+from dlc_backend_vta.intrinsics import intrinsics
 from dlc_backend_vta.partition import partitioner
 from dlc_core.hooks import hookimpl
 from dlc_core.target import Description, TargetKind
@@ -45,6 +46,11 @@ def dlc_targets() -> Iterable[Any]:
 @hookimpl
 def dlc_devices() -> Iterable[Any]:
     return [VtaDevice()]
+
+
+@hookimpl
+def dlc_tensor_intrins() -> Iterable[Any]:
+    return intrinsics(Config()).values()
 
 
 @hookimpl

@@ -6,7 +6,7 @@ The code is the constants (weights in blocks, vectors, micro-operations) and, be
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -71,15 +71,13 @@ def compile_function(name: str, function: Function, target: Target) -> Artifact:
         "buffers": buffers,
         "layers": layers,
     }
-    text = "\n".join(_listing(code))
-    return Artifact(
-        FORMAT, bytes(constants) + encode_all(code), str(target), (name,), {"vta": text}, metadata
-    )
+    sources = {"vta": listing(code)}
+    return Artifact(FORMAT, bytes(constants) + encode_all(code), str(target), (name,), sources, metadata)
 
 
-def _listing(code: list[Instruction]) -> Iterator[str]:
-    for number, one in enumerate(code):
-        yield f"{number:6} {one}"
+def listing(code: Sequence[Instruction]) -> str:
+    """A stream as text."""
+    return "\n".join(f"{number:6} {one}" for number, one in enumerate(code))
 
 
 def read_program(artifact: Artifact) -> Program:
@@ -97,4 +95,4 @@ def read_program(artifact: Artifact) -> Program:
     return Program(config, artifact.code[:size], scratch, buffers, decode_all(artifact.code[size:]))
 
 
-__all__ = ["FORMAT", "Program", "compile_function", "read_program"]
+__all__ = ["FORMAT", "Program", "compile_function", "listing", "read_program"]
