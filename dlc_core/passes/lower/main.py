@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import (
+    CALL_PRIM,
     CONST,
     Array,
     Function,
@@ -39,6 +40,7 @@ from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.functor import substitute_stmt
+from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
@@ -61,17 +63,19 @@ class BuildMain(Pass):
         funcs: dict[str, PrimFunc] = {}
         signatures: dict[str, Signature] = {}
         peaks: dict[str, int | None] = {}
-        align = ALIGN if context.target is None else context.target.describe().value_align
+        machine = None if context.target is None else context.target.describe()
+        align = ALIGN if machine is None else machine.value_align
+        over = machine is not None and machine.control
 
         def nested(body: Function, wanted: str) -> tuple[str, Sequence[Var], Expr]:
             name = unique_name(wanted, {**module.functions, **funcs})
-            builder = _Builder(module, body, name, weights, nested, align)
+            builder = _Builder(module, body, name, weights, nested, align, over)
             func = builder.build()
             funcs[name] = replace(func, attrs={})
             return name, builder.signature.symbols, builder.signature.arena_size
 
         for name, function in native_entries(module).items():
-            builder = _Builder(module, function, name, weights, nested, align)
+            builder = _Builder(module, function, name, weights, nested, align, over)
             funcs[name] = builder.build()
             signatures[name] = builder.signature
             peaks[name] = builder.live_peak
@@ -112,14 +116,19 @@ class _Builder:
         held: Weights,
         nested: Callable[[Function, str], tuple[str, Sequence[Var], Expr]],
         align: int,
+        overwrites: bool,
     ) -> None:
         """`nested` builds the body of a control flow: its symbol, dims and scratch memory.
 
-        Values in the arena begin at multiples of `align` bytes.
+        Values in the arena begin at multiples of `align` bytes; `overwrites` says that outputs may lie where
+        inputs do that nothing reads any more.
         """
         self.module = module
         self.align = align
         self.nested = nested
+        self.overwrites = overwrites
+        self.over: dict[Place, Place] = {}
+        """Outputs that are written over what was there, and the first value that was there."""
         self.controls: dict[Node, Control] = {}
         self.last: dict[Place, int] = {}
         """The last step that reads a tensor."""
@@ -155,6 +164,10 @@ class _Builder:
                 buffer = _at(_buffer_of(place), offset, self.align)
                 self.buffers[place] = buffer
                 self.views.append((buffer, arena))
+        for place, first in self.over.items():
+            offset = self.buffers[first].offset * _type_of(place).dtype.itemsize
+            self.buffers[place] = _at(_buffer_of(place), offset, self.align)
+            self.views.append((self.buffers[place], arena))
         self._place_windows()
         body = seq(*(self._call(n) for n in self.order))
         weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
@@ -224,6 +237,10 @@ class _Builder:
         for result in self.function.results:
             for place in self._places(result):
                 last[self._whole(place)[0]] = len(self.order)
+        if self.overwrites:
+            self._write_over(direct, step)
+        for place, first in self.over.items():
+            last[first] = max(last[first], last.get(place, step[place[0]]))
         requests: list[Request] = []
         owners: list[Place | Buffer] = []
         for join in joins_of(self.function):
@@ -240,7 +257,7 @@ class _Builder:
             now = step[n]
             for index in range(len(result_types(n))):
                 place, _ = self._whole((n, index))
-                if place not in direct and place not in self.windows and place not in asked:
+                if not any(place in placed for placed in (direct, self.windows, self.over, asked)):
                     asked.add(place)
                     requests.append(Request(_size(_type_of(place)), now, last.get(place, now)))
                     owners.append(place)
@@ -248,6 +265,22 @@ class _Builder:
                 requests.append(Request(_bytes(workspace), now, now))
                 owners.append(workspace)
         return requests, owners
+
+    def _write_over(self, direct: set[Place], step: Mapping[Node, int]) -> None:
+        """Let outputs lie where inputs do that nothing reads any more, where their kernels allow it."""
+        apart = {*direct, *self.windows, *self.inside}
+        for n in self.order:
+            pairs = () if n.op is not CALL_PRIM else self.module[n.attrs["symbol"]].attrs.get(OVERWRITES, ())
+            if not pairs:
+                continue
+            given = [place for arg in n.args for place in self._places(arg)]
+            wholes = [self._whole(place)[0] for place in given]
+            for source, output in pairs:
+                place, result = given[source], (n, output - len(given))
+                dies = place[0] in step and self.last[place] == step[n] and wholes.count(place) == 1
+                if dies and result not in self.over and not {place, result} & apart:
+                    self.over[result] = self.over.get(place, place)
+                    apart.add(place)
 
     def _place_windows(self) -> None:
         """Tensors that lie in others, where these lie."""

@@ -18,6 +18,7 @@ from dlc_core.passes.tir.legalize import LegalizeDtypes
 from dlc_core.passes.tir.lower_blocks import LowerBlocks, lower_blocks
 from dlc_core.passes.tir.narrow import NarrowIndices
 from dlc_core.passes.tir.no_ops import RemoveNoOps
+from dlc_core.passes.tir.note_overwrites import NoteOverwrites
 from dlc_core.passes.tir.partition import PartitionLoops
 from dlc_core.passes.tir.prefetch import InjectPrefetches
 from dlc_core.passes.tir.registers import PromoteRegisters
@@ -50,6 +51,7 @@ PASSES: tuple[type[Pass], ...] = (
     GroupStrided,
     InjectPrefetches,
     HoistWorkspace,
+    NoteOverwrites,
     LaunchRest,
     SplitHostDevice,
     CompactBuffers,

@@ -16,6 +16,7 @@ from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.values import Key, ValueWriter
 from dlc_core.target.source.words import folded
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
+from dlc_core.tir.in_place import shared_buffers
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -32,6 +33,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self._undeclared: dict[str, int] = {}
         """Registers that have no declaration yet, with the level where they get it."""
         self._written: frozenset[Buffer] = frozenset()
+        self._shared: frozenset[Buffer] = frozenset()
 
     # Statements
 
@@ -276,6 +278,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         """The text of a PrimFunc; `head` is what stands before its parameters."""
         written = frozenset(store.buffer for store in stores_in(func.body))
         self._written = _with_windows(func.body, written | self._written_by_calls(func.body))
+        self._shared = shared_buffers(func)
         params = []
         for param in func.params:
             name = self.names.fresh(param.name)
@@ -324,7 +327,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         """A pointer parameter."""
         dialect = self.unit.dialect
         const = "" if written else dialect.constant + " "
-        restrict = f"{dialect.restrict} " if dialect.restrict else ""
+        restrict = f"{dialect.restrict} " if dialect.restrict and buffer not in self._shared else ""
         return f"{self.space(buffer)}{const}{self.unit.stored_type(buffer.dtype)} *{restrict}{name}"
 
 

@@ -22,6 +22,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
 from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt
+from dlc_core.tir.in_place import shared_buffers
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -412,10 +413,11 @@ def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None
     emitter = FunctionEmitter(unit, func.name)
     emitter.flushes = func.attrs.get("denormals") == "flush" and rounds_bfloat16(unit.cpu)
     params = []
+    shared = shared_buffers(func)
     for index, param in enumerate(func.params):
         operand = f"%arg{index}"
         if isinstance(param, Buffer):
-            params.append(f"ptr noalias {operand}")
+            params.append(f"ptr {operand}" if param in shared else f"ptr noalias {operand}")
             emitter.pointers[param] = (operand, 0)
         else:
             params.append(f"{register_type(param.dtype)} {operand}")

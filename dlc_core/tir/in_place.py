@@ -1,0 +1,98 @@
+"""Which inputs of a kernel may lie where its outputs are.
+
+An output may be written over an input where every element is read by the one store that writes the same
+element: pointwise kernels, and what is added behind a product or a convolution.  Shown for kernels in their
+final form, of flat buffers:
+
+* all reads of the input are in values of stores to the output, at the index of the store;
+* the output is read nowhere, and no more elements are written than it has.  As a kernel writes all of them,
+  each is written once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, const_value, post_order
+from dlc_core.tir.functor import child_stmts, exprs_of
+from dlc_core.tir.stmt import For, PrimFunc, Stmt, Store, View, While
+
+OVERWRITES = "overwrites"
+"""Attribute of PrimFuncs: pairs (input, output) of buffers, by their indices, that may be one memory."""
+
+
+def overwritable(func: PrimFunc) -> tuple[tuple[int, int], ...]:
+    """Pairs (input, output) of indices of buffers that may be one memory."""
+    return _Scan(func).pairs()
+
+
+def shared_buffers(func: PrimFunc) -> frozenset[Buffer]:
+    """The parameters whose memory may be that of another one."""
+    return frozenset(func.buffers[index] for pair in func.attrs.get(OVERWRITES, ()) for index in pair)
+
+
+class _Scan:
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.params = frozenset(func.buffers)
+        self.bad: set[Buffer] = set()
+        """Parameters that are touched otherwise than as the law says."""
+        self.read_by: dict[Buffer, set[Buffer]] = defaultdict(set)
+        self.writes: dict[Buffer, int | None] = defaultdict(int)
+        self.visit(func.body, 1)
+
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        buffers = self.func.buffers
+        found = []
+        for index, source in enumerate(buffers):
+            outputs = self.read_by[source]
+            if len(outputs) != 1 or source in self.bad or source in self.writes:
+                continue
+            (output,) = outputs
+            if output not in self.params or output in self.bad:
+                continue
+            count, elements = self.writes[output], const_value(output.num_elements())
+            if count is None or elements is None or count > elements:
+                continue
+            if const_value(source.num_elements()) == elements and source.dtype is output.dtype:
+                found.append((index, buffers.index(output)))
+        return tuple(found)
+
+    def visit(self, stmt: Stmt, times: int | None) -> None:
+        if isinstance(stmt, Store):
+            self._store(stmt, times)
+            return
+        for expr in exprs_of(stmt):
+            self._refuse(expr)
+        if isinstance(stmt, View) and stmt.base in self.params:
+            self.bad.add(stmt.base)
+        if isinstance(stmt, For):
+            extent = const_value(stmt.extent)
+            times = None if times is None or extent is None else times * extent
+        elif isinstance(stmt, While):
+            times = None
+        for child in child_stmts(stmt):
+            self.visit(child, times)
+
+    def _store(self, stmt: Store, times: int | None) -> None:
+        known = self.writes[stmt.buffer]
+        lanes = stmt.value.dtype.lanes
+        self.writes[stmt.buffer] = None if known is None or times is None else known + times * lanes
+        for index in stmt.indices:
+            self._refuse(index)
+        for load in post_order(stmt.value):
+            if isinstance(load, Call) and load.name == "address_of":
+                self._refuse(load)
+            if not isinstance(load, Load) or load.buffer not in self.params:
+                continue
+            self.read_by[load.buffer].add(stmt.buffer)
+            if load.indices != stmt.indices:
+                self.bad.add(load.buffer)
+
+    def _refuse(self, expr: Expr) -> None:
+        """Note parameters that an expression reads or takes the address of."""
+        self.bad.update(e.buffer for e in post_order(expr) if isinstance(e, Load))
+
+
+__all__ = ["OVERWRITES", "overwritable", "shared_buffers"]
