@@ -17,7 +17,7 @@ from dlc_core.schedule.rules.cpu.tile import Dealt, Tile, choose, domain_cycles,
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.stmt import Alloc, For, PrimFunc
+from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc
 
 MACHINES = {
     "scalar": Description(vector_bits=0, vector_registers=16, cores=2),
@@ -231,6 +231,17 @@ def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, wanted):
     func = check_schedule(matmul((28, inner), (inner, 96), constants=(1,)), machine)
     noted = [s.annotations["prefetch"] for s in stmts(func.body) if isinstance(s, For) and s.annotations]
     assert noted == [("p1", (512 << 10) // 8 // 4)] * wanted
+
+
+@machines
+@pytest.mark.parametrize("columns", [48, 49, 100])
+@pytest.mark.parametrize("rows", [29, 100, 512])
+def test_every_tile_at_the_borders_of_rows_and_columns_is_in_registers(machine, rows, columns):
+    func = schedule_for(matmul((rows, 16), (16, columns), constants=(1,)), machine)
+    is_contraction(func)
+    assert not [
+        block.name for block in stmts(func.body) if isinstance(block, Block) and block.init is not None
+    ]
 
 
 @pytest.mark.parametrize(("inner", "dealt"), [(64, 28), (1024, 6)])

@@ -77,6 +77,7 @@ class _Names:
     column: LoopRV
     block: BlockRV
     out: BlockRV
+    panels: LoopRV | None = None
 
     def within(self, copy: Copy) -> _Names:
         return _Names(
@@ -85,6 +86,7 @@ class _Names:
             copy[self.column],
             copy[self.block],
             copy[self.out],
+            None if self.panels is None else copy[self.panels],
         )
 
 
@@ -337,12 +339,15 @@ class Contract:
         s.set_scope(names.block, 0, "local")
         if self.machine.description.parallel and self._work() >= PARALLEL_WORK:
             deal_out(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
-        for in_panel in self._cut(panels, column, names, full_panels):
-            if in_panel.tiles is None or in_panel.row is None:
-                self._inner(in_panel)
-                continue
-            for in_tile in self._cut(in_panel.tiles, in_panel.row, in_panel, full_tiles):
-                self._inner(in_tile)
+        # A loop that is cut takes copies of those inside of it along: the outermost is cut first.
+        cuts = [("panels", full_panels), ("tiles", full_tiles)]
+        if names.tiles in nest and nest.index(names.tiles) < nest.index(panels):
+            cuts.reverse()
+        pieces = [replace(names, panels=panels)]
+        for loop, full in cuts:
+            pieces = [copy for piece in pieces for copy in self._cut(piece, loop, full)]
+        for piece in pieces:
+            self._inner(piece)
 
     def _is_shared(self, loop: LoopRV, out: BlockRV) -> bool:
         """Whether a loop holds more than one tiling."""
@@ -388,10 +393,11 @@ class Contract:
         """Multiply-adds, a symbolic extent taken for large."""
         return _product(self.found.block.axes) or PARALLEL_WORK
 
-    def _cut(self, loop: LoopRV, inner: LoopRV, names: _Names, full: Expr) -> Iterator[_Names]:
+    def _cut(self, names: _Names, which: str, full: Expr) -> Iterator[_Names]:
         """The full iterations of a tiling loop, then the last one where the border of the domain cuts it."""
         s = self.s
-        if const_value(s.extent(inner)) is not None:
+        loop, inner = (names.panels, names.column) if which == "panels" else (names.tiles, names.row)
+        if loop is None or inner is None or const_value(s.extent(inner)) is not None:
             yield names
             return
         for copy in s.partition(loop, [full]):
