@@ -37,6 +37,10 @@ $(VENV)/.ready-bench: $(VENV)/.ready
 	@$(PIP) install -e '.[bench]'
 	@touch $@
 
+$(VENV)/.ready-opencl: $(VENV)/.ready
+	@$(PIP) install -e './plugins/backend_opencl[pocl]'
+	@touch $@
+
 demo: $(VENV)/.ready
 	@$(BIN)/python examples/demo_resnet50.py $(ARGS)
 

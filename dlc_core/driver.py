@@ -20,7 +20,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
 from dlc_core.registry import Registry, registry
 from dlc_core.request import Answer, Request, current_context, explain
-from dlc_core.runtime.device import check_format
+from dlc_core.runtime.device import check_format, device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read
 from dlc_core.target import Target, TargetKind
@@ -416,7 +416,7 @@ def _opened(saved: Saved, target: Target, num_threads: int | None) -> Executable
         saved.artifact,
         saved.weights,
         target,
-        known.devices.get(saved.device),
+        device_at(known.devices.get(saved.device), target),
         codegen=known.codegens.get(saved.codegen),
         entry=saved.entry,
         num_threads=num_threads or settings.num_threads or target.describe().cores,

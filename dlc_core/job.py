@@ -25,6 +25,7 @@ from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.placing import check_places
 from dlc_core.registry import registry
 from dlc_core.request import merged_settings
+from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.hosted import Program
@@ -210,7 +211,7 @@ class Job:
             artifact,
             weights,
             self.target,
-            known.devices.get(kind.device),
+            device_at(known.devices.get(kind.device), self.target),
             codegen=known.codegens[kind.codegen],
             num_threads=self._threads,
             report={"seconds": self.seconds, "processes": self.processes},
@@ -271,7 +272,7 @@ class Job:
         """A region that its partitioner compiles."""
         target, name, compile_ = taker.target, function.name, taker.partitioner.compile
         assert compile_ is not None
-        device = registry().devices.get(target.kind.device)
+        device = device_at(registry().devices.get(target.kind.device), target)
         where = f"partitioner {taker.partitioner.name!r}, {name} for {target}"
         try:
             artifact = compile_(region_of(function, taker), target)

@@ -107,7 +107,7 @@ class KernelWriter(ModuleWriter):
             return text
         at = self.names.fresh(name + OFFSET)
         self.lines.insert(0, f"    {name} += {at};")
-        return f"{text}, const {self.unit.dialect.index} {at}"
+        return f"{text}, const {self.unit.scalar_type(INDEX)} {at}"
 
     # Statements
 
@@ -365,8 +365,10 @@ def emit_kernels(
 
 
 def narrow_index(module: IRModule) -> bool:
-    """Whether indices of 32 bits suffice for all functions: every size is known, and small enough."""
+    """Whether indices of 32 bits suffice for all kernels: every size is known, and small enough."""
     for func in module.of_kind(PrimFunc).values():
+        if "launch" not in func.attrs:
+            continue
         shapes = [buffer.static_shape() for buffer in func.buffers]
         if any(v.dtype is INDEX for v in func.scalars) or any(
             shape is None or prod(shape) * 8 >= 1 << 31 for shape in shapes

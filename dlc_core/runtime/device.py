@@ -9,6 +9,7 @@ are addresses where the device has such.  What it may have besides:
                                     order in which they are asked for; a call waits only for what it reads
     check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, of its artefact's metadata
+    at(target) -> Device            that of several like it which a target's options name; opens none
 
 and an entry point (what `Loaded.entry` gives) may have
 
@@ -29,7 +30,7 @@ import numpy as np
 
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
-from dlc_core.target import Artifact
+from dlc_core.target import Artifact, Target
 
 
 @runtime_checkable
@@ -129,6 +130,12 @@ def check_format(device: Device, artifact: Artifact) -> None:
         )
 
 
+def device_at(device: Any, target: Target) -> Any:
+    """The device that runs code for a target: `device` itself, unless it stands for several."""
+    choose = getattr(device, "at", None)
+    return device if choose is None else choose(target)
+
+
 def shares_memory(device: Any) -> bool:
     """Whether a device's handles are addresses of this process."""
     return bool(getattr(device, "host_memory", False))
@@ -155,4 +162,13 @@ def prepare(
     return run
 
 
-__all__ = ["Device", "HostMemory", "Loaded", "check_format", "is_queued", "prepare", "shares_memory"]
+__all__ = [
+    "Device",
+    "HostMemory",
+    "Loaded",
+    "check_format",
+    "device_at",
+    "is_queued",
+    "prepare",
+    "shares_memory",
+]

@@ -17,6 +17,7 @@ from dlc_core.ir.expr import Call, Expr, call
 from dlc_core.ir.module import IRModule
 from dlc_core.job import Job, context_for, lower, pack_weights
 from dlc_core.registry import registry
+from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Artifact, Target
 from dlc_core.tir.functor import transform_stmt
@@ -88,7 +89,7 @@ def compile_all(
     groups = [waiting[start : start + at_once] for start in range(0, len(waiting), at_once)]
     while groups:
         group = groups.pop()
-        device = _LoadOnce(registry().devices[target.kind.device])
+        device = _LoadOnce(device_at(registry().devices[target.kind.device], target))
         try:
             artifact = _emit([member for _, member in group], target)
             device.load(artifact)

@@ -18,6 +18,7 @@ from dlc_core.backend.launches import LAUNCHES
 from dlc_core.diag import ArtifactError, CodegenError, DlcError, RuntimeFailure
 from dlc_core.ir.expr import Var
 from dlc_core.passes import PassContext
+from dlc_core.registry import registry
 from dlc_core.schedule import Schedule
 from dlc_core.script import parse
 from dlc_core.target.source import Kernels
@@ -291,6 +292,21 @@ def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
     np.testing.assert_array_equal(exe(x), x + 1)
     _, lists = read_launches(exe.artifact.metadata[LAUNCHES])
     assert len(lists["main"].launches(())) == 4
+
+
+def test_a_device_may_stand_for_several(monkeypatch, tmp_path):
+    device = registry().devices["card"]
+    chosen = []
+
+    def at(target):
+        chosen.append(target["check"])
+        return device
+
+    monkeypatch.setattr(device, "at", at, raising=False)
+    exe = dlc.build(symbolic(), "card -check=true")
+    exe.save(tmp_path / "twice.dlc")
+    assert dlc.open(tmp_path / "twice.dlc").device is device
+    assert chosen == [True, True]
 
 
 def test_a_language_without_an_axis_says_so(card):

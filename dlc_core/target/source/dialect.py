@@ -76,8 +76,8 @@ class Kernels:
     spaces: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Qualifiers of pointers by the scope of what they point to; none where a scope is missing."""
     offsets: bool = False
-    """Whether a pointer parameter is followed by the number of elements from there to the buffer: languages
-    whose hosts name memory by handles have no pointers into it."""
+    """Whether a pointer parameter is followed by the number of elements from there to the buffer, of 64 bits:
+    languages whose hosts name memory by handles have no pointers into it."""
     moves: Moves | None = None
 
 
@@ -115,7 +115,7 @@ class Dialect:
     reserved: frozenset[str] = frozenset()
     """Words that name nothing, besides those of C."""
     reinterpret: str = ""
-    """The bits of `{value}` as another type, `{to}`; "" copies them."""
+    """The bits of `{value}`, which lies in memory as `{held}`, as another type, `{to}`; "" copies them."""
     fixed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The language's own text of helpers that are the same for all types, by name."""
     kernels: Kernels | None = None

@@ -82,8 +82,10 @@ class ScalarWriter:
         if isinstance(expr, Var):
             if expr not in self.vars:
                 raise CodegenError(f"variable {expr.name} is used outside of its loop or function")
-            if expr.dtype is INDEX and not self._indexing and self.unit.dialect.index != "int64_t":
-                return f"(int64_t){self.vars[expr]}", UNARY
+            if expr.dtype is INDEX and not self._indexing:
+                wide = self.unit.scalar_type(INDEX)
+                if self.unit.dialect.index != wide:
+                    return f"({wide}){self.vars[expr]}", UNARY
             return self.vars[expr], ATOM
         if isinstance(expr, Load):
             return self._load(expr)

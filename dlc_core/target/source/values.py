@@ -190,7 +190,7 @@ class ValueWriter:
         narrow = NARROW.get(expr.dtype.name)
         own = self.unit.dialect.reinterpret
         if own:
-            text = own.format(value=self.text.stored(source), to=made)
+            text = own.format(value=self.text.stored(source), held=held, to=made)
             text = text if narrow is None else f"{self.unit.helper(f'{narrow}_to_f32')}({text})"
             self.line(f"{self.constant(expr.dtype)} {name} = {text};")
             return

@@ -19,6 +19,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.registry import registry
+from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.testing.cases import module_of
@@ -73,7 +74,7 @@ class DeviceTier(Tier):
 
     @pytest.fixture
     def device(self, target: Target) -> Any:
-        return registry().devices[target.kind.device]
+        return device_at(registry().devices[target.kind.device], target)
 
     @pytest.fixture
     def exe(self, target: Target) -> Executable:

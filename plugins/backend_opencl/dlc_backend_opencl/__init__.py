@@ -1,0 +1,1 @@
+"""Models on OpenCL devices: the target kind `opencl` of dlc."""

@@ -1,0 +1,182 @@
+"""The code generator: kernels as OpenCL C 1.2.
+
+Memory is named by handles, so each pointer is followed by the place of its first element.  What only some
+devices have is asked for by a pragma where the text uses it, and named in the artefact (`NEEDS`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dlc_backend_opencl.kind import AXES, FP64, SHUFFLES
+from dlc_core.backend import LaunchCodegen
+from dlc_core.ir.module import IRModule
+from dlc_core.lazy import lazy
+from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_backend_opencl import writer
+    from dlc_core.backend import kernels
+    from dlc_core.target import source
+else:
+    writer = lazy("dlc_backend_opencl.writer")
+    kernels = lazy("dlc_core.backend.kernels")
+    source = lazy("dlc_core.target.source")
+
+FORMAT = "opencl-c"
+"""Artefacts of this format are OpenCL C; `launches` in their metadata says what is launched."""
+NEEDS = "extensions"
+"""Where an artefact's metadata lists the extensions without which its text does not compile."""
+
+_TYPES = {
+    "bool": "bool",
+    **{
+        f"{sign}int{bits}": f"{'u' if sign else ''}{word}"
+        for sign in ("", "u")
+        for bits, word in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))
+    },
+    "float16": "float",
+    "bfloat16": "float",
+    "float32": "float",
+    "float64": "double",
+}
+_STORED = {**_TYPES, "bool": "uchar", "float16": "ushort", "bfloat16": "ushort"}
+
+_NARROW = {
+    "f16_to_f32": """static inline float dlc_f16_to_f32(ushort half_bits)
+{
+    return vload_half(0, (const half *)&half_bits);
+}
+""",
+    "f32_to_f16": """static inline ushort dlc_f32_to_f16(float value)
+{
+    ushort bits;
+    vstore_half_rte(value, 0, (half *)&bits);
+    return bits;
+}
+""",
+    "bf16_to_f32": """static inline float dlc_bf16_to_f32(ushort bits)
+{
+    return as_float((uint)bits << 16);
+}
+""",
+    "f32_to_bf16": """static inline ushort dlc_f32_to_bf16(float value)
+{
+    const uint bits = as_uint(value);
+    if (value != value)
+        return (ushort)(bits >> 16 | 0x40u);
+    return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+""",
+    "f64_to_f32_odd": """static inline float dlc_f64_to_f32_odd(double value)
+{
+    /* what is not exact gets an odd last bit, so that a second rounding is right */
+    const double size = fabs(value);
+    const float near = (float)size;
+    if (near == size || value != value || near == INFINITY)
+        return (float)value;
+    return (float)copysign((double)as_float((near > size ? as_uint(near) - 1 : as_uint(near)) | 1u), value);
+}
+""",
+}
+
+_MACROS = {
+    **{f"{sign}int{bits}_t": f"typedef {_TYPES[f'{sign}int{bits}']} {sign}int{bits}_t;"
+       for bits in (8, 16, 32, 64) for sign in ("", "u")},
+    "INT64_C": "#define INT64_C(x) x##L",
+    "UINT64_C": "#define UINT64_C(x) x##UL",
+}  # fmt: skip
+"""Words of C that OpenCL C lacks, with what gives them their meaning."""
+_EXTENSIONS = {FP64: r"\bdouble\b", SHUFFLES: r"\bsub_group_"}
+"""Extensions by what a text has that needs them."""
+
+_KEYWORDS = """
+    kernel global local constant private half uchar ushort uint ulong size_t ptrdiff_t event_t sampler_t
+    read_only write_only read_write pipe generic vec_type_hint work_group_size_hint reqd_work_group_size
+    image1d_t image2d_t image3d_t
+"""
+_FUNCTIONS = """
+    acospi acosh asinh asinpi atan2 atan2pi atanh atanpi cbrt copysign cospi erfc exp2 exp10 expm1 fdim fmax
+    fmin fract frexp hypot ilogb ldexp lgamma lgamma_r log10 log1p log2 logb mad maxmag minmag modf nan
+    nextafter pown powr remainder remquo rint rootn rsqrt sincos sinpi tanpi tgamma clamp degrees max min
+    mix radians sign smoothstep step cross dot distance length normalize isequal isnan isinf isfinite
+    isnormal signbit any all bitselect select abs_diff add_sat hadd rhadd clz mad_hi mad_sat mul_hi rotate
+    sub_sat upsample popcount mad24 mul24 barrier mem_fence prefetch shuffle shuffle2 printf vload2 vload4
+    vload8 vload16 vstore2 vstore4 vstore8 vstore16 vload_half vstore_half
+"""
+_VECTORS = [
+    f"{word}{lanes}"
+    for word in ("half", *dict.fromkeys(_TYPES.values()))
+    for lanes in (2, 3, 4, 8, 16)
+    if word != "bool"
+]
+_RESERVED = frozenset((*_KEYWORDS.split(), *_FUNCTIONS.split(), *_VECTORS))
+
+_LANE = "sub_group_shuffle({0}, (get_sub_group_local_id() & ~(uint)({2} - 1)) + (uint)({1}))"
+_SUBGROUP = {
+    "subgroup_shuffle": _LANE,
+    "subgroup_shuffle_down": (
+        "sub_group_shuffle({0}, get_sub_group_local_id() + ("
+        "(get_sub_group_local_id() & (uint)({2} - 1)) + (uint)({1}) < (uint)({2}) ? (uint)({1}) : 0u))"
+    ),
+    "subgroup_shuffle_xor": "sub_group_shuffle_xor({0}, (uint)({1}))",
+}
+
+
+class OpenclCodegen(LaunchCodegen):
+    """Emits the artefact format "opencl-c"."""
+
+    name = "opencl"
+    kinds = ("opencl",)
+    format = FORMAT
+    forms = ("cl",)
+
+    def dialect(self, module: IRModule, target: Target) -> source.Dialect:
+        """OpenCL C 1.2, with indices of 32 bits where they suffice."""
+        levels = (("block", "get_group_id"), ("thread", "get_local_id"))
+        axes = {f"{level}.{axis}": f"{word}({i})" for i, axis in enumerate(AXES) for level, word in levels}
+        words = {"barrier": "barrier(CLK_LOCAL_MEM_FENCE)"}
+        if target.describe().subgroup:
+            words |= _SUBGROUP
+        return source.Dialect(
+            "OpenCL C",
+            scalars=_TYPES,
+            stored=_STORED,
+            float_suffix="",
+            index="int" if kernels.narrow_index(module) else "long",
+            scopes={"local": "", "shared": "local"},
+            alignment="__attribute__((aligned({align})))",
+            headers=(),
+            reserved=_RESERVED,
+            reinterpret="as_{to}(({held}){value})",
+            fixed=_NARROW,
+            kernels=source.Kernels(
+                head="kernel void",
+                axes=axes,
+                words=words,
+                spaces={"global": "global", "shared": "local"},
+                offsets=True,
+                moves=source.Moves((2, 4, 8, 16)),
+            ),
+        )
+
+    def writer(self) -> type[kernels.KernelWriter]:
+        """What writes the kernels."""
+        return writer.OpenclWriter
+
+    def emit(self, module: IRModule, target: Target) -> Artifact:
+        """The kernels, behind what their text needs besides the language."""
+        made = super().emit(module, target)
+        text = made.code.decode()
+        needs = [name for name, use in _EXTENSIONS.items() if re.search(use, text)]
+        used = set(re.findall(r"\w+", text))
+        head = [f"#pragma OPENCL EXTENSION {name} : enable" for name in needs]
+        head += [line for word, line in _MACROS.items() if word in used]
+        text = "\n".join([*head, *[""] * bool(head), text])
+        metadata: dict[str, Any] = {**made.metadata, NEEDS: needs}
+        return replace(made, code=text.encode(), sources={self.forms[0]: text}, metadata=metadata)
+
+
+__all__ = ["FORMAT", "NEEDS", "OpenclCodegen"]

@@ -1,0 +1,231 @@
+"""The device `opencl`: buffers, programs and one queue, in order, of an OpenCL device of this machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlc_backend_opencl.codegen import FORMAT, NEEDS
+from dlc_backend_opencl.commands import Commands
+from dlc_backend_opencl.memory import Memory
+from dlc_backend_opencl.platforms import find_device, pyopencl
+from dlc_backend_opencl.programs import build
+from dlc_core.backend import LaunchList, read_launches
+from dlc_core.backend.launches import LAUNCHES
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.target import Artifact, Target
+
+KEPT = 64
+"""Sizes of calls whose commands an entry keeps."""
+
+
+class Session:
+    """A device in use: its context, queue and memory."""
+
+    def __init__(self, platform: str, device: str) -> None:
+        self.cl = cl = pyopencl()
+        self.device = find_device(platform, device)
+        self.name = self.device.name
+        self.extensions = frozenset(self.device.extensions.split())
+        self.process = os.getpid()
+        try:
+            self.context = cl.Context([self.device])
+            self.queue = cl.CommandQueue(self.context)
+        except cl.Error as error:
+            raise RuntimeFailure(f"{self.name} cannot be used", why=str(error)) from None
+        self.memory = Memory(cl, self.context, self.device)
+
+    def failed(self, what: str, error: Exception) -> RuntimeFailure:
+        """What is raised for an error of OpenCL."""
+        if isinstance(error, self.cl.MemoryError):
+            return self.memory.full(what, str(error))
+        return RuntimeFailure(f"{self.name} failed: {what}", why=str(error))
+
+
+class Event:
+    """A place in the queue."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._event = session.cl.enqueue_marker(session.queue)
+        session.queue.flush()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything that was submitted before has finished."""
+        status = self._event.command_execution_status
+        return bool(status == self._session.cl.command_execution_status.COMPLETE or status < 0)
+
+    def wait(self) -> None:
+        """Wait until it has; raises RuntimeFailure for what failed."""
+        try:
+            self._event.wait()
+        except self._session.cl.Error as error:
+            raise self._session.failed("a command", error) from None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point: what a call launches."""
+
+    session: Session
+    program: Any
+    list: LaunchList
+    lock: threading.Lock
+    known: dict[tuple[int, ...], Commands]
+
+    def commands(self, scalars: Sequence[int]) -> Commands:
+        """Those of a call with these scalars, kept for the next one; to be used under `lock`."""
+        key = tuple(scalars)
+        found = self.known.get(key)
+        if found is None:
+            found = self.made(key)
+            if len(self.known) >= KEPT:
+                self.known.clear()
+            self.known[key] = found
+        return found
+
+    def made(self, scalars: tuple[int, ...]) -> Commands:
+        """Commands of their own for a call with these scalars."""
+        return Commands(self.session, self.program, self.list.launches(scalars))
+
+    def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
+        """A call with all arguments set, which returns when it is done."""
+        commands = self.made(tuple(scalars))
+        commands.take(buffers)
+
+        def run() -> None:
+            commands.submit()
+            commands.finish()
+
+        return run
+
+
+class OpenclProgram:
+    """Kernels on a device, and the lists of what its entries launch."""
+
+    def __init__(self, session: Session, program: Any, lists: dict[str, LaunchList]) -> None:
+        self._session = session
+        self._program = program
+        self._lists = lists
+
+    def entry(self, symbol: str) -> Entry:
+        """An entry point; ArtifactError where there is none of that name."""
+        found = self._lists.get(symbol)
+        if found is None:
+            raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(self._lists)}")
+        return Entry(self._session, self._program, found, threading.Lock(), {})
+
+    def close(self) -> None:
+        """The program goes with the last entry."""
+
+
+class OpenclDevice:
+    """A device of this machine, opened when it is first used; `at` gives that of a target's options."""
+
+    name = "opencl"
+    formats = (FORMAT,)
+    queued = True
+
+    def __init__(self, platform: str = "", device: str = "") -> None:
+        self._named = platform, device
+        self._others: dict[tuple[str, str], OpenclDevice] = {self._named: self}
+        self._lock = threading.Lock()
+        self._opened: Session | None = None
+
+    def at(self, target: Target) -> OpenclDevice:
+        """The device that a target's options name."""
+        named = target["platform"], target["device"]
+        with self._lock:
+            return self._others.setdefault(named, self if named == self._named else OpenclDevice(*named))
+
+    @property
+    def session(self) -> Session:
+        """The device in use.  Raises UnsupportedError without OpenCL, TargetError for a device that is not
+        there, RuntimeFailure in a child of the process that opened it.
+        """
+        with self._lock:
+            if self._opened is None:
+                self._opened = Session(*self._named)
+            if self._opened.process != os.getpid():
+                raise RuntimeFailure(
+                    f"{self._opened.name} was opened before this process was forked",
+                    why="drivers of OpenCL do not outlive a fork",
+                    hint='start processes by "spawn", or use the device in children only',
+                )
+            return self._opened
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        """Uninitialised memory, aligned as the device likes it; RuntimeFailure where not so much is free."""
+        return self.session.memory.alloc(size)
+
+    def free(self, handle: int) -> None:
+        """Give memory back; what was launched before may still use it."""
+        self.session.memory.free(handle)
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        """Copy bytes to the device, after everything that was launched before."""
+        given = np.frombuffer(data, np.uint8)
+        buffer = self.session.memory.window(handle, offset, given.nbytes)
+        self._copy("writing memory", buffer, given, dst_offset=offset)
+
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
+        wanted = np.frombuffer(out, np.uint8)
+        buffer = self.session.memory.window(handle, offset, wanted.nbytes)
+        self._copy("reading memory", wanted, buffer, src_offset=offset)
+
+    def _copy(self, what: str, to: Any, source: Any, **places: int) -> None:
+        session = self.session
+        if (to if isinstance(to, np.ndarray) else source).nbytes == 0:
+            return
+        try:
+            session.cl.enqueue_copy(session.queue, to, source, is_blocking=True, **places)
+        except session.cl.Error as error:
+            raise session.failed(what, error) from None
+
+    def load(self, artifact: Artifact) -> OpenclProgram:
+        """Build the kernels, or take them as they were built before; none runs yet.
+
+        Raises ArtifactError for metadata that is malformed, UnsupportedError for a device that lacks what the
+        kernels need, CodegenError where its compiler refuses them.
+        """
+        _, lists = read_launches(artifact.metadata.get(LAUNCHES))
+        session = self.session
+        lacking = [name for name in artifact.metadata.get(NEEDS, ()) if name not in session.extensions]
+        if lacking:
+            raise UnsupportedError(
+                f"{session.name} has no {', '.join(map(str, lacking))}, which the kernels need",
+                hint="compile with -device=, so that code is for what the device has",
+            )
+        program = build(session.cl, session.context, session.device, artifact.code.decode())
+        return OpenclProgram(session, program, lists)
+
+    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Have all launches of an entry run after everything that was launched before; returns at once."""
+        with entry.lock:
+            commands = entry.commands(scalars)
+            commands.take(buffers)
+            commands.submit()
+
+    def record(self) -> Event:
+        """An event that is reached when everything launched so far has finished."""
+        return Event(self.session)
+
+    def sync(self) -> None:
+        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        if self._opened is None:
+            return
+        session = self.session
+        try:
+            session.queue.finish()
+        except session.cl.Error as error:
+            raise session.failed("a command", error) from None
+
+
+__all__ = ["Entry", "Event", "OpenclDevice", "OpenclProgram", "Session"]

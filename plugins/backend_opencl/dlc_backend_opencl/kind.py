@@ -1,0 +1,109 @@
+"""The target kind `opencl`: a device by its number, or one that options describe.
+
+Compiling needs no device: without `-device` code is for what every device of our time has, and runs on the
+first one.  With it the device says what it has; options that are given say more than it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlc_backend_opencl.platforms import find_device, problem
+from dlc_core.diag import TargetError
+from dlc_core.target import COMPUTED, Description, Option, TargetKind
+
+FP16, FP64 = "cl_khr_fp16", "cl_khr_fp64"
+SHUFFLES, DOTS = "cl_khr_subgroup_shuffle", "cl_khr_integer_dot_product"
+
+OPTIONS = (
+    Option("platform", "str", "", "of the device: a number, or a part of its name; empty is any"),
+    Option(
+        "device",
+        "str",
+        "",
+        "a number, or a part of its name: code is for it alone; empty is for any, and runs on the first one",
+    ),
+    Option("group-threads", "int", 0, "most threads of a group; 0 takes what the device has, or 256"),
+    Option("shared-bytes", "int", 0, "memory of a group; 0 takes what the device has, or 32 KiB"),
+    Option("subgroup", "int", 0, "threads that exchange values; 0 takes what the device has, or none"),
+    Option("cores", "int", 0, "units that run groups; 0 takes what the device has, or 16"),
+    Option("extensions", "strs", (), "what the device has besides, such as cl_khr_fp64"),
+)
+
+AXES = ("x", "y", "z")
+_GROUPS = (1 << 31) - 1
+"""Groups along an axis.  There is no limit but that of the numbers of threads, of 32 bits at least."""
+_CPU_SHARED = 256 << 10
+"""Bytes of a group that a processor's caches hold: its local memory is of the ordinary kind."""
+
+
+def description(options: Mapping[str, Any]) -> Description:
+    """The record that schedules read.  Raises TargetError for options that mean nothing, and where a device
+    is named that is not there.
+    """
+    threads, shared = options["group-threads"] or 256, options["shared-bytes"] or 32 << 10
+    for name in ("group-threads", "shared-bytes", "subgroup", "cores"):
+        if options[name] < 0:
+            raise TargetError(f"target option -{name}={options[name]}: not a number of things")
+    if options["subgroup"] & (options["subgroup"] - 1):
+        raise TargetError(f"target option -subgroup={options['subgroup']}: not a power of two")
+    sides = (threads, threads, min(threads, 64))
+    cores, subgroup, line, cache = 16, 0, 64, 1 << 20
+    extensions = frozenset(options["extensions"])
+    dtypes = COMPUTED
+    if is_named(options):
+        device = find_device(options["platform"], options["device"])
+        threads = options["group-threads"] or device.max_work_group_size
+        sides = tuple(min(threads, side) for side in device.max_work_item_sizes)
+        shared = options["shared-bytes"] or min(device.local_mem_size, _CPU_SHARED)
+        cores, line = device.max_compute_units, device.global_mem_cacheline_size or line
+        cache = device.global_mem_cache_size or cache
+        extensions |= frozenset(device.extensions.split())
+        if FP64 not in extensions:
+            dtypes = tuple(name for name in COMPUTED if name != "float64")
+    if SHUFFLES in extensions:
+        subgroup = options["subgroup"]
+    return Description(
+        parallel=False,
+        dtypes=dtypes,
+        cores=options["cores"] or cores,
+        caches=(cache,),
+        cache_line=line,
+        memory_scopes=("global", "shared", "local"),
+        thread_axes={
+            **{f"block.{axis}": _GROUPS for axis in AXES},
+            **{f"thread.{axis}": side for axis, side in zip(AXES, sides, strict=True)},
+        },
+        group_threads=threads,
+        shared_bytes=shared,
+        subgroup=subgroup,
+        intrinsics=extensions,
+    )
+
+
+def is_named(options: Mapping[str, Any]) -> bool:
+    """Whether the options name a device, which is then asked what it has."""
+    return bool(options["platform"] or options["device"])
+
+
+def identity(options: Mapping[str, Any]) -> str:
+    """The device that the options name, and its driver."""
+    if not is_named(options):
+        return ""
+    device = find_device(options["platform"], options["device"])
+    return f"{device.platform.name} {device.name} {device.driver_version}"
+
+
+KIND = TargetKind(
+    name="opencl",
+    doc="OpenCL devices: graphics cards, and processors through PoCL",
+    codegen="opencl",
+    device="opencl",
+    options=OPTIONS,
+    describe=description,
+    problem=problem,
+    identity=identity,
+)
+
+__all__ = ["AXES", "DOTS", "FP16", "FP64", "KIND", "SHUFFLES", "description", "is_named"]

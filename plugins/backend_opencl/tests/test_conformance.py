@@ -1,0 +1,16 @@
+"""The conformance kit on an OpenCL device.
+
+Compilers of kernels take their time, a third of a second for each on PoCL: the fast tests are a slice.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.testing import conformance_suite
+
+TestDevice = conformance_suite("opencl", tiers=("device",))
+TestSomeOps = conformance_suite(
+    "opencl", tiers=("ops",), ops=("add", "erf", "floor_mod"), dtypes=("float32",)
+)
+TestAll = pytest.mark.slow(conformance_suite("opencl", tiers=("ops", "graphs")))
