@@ -16,6 +16,7 @@ from dlc_core.diag import CodegenError, UnsupportedError
 
 CANDIDATES = ("cc", "gcc", "clang")
 NO_OPENMP = "this compiler has no library of OpenMP: set CC to one that has, or leave -num-threads at 1"
+NATIVE = "-march=native"
 HINT = "install gcc or clang, set CC, or run: pip install ziglang"
 
 
@@ -57,6 +58,20 @@ def compiler_version() -> str:
     return done.stdout.partition("\n")[0]
 
 
+@cache
+def native_flags() -> tuple[str, ...]:
+    """The option for all instructions of this machine, where the compiler has it."""
+    command = compiler()
+    if command is None:
+        return ()
+    words = [*command, NATIVE, "-fsyntax-only", "-x", "c", "-"]
+    try:
+        done = subprocess.run(words, input=b"int one;\n", capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return () if done.returncode else (NATIVE,)
+
+
 def build_shared(source: Path, library: Path, flags: Sequence[str]) -> None:
     """Compile one file to a shared library.  Raises UnsupportedError without a compiler, CodegenError with
     what the compiler said where it refuses.
@@ -86,10 +101,12 @@ def compile_c(command: Sequence[str], source: Path, out: Path, flags: Sequence[s
 
 __all__ = [
     "HINT",
+    "NATIVE",
     "NO_OPENMP",
     "build_shared",
     "compile_c",
     "compiler",
     "compiler_problem",
     "compiler_version",
+    "native_flags",
 ]

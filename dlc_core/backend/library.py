@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlc_core.backend.compiler import NO_OPENMP, build_shared, compiler_version
+from dlc_core.backend.compiler import NO_OPENMP, build_shared
+from dlc_core.backend.kept import kept
 from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE, FLAGS
-from dlc_core.config import config
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.runtime.failure import failure_of
 from dlc_core.target import Artifact
@@ -69,32 +67,13 @@ class Library:
         """The library stays mapped: threads of the language's runtime may still be in it."""
 
 
-def load_library(artifact: Artifact) -> Library:
-    """Compile and map the code of an artefact of source text; none of it runs yet.  What was compiled before
-    is taken from the cache folder of dlc.
+def load_library(artifact: Artifact, more: Sequence[str] = ()) -> Library:
+    """Compile and map the code of an artefact of source text, with `more` options than it names; none of it
+    runs yet.  What was compiled before is taken from the cache folder of dlc.
     """
-    flags = tuple(str(flag) for flag in artifact.metadata.get(FLAGS, ()))
+    flags = (*(str(flag) for flag in artifact.metadata.get(FLAGS, ())), *more)
     library = kept(artifact.code, ".so", flags, lambda text, out: build_shared(text, out, flags))
     return Library(_open(library), artifact.metadata)
-
-
-def kept(
-    code: bytes, suffix: str, words: Sequence[str], build: Callable[[Path, Path], None], tool: str = ""
-) -> Path:
-    """What `build(source, out)` makes of a text, kept in the cache folder of dlc by its text, `words` and the
-    compiler, named `tool` where it is not that of this machine.
-    """
-    parts = [code, " ".join(words).encode(), (tool or compiler_version()).encode()]
-    folder = Path(config.cache_dir) / "libraries"
-    folder.mkdir(parents=True, exist_ok=True)
-    place = folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)
-    if not place.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as name:
-            source, made = Path(name, "model.c"), Path(name, "model" + suffix)
-            source.write_bytes(code)
-            build(source, made)
-            made.replace(place)
-    return place
 
 
 def _open(library: Path) -> ctypes.CDLL:
@@ -105,4 +84,4 @@ def _open(library: Path) -> ctypes.CDLL:
         raise ArtifactError("the compiled code cannot be loaded", why=str(error), hint=hint) from None
 
 
-__all__ = ["Library", "LibraryEntry", "kept", "load_library"]
+__all__ = ["Library", "LibraryEntry", "load_library"]

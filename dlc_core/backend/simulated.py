@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.backend.compiler import native_flags
 from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.packed import CYCLES
 from dlc_core.backend.queue import CommandQueue, Event
@@ -109,7 +110,7 @@ class SimulatedDevice:
 
     def load(self, artifact: Artifact) -> SimulatedProgram:
         """Compile the source text for the machine that simulates; none of it runs yet."""
-        return SimulatedProgram(load_library(artifact))
+        return SimulatedProgram(load_library(artifact, native_flags()))
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Have a function run after everything that was launched before; returns at once."""

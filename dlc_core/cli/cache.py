@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dlc_core import driver
+from dlc_core.backend.kept import KeptFile, KeptFiles
 from dlc_core.cache import Entry, Store
 from dlc_core.cli.options import CheckBounds, Json, OptLevel, Shapes, TargetText, parse_shapes, size
 from dlc_core.cli.stages import SCRIPT, read_module
@@ -31,12 +32,13 @@ class Action(str, Enum):
     list = "list"
     size = "size"
     explain = "explain"
+    prune = "prune"
     clear = "clear"
 
 
 def cache(
     action: Annotated[
-        Action, typer.Argument(help="What to tell; `clear` removes all that is kept.")
+        Action, typer.Argument(help="What to tell; `prune` removes what is above the limit, `clear` all.")
     ] = Action.info,
     model: Annotated[
         Path | None, typer.Argument(help="For `explain`: the model file.", metavar="[MODEL]")
@@ -52,9 +54,12 @@ def cache(
 ) -> None:
     """Show or clear the compiled models that are kept, or say why one was compiled.
 
-    `info` and `list` tell what is kept, `size` how many bytes.  `explain MODEL`, with the options of `dlc
-    compile`, says whether a kept result fits, and else in which parts of its key the nearest one differs: the
-    model's bytes, options, processor, compiler, plugins.
+    `info` and `list` tell what is kept, `size` how many bytes: models, and the libraries that a C compiler
+    made of generated code.  `prune` removes those used longest ago until each of the two is within the limit,
+    and what was never finished; dlc does so itself when it adds one.
+
+    `explain MODEL`, with the options of `dlc compile`, says whether a kept result fits, and else in which
+    parts of its key the nearest one differs: the model's bytes, options, processor, compiler, plugins.
 
     `DLC_CACHE_DIR`, `DLC_CACHE_SIZE` and `DLC_CACHE` set where they are kept, how much, and whether.
 
@@ -65,9 +70,9 @@ def cache(
     - `dlc cache explain model.onnx --opt-level 2`
     - `dlc cache clear`
     """
-    store = Store()
+    store, files = Store(), KeptFiles()
     entries = store.entries()
-    total = sum(entry.size for entry in entries)
+    total, made = sum(entry.size for entry in entries), sum(file.size for file in files.entries())
     if (action is Action.explain) != (model is not None):
         raise UsageError("dlc cache explain takes a model, and nothing else does")
     if model is not None:
@@ -83,17 +88,48 @@ def cache(
         )
         _print_answer(answer, as_json)
     elif action is Action.clear:
-        count = store.clear()
-        record = {"folder": str(store.folder), "removed": count, "bytes": total}
-        _print(record, [f"removed {count} models, {size(total)}"], as_json)
+        removed = {"models": store.clear(), "libraries": files.clear()}
+        _print_removed(store, files, removed, total + made, as_json)
+    elif action is Action.prune:
+        store.trim()
+        removed = {"models": len(entries) - len(store.entries()), "libraries": files.trim()}
+        left = sum(e.size for e in store.entries()) + sum(f.size for f in files.entries())
+        _print_removed(store, files, removed, total + made - left, as_json)
     elif action is Action.size:
-        record = {"folder": str(store.folder), "bytes": total, "limit": store.limit}
-        _print(record, [f"{size(total)} of at most {size(store.limit)}"], as_json)
+        record = {"folder": str(store.folder), "bytes": total, "libraries": made, "limit": store.limit}
+        told = f"{size(total)} of models and {size(made)} of libraries, of at most {size(store.limit)} each"
+        _print(record, [told], as_json)
     else:
         listed = [{"file": e.path.name, "bytes": e.size, "used": e.used} for e in entries]
-        record = {"folder": str(store.folder), "limit": store.limit, "entries": listed}
-        lines = [str(store.folder), f"{len(entries)} models, {size(total)} of at most {size(store.limit)}"]
-        _print(record, [*lines, *map(_line, reversed(entries))], as_json)
+        libraries = [{"file": f.path.name, "bytes": f.size, "used": f.used} for f in files.entries()]
+        record = {
+            "folder": str(store.folder),
+            "limit": store.limit,
+            "entries": listed,
+            "libraries": libraries,
+        }
+        lines = [
+            str(store.folder),
+            f"{len(entries)} models, {size(total)} of at most {size(store.limit)}",
+            *map(_line, reversed(entries)),
+            str(files.folder),
+            f"{len(libraries)} libraries, {size(made)} of at most {size(files.limit)}",
+            *map(_line, reversed(files.entries())),
+        ]
+        _print(record, lines, as_json)
+
+
+def _print_removed(
+    store: Store, files: KeptFiles, removed: dict[str, int], count: int, as_json: bool
+) -> None:
+    record = {
+        "folder": str(store.folder),
+        "removed": removed["models"],
+        "libraries": {"folder": str(files.folder), "removed": removed["libraries"]},
+        "bytes": count,
+    }
+    told = f"removed {removed['models']} models and {removed['libraries']} libraries, {size(count)}"
+    _print(record, [told], as_json)
 
 
 def _print(record: dict[str, Any], lines: list[str], as_json: bool) -> None:
@@ -105,7 +141,7 @@ def _print(record: dict[str, Any], lines: list[str], as_json: bool) -> None:
         console.print(escape(line))
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: Entry | KeptFile) -> str:
     ago = _ago(time.time() - entry.used)
     return f"  {entry.path.stem[:12]}  {size(entry.size):>10}  used {ago} ago"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from dlc_core.backend.kept import KeptFiles, kept
 from dlc_core.cli.main import main
 from dlc_core.cli.tables import first_line, markdown_table, shortened
 
@@ -69,9 +72,39 @@ def test_the_cache_is_told_and_cleared(dlc, dlc_json, folder, monkeypatch):
     assert dlc_json("cache", "clear") == {
         "folder": str(folder / "kept" / "artefacts"),
         "removed": 1,
+        "libraries": {"folder": str(folder / "kept" / "libraries"), "removed": 0},
         "bytes": entries[0]["bytes"],
     }
     assert dlc_json("cache")["entries"] == []
+
+
+def test_the_cache_has_libraries(dlc, dlc_json, tmp_path, monkeypatch):
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path / "kept"))
+
+    def build(source, out):
+        out.write_bytes(source.read_bytes() * 2000)
+
+    for number, text in enumerate((b"one ", b"two ", b"three ")):
+        place = kept(text, ".so", (), build, tool="test")
+        assert kept(text, ".so", (), build, tool="test") == place
+        os.utime(place, (number, number))
+    (tmp_path / "kept" / "libraries" / "abandoned").mkdir()
+    os.utime(tmp_path / "kept" / "libraries" / "abandoned", (0, 0))
+    told = dlc_json("cache")["libraries"]
+    assert [each["bytes"] for each in told] == [8000, 8000, 12000]
+    assert "3 libraries, " in dlc("cache")
+    assert dlc_json("cache", "size")["libraries"] == 28000
+    assert KeptFiles(limit=21000).trim() == 1
+    assert [file.used for file in KeptFiles().entries()] == [1, 2]
+    assert not (tmp_path / "kept" / "libraries" / "abandoned").exists()
+    kept(b"two ", ".so", (), build, tool="test")
+    assert next(file.used for file in KeptFiles().entries()) == 2
+    monkeypatch.setenv("DLC_CACHE_SIZE", "0")
+    assert dlc_json("cache", "prune")["libraries"]["removed"] == 2
+    place = kept(b"four ", ".so", (), build, tool="test")
+    assert [file.path for file in KeptFiles().entries()] == [place]
+    assert "1 libraries" in dlc("cache", "clear")
+    assert KeptFiles().entries() == []
 
 
 def test_the_cache_says_why(dlc, dlc_json, folder, monkeypatch, capsys):

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dlc_core.backend.compiler import compile_c, compiler, compiler_problem, compiler_version
+from dlc_core.backend.kept import kept
 from dlc_core.backend.launches import Kernel, Launch
-from dlc_core.backend.library import kept
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
 

@@ -20,7 +20,7 @@ from typing import Any
 from dlc_backend_c.codegen import CCodegen
 from dlc_backend_c.kind import KIND
 from dlc_core.backend.compiler import compile_c
-from dlc_core.backend.library import kept
+from dlc_core.backend.kept import kept
 from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
 from dlc_core.ir.module import IRModule

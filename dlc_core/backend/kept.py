@@ -1,0 +1,114 @@
+"""What compilers of source text have made, kept between processes in `cache_dir/libraries`.
+
+A file's name says what it was made of, so it is never stale; when it was last used, its time of change says.
+The files used longest ago are removed when they take more than `config.cache_size` together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc_core.backend.compiler import NATIVE, compiler_version
+from dlc_core.config import config
+from dlc_core.runtime.resources import processor_words
+
+_STALE = 3600.0
+"""Seconds after which a folder in which something was to be made is taken for abandoned."""
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A kept file: its size in bytes, and when it was last used."""
+
+    path: Path
+    size: int
+    used: float
+
+
+class KeptFiles:
+    """The kept files of one folder, by default that of the settings."""
+
+    def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
+        self.folder = Path(config.cache_dir if folder is None else folder) / "libraries"
+        self.limit = config.cache_size << 20 if limit is None else limit
+
+    def entries(self) -> list[KeptFile]:
+        """What is kept, the longest unused first."""
+        found = []
+        for path in self._paths():
+            with suppress(OSError):
+                if path.is_file():
+                    status = path.stat()
+                    found.append(KeptFile(path, status.st_size, status.st_mtime))
+        return sorted(found, key=lambda file: (file.used, file.path.name))
+
+    def trim(self, keep: Path | None = None) -> int:
+        """Remove what was used longest ago until the limit holds, and what was never finished; gives the
+        number of files removed.
+        """
+        for path in self._paths():
+            with suppress(OSError):
+                if path.is_dir() and time.time() - path.stat().st_mtime > _STALE:
+                    shutil.rmtree(path, ignore_errors=True)
+        entries, removed = self.entries(), 0
+        total = sum(file.size for file in entries)
+        for file in entries:
+            if total <= self.limit:
+                break
+            if file.path != keep:
+                removed += _remove(file.path)
+                total -= file.size
+        return removed
+
+    def clear(self) -> int:
+        """Remove everything; gives the number of files."""
+        return sum(_remove(file.path) for file in self.entries())
+
+    def _paths(self) -> list[Path]:
+        try:
+            return list(self.folder.iterdir())
+        except OSError:
+            return []
+
+
+def _remove(path: Path) -> bool:
+    with suppress(OSError):
+        path.unlink()
+        return True
+    return False
+
+
+def kept(
+    code: bytes, suffix: str, words: Sequence[str], build: Callable[[Path, Path], None], tool: str = ""
+) -> Path:
+    """What `build(source, out)` makes of a text, kept in the cache folder of dlc by its text, `words`, the
+    compiler, named `tool` where it is not that of this machine, and the processor where `words` mean it.
+    """
+    parts = [code, " ".join(words).encode(), (tool or compiler_version()).encode()]
+    if NATIVE in words:
+        parts.append(processor_words().encode())
+    files = KeptFiles()
+    files.folder.mkdir(parents=True, exist_ok=True)
+    place = files.folder / (hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] + suffix)
+    if place.exists():
+        with suppress(OSError):  # a folder that may only be read still serves
+            os.utime(place)
+        return place
+    with tempfile.TemporaryDirectory(dir=files.folder) as name:
+        source, made = Path(name, "model.c"), Path(name, "model" + suffix)
+        source.write_bytes(code)
+        build(source, made)
+        made.replace(place)
+    files.trim(keep=place)
+    return place
+
+
+__all__ = ["KeptFile", "KeptFiles", "kept"]
