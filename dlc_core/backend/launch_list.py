@@ -7,7 +7,7 @@ call: integers of a launch are expressions over the entry's scalars.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,7 @@ class _Lists:
         self.funcs: Mapping[str, PrimFunc] = module.of_kind(PrimFunc)
         self.entries = entries_of(module)
         self.table = Table()
+        self.sites = 0
         self.numbers = {name: i for i, name in enumerate(emitted.symbols)}
         self.kernels = [self._kernel(self.funcs[name], emitted) for name in emitted.symbols]
         self.dims: dict[str, int] = {}
@@ -83,6 +84,7 @@ class _Lists:
         }
 
     def _entry(self, func: PrimFunc) -> dict[str, Any]:
+        self.sites = 0
         scope = _Scope({b: (i, const(0)) for i, b in enumerate(func.buffers)}, {})
         return {
             "buffers": len(func.buffers),
@@ -137,7 +139,12 @@ class _Lists:
                 values[param] = scope.value(arg)
         inner = _Scope(places, values)
         if launched is None:
-            return self._steps(callee.body, inner, callee)
+            steps = self._steps(callee.body, inner, callee)
+            if func.attrs.get("entry"):
+                # As `instrument` counts the calls of an entry.
+                _at_site(steps, self.sites)
+                self.sites += 1
+            return steps
         extents = dict(zip(callee.attrs["launch"], call.args[len(callee.params) :], strict=True))
         sides: dict[bool, list[Any]] = {True: [1] * DIMS, False: [1] * DIMS}
         for axis, extent in extents.items():
@@ -166,6 +173,15 @@ class _Lists:
                 hint="read it in the kernel, or pass it as an array's dim",
             )
         return {"expr": self.table.add(expr.astype(INDEX))}
+
+
+def _at_site(steps: Sequence[dict[str, Any]], site: int) -> None:
+    """Note of each launch which call of the entry it is a part of."""
+    for step in steps:
+        if "kernel" in step:
+            step["site"] = site
+        for key in ("steps", "then", "else"):
+            _at_site(step.get(key, ()), site)
 
 
 def _place(handle: Expr, scope: _Scope) -> Place:

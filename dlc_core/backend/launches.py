@@ -74,6 +74,8 @@ class Launch:
     group: Dims
     buffers: tuple[Window, ...]
     scalars: tuple[int, ...]
+    site: int = 0
+    """Which of the entry's calls of kernels it is a part of."""
 
     @property
     def threads(self) -> int:
@@ -87,6 +89,7 @@ class _Start:
 
     kernel: Kernel
     places: tuple[int, ...]
+    site: int
 
 
 @dataclass(frozen=True)
@@ -144,9 +147,8 @@ def _launch(step: _Start, values: Sequence[int]) -> Launch | None:
     pairs = values[6 : 6 + 2 * count]
     windows = tuple(Window(p, pairs[2 * i], pairs[2 * i + 1]) for i, p in enumerate(step.places))
     g, t = values[:3], values[3:6]
-    return Launch(
-        step.kernel, (g[0], g[1], g[2]), (t[0], t[1], t[2]), windows, tuple(values[6 + 2 * count :])
-    )
+    scalars = tuple(values[6 + 2 * count :])
+    return Launch(step.kernel, (g[0], g[1], g[2]), (t[0], t[1], t[2]), windows, scalars, step.site)
 
 
 class LaunchList:
@@ -244,7 +246,7 @@ class _Reader:
             _bad(f"a launch of {kernel.symbol} has the wrong number of dims")
         places = tuple(_int(place, 0, self.places - 1) for place, _, _ in windows)
         numbers = [*sides[0], *sides[1], *(n for window in windows for n in window[1:]), *scalars]
-        return _Start(kernel, places), [self._expr(n) for n in numbers]
+        return _Start(kernel, places, _int(data.get("site", 0))), [self._expr(n) for n in numbers]
 
     def _expr(self, item: Any) -> Expr:
         if not isinstance(item, dict):

@@ -23,6 +23,9 @@ from dlc_core.diag import RuntimeFailure
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact
 
+LARGEST = 3
+"""Buffers that an error about memory names."""
+
 
 @dataclass(frozen=True)
 class SimulatedEntry:
@@ -75,9 +78,12 @@ class SimulatedDevice:
         """Uninitialised memory; RuntimeFailure where not so much is free."""
         with self._lock:
             if self._used + size > self.memory_bytes:
+                largest = sorted((b.nbytes for b in self._blocks.values()), reverse=True)[:LARGEST]
                 raise RuntimeFailure(
                     f"device {self.name!r} is out of memory",
                     why=f"{size} bytes are asked for, {self._used} of {self.memory_bytes} are in use",
+                    details=[f"the largest buffers have {', '.join(map(str, largest))} bytes"]
+                    * bool(largest),
                 )
             raw = aligned_bytes(max(1, size) + align)
             start = -address(raw) % align

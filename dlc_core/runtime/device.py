@@ -7,6 +7,9 @@ are addresses where the device has such.  What it may have besides:
     dlpack_device = (type, id)      its memory as DLPack names it: arrays are exchanged without a copy
     queued = True                   launches may be left running: they, copies and frees take effect in the
                                     order in which they are asked for; a call waits only for what it reads
+    measure(entry, buffers, scalars, threads, figures)
+                                    a launch that waits, and adds for each call of a kernel in it its
+                                    nanoseconds and 1 to figures[site]: int64, by the entry's call sites
     check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, of its artefact's metadata
     at(target) -> Device            that of several like it which a target's options name; opens none

@@ -29,7 +29,7 @@ import numpy as np
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.lazy import lazy
 from dlc_core.runtime.callers import caller_for
-from dlc_core.runtime.calling import InPlace
+from dlc_core.runtime.calling import Copying, InPlace
 from dlc_core.runtime.checked import Caller, failing
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.encode import decode_signature
@@ -212,13 +212,18 @@ class Executable:
             raise UsageError(f"profile of {runs} runs after {warmup}", hint="measure at least one")
         caller = self._caller or self._load()
         sites = self.about.get("sites")
-        if not isinstance(caller, InPlace) or sites is None:
+        measured = isinstance(caller, Copying) and hasattr(caller.device, "measure")
+        if not (isinstance(caller, InPlace) or measured) or sites is None:
             raise UnsupportedError(
                 "this executable has no instrumented entry",
                 why=f"device {self.target.kind.device!r}, or how it was compiled, does not make one",
             )
-        entry = self._loaded.entry(self.entry + PROFILE_SUFFIX)
-        run, figures = caller.measuring(entry, given, len(sites), self._threads)
+        if isinstance(caller, InPlace):
+            entry = self._loaded.entry(self.entry + PROFILE_SUFFIX)
+            run, figures = caller.measuring(entry, given, len(sites), self._threads)
+        else:
+            assert isinstance(caller, Copying)
+            run, figures = caller.measuring(given, len(sites), self._threads)
         for _ in range(warmup):
             run()
         figures[:] = 0

@@ -314,3 +314,21 @@ def test_a_language_without_an_axis_says_so(card):
     table = replace(card.dialect(module, dlc.Target("card")), kernels=Kernels("void", {}))
     with pytest.raises(CodegenError, match=r"has no axis block\.x"):
         emit_kernels(module, table)
+
+
+def test_profiles_tell_the_time_of_each_kernel():
+    exe = dlc.compile(mlp(), "card")
+    report = exe.profile([np.ones((1, 64), np.float32)], runs=3)
+    assert sorted(row.kernel for row in report) == sorted(site["kernel"] for site in exe.about["sites"])
+    assert all(row.calls == 1 and row.milliseconds > 0 for row in report)
+
+
+def test_what_fills_the_memory_is_named():
+    device = dlc.compile(mlp(), "card").device
+    most = device.memory_bytes
+    taken = device.alloc(1 << 20)
+    try:
+        with pytest.raises(RuntimeFailure, match=f"the largest buffers have {1 << 20}"):
+            device.alloc(most)
+    finally:
+        device.free(taken)

@@ -9,7 +9,7 @@ from dlc_backend_dpu.kind import GROUP_THREADS, PAD_BYTES
 from dlc_backend_dpu.language import AXES, FORMAT
 from dlc_core.backend import LaunchDevice, Spelling
 
-_TYPES = ("dpu_f32", *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+_TYPES = ("dpu_f32", "double", *(f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 _VECTORS = "\n".join(
     f"typedef struct {{ {name} at[4]; }} __attribute__((packed, may_alias)) {name}_x4;" for name in _TYPES
 )

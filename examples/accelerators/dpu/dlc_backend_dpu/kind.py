@@ -12,8 +12,8 @@ from dlc_core.target import COMPUTED, Description, Option, TargetKind
 GROUP_THREADS = 256
 PAD_BYTES = 16 << 10
 """What the threads of a group share."""
-DTYPES = tuple(name for name in COMPUTED if not name.endswith(("float16", "float64")))
-"""float16 and bfloat16 are computed as float32 by the core; there is no double precision."""
+DTYPES = tuple(name for name in COMPUTED if not name.endswith("float16"))
+"""float16 and bfloat16 are no types of the language: the core expresses them by float32 and bits."""
 
 
 def describe(options: Mapping[str, Any]) -> Description:

@@ -9,7 +9,6 @@ from dlc_backend_dpu.kind import KIND
 from dlc_backend_dpu.language import DpuCodegen
 from dlc_backend_dpu.rules import PadProduct
 from dlc_core.hooks import Declaration, hookimpl
-from dlc_core.testing.expectations import Unsupported
 
 DLC_API = "0.1"
 
@@ -32,12 +31,3 @@ def dlc_devices() -> Iterable[Declaration]:
 @hookimpl
 def dlc_schedule_rules() -> Iterable[Declaration]:
     return [PadProduct()]
-
-
-@hookimpl
-def dlc_expectations() -> Iterable[Declaration]:
-    why = "the card has no double precision"
-    return [
-        Unsupported(f"dpu: {cases}", reason=why)
-        for cases in ("float64", "ops/cast/1/*", "ops/dequantize/2/*")
-    ]

@@ -4,12 +4,9 @@ import pytest
 
 from dlc_core.testing import conformance_suite
 
-DTYPES = ("float32", "float16", "int8", "int32", "uint8", "bool")
-"""Those in which operators are tried; there is no float64."""
-
 TestDevice = conformance_suite("dpu", tiers=("device",))
 
 
 @pytest.mark.slow
-class TestOperators(conformance_suite("dpu", tiers=("ops", "graphs"), dtypes=DTYPES)):
+class TestOperators(conformance_suite("dpu", tiers=("ops", "graphs"))):
     """Levels 1 and 2: every operator, random graphs."""

@@ -71,6 +71,3 @@ def test_what_the_card_has_not_is_told():
         dlc.compile(cifar(), "dpu -cores=0")
     with pytest.raises(DlcError, match="256 at most"):
         dlc.build(parse(STRAY.replace("32, thread", "512, thread")), "dpu")
-    x = te.placeholder((4,), "float64", name="x")
-    with pytest.raises(DlcError, match="float64"):
-        dlc.build([x, te.compute((4,), lambda i: x[i] + x[i], "y")], "dpu")
