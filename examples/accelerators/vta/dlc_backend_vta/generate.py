@@ -75,6 +75,7 @@ class Generator:
         rows = [(c * plan.pixels, c * layer.vector_count, 0) for c in each]
         rows += [(c * plan.pixels, c * plan.pixels, 0) for c in each]
         kernel, dilation = layer.kernel, layer.dilation
+        own = plan.inp_depth * plan.in_pixels if layer.starts else 0
         windows = [
             y * dilation[0] * plan.in_columns + x * dilation[1]
             for y in range(kernel[0])
@@ -85,7 +86,7 @@ class Generator:
                 rows += [
                     (
                         c * plan.pixels,
-                        i * plan.in_pixels + window,
+                        c * own + i * plan.in_pixels + window,
                         (c * plan.wgt_depth + i) * layer.taps + tap,
                     )
                     for i in range(inputs)
@@ -137,10 +138,14 @@ class Generator:
         if layer.kind == "gemm":
             chunk = at.chunk * tile.inputs
             if tile.resident == "input":
-                inp = (spatial % plan.rounds) * plan.inp_depth * plan.in_pixels + chunk * plan.in_pixels
+                inp = (spatial % plan.rounds) * plan.inp_size + chunk * plan.in_pixels
             else:
-                inp = step_slot * plan.inp_depth * plan.in_pixels
-            if tile.resident != "input" or at.output == 0:
+                inp = step_slot * plan.inp_size
+            first = at.output * tile.outputs
+            for c, start in enumerate(layer.starts[first : first + tile.outputs]):
+                place = inp + c * plan.inp_depth * plan.in_pixels
+                done.loads += self._source(at, INP, place, chunk, tile.inputs, start)
+            if not layer.starts and (tile.resident != "input" or at.output == 0):
                 done.loads += self._source(at, INP, inp, chunk, tile.inputs)
             size = tile.outputs * plan.wgt_depth * layer.taps
             if tile.resident == "weight":
@@ -209,8 +214,11 @@ class Generator:
         whole = [(first, count - 1, images)] if count > 1 else []
         return [*whole, (first + count - 1, 1, layer.ragged)]
 
-    def _source(self, at: Place, memory: int, sram: int, block: int, count: int) -> list[Load]:
-        """A tile of the input with its border; `count` blocks of channels from `block` on."""
+    def _source(
+        self, at: Place, memory: int, sram: int, block: int, count: int, channel: int = 0
+    ) -> list[Load]:
+        """A tile of the input with its border: `count` blocks of channels from `block` on, of those behind
+        `channel`."""
         plan, layer, view = self.plan, self.layer, self.layer.source
         rows, columns = self._extent(at)
         spans = []
@@ -243,7 +251,7 @@ class Generator:
                         + (0 if first_part else left + column - x),
                         offset=view.offset
                         + at.image * self.config.batch * view.strides[0]
-                        + start * lanes * view.strides[1]
+                        + (channel + start * lanes) * view.strides[1]
                         + y * view.strides[2]
                         + column * view.strides[3],
                         z=blocks,

@@ -91,6 +91,8 @@ class Layer:
     """Vectors over channels, [blocks][vectors][block_out] of int32."""
     vector_count: int = 0
     tensors: tuple[View, ...] = ()
+    starts: tuple[int, ...] = ()
+    """Where channels are in groups: the first of the `inputs` channels that each block of results reads."""
 
     @property
     def taps(self) -> int:
@@ -107,7 +109,7 @@ class Layer:
         )
 
     def macs(self) -> int:
-        """Multiplications of numbers that are no padding."""
+        """Multiplications of numbers that are no padding; with groups, those of all that a block reads."""
         columns = self.images * self.columns - (self.images - self.ragged if self.ragged else 0)
         return columns * self.rows * self.channels * self.inputs * self.kernel[0] * self.kernel[1]
 

@@ -22,7 +22,7 @@ from dlc_backend_vta.config import Config
 from dlc_backend_vta.forms import Form
 from dlc_backend_vta.isa import Op
 from dlc_backend_vta.layers import Layer, Step, View, Weights
-from dlc_backend_vta.support import SUMS, is_const, sizes, window
+from dlc_backend_vta.support import SUMS, groups_of, is_const, sizes, window
 from dlc_core.graph import Function, Node, const_array, post_order
 
 NDArray = np.ndarray[Any, Any]
@@ -284,14 +284,28 @@ class _Lowering:
         shape = sizes(node)
         form, taps = Form.first(shape), fields["kernel"][0] * fields["kernel"][1]
         view = Form.first(source.shape).view(source.base, source.offset, source.dtype)
-        fields |= {"source": view, "inputs": source.shape[1], "fill": border - (128 if view.flip else 0)}
+        inputs, starts = groups_of(node, self.config)
+        fields |= {"source": view, "inputs": inputs, "starts": starts}
+        fields["fill"] = border - (128 if view.flip else 0)
         array = const_array(w)
         if array is None:
             held = self.stored(w)
             strides = (held.shape[1] * taps, taps, 1)
             fields["weights"] = Weights(held.base, held.offset, strides, packed=False)
             return Pending("gemm", form, shape, SUMS, fields)
-        return self.product(form, shape, fields, array.reshape(shape[1], -1, taps), view.flip)
+        weights = array.reshape(shape[1], -1, taps)
+        if starts:
+            weights = self.spread(weights, inputs, starts, node.attrs["groups"])
+        return self.product(form, shape, fields, weights, view.flip)
+
+    def spread(self, weights: NDArray, inputs: int, starts: tuple[int, ...], groups: int) -> NDArray:
+        """Weights of groups among the `inputs` channels from `starts` on that blocks of results read."""
+        count, depth, taps = weights.shape
+        channel = np.arange(count)
+        place = channel // (count // groups) * depth - np.array(starts)[channel // self.config.block_out]
+        made = np.zeros((count, inputs, taps), weights.dtype)
+        made[channel[:, None], place[:, None] + np.arange(depth)] = weights
+        return made
 
     def matmul(self, node: Node) -> Pending:
         a, b = node.args[:2]

@@ -54,6 +54,7 @@ def estimate(plan: Plan) -> int:
         in_channels = min(tile.inputs * config.block_in, layer.inputs)
         block = config.block_in * config.block_out
         load_inp = wide + _beats(plan, pixels, whole, in_channels, dense, source)
+        load_inp *= tile.outputs if layer.starts else 1
         run = tile.inputs * layer.taps * block
         if layer.weights is not None and layer.weights.packed:
             load_wgt = wide + tile.outputs * -(-run // config.bus_bytes)

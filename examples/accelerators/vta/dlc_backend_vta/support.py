@@ -73,12 +73,14 @@ def _fits(layer: Layer, config: Config) -> Verdict:
 _NOWHERE = View(0, 0, (0, 0, 0, 0))
 
 
-def _window_fits(value: Node, config: Config, kind: str, inputs: int, parts: int) -> Verdict:
+def _window_fits(
+    value: Node, config: Config, kind: str, inputs: int, parts: int, starts: tuple[int, ...] = ()
+) -> Verdict:
     found = window(value)
     if isinstance(found, str):
         return found
     form = Form.first(sizes(value))
-    fields = {**form.fields(), **found, "inputs": inputs, "parts": parts}
+    fields = {**form.fields(), **found, "inputs": inputs, "parts": parts, "starts": starts}
     if kind == "gemm":
         fields["weights"] = Weights(0, 0)
     return _fits(Layer("", kind, source=_NOWHERE, target=_NOWHERE, **fields), config)
@@ -110,11 +112,30 @@ def conv(value: Node, config: Config) -> Verdict:
         return ready
     if value.attrs["layout"] != "NCX" or value.attrs["kernel_layout"] != "OIX":
         return "channels that are not first"
-    if value.attrs["groups"] != 1:
-        return f"{value.attrs['groups']} groups of channels"
+    groups = value.attrs["groups"]
+    if groups != 1 and not is_const(value.args[1]):
+        return "groups of channels with weights that are no constants"
     if len(value.args) > 2:
         return "a bias in the convolution"
-    return _window_fits(value, config, "gemm", sizes(value.args[1])[1], parts_of(value.args[1]))
+    inputs, starts = groups_of(value, config)
+    return _window_fits(value, config, "gemm", inputs, parts_of(value.args[1]), starts)
+
+
+def groups_of(value: Node, config: Config) -> tuple[int, tuple[int, ...]]:
+    """How many input channels a block of results reads, and the first one of each block.
+
+    Blocks may lie across groups; all read as many as the one that reads most.
+    """
+    groups, inputs, outputs = value.attrs["groups"], sizes(value.args[0])[1], sizes(value)[1]
+    if groups == 1:
+        return inputs, ()
+    lanes, each_in, each_out = config.block_out, inputs // groups, outputs // groups
+    spans = [
+        (first // each_out * each_in, (min(first + lanes, outputs) - 1) // each_out * each_in + each_in)
+        for first in range(0, outputs, lanes)
+    ]
+    count = max(high - low for low, high in spans)
+    return count, tuple(min(low, inputs - count) for low, _ in spans)
 
 
 def matmul(value: Node, config: Config) -> Verdict:
@@ -268,4 +289,4 @@ def accepts(value: Node, config: Config) -> Verdict:
     return CHECKS[value.op.name](value, config)
 
 
-__all__ = ["ANCHORS", "CHECKS", "accepts", "is_const", "parts_of", "sizes", "window"]
+__all__ = ["ANCHORS", "CHECKS", "accepts", "groups_of", "is_const", "parts_of", "sizes", "window"]

@@ -19,7 +19,7 @@ from itertools import product
 from dlc_backend_vta.config import ACC, INP, UOP, WGT, Config
 from dlc_backend_vta.layers import Layer
 
-RESIDENT = ("none", "input", "weight")
+RESIDENT: tuple[str, ...] = ("none", "input", "weight")
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Plan:
         put(self, "results", min(slots, self.spatial * self.outputs))
         put(self, "vector_slots", min(slots, self.outputs) if layer.vector_count else 0)
         put(self, "inp_depth", inputs if tile.resident == "input" else tile.inputs)
+        put(self, "inp_size", self.inp_depth * self.in_pixels * (tile.outputs if layer.starts else 1))
         put(self, "wgt_depth", inputs if tile.resident == "weight" else tile.inputs)
         result = tile.outputs * self.pixels
         put(self, "result_size", result)
@@ -98,6 +99,8 @@ class Plan:
     """Halves of the accumulators."""
     vector_slots: int = 0
     inp_depth: int = 0
+    inp_size: int = 0
+    """Entries of inputs in a half: with groups each block of results has its own."""
     wgt_depth: int = 0
     result_size: int = 0
     tensor_at: int = 0
@@ -130,7 +133,7 @@ class Plan:
         tile, layer = self.tiling, self.layer
         found = {UOP: 2 * tile.outputs, INP: 0, WGT: 0, ACC: self.source_at}
         if layer.kind == "gemm":
-            found[INP] = self.input_slots * self.inp_depth * self.in_pixels
+            found[INP] = self.input_slots * self.inp_size
             found[WGT] = self.weight_slots * tile.outputs * self.wgt_depth * layer.taps
             found[UOP] += sum(a * b for a, b in self.product_sets) * layer.taps
         else:
@@ -163,7 +166,9 @@ def halves(size: int) -> list[int]:
 def tilings(layer: Layer, config: Config) -> Iterator[Plan]:
     """All schedules of the space that fit: halves of each size, what is resident, one or two slots."""
     _, outputs, inputs = layer.blocks(config)
-    residents = RESIDENT if layer.kind == "gemm" else ("none",)
+    residents = RESIDENT if layer.kind == "gemm" else RESIDENT[:1]
+    if layer.starts:  # each block of results has inputs of its own
+        residents = tuple(one for one in residents if one != "input")
     for rows, columns, out, chunk, resident, slots in product(
         halves(layer.rows), halves(layer.columns), halves(outputs), halves(inputs), residents, (2, 1)
     ):

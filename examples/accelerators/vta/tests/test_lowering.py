@@ -166,6 +166,19 @@ def test_vectors_in_another_dim_than_the_layer_has():
     assert [layer.kind for layer in layers] == ["gemm", "copy"]
 
 
+@pytest.mark.parametrize("config", [Config(), TINY])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "groups"), [(40, 40, 40), (40, 80, 40), (32, 64, 2), (48, 36, 12), (6, 72, 3)]
+)
+def test_groups_of_channels(inputs, outputs, groups, config):
+    """Each channel by itself, and groups that blocks lie across."""
+    x = tensor("x", 2, inputs, 6, 5, dtype="uint8")
+    weights = drawn(outputs, inputs // groups, 3, 3)
+    body = std.conv(x, weights, padding=(1, 1, 1, 1), strides=(1, 2), groups=groups, out_dtype="int32")
+    (layer,) = compare(requantized(body, (outputs, 1, 1), "uint8", True), [x], config)
+    assert layer.inputs < inputs or groups < 4
+
+
 def test_borders_of_their_own():
     x = tensor("x", 1, 3, 5, 6, dtype="uint8")
     body = std.pad(x, mode="constant", pads=(0, 0, 2, 0, 0, 0, 1, 3), value=9.0)
@@ -176,7 +189,10 @@ def test_borders_of_their_own():
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        (lambda x: std.conv(x, drawn(8, 2, 1, 1), groups=2, out_dtype="int32"), "2 groups"),
+        (
+            lambda x: std.conv(x, tensor("w", 8, 2, 1, 1), groups=2, out_dtype="int32"),
+            "groups of channels with weights",
+        ),
         (lambda x: std.conv(x, drawn(8, 4, 40, 1), padding=(39, 0, 300, 0), out_dtype="int32"), "border"),
         (lambda x: std.cast(x, to="int16"), "a cast of int8 to int16"),
         (lambda x: std.add(x, x), "arithmetic in int8"),
