@@ -1,0 +1,61 @@
+"""The public names of modules with their signatures, as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+
+def surface(module: ModuleType, names: list[str]) -> str:
+    """One line for each name of a module, and below it for each public member of a class."""
+    return "".join(f"{line}\n" for name in sorted(names) for line in _lines(name, getattr(module, name)))
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if inspect.isclass(value):
+        yield f"class {name}{_bases(value)}"
+        for member in sorted(_members(value)):
+            yield f"    {_member(value, member)}"
+    elif callable(value):
+        yield f"def {name}{_signature(value)}"
+    elif isinstance(value, str | int | tuple):
+        yield f"{name} = {value!r}"
+    else:
+        yield f"{name}: {type(value).__name__}"
+
+
+def _bases(value: type) -> str:
+    names = [base.__name__ for base in value.__bases__ if base is not object]
+    return f"({', '.join(names)})" if names else ""
+
+
+def _members(value: type) -> set[str]:
+    """What the classes of dlc on the way give, and what the constructor takes."""
+    found = {"__init__"} if "__init__" in vars(value) or dataclasses.is_dataclass(value) else set()
+    for owner in value.__mro__:
+        if owner.__module__.startswith("dlc_core"):
+            found |= {*vars(owner), *getattr(owner, "__annotations__", {})}
+    return {name for name in found if not name.startswith("_")} | (found & {"__init__", "__call__"})
+
+
+def _member(value: type, name: str) -> str:
+    found = inspect.getattr_static(value, name, None)
+    if isinstance(found, staticmethod | classmethod):
+        return f"{type(found).__name__} {name}{_signature(found.__func__)}"
+    if isinstance(found, property):
+        return f"property {name}"
+    if inspect.isfunction(found):
+        return f"def {name}{_signature(found)}"
+    return name
+
+
+def _signature(value: Any) -> str:
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return "(...)"
+    return re.sub(r" at 0x[0-9a-f]+", "", text).replace("'", "")

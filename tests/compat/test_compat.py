@@ -1,0 +1,167 @@
+"""Plugins of the interface's versions on the present core, and the interface's names; see README.md there."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core import backend, hooks, target
+from dlc_core.backend.compiler import compiler_problem
+from dlc_core.cli.main import main
+from dlc_core.discovery import HOOKS
+from dlc_core.graph import Function, constant, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.registry import CATEGORIES, fresh_registry
+from dlc_core.rewrite.check import check_rule
+from dlc_core.schedule.rules import RULES
+from dlc_core.testing import Golden
+from dlc_core.testing.intrins import check_intrin
+from dlc_core.testing.networks import feed, mlp
+from dlc_core.testing.runner import expectations_of, run_cases
+from dlc_core.testing.schedules import check_schedule, kernel_of
+from tests.compat.surface import surface
+
+HERE = Path(__file__).parent
+NOW = "interface_" + "_".join(map(str, hooks.API_VERSION))
+OLD = sorted(path.name for path in HERE.glob("interface_*") if path.name != NOW)
+ADVICE = (
+    "packages that are installed rely on it: keep it, or raise API_VERSION in dlc_core/hooks.py and add a "
+    "folder for the new version to tests/compat (additions: pytest tests/compat --bless)"
+)
+SURFACES = {
+    "backend": (backend, list(backend.__all__)),
+    "hooks": (hooks, [*hooks.__all__, *HOOKS]),
+    "target": (target, list(target.__all__)),
+}
+needs_compiler = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
+
+
+def frozen(version: str, name: str) -> Any:
+    return importlib.import_module(f"tests.compat.{version}.{name}")
+
+
+@pytest.fixture
+def plugin() -> Any:
+    found = frozen(NOW, "every_hook")
+    with fresh_registry({"frozen": found}) as known:
+        assert [info.problem for info in known.plugins] == ["", ""], ADVICE
+        expectations_of.cache_clear()
+        found.SEEN.clear()
+        yield found
+    expectations_of.cache_clear()
+
+
+def test_there_are_plugins_of_this_version() -> None:
+    assert (HERE / NOW).is_dir(), f"tests/compat has no folder for the interface {hooks.API_VERSION}"
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_names_and_signatures(name: str, bless: bool) -> None:
+    module, names = SURFACES[name]
+    try:
+        Golden(HERE / "surface", bless=bless).check(f"{name}.txt", surface(module, names))
+    except AssertionError as error:
+        raise AssertionError(f"the public surface of dlc_core.{name} is another: {ADVICE}\n{error}") from None
+
+
+def test_hooks_of_this_version_are_still_there(plugin: Any) -> None:
+    gone = [name for name in vars(plugin) if name.startswith("dlc_") and name not in HOOKS]
+    assert not gone, f"{gone}: {ADVICE}"
+
+
+def test_every_category_is_given(plugin: Any) -> None:
+    with fresh_registry({"frozen": plugin}) as known:
+        info = known.plugins[1]
+    assert {*CATEGORIES, "schedule"} == set(info.gives)
+
+
+@needs_compiler
+def test_the_generated_package_computes() -> None:
+    with fresh_registry({"acme": frozen(NOW, "generated")}):
+        found = dlc.compile(mlp(), "acme -cores=2")(feed(mlp()))
+        np.testing.assert_allclose(found, dlc.compile(mlp(), "reference")(feed(mlp())), 1e-5, 1e-6)
+
+
+@needs_compiler
+def test_every_hook_is_used(plugin: Any, tmp_path: Path) -> None:
+    """Frontend, pass, op, tuner, schedule rule, code generator, device, knob."""
+    path = tmp_path / "model.frozen"
+    path.write_text("16")
+    exe = dlc.compile(path, "frozen -cores=2", cache=False)
+    x = np.arange(64, dtype=np.float32).reshape(4, 16)
+    np.testing.assert_array_equal(exe(x), x * 3)
+    assert {"frontend", "pass", "schedule"} <= set(plugin.SEEN)
+    assert exe.explain().kernels[0].rule == "frozen.vector"
+    assert exe.device.cycles > 0
+    assert plugin.SLOTS.look_up()[0] == 4
+
+
+def test_watchers_see_passes(plugin: Any) -> None:
+    dlc.compile(plugin.model(), "reference", cache=False, watchers=[plugin.Watcher()])
+    assert "watcher" in plugin.SEEN
+
+
+def test_commands_run(plugin: Any) -> None:
+    assert main(["frozen"]) == 0
+    assert "command" in plugin.SEEN
+
+
+@needs_compiler
+def test_partitioners_take_their_regions(plugin: Any) -> None:
+    x = param("x", tensor_type((3, 8)))
+    w = constant(np.eye(8, 5, dtype=np.float32))
+    ops = dlc.ops()
+    module = IRModule({"main": Function("main", (x,), ops["exp"].build(ops["matmul"].build(x, w)))})
+    exe = dlc.compile(module, targets=["frozen", "reference"], cache=False)
+    a = np.ones((3, 8), np.float32)
+    np.testing.assert_allclose(exe(a), np.exp(a @ np.eye(8, 5)), rtol=1e-5)
+    assert "frozen" in {str(region.target) for region in exe.regions.values()}
+    assert "partitioner" in plugin.SEEN
+
+
+def test_declarations_hold_what_they_say(plugin: Any) -> None:
+    """Rules, schedule rules, intrinsics, exemptions and models, by the kit."""
+    with fresh_registry({"frozen": plugin}) as known:
+        assert check_rule(known.rules["frozen_neg_neg"]) > 0
+        check_intrin(known.tensor_intrins["frozen.double"])
+        assert known.importers["frozen::Op"].name == "frozen::Op"
+        (case,) = known.models["frozen"].named()
+        assert [o.status for o in run_cases([case], dlc.Target.parse("reference", known.targets))] == [
+            "passed"
+        ]
+        kinds = {e.kind for e in expectations_of("frozen").entries}
+        assert kinds == {"unsupported", "expected failure"}
+        x = param("x", tensor_type((4, 16)))
+        rule = known.schedule_rules["frozen.vector"]
+        check_schedule(
+            kernel_of(plugin.TIMES.build(x)), target.Description(vector_bits=128), rules=[rule, *RULES]
+        )
+
+
+@pytest.mark.parametrize("older", OLD)
+def test_plugins_of_older_versions_are_refused_in_one_line(older: str) -> None:
+    check_refused(frozen(older, "every_hook"))
+
+
+@pytest.mark.parametrize("ours", [(0, 0), (0, 2), (1, 0)])
+def test_plugins_of_this_version_are_refused_by_others(
+    ours: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "API_VERSION", ours)
+    check_refused(frozen(NOW, "every_hook"))
+
+
+def check_refused(plugin: Any) -> None:
+    with fresh_registry({"old": plugin}) as known:
+        info = known.plugins[1]
+    assert info.status == "broken"
+    first = info.problem.splitlines()[0]
+    assert "written for interface" in first
+    assert "this dlc-core has" in first
+    assert "install versions of the plugin and of dlc-core that fit" in info.problem
