@@ -52,7 +52,10 @@ _NARROW = {
 """,
     "f32_to_f16": """static inline ushort dlc_f32_to_f16(float value)
 {
+    const uint wide = as_uint(value);
     ushort bits;
+    if (value != value)
+        return (ushort)((wide >> 16 & 0x8000u) | 0x7e00u | (wide >> 13 & 0x3ffu));
     vstore_half_rte(value, 0, (half *)&bits);
     return bits;
 }
@@ -82,13 +85,27 @@ _NARROW = {
 """,
 }
 
+_TANH = """static inline float __attribute__((overloadable)) dlc_tanh(float x)
+{
+    /* some libraries do not reach one, which 1 - tanh(x) wants */
+    return fabs(x) > 10.0f ? copysign(1.0f, x) : tanh(x);
+}
+
+#ifdef cl_khr_fp64
+static inline double __attribute__((overloadable)) dlc_tanh(double x)
+{
+    return fabs(x) > 20.0 ? copysign(1.0, x) : tanh(x);
+}
+#endif
+"""
 _MACROS = {
     **{f"{sign}int{bits}_t": f"typedef {_TYPES[f'{sign}int{bits}']} {sign}int{bits}_t;"
        for bits in (8, 16, 32, 64) for sign in ("", "u")},
     "INT64_C": "#define INT64_C(x) x##L",
     "UINT64_C": "#define UINT64_C(x) x##UL",
+    "dlc_tanh": _TANH,
 }  # fmt: skip
-"""Words of C that OpenCL C lacks, with what gives them their meaning."""
+"""Words that OpenCL C lacks, with what gives them their meaning."""
 _EXTENSIONS = {FP64: r"\bdouble\b", SHUFFLES: r"\bsub_group_"}
 """Extensions by what a text has that needs them."""
 
@@ -144,6 +161,7 @@ class OpenclCodegen(LaunchCodegen):
             "OpenCL C",
             scalars=_TYPES,
             stored=_STORED,
+            math={**source.MATH, "tanh": "dlc_tanh"},
             float_suffix="",
             index="int" if kernels.narrow_index(module) else "long",
             scopes={"local": "", "shared": "local"},

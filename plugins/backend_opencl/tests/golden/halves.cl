@@ -1,6 +1,9 @@
 static inline ushort dlc_f32_to_f16(float value)
 {
+    const uint wide = as_uint(value);
     ushort bits;
+    if (value != value)
+        return (ushort)((wide >> 16 & 0x8000u) | 0x7e00u | (wide >> 13 & 0x3ffu));
     vstore_half_rte(value, 0, (half *)&bits);
     return bits;
 }
