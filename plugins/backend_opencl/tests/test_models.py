@@ -63,6 +63,13 @@ def test_contexts_of_several_threads() -> None:
     assert not wrong
 
 
+def test_kernels_are_measured_by_the_device() -> None:
+    exe = dlc.compile(networks.mlp(), "opencl")
+    report = exe.profile([np.zeros((1, 64), np.float32)], runs=3, warmup=1)
+    assert len(report) == len(exe.explain().kernels)
+    assert all(row.calls == 1 and 0 < row.milliseconds < report.milliseconds for row in report)
+
+
 def test_arrays_stay_on_the_device() -> None:
     exe = dlc.compile(networks.mlp(), "opencl")
     x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
