@@ -21,6 +21,9 @@ def i64(*values):
 
 
 IDS = np.array([[1, 2, 3, 1, 2], [4, 4, 4, 4, 4]], np.int64)
+BYTES = R.integers(0, 255, 50).astype(np.uint8)
+BNB = {"K": 20, "N": 5, "block_size": 16}
+BOXES = np.array([[0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1.2], [0.9, 0.8, 0.1, 0.2]], np.float32)
 
 CASES = [
     ("TransposeMatMul", [f(2, 4, 3), f(2, 5, 4)], 1, {"transA": 1, "transB": 1}),
@@ -39,6 +42,17 @@ CASES = [
     ("GatedAdd", [f(2, 3), f(2, 3), f(2, 1)], 1, {}),
     ("ScaledSiLU", [f(2, 3)], 1, {"alpha": 1.5}),
     ("GatedRMSNorm", [f(2, 3, 8), f(4), f(2, 3, 8)], 1, {"epsilon": 1e-5}),
+    ("MatMulBnb4", [f(3, 20), BYTES, np.abs(f(7))], 1, {**BNB, "quant_type": 0}),
+    ("MatMulBnb4", [f(2, 3, 20), BYTES, np.abs(f(7))], 1, {**BNB, "quant_type": 1}),
+    *(("CropAndResize", [f(2, 3, 8, 9), BOXES, np.array([0, 1, 1], np.int32), np.array(size, np.int32)], 1,
+       {"mode": mode, "extrapolation_value": 0.5})
+      for mode in ("bilinear", "nearest") for size in ((4, 5), (1, 1))),
+    *(("MoE", [f(2, 5, 16), f(10, 4), f(4, 32, 16), f(4, 32), f(4, 16, 32), f(4, 16)], 1,
+       {"k": 2, "activation_type": kind, "normalize_routing_weights": whole})
+      for kind in ("relu", "gelu", "silu", "identity") for whole in (0, 1)),
+    ("MoE", [f(5, 16), f(5, 4), f(4, 32, 16), None, f(4, 16, 16), None], 1,
+     {"k": 1, "activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7,
+      "activation_beta": 1.0, "swiglu_limit": 1.5}),
     ("ConvTransposeWithDynamicPads", [f(1, 2, 5, 5), f(2, 3, 3, 3), i64(1, 1, 0, 1)], 1, {"strides": [2, 2]}),
 ]  # fmt: skip
 
@@ -184,3 +198,27 @@ def test_sums_of_quantized_numbers_are_whole(dtype, wide):
         (found,) = only("ReduceSumInteger", [x], axes=[1], keepdims=keepdims)
         assert found.dtype == wide
         np.testing.assert_array_equal(found, x.astype(int).sum(1, keepdims=bool(keepdims)))
+
+
+def test_transforms_of_real_signals_and_back():
+    x = f(2, 3, 6, 8)
+    for dims in (1, 2, 3):
+        axes = tuple(range(4 - dims, 4))
+        wanted = np.fft.rfftn(x, axes=axes)
+        (found,) = only("Rfft", [x], signal_ndim=dims, onesided=1, normalized=0)
+        np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-3)
+        (back,) = only("Irfft", [found], signal_ndim=dims, onesided=1, normalized=0)
+        np.testing.assert_allclose(back, x, atol=1e-4)
+
+
+def test_what_the_new_operators_do_not_take_is_said():
+    with pytest.raises(UnsupportedError, match="not constant"):
+        run(
+            *model_of(
+                "MatMulBnb4", [f(3, 20), BYTES, f(7)], fed=(0, 1), K=20, N=5, block_size=16, quant_type=1
+            )
+        )
+    with pytest.raises(UnsupportedError, match="normalized"):
+        only("Rfft", [f(2, 8)], signal_ndim=1, normalized=1)
+    with pytest.raises(UnsupportedError, match="sparse mixer"):
+        only("MoE", [f(5, 4), f(5, 2), f(2, 3, 4), None, f(2, 4, 3)], use_sparse_mixer=1)

@@ -55,6 +55,43 @@ def matmul_n_bits(
     return made if bias is None else std.add(made, bias)
 
 
+_FRACTIONS = np.array([0, 0.005208333333, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25])
+_FLOATS_4 = np.concatenate([_FRACTIONS, -_FRACTIONS])
+_NORMAL_4 = np.array(
+    [
+        *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+        *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+        *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+        *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+    ]
+)
+"""The values of a 4-bit float, and of quantiles of the normal distribution (NF4), of Dettmers and others,
+QLoRA, 2023."""
+
+
+@converter("MatMulBnb4", 1, MICROSOFT)
+def matmul_bnb_4(c: Call, a: Node, b: Node, scales: Node) -> Node:
+    """a times the transpose of weights [N, K] that index a table of 16 values, high half of a byte first.
+
+    The weights become floats while importing.
+    """
+    c.ignore("training_mode")
+    depth, columns, size = c.integer("K"), c.integer("N"), c.integer("block_size")
+    kind, turned_b = c.integer("quant_type"), c.flag("transB", True)
+    count = depth * columns
+    if kind not in (0, 1) or size < 1 or not turned_b:
+        raise c.unsupported(f"MatMulBnb4 of kind {kind} in blocks of {size}")
+    packed, steps = const_array(b), const_array(scales)
+    if packed is None or steps is None:
+        raise c.unsupported("MatMulBnb4 whose weights are not constant")
+    if packed.size != -(-count // 2) or steps.size != -(-count // size) or a.shape[-1] != depth:
+        raise c.error(f"{b.type} and {scales.type} hold no [{columns}, {depth}] in blocks of {size}")
+    table = (_NORMAL_4 if kind else _FLOATS_4).astype(np.float32)
+    halves = np.stack([packed.reshape(-1) >> 4, packed.reshape(-1) & 15], -1).reshape(-1)[:count]
+    weights = table[halves] * np.repeat(steps.reshape(-1).astype(np.float32), size)[:count]
+    return std.matmul(a, c.const(np.ascontiguousarray(weights.reshape(columns, depth).T), a.dtype))
+
+
 def _packed_points(c: Call, zeros: Node, columns: int, blocks: int, bits: int) -> Node:
     """Zero points, packed along the blocks of each column, as [blocks, columns]."""
     array = const_array(zeros)

@@ -1,4 +1,5 @@
-"""Operators that look at places of images which data tells: DeformConv, RoiAlign and MaxRoiPool."""
+"""Operators that look at places of images which data tells: DeformConv, RoiAlign, MaxRoiPool,
+CropAndResize."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dlc_core.graph.node import Node
 from dlc_core.op import std
-from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.nn import kernel_of, per_dim
 from dlc_frontend_onnx.converters.spatial import values_at
 
@@ -166,6 +167,53 @@ def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]
         values = c.cast(std.gather(flat, where, axis=1), "float32")
         made.append(std.mul(values, std.unsqueeze(weight, axes=(0,))))
     return made
+
+
+def _positions(c: Call, begin: Node, end: Node, count: int, size: int) -> Node:
+    """Places along an axis of `size` elements, from one end of regions to the other: [regions, count]."""
+    begin, end = (std.unsqueeze(value, axes=(1,)) for value in (begin, end))
+    last = c.const(size - 1, "float32")
+    if count == 1:
+        return std.mul(std.mul(std.add(begin, end), c.const(0.5, "float32")), last)
+    step = std.div(std.mul(std.sub(end, begin), last), c.const(count - 1, "float32"))
+    return std.add(std.mul(begin, last), std.mul(step, c.const(np.arange(count), "float32")))
+
+
+@converter("CropAndResize", 1, MICROSOFT)
+def crop_and_resize(c: Call, x: Node, rois: Node, batches: Node, sizes: Node) -> Node:
+    """Regions of images, as parts (y1, x1, y2, x2) of them, in one size."""
+    nearest = c.choice("mode", "bilinear", ("bilinear", "nearest")) == "nearest"
+    outside = c.real("extrapolation_value", 0.0)
+    wanted = c.numbers(sizes, "the crop_size")
+    if len(x.shape) != 4 or len(rois.shape) != 2 or rois.shape[1] != 4 or len(wanted) != 2 or min(wanted) < 1:
+        raise c.error(f"CropAndResize of {x.type} at {rois.type} to {wanted}")
+    height, width = x.shape[2:]
+    if not isinstance(height, int) or not isinstance(width, int):
+        raise c.unsupported(f"CropAndResize of {x.type}", hint="pin the dims with shapes={...}")
+    ends = [
+        std.squeeze(std.slice(c.cast(rois, "float32"), begins=(k,), ends=(k + 1,), axes=(1,)), axes=(1,))
+        for k in range(4)
+    ]
+    axes, valid = [], []
+    for k, size in enumerate((height, width)):
+        place = _positions(c, ends[k], ends[k + 2], wanted[k], size)
+        within = std.logical_and(
+            std.greater_equal(place, c.const(0, "float32")),
+            std.less_equal(place, c.const(size - 1, "float32")),
+        )
+        valid.append(std.unsqueeze(within, axes=(2 - k,)))
+        place = std.clip(place, min=0.0, max=size - 1)
+        base = std.floor(std.add(place, c.const(0.5, "float32")) if nearest else place)
+        low = std.cast(base, to="int64")
+        high = std.minimum(std.add(low, c.const(1, "int64")), c.const(size - 1, "int64"))
+        part = std.sub(place, place if nearest else base)
+        axes.append((low, low if nearest else high, part))
+    made, *others = _corners(c, x, batches, axes)
+    for other in () if nearest else others:
+        made = std.add(made, other)
+    made = std.transpose(made, axes=(1, 0, 2, 3))
+    inside = std.unsqueeze(std.logical_and(*valid), axes=(1,))
+    return c.cast(std.where(inside, made, c.const(outside, "float32")), x.dtype)
 
 
 @converter("MaxRoiPool", 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dlc_core.graph.node import Node, get_item
 from dlc_core.op import std
-from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 
 MAX_FILTERS = 1 << 24
 """Elements of a matrix of mel filters, or places of all frames, at most."""
@@ -115,6 +115,23 @@ def _halves(c: Call, rows: list[Node | None], size: int, used: int) -> tuple[Nod
         turned = std.matmul(imaginary, c.const(np.sin(angles) * weights[:, None] / size, dtype))
         total = std.sub(total, turned)
     return (total,)
+
+
+@converter("Rfft Irfft", 1, MICROSOFT)
+def rfft(c: Call, x: Node) -> Node:
+    """Transforms of real signals along their last dims, and back; of halves of spectra [..., 2]."""
+    dims = c.integer("signal_ndim")
+    if c.integer("normalized", 0) or not c.flag("onesided", True):
+        raise c.unsupported(f"{c.node.op} that is normalized, or of both sides")
+    inverse = c.node.op == "Irfft"
+    rank = len(x.shape) - inverse
+    if not 1 <= dims <= rank or (inverse and x.shape[-1] != 2):
+        raise c.error(f"{c.node.op} of {dims} dims of {x.type}")
+    made = x if inverse else std.unsqueeze(x, axes=(-1,))
+    axes = range(rank - dims, rank)
+    for place in axes if inverse else reversed(axes):
+        made = _transformed(c, made, place, None, inverse=inverse, onesided=place == rank - 1)
+    return std.squeeze(made, axes=(-1,)) if inverse else made
 
 
 @converter("STFT", 17)
