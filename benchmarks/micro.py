@@ -136,6 +136,7 @@ TOOLS: Mapping[str, Callable[[str, IRModule, Path], Path | None]] = {
     "dlc": ours(""),
     "dlc `-stream-rows=1`": ours(" -stream-rows=1"),
     "dlc `-opt-for=size`": ours(" -opt-for=size"),
+    "dlc `-opt-for=size -stream-rows=1`": ours(" -opt-for=size -stream-rows=1"),
     "onnx2c": onnx2c,
     "emlearn": emlearn,
 }

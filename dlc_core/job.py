@@ -19,7 +19,7 @@ from dlc_core.passes.graph.partition import PARTITIONER, Partition, region_of
 from dlc_core.passes.graph.regions import Taker
 from dlc_core.passes.lower.describe import interface_of
 from dlc_core.passes.lower.host import is_host
-from dlc_core.passes.lower.weights import ALIGN, Constant, write_constant
+from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.places import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.placing import check_places
@@ -385,11 +385,13 @@ def _host_program(module: IRModule) -> Program | None:
 def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) -> NDArray:
     """All constants at the places that the memory plan gives them; the list is emptied on the way."""
     weights = aligned_bytes(signature.weights_size)
+    following = signature.weights_size
     while constants:
         offset, constant = constants.pop()
         end = offset + constant.nbytes
         write_constant(constant, weights[offset:end])
-        weights[end : -(-end // ALIGN) * ALIGN] = 0  # the same model gives the same bytes
+        weights[end:following] = 0  # the same model gives the same bytes
+        following = offset
     return weights
 
 

@@ -90,7 +90,7 @@ class Description:
     cache_ways: int = 8
     """Lines of the nearest cache that addresses a power of two apart share."""
     value_align: int = 64
-    """Bytes; values in the arena begin at multiples: at least the widest element and vector."""
+    """Bytes; constants and values in the arena begin at multiples: at least the widest element and vector."""
     cores: int = 1
     """Cores, or the units that each run groups of threads."""
     parallel: bool = True

@@ -59,13 +59,13 @@ class BuildMain(Pass):
     place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        weights = Weights()
-        funcs: dict[str, PrimFunc] = {}
-        signatures: dict[str, Signature] = {}
-        peaks: dict[str, int | None] = {}
         machine = None if context.target is None else context.target.describe()
         align = ALIGN if machine is None else machine.value_align
         over = machine is not None and machine.control
+        weights = Weights(align)
+        funcs: dict[str, PrimFunc] = {}
+        signatures: dict[str, Signature] = {}
+        peaks: dict[str, int | None] = {}
 
         def nested(body: Function, wanted: str) -> tuple[str, Sequence[Var], Expr]:
             name = unique_name(wanted, {**module.functions, **funcs})
@@ -343,7 +343,7 @@ class _Builder:
         found = self.constant_at.get(key)
         if found is None:
             offset, type_ = self.held.place(key, make)
-            found = _at(Buffer("const", type_.dim_exprs(), type_.dtype, align=ALIGN), const(offset))
+            found = _at(Buffer("const", type_.dim_exprs(), type_.dtype), const(offset), self.align)
             self.constant_at[key] = found
             self.views.append((found, self.weights))
         return found

@@ -43,9 +43,10 @@ Constant = NDArray | Repacked
 
 
 class Weights:
-    """Constants, each once, at multiples of ALIGN bytes."""
+    """Constants, each once, at multiples of `align` bytes; `size` is where the last one ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, align: int = ALIGN) -> None:
+        self.align = align
         self.constants: list[tuple[int, Constant]] = []
         self.size = 0
         self._places: dict[tuple[Array, str], tuple[int, TensorType]] = {}
@@ -55,9 +56,10 @@ class Weights:
         found = self._places.get(key)
         if found is None:
             data = make()
-            found = self._places[key] = self.size, tensor_type(data.shape, dtype(data.dtype))
-            self.constants.append((self.size, data))
-            self.size += -(-data.nbytes // ALIGN) * ALIGN
+            begin = -(-self.size // self.align) * self.align
+            found = self._places[key] = begin, tensor_type(data.shape, dtype(data.dtype))
+            self.constants.append((begin, data))
+            self.size = begin + data.nbytes
         return found
 
 

@@ -222,10 +222,13 @@ int {name}_run({self.params()});
             members.append(f"    {C99.stored.get(type_.name, 'uint8_t')} {name}[{count}];")
             values.append(f"    .{name} = {{{_rows(data[first : first + size], type_)}}},")
             at = int(first) + size
-        if at < len(data):
-            members.append(f"    uint8_t rest[{len(data) - at}];")
-            values.append(f"    .rest = {{{_rows(data[at:], dtype('uint8'))}}},")
-        align = f" __attribute__((aligned({self._alignment()})))" if self._alignment() > 8 else ""
+        unit = self._alignment()
+        whole = -(-len(data) // unit) * unit
+        if at < whole:  # so that the size is the same whatever the members' own alignment is
+            rest = np.concatenate([data[at:], np.zeros(whole - len(data), np.uint8)])
+            members.append(f"    uint8_t rest[{whole - at}];")
+            values.append(f"    .rest = {{{_rows(rest, dtype('uint8'))}}},")
+        align = f" __attribute__((aligned({unit})))" if unit > 8 else ""
         check = f"{self.name}_weights_check"
         section = f"{self.macro}_WEIGHTS_SECTION"
         return "\n".join(
@@ -239,7 +242,7 @@ int {name}_run({self.params()});
                 *values,
                 "};",
                 "",
-                f"typedef char {check}[sizeof {self.name}_weights == {self._weights()} ? 1 : -1];",
+                f"typedef char {check}[sizeof {self.name}_weights == {whole} ? 1 : -1];",
                 "",
             ]
         )
