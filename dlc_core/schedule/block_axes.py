@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlc_core.ir.expr import Expr, Var, const, const_value, substitute
+from dlc_core.arith import Analyzer
+from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load, substitute
 from dlc_core.schedule.dependence import check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import substitute_stmt
-from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, loop
+from dlc_core.tir.functor import substitute_stmt, transform_stmt
+from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, loop
 
 
 def reorder_block_axes(program: Program, handle: BlockRV, order: Sequence[int]) -> None:
@@ -109,9 +110,73 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
     program.replace({chain[0] if chain else block: made})
 
 
+def fuse_block_axes(program: Program, handle: BlockRV, first: int, count: int) -> None:
+    block = program.block(handle)
+    what = f"cannot make one of {count} axes of block {block.name!r} from number {first} on"
+    old = block.axes[first : first + count]
+    if not first >= 0 or count < 1 or len(old) != count:
+        raise program.error(what, block, why=f"it has {len(block.axes)} axes")
+    if len({a.kind for a in old}) > 1:
+        raise program.error(what, block, why="they are of both kinds")
+    chain = plain_nest(program, block, what)
+    check_not_recurrent(program, block, what)
+    bad = [a.var.name for a in block.axes if const_value(a.dom.begin) != 0]
+    if bad:
+        raise program.error(what, block, why=f"axis {bad[0]} does not begin at 0")
+    analyzer = program.analyzer(*list(program.tree.ancestors(chain[0]))[:1] if chain else ())
+    size: Expr = const(1)
+    for axis in old:
+        size = size * axis.dom.extent
+    name = "_".join(a.var.name.removeprefix("v_") for a in old)
+    fused = IterVar(Var(f"v_{name}_fused"), Range(const(0), analyzer.simplify(size)), old[0].kind)
+    for axis in (*block.axes, fused):
+        analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+    env: dict[Var, Expr] = {}
+    inner: Expr = const(1)
+    for number, axis in reversed(list(enumerate(old))):
+        part = fused.var // inner if number == 0 else fused.var // inner % axis.dom.extent
+        env[axis.var] = analyzer.simplify(part)
+        inner = analyzer.simplify(inner * axis.dom.extent)
+    axes = (*block.axes[:first], fused, *block.axes[first + count :])
+    loops = {a: Var(a.var.name.removeprefix("v_")) for a in axes}
+
+    def settled(stmt: Stmt) -> Stmt:
+        return transform_stmt(
+            substitute_stmt(stmt, env),
+            stmt_fn=lambda s: (
+                Store(s.buffer, tuple(map(analyzer.simplify, s.indices)), s.value)
+                if isinstance(s, Store)
+                else None
+            ),
+            expr_fn=lambda e: (
+                load(e.buffer, [analyzer.simplify(i) for i in e.indices]) if isinstance(e, Load) else None
+            ),
+        )
+
+    body = settled(block.body)
+    made = replace(
+        block,
+        axes=axes,
+        values=tuple(loops[a] for a in axes),
+        writes=tuple(_settled(_moved(r, env), analyzer) for r in block.writes),
+        reads=tuple(_settled(_moved(r, env), analyzer) for r in block.reads),
+        body=body,
+        init=None if block.init is None else settled(block.init),
+    )
+    nest: Stmt = made
+    for axis in reversed(axes):
+        nest = loop(loops[axis], axis.dom.extent, nest)
+    program.replace({chain[0] if chain else block: nest})
+
+
+def _settled(region: Region, analyzer: Analyzer) -> Region:
+    ranges = (Range(analyzer.simplify(r.begin), r.extent) for r in region.ranges)
+    return Region(region.buffer, tuple(ranges))
+
+
 def _moved(region: Region, env: dict[Var, Expr]) -> Region:
     ranges = (Range(substitute(r.begin, env), substitute(r.extent, env)) for r in region.ranges)
     return Region(region.buffer, tuple(ranges))
 
 
-__all__ = ["plain_nest", "reorder_block_axes", "transform_block_layout"]
+__all__ = ["fuse_block_axes", "plain_nest", "reorder_block_axes", "transform_block_layout"]

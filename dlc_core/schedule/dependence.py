@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.interval import INF
 from dlc_core.arith.iter_map import IterMap
 from dlc_core.ir.buffer import Buffer
@@ -243,7 +244,7 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
 
 def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
     """Whether in some dim everything touched by one iteration lies below all that the next one touches, or
-    the dims in which an iteration touches one place give each a place of its own.
+    the tiles that an iteration touches, in all dims, are its own.
     """
     analyzer = program.analyzer(loop)
     following = {loop.var: loop.var + 1}
@@ -251,9 +252,26 @@ def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
     for low, high in box:
         if analyzer.prove(high < _at(low, following)) and analyzer.prove(low <= _at(low, following)):
             return True
-    places = [low for low, high in box if low is high and loop.var in free_vars(low)]
+    tiles = [_tile(analyzer, low, high, loop.var) for low, high in box]
+    places = [tile for tile in tiles if tile is not None]
     mapped = iter_map(places, [loop], TRUE, analyzer) if len(places) > 1 else None
     return mapped is not None and mapped[0].injective
+
+
+def _tile(analyzer: Analyzer, low: Expr, high: Expr, var: Var) -> Expr | None:
+    """The number of the tile that an iteration touches in a dim: tiles of different numbers do not meet.
+
+    None where there is no such number, or where it is the same for all iterations.
+    """
+    if var not in free_vars(low):
+        return None
+    if low is high:
+        return low
+    factors, _ = analyzer.linear(low)
+    moving = [term for term in factors if var in free_vars(term)]
+    if len(moving) != 1 or not analyzer.prove(high - low < abs(factors[moving[0]])):
+        return None
+    return moving[0]
 
 
 def _at(expr: Expr, values: dict[Var, Expr]) -> Expr:

@@ -433,6 +433,14 @@ class Schedule(Sampling):
         block_axes.transform_block_layout(self._program, block, chosen)
         self._record(block, chosen)
 
+    @primitive
+    def fuse_block_axes(self, block: BlockRV, first: int, count: int) -> None:
+        """Run a block over one axis in place of `count` neighbouring ones of a kind, from number `first` on.
+
+        The block must have one loop for each axis, and then has one for each of the new ones, in their order.
+        """
+        block_axes.fuse_block_axes(self._program, block, first, count)
+
     # Blocks of blocks.
 
     @primitive

@@ -320,6 +320,20 @@ def test_blocks_run_over_other_axes(sch):
     same(sch, func)
 
 
+def test_neighbouring_axes_become_one(sch):
+    func = sch.func
+    sch.fuse_block_axes(BIAS, 0, 2)
+    assert [const_value(sch.extent(loop)) for loop in sch.get_loops(BIAS)] == [32 * 48]
+    same(sch, func)
+    sch.fuse_block_axes(MATMUL, 0, 2)
+    assert [a.kind for a in sch.get(MATMUL).axes] == ["spatial", "reduce"]
+    same(sch, func)
+    refused(sch, lambda: sch.fuse_block_axes(MATMUL, 0, 2), "of both kinds")
+    refused(sch, lambda: sch.fuse_block_axes(RELU, 1, 2), "it has 2 axes")
+    sch.split(sch.get_loops(RELU)[0], [None, 5])
+    refused(sch, lambda: sch.fuse_block_axes(RELU, 0, 2), "not one loop each")
+
+
 def test_other_axes_refusals(sch):
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i: (i,)), "it has 2 axes")
     refused(sch, lambda: sch.transform_block_layout(BIAS, lambda i, j: (i + j, j)), "must be a digit")

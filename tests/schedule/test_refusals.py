@@ -148,6 +148,13 @@ def calls(name: str, s: Scene) -> list[tuple]:
             (s.bias, 3),
             (s.relu, lambda i, j: (j, i)),
         ],
+        "fuse_block_axes": [
+            (s.bias, 0, 3),
+            (s.bias, -1, 2),
+            (s.bias, 1, 0),
+            (s.matmul, 1, 2),
+            (s.bias, "a", 2),
+        ],
         "blockize": [],
         "tensorize": [
             (s.i, "nothing"),

@@ -31,7 +31,7 @@ class _Flatten(Simplify):
     def flat(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
         if found is None:
-            size = self.analyzer.simplify(self.settled(_reach(buffer)))
+            size = self.analyzer.simplify(self.settled(reach(buffer)))
             found = Buffer(
                 buffer.name,
                 (size,),
@@ -75,7 +75,7 @@ class _Flatten(Simplify):
         raise CodegenError(f"block {s.name} has buffers of several dims", hint="run lower_blocks first")
 
 
-def _reach(buffer: Buffer) -> Expr:
+def reach(buffer: Buffer) -> Expr:
     """Elements from index zero to the last one."""
     if buffer.strides is None:
         return buffer.num_elements()

@@ -20,9 +20,10 @@ from typing import Any, ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, const_value, free_vars
+from dlc_core.ir.expr import Var, const_value, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.tir.flatten import reach
 from dlc_core.passes.tir.thread_base import has_threads
 from dlc_core.passes.tir.unify_threads import is_unified
 from dlc_core.schedule.tree import Program
@@ -109,8 +110,7 @@ def _shared_bytes(root: For) -> int | None:
     total = 0
     for buffer in allocations(root):
         if is_shared(buffer):
-            size: Expr = buffer.num_elements()
-            known = const_value(size)
+            known = const_value(reach(buffer))
             if known is None:
                 return None
             total += known * buffer.dtype.itemsize

@@ -1,0 +1,262 @@
+"""Matrix products and convolutions: one rule for every block that sums products of two operands.
+
+    for tile of rows and columns (group):
+      for thread:
+        accumulators = 0                          rows x columns in registers
+        for tile of steps:
+          copies of both operands' tiles          by all threads, as vectors, to shared memory
+          for step: accumulators += column of the one * row of the other
+        epilogue on the accumulators, stored as vectors
+
+Operands lie in shared memory with the steps outermost, so that a thread reads its part of them as vectors;
+where it has more than a vector of them, they are dealt like cards, so that threads side by side read side by
+side.  Sizes that are no multiple of a tile are padded in the copies and cut in the epilogue.  Where there are
+few tiles, groups share the steps of one, and a second launch adds up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import (
+    Contraction,
+    anchor,
+    contraction_of,
+    extent_of,
+    inline_pointwise,
+    is_pointwise,
+)
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
+from dlc_core.schedule.rules.gpu.maps import vector_lanes
+from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, normalise
+from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, choose
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import PrimFunc, Store
+
+SWIZZLED = 8
+"""Rows of tiles that groups go through column by column."""
+
+
+@dataclass(frozen=True)
+class ContractionRule(ScheduleRule):
+    """See the module's text."""
+
+    name: ClassVar[str] = "gpu.contraction"
+    priority: ClassVar[int] = 100
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        found = anchor(func)
+        return found is not None and bool(found.m) and is_product(found.block)
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        s, grid = schedule, Grid.of(machine)
+        found = anchor(s.func)
+        assert found is not None
+        problem = _problem(found)
+        tile = choose(problem, machine, grid)
+        if tile is None:
+            raise ScheduleError("no tile fits the machine")
+        block = BlockRV(found.block.name)
+        if tile.splits > 1:
+            block, out = _split_steps(s, grid, found, tile.splits)
+        else:
+            out = _epilogue(s, block)
+        made = contraction_of(s.get(block))
+        if made is None:
+            raise ScheduleError("the parts of the contraction are none")
+        if problem.k == 1:
+            tile = replace(tile, depth=1)
+        Contract(s, machine, grid, normalise(s, made, out), tile).run()
+
+
+def _problem(found: Contraction) -> Problem:
+    body = found.block.body
+    assert isinstance(body, Store)
+
+    def size(*axes: object) -> int | None:
+        total = 1
+        for axis in axes:
+            extent = extent_of(axis)  # type: ignore[arg-type]
+            if not isinstance(extent, int):
+                return None
+            total *= extent
+        return total
+
+    longest = max((size(a) or 1 for a in found.k), default=1)
+    return Problem(
+        size(*found.shared),
+        size(*found.m),
+        size(found.n),
+        size(*found.k),
+        max(found.lhs.load.dtype.bits, found.rhs.load.dtype.bits),
+        body.buffer.dtype.bits,
+        longest,
+    )
+
+
+def _epilogue(s: Schedule, block: BlockRV) -> BlockRV:
+    """The block that stores what a contraction has accumulated."""
+    return s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
+
+
+def _split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tuple[BlockRV, BlockRV]:
+    """Let groups share the steps of a tile: the contraction of parts, and what stores its results."""
+    block = BlockRV(found.block.name)
+    out = _epilogue(s, block)
+    axis = max(found.k, key=lambda a: extent_of(a) or 1)
+    number = [a.var for a in s.get(block).axes].index(axis.var)
+    value = s.get(block).values[number]
+    (loop,) = [loop for loop in s.get_loops(block) if loop.var is value]
+    part, _ = s.split(loop, [splits, None])
+    partial = s.rfactor(part, 0)
+    point = bind_points(s, grid, s.get_loops(out))
+    s.compute_at(block, point)
+    s.set_scope(block, 0, "local")
+    return partial, s.cache_write(partial, 0, "local")
+
+
+class Contract:
+    """The steps of the rule, for a contraction in normal form."""
+
+    def __init__(self, s: Schedule, machine: Machine, grid: Grid, normal: Normal, tile: Tile) -> None:
+        self.s = s
+        self.machine = machine
+        self.grid = grid
+        self.normal = normal
+        self.tile = tile
+
+    def run(self) -> None:
+        s, tile, normal = self.s, self.tile, self.normal
+        block, out = normal.block, normal.out
+        stored = vector_lanes(s.get(out), self.machine)
+        self._pad()
+        a, b = self._operands()
+        *batches, m, n, k = s.get_loops(block)
+        vector_m, vector_n = min(4, tile.own_rows), min(4, tile.own_columns)
+        tall, wide = tile.rows // tile.own_rows, tile.columns // tile.own_columns
+        mo, vm, ty, i = s.split(m, [None, tile.own_rows // vector_m, tall, vector_m])
+        no, vn, tx, j = s.split(n, [None, tile.own_columns // vector_n, wide, vector_n])
+        s.reorder(*batches, mo, no, vm, vn, ty, tx, i, j, k)
+        s.set_scope(block, 0, "local")
+        s.reverse_compute_at(out, tx)
+        ko, ki = s.split(k, [None, tile.depth])
+        s.reorder(ko, ki, i, j)
+        for loop, name in ((vm, "vthread.m"), (vn, "vthread.n")):
+            s.bind(loop, name)
+        s.bind(s.fuse(ty, tx), self.grid.threads)
+        init = s.decompose_reduction(block, ko)
+        copies = [s.cache_read(block, side, "shared") for side in (a, b)]
+        for copy, width in zip(copies, (tile.rows, tile.columns), strict=True):
+            s.compute_at(copy, ko)
+            self._inline_into(copy)
+            self._keep_apart(copy, width)
+        registers = [s.cache_read(block, s.get(copy).writes[0].buffer.name, "local") for copy in copies]
+        for copy in registers:
+            s.compute_at(copy, ki)
+        s.compact_buffers()
+        self._bind_groups(batches, mo, no)
+        for copy in registers:
+            self._vector(s.get_loops(copy)[-1])
+        for copy, side in zip(copies, (normal.a, normal.b), strict=True):
+            loops = s.get_loops(copy)
+            self._fill(loops[loops.index(ko) + 1 :], side)
+        for loop in (i, j, *s.get_loops(init)[-2:]):
+            s.unroll(loop)
+        self._store(out, vector_n if stored >= vector_n else 1)
+
+    # Before
+
+    def _pad(self) -> None:
+        """Make tiles whole, and read the larger result in place of the one cut out of it."""
+        s, tile, normal = self.s, self.tile, self.normal
+        padding = [*[1] * normal.batch, tile.rows, tile.columns, tile.depth]
+        made = s.pad_einsum(normal.block, padding)
+        read = set(s.get_producers(normal.block))
+        for handle in made:
+            if handle not in read:
+                s.compute_inline(handle)
+
+    def _operands(self) -> list[str]:
+        """The buffers that the contraction reads now: those of rows, then those of columns."""
+        names = [r.buffer.name for r in self.s.get(self.normal.block).reads]
+        sides = (self.normal.a.buffer, self.normal.b.buffer)
+        return [next(name for name in names if name in (side, f"{side}_pad")) for side in sides]
+
+    def _bind_groups(self, batches: list[LoopRV], mo: LoopRV, no: LoopRV) -> None:
+        """Groups near in time read the same rows and columns."""
+        s, grid = self.s, self.grid
+        rows = const_value(s.extent(mo))
+        if isinstance(rows, int) and rows % SWIZZLED == 0 and rows > SWIZZLED:
+            tiles = s.swizzle(mo, no, SWIZZLED)
+        else:
+            tiles = s.fuse(mo, no)
+        s.bind(s.fuse(*batches, tiles) if batches else tiles, grid.groups)
+
+    # Copies
+
+    def _inline_into(self, copy: BlockRV) -> None:
+        """Let a copy compute what it copies."""
+        s = self.s
+        while True:
+            made = [p for p in s.get_producers(copy) if is_pointwise(s.get(p))]
+            if not made:
+                return
+            for producer in made:
+                s.compute_inline(producer)
+
+    def _keep_apart(self, copy: BlockRV, width: int) -> None:
+        """Let rows of a tile begin four banks apart, so that columns are written to different ones."""
+        buffer = self.s.get(copy).writes[0].buffer
+        size = buffer.dtype.itemsize
+        row = self.machine.description.shared_banks * 4 // size
+        if buffer.ndim > 1 and width * size > PADDING:
+            self.s.storage_align(copy, 0, buffer.ndim - 2, min(row, width), PADDING // size)
+
+    def _fill(self, loops: list[LoopRV], side: Side) -> None:
+        """Fill a tile in shared memory: all threads, along what is contiguous in the operand."""
+        s = self.s
+        points = count_of(s, loops)
+        if points is None:
+            raise ScheduleError("a tile of an operand has no known size")
+        if side.both and side.along_k:
+            *others, step, own = loops
+            s.reorder(own, step)
+            loops = [*others, own, step]
+        inner = const_value(s.extent(loops[-1]))
+        assert isinstance(inner, int)
+        lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
+        threads = self.tile.threads
+        while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * threads):
+            lanes //= 2
+        flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
+        if lanes > 1:
+            turns, thread, lane = s.split(flat, [None, threads, lanes])
+            s.vectorize(lane)
+        else:
+            turns, thread = s.split(flat, [None, threads])
+        s.bind(thread, self.grid.threads)
+        s.unroll(turns)
+
+    def _vector(self, loop: LoopRV) -> None:
+        extent = const_value(self.s.extent(loop))
+        if isinstance(extent, int) and extent > 1:
+            self.s.vectorize(loop)
+
+    # After
+
+    def _store(self, out: BlockRV, lanes: int) -> None:
+        s = self.s
+        i, j = s.get_loops(out)[-2:]
+        s.unroll(i)
+        if lanes > 1:
+            s.vectorize(j)
+        else:
+            s.unroll(j)
+
+
+__all__ = ["Contract", "ContractionRule"]

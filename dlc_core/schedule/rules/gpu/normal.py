@@ -1,0 +1,194 @@
+"""Contractions in normal form: C[b…, m, n] += A[b…, k, m] * B[b…, k, n], whatever the nest looked like.
+
+Axes that play the same part become one, in the order of the nest; operands become buffers over these, which
+nobody ever allocates: their producers (borders, strides, windows of a convolution, casts) are put into the
+copies to shared memory later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Binary, Cast, Expr, ExprLike, Load, Var, as_expr, const_value
+from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.rules.analysis import Contraction, Operand, loads_of, loop_of, update_of
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import Block, IterVar, Store
+
+
+@dataclass(frozen=True)
+class Side:
+    """An operand in normal form."""
+
+    buffer: str
+    along_k: bool
+    """Whether its neighbours in memory lie along k, else along its other axis."""
+    both: bool
+    """Whether it has both axes: one of a single point is left out."""
+    run: int
+    """How many elements are neighbours there at least."""
+    bits: int
+
+
+@dataclass(frozen=True)
+class Normal:
+    """The block and its epilogue, both over (b…, m, n), the operands, and sizes; None for unknown ones."""
+
+    block: BlockRV
+    out: BlockRV
+    batch: int
+    """How many batch axes there are."""
+    a: Side
+    b: Side
+    batches: int | None
+    """Of all batch axes together."""
+    m: int | None
+    n: int | None
+    k: int | None
+    bits: int
+    """Of an accumulator."""
+
+
+def is_product(block: Block) -> bool:
+    """Whether what is added up is a product of two elements, each perhaps cast."""
+    update = update_of(block)
+
+    def element(e: Expr) -> bool:
+        while isinstance(e, Cast):
+            e = e.a
+        return isinstance(e, Load)
+
+    return isinstance(update, Binary) and update.op == "mul" and element(update.a) and element(update.b)
+
+
+def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
+    """Bring a contraction to normal form; ScheduleError where it has none."""
+    block = BlockRV(found.block.name)
+    body = found.block.body
+    assert isinstance(body, Store)
+    if not found.m or found.lhs.load.buffer is found.rhs.load.buffer:
+        raise ScheduleError("the contraction has no rows, or one operand")
+    order = [*found.shared, *found.m, found.n, *found.k]
+    if not all(isinstance(i, Var) for i in body.indices) or len(set(body.indices)) != len(body.indices):
+        raise ScheduleError(f"{body.buffer.name} is not indexed by axes")
+    a = _side(s, block, found, found.lhs, found.m)
+    b = _side(s, block, found, found.rhs, (found.n,))
+    numbers = {axis: number for number, axis in enumerate(s.get(block).axes)}
+    places = {axis.var: number for number, axis in enumerate(order)}
+    s.reorder_block_axes(block, [numbers[axis] for axis in order])
+    dims = [places[i] for i in body.indices if isinstance(i, Var)]
+    sizes = [axis.dom.extent for axis in order]
+    first, rows = len(found.shared), len(found.m)
+    plan = _epilogue(s, out, body, order)
+    _relay(
+        s,
+        block,
+        body.buffer.name,
+        dims,
+        sizes,
+        [(i,) for i in range(first)] + [tuple(range(first, first + rows)), (first + rows,)],
+    )
+    if len(found.k) > 1:
+        s.fuse_block_axes(block, first + rows + 1, len(found.k))
+    s.reorder_block_axes(out, plan)
+    if rows > 1:
+        s.fuse_block_axes(block, first, rows)
+        s.fuse_block_axes(out, first, rows)
+    for handle in (block, out):
+        if len(s.get(handle).axes) > 1:
+            s.reorder(*(loop_of(s, handle, axis) for axis in range(len(s.get(handle).axes))))
+    return Normal(
+        block,
+        out,
+        first,
+        a,
+        b,
+        _size(found.shared),
+        _size(found.m),
+        _size((found.n,)),
+        _size(found.k),
+        body.buffer.dtype.bits,
+    )
+
+
+def _epilogue(s: Schedule, out: BlockRV, body: Store, order: Sequence[IterVar]) -> list[int]:
+    """The order of the output's axes in which it reads results as the contraction makes them."""
+    axes = s.get(out).axes
+    loads = [e for e in loads_of(s.get(out)) if e.buffer is body.buffer]
+    numbers: dict[Expr, int] = {axis.var: number for number, axis in enumerate(axes)}
+    read = dict(zip(body.indices, loads[0].indices, strict=True)) if loads else {}
+    found = [numbers.get(read[a.var]) for a in order if a.var in read]
+    plan = [number for number in found if number is not None]
+    alike = all(e.indices == loads[0].indices for e in loads)
+    if not alike or len(plan) < len(found) or sorted(plan) != list(range(len(axes))):
+        raise ScheduleError(f"block {out.name!r} reads {body.buffer.name} in an order of its own")
+    return plan
+
+
+def _side(s: Schedule, block: BlockRV, found: Contraction, operand: Operand, own: Sequence[IterVar]) -> Side:
+    """Give an operand a buffer over (b…, k, its own axis)."""
+    factors = operand.factors
+    missing = [a for a in (*own, *found.k) if const_value(a.dom.extent) != 1 and not operand.uses(a)]
+    if missing:
+        raise ScheduleError(f"{operand.load.buffer.name} has no axis {missing[0].var.name}")
+    along_k = const_value(factors[found.k[-1].var]) == 1
+    along_own = const_value(factors[own[-1].var]) == 1
+    inner = found.k[-1] if along_k or not along_own else own[-1]
+    run = const_value(inner.dom.extent) if along_k or along_own else 1
+    copy = s.reindex(block, operand.load.buffer.name)
+    wide = [a for a in s.get(block).axes if const_value(a.dom.extent) != 1 and operand.uses(a)]
+    groups: list[tuple[int, ...]] = []
+    for part in (*((a,) for a in found.shared), found.k, own):
+        places = tuple(wide.index(a) for a in part if a in wide)
+        groups += [places] if places else []
+    buffer = s.get(copy).writes[0].buffer
+    _relay(s, block, buffer.name, list(range(len(wide))), [a.dom.extent for a in wide], groups)
+    if any(len(group) > 1 for group in groups):
+        s.reorder_block_axes(copy, [axis for group in groups for axis in group])
+        for number, group in enumerate(groups):
+            if len(group) > 1:
+                s.fuse_block_axes(copy, number, len(group))
+    length = run if isinstance(run, int) else 1
+    both = all(any(const_value(a.dom.extent) != 1 for a in axes) for axes in (found.k, own))
+    return Side(buffer.name, along_k or not along_own, both, length, buffer.dtype.bits)
+
+
+def _relay(
+    s: Schedule,
+    block: BlockRV,
+    buffer: str,
+    dims: Sequence[int],
+    sizes: Sequence[ExprLike],
+    groups: Sequence[tuple[int, ...]],
+) -> None:
+    """Lay a buffer out with one dim for each group of axes; `dims` are the axes that its dims are now."""
+    if [(d,) for d in dims] == list(groups):
+        return
+
+    def fused(*indices: Expr) -> list[Expr]:
+        at = dict(zip(dims, indices, strict=True))
+        made = []
+        for group in groups:
+            total: Expr = at[group[0]]
+            for axis in group[1:]:
+                total = total * as_expr(sizes[axis]) + at[axis]
+            made.append(total)
+        return made
+
+    s.transform_layout(block, buffer, IndexMap.of(fused, len(dims)))
+
+
+def _size(axes: Sequence[IterVar]) -> int | None:
+    total = 1
+    for axis in axes:
+        extent = const_value(axis.dom.extent)
+        if not isinstance(extent, int):
+            return None
+        total *= extent
+    return total
+
+
+__all__ = ["Normal", "Side", "is_product", "normalise"]

@@ -1,0 +1,160 @@
+"""Products as launches: any sizes, orders of operands, batches, epilogues, windows; tiles that fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dlc_core.arith import eval_expr
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.expr import Load, Ramp, Var, free_vars, post_order
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.gpu.grid import Grid
+from dlc_core.schedule.rules.gpu.tile import Problem, choose, shared_bytes
+from dlc_core.testing.launches import Launched, check_launches, launch_for
+from dlc_core.testing.schedules import kernel_of
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.stmt import For, PrimFunc, Store
+from dlc_core.tir.threads import is_shared
+from tests.schedule.rules.gpu.machines import SMALL, USUAL
+
+M = Var("m")
+TINY = replace(
+    USUAL,
+    thread_axes={"block.x": (1 << 31) - 1, "thread.x": 16},
+    group_threads=16,
+    subgroup=4,
+    shared_bytes=2048,
+    cores=2,
+)
+"""So few threads that the interpreter is quick."""
+
+
+def tensor(*shape: object, name: str = "x", dtype: str = "float32") -> Node:
+    return param(name, tensor_type(shape, dtype))
+
+
+def product(m: object, n: int, k: int, *batch: int, dtype: str = "float32") -> Node:
+    return std.matmul(tensor(*batch, m, k, dtype=dtype), tensor(*batch, k, n, name="w", dtype=dtype))
+
+
+def is_contraction(launched: Launched, launches: int = 1) -> Launched:
+    assert launched.scheduled.attrs["why_not"] == ()
+    assert launched.rule == "gpu.contraction"
+    assert len(launched.kernels) == launches
+    return launched
+
+
+@settings(max_examples=4, phases=[Phase.generate])
+@given(m=st.integers(4, 12), n=st.integers(4, 12), k=st.integers(1, 12), seed=st.integers(0, 9))
+def test_any_sizes(m, n, k, seed):
+    func = kernel_of(std.relu(std.add(product(m, n, k), tensor(n, name="b"))))
+    is_contraction(check_launches(func, TINY, seed=seed))
+
+
+def test_operands_in_any_order():
+    x, w = tensor(6, 9), tensor(10, 9, name="w")
+    is_contraction(check_launches(kernel_of(std.matmul(x, std.transpose(w, axes=(1, 0)))), TINY))
+    y, v = tensor(9, 6), tensor(9, 10, name="w")
+    is_contraction(check_launches(kernel_of(std.matmul(std.transpose(y, axes=(1, 0)), v)), TINY))
+
+
+def test_batches():
+    is_contraction(check_launches(kernel_of(product(5, 6, 7, 2)), TINY))
+    is_contraction(
+        check_launches(kernel_of(std.mul(product(3, 6, 4, 2, 2), tensor(2, 2, 3, 6, name="r"))), TINY)
+    )
+
+
+def test_symbolic_rows():
+    func = kernel_of(std.relu(product(M, 10, 8)))
+    for rows in (1, 11, 0):
+        is_contraction(check_launches(func, TINY, {M: rows}))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", pytest.param("int8", marks=pytest.mark.slow)])
+def test_every_dtype(dtype):
+    is_contraction(check_launches(kernel_of(product(7, 9, 8, dtype=dtype)), TINY))
+
+
+@pytest.mark.parametrize(
+    ("strides", "dilation", "groups"),
+    [((1, 1), (1, 1), 1), ((2, 1), (1, 1), 1), pytest.param((1, 1), (2, 2), 2, marks=pytest.mark.slow)],
+)
+def test_windows(strides, dilation, groups):
+    x, w = tensor(1, 5, 6, 4), tensor(3, 3, 4 // groups, 8, name="w")
+    made = std.conv(
+        x, w, strides=strides, dilation=dilation, groups=groups, padding=(1, 2, 1, 2), layout="NXC",
+        kernel_layout="XIO",
+    )  # fmt: skip
+    is_contraction(check_launches(kernel_of(std.relu(std.add(made, tensor(8, name="b")))), TINY))
+
+
+def test_groups_share_the_steps_of_a_tile():
+    made = is_contraction(check_launches(kernel_of(std.relu(product(2, 8, 256))), TINY), 2)
+    assert made.host.attrs["workspaces"] == 1
+
+
+def test_tiles_are_read_and_stored_as_vectors():
+    made = is_contraction(launch_for(kernel_of(std.relu(product(512, 512, 512))), USUAL))
+    assert made.vectors(shared=False) == {4}
+    assert 4 in made.vectors(shared=True)
+    assert 0 < made.shared_bytes <= USUAL.shared_bytes
+    # Also where the last tiles are not whole.
+    assert 4 in launch_for(kernel_of(product(500, 500, 500)), USUAL).vectors(shared=False)
+
+
+def ways(kernel: PrimFunc, banks: int = 32, subgroup: int = 32) -> int:
+    """How many words of one bank threads that run in step touch at once, at most, in shared memory."""
+    (thread,) = [s.var for s in stmts(kernel.body) if isinstance(s, For) and s.thread == "thread.x"]
+    accesses = []
+    for s in stmts(kernel.body):
+        accesses += [(e.buffer, e.indices[0]) for e in post_order(*exprs_of(s)) if isinstance(e, Load)]
+        accesses += [(s.buffer, s.indices[0])] if isinstance(s, Store) else []
+    worst = 0
+    for buffer, index in accesses:
+        if not is_shared(buffer):
+            continue
+        base, lanes, stride = (
+            (index.base, index.lanes, index.stride) if isinstance(index, Ramp) else (index, 1, 1)
+        )
+        step = eval_expr(stride, {})
+        others = {v: 0 for v in free_vars(base) if v is not thread}
+        starts = [eval_expr(base, {**others, thread: t}) for t in range(subgroup)]
+        # Neighbours go as one access of 16 bytes, for a quarter of the threads at a time.
+        together = subgroup // lanes if step == 1 else subgroup
+        for first in range(0, subgroup, together):
+            for one in [range(lanes)] if step == 1 else [[lane] for lane in range(lanes)]:
+                words = {starts[t] + lane * step for t in range(first, first + together) for lane in one}
+                worst = max(worst, *Counter(word % banks for word in words).values())
+    return worst
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_threads_in_step_use_different_banks(turned):
+    x = tensor(512, 512)
+    w = std.transpose(tensor(512, 512, name="w"), axes=(1, 0)) if turned else tensor(512, 512, name="w")
+    (kernel,) = is_contraction(launch_for(kernel_of(std.matmul(x, w)), USUAL)).kernels
+    assert ways(kernel) <= 2
+
+
+@pytest.mark.parametrize("machine", [USUAL, SMALL, TINY], ids=["usual", "small", "tiny"])
+@given(
+    m=st.none() | st.integers(1, 5000), n=st.integers(1, 5000), k=st.integers(1, 5000), b=st.integers(1, 50)
+)
+def test_tiles_fit(machine, m, n, k, b):
+    grid = Grid.of(Machine(machine, machine.cores))
+    problem = Problem(b, m, n, k, 32, 32, k)
+    tile = choose(problem, Machine(machine, machine.cores), grid)
+    assert tile is not None or min(n, m or 5000) < 8
+    if tile is not None:
+        assert tile.threads <= machine.group_threads
+        assert shared_bytes(tile, problem) <= machine.shared_bytes
+        assert k % tile.splits == 0
+        assert tile.rows % tile.own_rows == tile.columns % tile.own_columns == 0
