@@ -146,7 +146,7 @@ class OpenclCodegen(LaunchCodegen):
     """Emits the artefact format "opencl-c"."""
 
     name = "opencl"
-    kinds = ("opencl",)
+    kinds = ("opencl", "opencl_simulated")
     format = FORMAT
     forms = ("cl",)
 
@@ -164,7 +164,8 @@ class OpenclCodegen(LaunchCodegen):
             math={**source.MATH, "tanh": "dlc_tanh"},
             float_suffix="",
             index="int" if kernels.narrow_index(module) else "long",
-            scopes={"local": "", "shared": "local"},
+            # The words `local` and `__local` are one: declarations can be told from pointers.
+            scopes={"local": "", "shared": "__local"},
             alignment="__attribute__((aligned({align})))",
             headers=(),
             reserved=_RESERVED,

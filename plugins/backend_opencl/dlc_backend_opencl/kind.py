@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc_backend_opencl.platforms import find_device, problem
+from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
 
@@ -106,4 +107,15 @@ KIND = TargetKind(
     identity=identity,
 )
 
-__all__ = ["AXES", "DOTS", "FP16", "FP64", "KIND", "SHUFFLES", "description", "is_named"]
+SIMULATED_KIND = TargetKind(
+    name="opencl_simulated",
+    doc="the same OpenCL C on this machine's processor, thread by thread, with no driver",
+    codegen="opencl",
+    device="opencl_simulated",
+    options=(*OPTIONS, Option("check", "bool", False, "report stray accesses and races between threads")),
+    describe=description,
+    problem=compiler_problem,
+    identity=identity,
+)
+
+__all__ = ["AXES", "DOTS", "FP16", "FP64", "KIND", "SHUFFLES", "SIMULATED_KIND", "description", "is_named"]

@@ -1,4 +1,4 @@
-"""What this package gives to dlc: the kind `opencl`, its code generator and its device."""
+"""What this package gives to dlc: two target kinds, their code generator and devices."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ DLC_API = "0.1"
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_backend_opencl.kind import KIND
+    from dlc_backend_opencl.kind import KIND, SIMULATED_KIND
 
-    return [KIND]
+    return [KIND, SIMULATED_KIND]
 
 
 @hookimpl
@@ -26,5 +26,6 @@ def dlc_codegens() -> Iterable[Declaration]:
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
     from dlc_backend_opencl.device import OpenclDevice
+    from dlc_backend_opencl.simulated import SimulatedOpencl
 
-    return [OpenclDevice()]
+    return [OpenclDevice(), SimulatedOpencl()]

@@ -1,0 +1,113 @@
+"""The device `opencl_simulated`: OpenCL C on this machine's processor, by the core's executor of threads.
+
+It needs no driver.  What C has no word for is defined before the kernels; vectors of values, which C writes
+in braces, are the one thing of a text that is written anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dlc_backend_opencl.codegen import FORMAT
+from dlc_core.backend import Kernel, LaunchDevice, Spelling, load_simt
+from dlc_core.backend.launching import CHECKED
+from dlc_core.target import Artifact
+
+LANES = (2, 4, 8, 16)
+_INTS = {"char": 8, "short": 16, "int": 32, "long": 64}
+_TYPES = {
+    "float": "float",
+    "double": "double",
+    **{f"{sign}{name}": f"{sign}int{bits}_t" for sign in ("", "u") for name, bits in _INTS.items()},
+}
+"""What the types are in C."""
+_BITS = """
+#define DLC_AS(to, x) __extension__({ \\
+    __typeof__(x) dlc_x = (x); to dlc_y; memcpy(&dlc_y, &dlc_x, sizeof dlc_y); dlc_y; })
+static inline float vload_half(size_t i, const uint16_t *p)
+{
+    const uint32_t bits = (uint32_t)p[i], rest = bits & 0x7fff;
+    const float normal = ldexpf((float)(rest & 0x3ff | 0x400), (int)(rest >> 10) - 25);
+    const float number = rest < 0x400 ? ldexpf((float)rest, -24) : normal;
+    const float size = rest > 0x7c00 ? NAN : rest == 0x7c00 ? INFINITY : number;
+    return bits & 0x8000 ? -size : size;
+}
+static inline void vstore_half_rte(float x, size_t i, uint16_t *p)
+{
+    const uint16_t sign = signbit(x) ? 0x8000 : 0;
+    const float size = fabsf(x);
+    int power;
+    if (x != x || size >= 65520) {
+        p[i] = (uint16_t)(sign | (x != x ? 0x7e00 : 0x7c00));
+        return;
+    }
+    frexpf(size, &power);
+    power = size == 0 || power < -13 ? -13 : power;
+    /* in units of the last place; a carry goes into the exponent as it should */
+    p[i] = (uint16_t)(sign | ((uint16_t)rintf(ldexpf(size, 11 - power)) + ((power + 13) << 10)));
+}
+"""
+
+
+def _text() -> str:
+    """The language's types, vectors and functions."""
+    lines = ["#include <tgmath.h>", _BITS.strip()]
+    for lanes in LANES:
+        fields = " ".join(f"T s{k:x};" for k in range(lanes))
+        for name, type_ in _TYPES.items():
+            struct = fields.replace("T", type_)
+            lines.append(f"typedef struct {{ {struct} }} __attribute__((packed, may_alias)) {name}{lanes};")
+        cases = ", ".join(f"{type_}: *(const {name}{lanes} *)(p)" for name, type_ in _TYPES.items())
+        lines.append(f"#define vload{lanes}(i, p) _Generic(*(p), {cases})")
+        lines.append(f"#define vstore{lanes}(v, i, p) (*(__typeof__((0, (v))) *)(p) = (v))")
+    lines += [f"#define as_{name}(x) DLC_AS({type_}, x)" for name, type_ in _TYPES.items()]
+    words = {
+        "kernel": "",
+        "__local": "DLC_SHARED",
+        "global": "",
+        "local": "",
+        "half": "uint16_t",
+        "barrier(fence)": "DLC_BARRIER()",
+        "get_group_id": "DLC_GROUP",
+        "get_local_id": "DLC_THREAD",
+        **{name: type_ for name, type_ in _TYPES.items() if name != type_},
+    }
+    return "\n".join([*lines, *(f"#define {word} {meaning}" for word, meaning in words.items())])
+
+
+_VECTORS = "|".join(f"{name}{lanes}" for name in _TYPES for lanes in LANES)
+_LITERAL = re.compile(rf"\(({_VECTORS})\)\(")
+
+
+def c_literals(text: str) -> str:
+    """`(float4)(a, b, c, d)` as `((float4){a, b, c, d})`."""
+    done, at = [], 0
+    for found in _LITERAL.finditer(text):
+        if found.start() < at:
+            continue  # vectors of values hold scalars
+        depth, end = 1, found.end()
+        while depth:
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+        done += [text[at : found.start()], f"(({found[1]}){{", text[found.end() : end - 1], "})"]
+        at = end
+    return "".join([*done, text[at:]])
+
+
+class SimulatedOpencl(LaunchDevice):
+    """A device that exists in software alone."""
+
+    name = "opencl_simulated"
+    formats = (FORMAT,)
+    spelling = Spelling(text=_text(), shared="__local", offsets=True)
+
+    def prepare_kernels(self, artifact: Artifact, found: Sequence[Kernel]) -> Any:
+        """The kernels as C."""
+        text = c_literals(artifact.code.decode())
+        checked = artifact.metadata.get(CHECKED) is True
+        return load_simt(text, found, self.spelling, checked=checked)
+
+
+__all__ = ["SimulatedOpencl", "c_literals"]
