@@ -52,7 +52,8 @@ def targets(
 
 
 def _print_options(console: Console, kind: TargetKind) -> None:
-    console.print(f"\ncodegen {kind.codegen}, device {kind.device}\n", highlight=False)
+    code = f"codegen {kind.codegen}" if kind.codegen else "no codegen: it takes parts of models"
+    console.print(f"\n{code}, device {kind.device}\n", highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("option", "type", "default", "meaning"):
         table.add_column(title, overflow="fold")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -37,8 +38,10 @@ class LoadedProgram:
         self.report: Report = simulate(program.instructions, program.config)
         self._device = device
         self._symbols = symbols
-        self._handles: tuple[int, ...] = ()
+        self._handles: list[int] = []
         self._lock = threading.Lock()
+        self.close = weakref.finalize(self, device.free_all, self._handles)
+        """Gives the memory back; it is given back too when nobody has the program any more."""
 
     def entry(self, symbol: str) -> Entry:
         """The program; ArtifactError where it has another name."""
@@ -46,22 +49,15 @@ class LoadedProgram:
             raise ArtifactError(f"the program has no entry {symbol!r}", hint=", ".join(self._symbols))
         return Entry(self)
 
-    def memory(self) -> tuple[int, ...]:
+    def memory(self) -> list[int]:
         """The memory of constants and between layers, which all launches share: they run one by one."""
         with self._lock:
             if not self._handles:
                 constants = self._device.alloc(len(self.program.constants))
                 scratch = self._device.alloc(self.program.scratch)
                 self._device.write(constants, memoryview(self.program.constants))
-                self._handles = (constants, scratch)
+                self._handles += [constants, scratch]
             return self._handles
-
-    def close(self) -> None:
-        """Give the memory back."""
-        with self._lock:
-            for handle in self._handles:
-                self._device.free(handle)
-            self._handles = ()
 
 
 class VtaDevice:
@@ -106,6 +102,11 @@ class VtaDevice:
             if block is None:
                 raise RuntimeFailure(f"freeing {handle}, which is not allocated on the card")
             self._used -= block.nbytes
+
+    def free_all(self, handles: list[int]) -> None:
+        """Give several blocks back."""
+        while handles:
+            self.free(handles.pop())
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         """Copy bytes to the card, after everything that was launched before."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from dlc_backend_vta.config import Config
 from dlc_backend_vta.program import compile_function
-from dlc_backend_vta.support import ANCHORS, CHECKS, Verdict, accepts
+from dlc_backend_vta.support import ANCHORS, CHECKS, Verdict, accepts, sizes
 from dlc_core.graph import post_order
+from dlc_core.ir.types import TensorType
 from dlc_core.rewrite import Match, match_any
 from dlc_core.target import Artifact, Target
 from dlc_core.target.partitioner import Partitioner, Region, RegionPattern
@@ -16,10 +19,16 @@ def _accepts(found: Match, target: Target) -> Verdict:
 
 
 def _worth(region: Region, target: Target) -> Verdict:
-    """A region needs something that the machine is good at: alone, a few additions stay on the host."""
-    if any(each.op.name in ANCHORS for each in post_order(region.function.body)):
-        return True
-    return "it has no product, no maximum over windows and no requantization"
+    """A region needs something that the machine is good at, and room in the card's memory.
+
+    Alone, a few additions stay on the host.
+    """
+    nodes = [each for each in post_order(region.function.body) if isinstance(each.type, TensorType)]
+    if not any(each.op.name in ANCHORS for each in nodes):
+        return "it has no product, no maximum over windows and no requantization"
+    size = sum(math.prod(sizes(each)) * each.dtype.itemsize for each in nodes)
+    room = Config.of(target.values()).dram_mb << 20
+    return True if size <= room else f"its tensors have {size} bytes, the card {room}"
 
 
 def _compile(region: Region, target: Target) -> Artifact:

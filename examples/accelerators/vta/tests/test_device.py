@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +55,16 @@ def test_a_program_runs_and_takes_cycles(artifact):
     for handle in handles:
         device.free(handle)
     loaded.close()
+    assert device._used == 0
+
+
+def test_memory_of_programs_that_nobody_has_is_given_back(artifact):
+    device = VtaDevice()
+    loaded, handles, _ = launched(device, artifact)
+    device.free_all(handles)
+    assert device._used > 0
+    del loaded
+    gc.collect()
     assert device._used == 0
 
 

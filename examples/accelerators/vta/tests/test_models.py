@@ -109,6 +109,15 @@ def test_residual_blocks_are_one_region_in_fixed_arithmetic():
     assert region["ops"].count("conv") == 3
 
 
+def test_what_does_not_fit_the_card_stays_on_the_host():
+    x = param("x", tensor_type((1024, 1024), "int8"))
+    weights = constant(np.ones((1024, 8), np.int8))
+    module = IRModule({"main": Function("main", (x,), std.matmul(x, weights, out_dtype="int32"))})
+    exe = dlc.compile(module, targets=["vta -dram-mb=1", HOST])
+    assert not placed(exe)["regions"]
+    assert "its tensors have 1089536 bytes, the card 1048576" in str(placed(exe)["why_not"])
+
+
 def test_alone_small_sums_stay_on_the_host():
     x = param("x", tensor_type((4, 4), "int32"))
     module = IRModule({"main": Function("main", (x,), std.add(x, constant(np.int32(3))))})
