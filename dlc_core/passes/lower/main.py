@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from dlc_core.diag import UnsupportedError, UsageError
@@ -22,7 +23,7 @@ from dlc_core.graph.node import (
     post_order,
 )
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
+from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
@@ -33,6 +34,7 @@ from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.names import unique_name
+from dlc_core.passes.lower.order import reordered
 from dlc_core.passes.lower.results import is_written, results_of
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
@@ -43,6 +45,9 @@ from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
+
+_Planned = tuple[list[Request], list[Place | Buffer], tuple[list[Expr], Expr]]
+"""What needs memory, whose it is, where each lies, and the size of all."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +157,7 @@ class _Builder:
     def build(self) -> PrimFunc:
         inputs = self._inputs()
         outputs = self._outputs()
-        requests, owners = self._requests(set(outputs))
-        offsets, size = plan(requests, self.align)
+        requests, owners, (offsets, size) = self._planned(set(outputs))
         self.live_peak = live_peak(requests, self.align)
         arena = Buffer("arena", (size,), "uint8", align=ALIGN)
         for place, offset in zip(owners, offsets, strict=True):
@@ -226,10 +230,38 @@ class _Builder:
             self.out_buffers.append(self.buffers[place])
         return direct
 
+    def _planned(self, direct: set[Place]) -> _Planned:
+        """A place in the arena for all that needs one, in the order of steps that takes less."""
+        given, other = self.order, None
+        planned = self._plan(direct)
+        if not self.controls and not donations_of(self.function):
+            other = reordered(given, self.function.body, partial(self._sizes, direct))
+        if other is not None:
+            self.order = other
+            again = self._plan(direct)
+            if (const_value(again[-1][1]) or 0) < (const_value(planned[-1][1]) or 0):
+                return again
+            self.order = given
+            planned = self._plan(direct)
+        return planned
+
+    def _plan(self, direct: set[Place]) -> _Planned:
+        requests, owners = self._requests(direct)
+        return requests, owners, plan(requests, self.align)
+
+    def _sizes(self, direct: set[Place], n: Node) -> tuple[int, int] | None:
+        """Bytes in the arena of a step's results and workspaces, where they are known."""
+        results = [_size(_type_of((n, i))) for i in range(len(result_types(n))) if (n, i) not in direct]
+        found = [const_value(size) for size in (*results, *map(_bytes, self.workspace_of.get(n, ())))]
+        known = [size for size in found if size is not None]
+        return None if len(known) < len(found) else (sum(known[: len(results)]), sum(known[len(results) :]))
+
     def _requests(self, direct: set[Place]) -> tuple[list[Request], list[Place | Buffer]]:
         """What needs arena memory and when: outputs from their call to their last use, workspaces in it."""
         step = {n: i for i, n in enumerate(self.order)}
         last = self.last
+        last.clear()
+        self.over.clear()
         for n in self.order:
             for arg in n.args:
                 for place in self._places(arg):

@@ -1,0 +1,151 @@
+"""Orders of steps in which little memory lives at once.
+
+Any order in which steps follow those that they read is right; how much lives at the worst moment differs
+where values have several readers or branches meet.  Finding the best order is NP-hard (Sethi, "Complete
+register allocation problems", 1975): the best ways to do the first steps are followed, a few at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dlc_core.graph.node import Node, post_order
+
+WIDTH = 16
+"""Ways to do the first steps that are followed."""
+EFFORT = 2048
+"""Steps tried over all of them: of long programs fewer ways are followed."""
+
+GAIN = 20
+"""An order is another one's better where it takes one part in so many less: neighbours in the given order are
+near each other in the caches."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a step needs and gives, by the steps' numbers; all of `reads` are smaller than its own."""
+
+    reads: tuple[int, ...]
+    """Steps whose results it reads."""
+    gives: int
+    """Bytes of its results."""
+    scratch: int = 0
+    """Bytes that it needs while it runs."""
+    kept: bool = False
+    """Whether its results are never given back."""
+
+
+def reordered(
+    steps: Sequence[Node], body: Node, sizes: Callable[[Node], tuple[int, int] | None]
+) -> list[Node] | None:
+    """The steps of a function with this body in an order in which clearly less lives, where one is found.
+
+    `sizes` tells the bytes of a step's results and those that it needs while it runs; None where they depend
+    on dims, which leaves the order as it is.
+    """
+    number = {n: i for i, n in enumerate(steps)}
+    sources: dict[Node, frozenset[int]] = {}
+    reads: dict[Node, tuple[int, ...]] = {}
+    for n in post_order(body):
+        found = frozenset().union(*(sources[arg] for arg in n.args))
+        if n in number:
+            reads[n] = tuple(sorted(found))
+            found = frozenset([number[n]])
+        sources[n] = found
+    works = []
+    for n in steps:
+        size = sizes(n)
+        if size is None:
+            return None
+        works.append(Work(reads[n], *size, kept=number[n] in sources[body]))
+    order = better_order(works)
+    return None if order is None else [steps[i] for i in order]
+
+
+def better_order(steps: Sequence[Work]) -> list[int] | None:
+    """An order in which clearly less lives than in the given one, where one is found."""
+    readers: list[list[int]] = [[] for _ in steps]
+    for number, step in enumerate(steps):
+        for read in step.reads:
+            readers[read].append(number)
+    if all(step.reads == (number - 1,) for number, step in enumerate(steps) if number):
+        return None  # a chain has one order
+    found = _beam(steps, readers, max(1, min(WIDTH, EFFORT // len(steps))))
+    given = live_bytes(steps, range(len(steps)))
+    return found if live_bytes(steps, found) * GAIN < given * (GAIN - 1) else None
+
+
+def live_bytes(steps: Sequence[Work], order: Sequence[int]) -> int:
+    """What lives at the worst step of an order."""
+    waiting = _reader_counts(steps)
+    now = most = 0
+    for number in order:
+        step = steps[number]
+        most = max(most, now + step.gives + step.scratch)
+        now += step.gives - _freed(steps, number, waiting)
+        for read in step.reads:
+            waiting[read] -= 1
+    return most
+
+
+def _reader_counts(steps: Sequence[Work]) -> list[int]:
+    """How many steps read each one's results; one more for what is kept."""
+    counts = [int(step.kept) for step in steps]
+    for step in steps:
+        for read in step.reads:
+            counts[read] += 1
+    return counts
+
+
+def _freed(steps: Sequence[Work], number: int, waiting: Sequence[int]) -> int:
+    """Bytes that nobody reads after a step, when so many readers wait for each."""
+    step = steps[number]
+    own = step.gives if waiting[number] == 0 else 0
+    return own + sum(steps[read].gives for read in step.reads if waiting[read] == 1)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """The first steps of an order: the most that lives in them, what lives after them, which they are."""
+
+    most: int
+    live: int
+    order: tuple[int, ...]
+    ready: tuple[int, ...]
+    waiting: tuple[int, ...]
+
+
+def _beam(steps: Sequence[Work], readers: Sequence[Sequence[int]], width: int) -> list[int]:
+    """Of all ways to do the first steps always the `width` best ones are followed."""
+    missing = [len(step.reads) for step in steps]
+    first = tuple(number for number, count in enumerate(missing) if count == 0)
+    beam = [_Begun(0, 0, (), first, tuple(_reader_counts(steps)))]
+    for _ in steps:
+        found: dict[frozenset[int], _Begun] = {}
+        for begun in beam:
+            for number in begun.ready:
+                after = _after(steps, readers, begun, number)
+                # What is done decides what comes after: only the best way there counts.
+                done = frozenset(after.order)
+                if done not in found or after.most < found[done].most:
+                    found[done] = after
+        beam = sorted(found.values(), key=lambda one: (one.most, one.live))[:width]
+    return list(beam[0].order)
+
+
+def _after(steps: Sequence[Work], readers: Sequence[Sequence[int]], begun: _Begun, number: int) -> _Begun:
+    step = steps[number]
+    peak = begun.live + step.gives + step.scratch
+    live = begun.live + step.gives - _freed(steps, number, begun.waiting)
+    waiting = list(begun.waiting)
+    for read in step.reads:
+        waiting[read] -= 1
+    order = (*begun.order, number)
+    done = set(order)
+    more = [r for r in readers[number] if all(read in done for read in steps[r].reads)]
+    ready = (*(one for one in begun.ready if one != number), *more)
+    return _Begun(max(begun.most, peak), live, order, ready, tuple(waiting))
+
+
+__all__ = ["Work", "better_order", "live_bytes", "reordered"]
