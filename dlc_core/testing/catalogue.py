@@ -11,6 +11,7 @@ from dlc_core.testing.models import all_models
 from dlc_core.testing.tiers.base import case_of, tests_of
 from dlc_core.testing.tiers.device import DeviceTier
 from dlc_core.testing.tiers.hostile import HostileTier
+from dlc_core.testing.tiers.speed import SpeedTier
 
 SYMBOLIC = "symbolic"
 """Stands for the dtype in the names of the cases with open dims."""
@@ -18,7 +19,7 @@ SYMBOLIC = "symbolic"
 GRAPHS = 1000
 """Seeds of graphs that exemptions may name; suites differ in how many they try."""
 
-BY_TEST = (DeviceTier, HostileTier)
+BY_TEST = (DeviceTier, HostileTier, SpeedTier)
 
 
 def case_names() -> Iterator[str]:

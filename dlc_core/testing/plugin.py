@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 else:
     report = lazy("dlc_core.testing.report")
 
-LEVELS = ("device", "ops", "graphs", "models", "hostile")
+LEVELS = ("device", "ops", "graphs", "models", "hostile", "speed")
 """The tiers in the order in which a backend passes them: level 0 is the first."""
+
+ON_DEMAND = ("speed",)
+"""Tiers that run only where they are asked for: what they find depends on what else the machine does."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,6 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--dlc-level", default="", help=f"levels to run (with commas): {levels}")
     group.addoption("--dlc-dtypes", default="", help="dtypes that ops are tried in (with commas)")
     group.addoption("--dlc-ops", default="", help="ops to try (with commas)")
+    group.addoption(
+        "--dlc-fraction",
+        type=float,
+        help="part of its declared roofline that a target must reach at least, in place of the suite's",
+    )
     group.addoption(
         "--dlc-report",
         metavar="DIR",
@@ -57,13 +65,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             known = ", ".join(f"{level} {tier}" for level, tier in enumerate(LEVELS))
             raise pytest.UsageError(f"--dlc-level {word}: levels are {known}")
         wanted.add(LEVELS[int(word)])
-    if not wanted:
-        return
-    left_out = [item for item in items if (tier := _tier_of(item)) and tier not in wanted]
+    left_out = [item for item in items if (tier := _tier_of(item)) and not _is_wanted(tier, wanted)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+
+
+def _is_wanted(tier: str, wanted: set[str]) -> bool:
+    return tier in wanted if wanted else tier not in ON_DEMAND
 
 
 def _tier_of(item: pytest.Item) -> str:

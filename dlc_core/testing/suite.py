@@ -5,10 +5,10 @@
     TestAcme = conformance_suite("acme")
 
 The tiers, each a class of tests: `core` (laws that need no target), and the levels `device`, `ops`, `graphs`,
-`models`, `hostile`, which are what a suite has by default.  Options of pytest narrow or redirect what suites
-do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is `device`, 1 `ops` and so on), `--dlc-dtypes`,
-`--dlc-ops`; `--dlc-report=DIR` writes what was found.  `dlc_core.testing.conformance` is a suite for any
-target, without a test file.
+`models`, `hostile` and `speed`, which are what a suite has by default; the last runs on demand alone.
+Options of pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is
+`device`, 1 `ops` and so on), `--dlc-dtypes`, `--dlc-ops`, `--dlc-fraction`; `--dlc-report=DIR` writes what
+was found.  `dlc_core.testing.conformance` is a suite for any target, without a test file.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dlc_core.testing.tiers.graphs import GraphsTier
 from dlc_core.testing.tiers.hostile import HostileTier
 from dlc_core.testing.tiers.models import ModelsTier
 from dlc_core.testing.tiers.ops import OpsTier
+from dlc_core.testing.tiers.speed import SpeedTier
 
 TIERS: dict[str, type[Tier]] = {
     "core": CoreTier,
@@ -34,6 +35,7 @@ TIERS: dict[str, type[Tier]] = {
     "graphs": GraphsTier,
     "models": ModelsTier,
     "hostile": HostileTier,
+    "speed": SpeedTier,
 }
 """What each tier tests; the first needs no target."""
 
@@ -46,17 +48,19 @@ def conformance_suite(
     fast_dtypes: Sequence[str] = (),
     graphs: int = 40,
     ops: Sequence[str] = (),
+    fraction: float = 0.0,
 ) -> type[Any]:
     """A class of tests for a target, given as text.
 
     `dtypes` restricts what the ops are tried in (all, where empty); those not in `fast_dtypes` (all, where
     empty) are marked slow.  `graphs` random graphs are compiled; ten times as many in the slow tests.  `ops`
-    restricts which ops are tried (all, where empty).
+    restricts which ops are tried (all, where empty).  `fraction` is the part of the roofline that the
+    description declares which level 5 wants at least.
     """
     unknown = [name for name in tiers if name not in TIERS]
     if unknown:
         raise UsageError(f"no tier {unknown[0]!r}", hint=f"tiers: {', '.join(TIERS)}")
-    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs, tuple(ops))
+    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs, tuple(ops), fraction)
     bases = (*(TIERS[name] for name in TIERS if name in tiers), ExemptionsTier)
     return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})
 

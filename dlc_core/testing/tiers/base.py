@@ -30,6 +30,8 @@ class Settings:
     fast_dtypes: tuple[str, ...] = ()
     graphs: int = 40
     ops: tuple[str, ...] = ()
+    fraction: float = 0.0
+    """Part of the declared roofline that level 5 wants at least."""
 
     def narrowed(self, config: pytest.Config) -> Settings:
         """With what the command line says."""
@@ -39,12 +41,14 @@ class Settings:
             return tuple(word.strip() for word in text.split(",") if word.strip())
 
         dtypes = words("--dlc-dtypes")
+        fraction: float | None = config.getoption("--dlc-fraction", default=None)
         return replace(
             self,
             target=config.getoption("--dlc-target", default="") or self.target,
             dtypes=dtypes or self.dtypes,
             fast_dtypes=() if dtypes else self.fast_dtypes,
             ops=words("--dlc-ops") or self.ops,
+            fraction=self.fraction if fraction is None else fraction,
         )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,8 +21,10 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.registry import registry
-from dlc_core.runtime.device import device_at
+from dlc_core.runtime.device import device_at, is_queued
 from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.memory import bytes_of
+from dlc_core.runtime.signature import Value
 from dlc_core.target import Target
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.tiers.base import Tier
@@ -64,6 +68,55 @@ def inputs(rows: int = 24, seed: int = 0) -> NDArray:
 def same(a: Any, b: Any) -> bool:
     """Whether two tuples of arrays are equal, bit by bit."""
     return all(np.array_equal(p, q) for p, q in zip(a, b, strict=True))
+
+
+@dataclass
+class OnDevice:
+    """An executable's entry point with memory on its device, to be launched by hand; it is freed with it."""
+
+    exe: Executable
+    entry: Any
+    inputs: list[int]
+    outputs: list[int]
+    others: list[int]
+    scalars: Sequence[int]
+
+    def launch(self) -> None:
+        """Launch on the memory that it has."""
+        handles = [*self.inputs, *self.outputs, *self.others]
+        self.exe.device.launch(self.entry, handles, self.scalars, 2)
+
+    def read(self) -> list[NDArray]:
+        """The results, copied from the device after all that it was asked for."""
+        if not is_queued(self.exe.device):
+            self.exe.device.sync()
+        made = [np.empty(v.type.static_shape() or (), v.type.dtype.numpy) for v in self.exe.outputs]
+        for array, handle in zip(made, self.outputs, strict=True):
+            self.exe.device.read(handle, bytes_of(array))
+        return made
+
+    def __del__(self) -> None:
+        for handle in (*self.inputs, *self.outputs, *self.others):
+            self.exe.device.free(handle)
+
+
+def on_device(exe: Executable) -> tuple[Any, OnDevice]:
+    """The device of an executable, and its entry point with memory; a skip where entries take arrays."""
+    device = exe.device
+    entry = device.load(exe.artifact).entry(exe.entry)
+    if hasattr(entry, "evaluate"):
+        pytest.skip("entry points of this device take arrays, not memory")
+    plan = exe.signature.plan([v.type.static_shape() or () for v in exe.inputs])
+    given = [device.alloc(nbytes(v)) for v in exe.inputs]
+    made = [device.alloc(nbytes(v)) for v in exe.outputs]
+    weights, arena = device.alloc(max(1, exe.weights.nbytes)), device.alloc(max(1, plan.arena))
+    device.write(weights, bytes_of(exe.weights))
+    return device, OnDevice(exe, entry, given, made, [weights, arena], plan.scalars)
+
+
+def nbytes(value: Value) -> int:
+    """Bytes of an input or output whose dims are known."""
+    return math.prod(value.type.static_shape() or ()) * value.type.dtype.itemsize
 
 
 class DeviceTier(Tier):
@@ -143,6 +196,61 @@ class DeviceTier(Tier):
             device.write(handle, memoryview(bytes(17)))
         with pytest.raises(RuntimeFailure):
             device.read(handle, memoryview(bytearray(8)), offset=12)
+
+    # Order
+
+    def test_copies_follow_launches(self, exe: Executable, expected: Any) -> None:
+        """What is read right after launches are the results of the last; of a device that queues, nobody
+        waits in between.
+        """
+        device, run = on_device(exe)
+        for seed in (1, 2, 3):
+            x = inputs(seed=seed)
+            device.write(run.inputs[0], bytes_of(x))
+            run.launch()
+            run.launch()
+            assert same(run.read(), exe(x))
+
+    def test_launches_keep_apart(self, exe: Executable) -> None:
+        """Two launches on memory of their own, both under way, give the results of each."""
+        device, first = on_device(exe)
+        _, second = on_device(exe)
+        x = inputs(seed=4)
+        device.write(first.inputs[0], bytes_of(x))
+        first.launch()
+        device.write(second.inputs[0], bytes_of(inputs(seed=5)))
+        second.launch()
+        assert same(first.read(), exe(x))
+        assert same(second.read(), exe(inputs(seed=5)))
+
+    def test_memory_is_freed_after_what_uses_it(self, exe: Executable, memory: Callable[..., int]) -> None:
+        """Memory that is freed right after a launch, and given out again, does not change its results."""
+        for seed in (6, 7):
+            device, run = on_device(exe)
+            if not is_queued(device):
+                pytest.skip("this device does not say that it queues what it is asked for")
+            x = inputs(seed=seed)
+            device.write(run.inputs[0], bytes_of(x))
+            run.launch()
+            device.free(run.inputs.pop())
+            again = memory(x.nbytes)
+            device.write(again, memoryview(bytes(x.nbytes)))
+            assert same(run.read(), exe(x))
+
+    def test_events_are_reached_in_order(self, exe: Executable) -> None:
+        """An event is reached when what was launched before it has finished, and not only by waiting."""
+        device, run = on_device(exe)
+        if not hasattr(device, "record"):
+            pytest.skip("this device has no events")
+        device.write(run.inputs[0], bytes_of(inputs()))
+        events = []
+        for _ in range(5):
+            run.launch()
+            events.append(device.record())
+        assert events[-1].wait(60)
+        assert all(event.done for event in events)
+        assert device.record().wait(60)
+        assert same(run.read(), exe(inputs()))
 
     # Calls
 

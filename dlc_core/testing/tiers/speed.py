@@ -1,0 +1,109 @@
+"""Tier `speed`: how near a target comes to the roofline that its description declares.
+
+A case fails only below the part that the suite states (`conformance_suite(..., fraction=0.5)`, or
+`--dlc-fraction`); without one it measures and tells.  Where the device counts `cycles`, as simulated ones do,
+they are the time, at the description's frequency; elsewhere it is the clock's, the best of a few calls.  More
+than the whole roofline is no mistake: algorithms of fewer operations, and caches larger than those declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from dlc_core import driver
+from dlc_core.graph.node import Node, constant, param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.runtime.executable import Executable
+from dlc_core.target import Target
+from dlc_core.target.cost import Machine, Work
+from dlc_core.testing.cases import module_of
+from dlc_core.testing.tiers.base import FIGURES, Settings, Tier
+
+Measure = Callable[[Node, Node, Work], None]
+
+ROWS, COLUMNS = 1024, 2048
+"""Elements of the values that are moved: eight megabytes of float32, beyond the caches of a core."""
+
+
+def _weights(*shape: int) -> Node:
+    drawn = np.random.default_rng(0).standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+    return constant(drawn.astype(np.float32))
+
+
+class SpeedTier(Tier):
+    """Moves, sums, products and convolutions of float32, each large enough for the machine's peak."""
+
+    tier: ClassVar[str] = "speed"
+    by_test: ClassVar[bool] = True
+
+    @pytest.fixture
+    def measure(self, request: pytest.FixtureRequest, target: Target, conformance: Settings) -> Measure:
+        """Compiles a graph over one param, measures a call, and judges it by the work that it is."""
+
+        def run(x: Node, body: Node, work: Work) -> None:
+            exe = driver.compile(module_of(body, [x]), target, cache=False)
+            seconds, by_cycles = seconds_of(exe, target)
+            limit = limit_of(target, work, exe.num_threads)
+            fraction = limit / seconds
+            figures = {"fraction": fraction, "microseconds": seconds * 1e6, "limit": limit * 1e6}
+            figures |= {"by cycles": float(by_cycles), "GFLOP/s": (work.flops or 0) / seconds / 1e9}
+            figures["GB/s"] = (work.bytes or 0) / seconds / 1e9
+            request.node.user_properties.append((FIGURES, figures))
+            assert fraction >= conformance.fraction, (
+                f"{fraction:.3f} of what the description declares, {conformance.fraction} is wanted: "
+                f"{seconds * 1e6:.1f} microseconds, the limit is {limit * 1e6:.1f}"
+            )
+
+        return run
+
+    def test_copy(self, measure: Measure) -> None:
+        x = param("x", tensor_type((ROWS, COLUMNS)))
+        size = 4 * ROWS * COLUMNS
+        measure(x, std.concat(x, x, axis=0), Work(0, 0, 0, 3 * size, 0))
+
+    def test_elementwise(self, measure: Measure) -> None:
+        x = param("x", tensor_type((ROWS, COLUMNS)))
+        size = ROWS * COLUMNS
+        body = std.relu(std.add(std.mul(x, x), x))
+        measure(x, body, Work(3 * size, 2 * size, 0, 8 * size, 0))
+
+    def test_gemm(self, measure: Measure) -> None:
+        m, k, n = 512, 512, 512
+        x = param("x", tensor_type((m, k)))
+        bytes_ = 4 * (m * k + k * n + m * n)
+        measure(x, std.matmul(x, _weights(k, n)), Work(2 * m * k * n, m * k * n, 0, bytes_, 4 * k * n))
+
+    def test_convolution(self, measure: Measure) -> None:
+        ins, outs, size = 64, 64, 56
+        x = param("x", tensor_type((1, ins, size, size)))
+        steps = outs * ins * 9 * size * size
+        bytes_ = 4 * ((ins + outs) * size * size + outs * ins * 9)
+        body = std.conv(x, _weights(outs, ins, 3, 3), padding=(1, 1, 1, 1))
+        measure(x, body, Work(2 * steps, steps, 0, bytes_, 4 * outs * ins * 9))
+
+
+def limit_of(target: Target, work: Work, threads: int) -> float:
+    """The least seconds that the target's description allows for work."""
+    estimate = Machine.of(target.describe()).estimate(work, threads=threads)
+    assert estimate is not None
+    return estimate.limit
+
+
+def seconds_of(exe: Executable, target: Target) -> tuple[float, bool]:
+    """The time of a call, and whether the device's cycles tell it."""
+    rng = np.random.default_rng(1)
+    shapes = [value.type.static_shape() or () for value in exe.inputs]
+    feeds = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    before: Any = getattr(exe.device, "cycles", None)
+    exe(*feeds)
+    if before is not None and exe.device.cycles > before:
+        return (exe.device.cycles - before) / target.describe().frequency, True
+    return exe.time_evaluator(number=1, repeat=7)(*feeds).min, False
+
+
+__all__ = ["SpeedTier", "limit_of", "seconds_of"]

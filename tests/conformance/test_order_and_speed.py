@@ -1,0 +1,125 @@
+"""Level 0 finds devices that do things out of order; level 5 tells speed in parts of what is declared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dlc_core.backend.compiler import compiler_problem
+from dlc_core.driver import compile as compile_model
+from dlc_core.driver import find_target
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.registry import fresh_registry
+from dlc_core.target.cost import Work
+from dlc_core.testing.cases import module_of
+from dlc_core.testing.faults import executable_on
+from dlc_core.testing.tiers.device import DeviceTier, layers
+from dlc_core.testing.tiers.speed import limit_of, seconds_of
+from tests.backend.test_simulated import Device, Plugin
+
+pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
+
+
+@pytest.fixture
+def toy() -> Any:
+    with fresh_registry({"toy": Plugin()}):
+        yield find_target("toy")
+
+
+class Slow(Device):
+    """Takes its time for each launch, so that what does not wait is seen."""
+
+    def run(self, *args: Any) -> None:
+        time.sleep(0.05)
+        super().run(*args)
+
+
+class Hasty(Slow):
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        """Copies what is there now."""
+        wanted = np.frombuffer(out, np.uint8)
+        wanted[:] = self._block(handle)[offset : offset + wanted.nbytes]
+
+
+class Never(Slow):
+    class Event:
+        done = False
+
+        def wait(self, timeout: float | None = None) -> bool:
+            return False
+
+    def record(self) -> Any:
+        return self.Event()
+
+
+def test_order_is_tested(toy: Any) -> None:
+    exe = executable_on(compile_model(layers(), toy), Slow())
+    tier = DeviceTier()
+    tier.test_copies_follow_launches(exe, None)
+    tier.test_launches_keep_apart(exe)
+    tier.test_events_are_reached_in_order(exe)
+
+
+def test_copies_that_do_not_wait_are_found(toy: Any) -> None:
+    exe = executable_on(compile_model(layers(), toy), Hasty())
+    with pytest.raises(AssertionError):
+        DeviceTier().test_copies_follow_launches(exe, None)
+
+
+def test_events_that_are_never_reached_are_found(toy: Any) -> None:
+    exe = executable_on(compile_model(layers(), toy), Never())
+    with pytest.raises(AssertionError):
+        DeviceTier().test_events_are_reached_in_order(exe)
+
+
+def test_cycles_are_the_time_where_a_device_counts_them(toy: Any) -> None:
+    x = param("x", tensor_type((64, 64)))
+    exe = compile_model(module_of(std.relu(x), [x]), toy, cache=False)
+    seconds, by_cycles = seconds_of(exe, toy)
+    assert by_cycles
+    assert seconds_of(exe, toy)[0] == seconds
+    work = Work(64 * 64, 64 * 64, 0, 8 * 64 * 64, 0)
+    assert 0.01 < limit_of(toy, work, 1) / seconds <= 1
+    timed, by_cycles = seconds_of(compile_model(module_of(std.relu(x), [x]), "reference"), toy)
+    assert timed > 0
+    assert not by_cycles
+
+
+SUITE = """
+from dlc_core.registry import fresh_registry
+from dlc_core.testing import conformance_suite
+from tests.backend.test_simulated import Device, Plugin
+
+Device.memory_bytes = 1 << 30
+INSTALLED = fresh_registry({"toy": Plugin()})
+INSTALLED.__enter__()
+TestToy = conformance_suite("toy", tiers=("device", "speed"), fraction=0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("-k", "copy or aligned"), "1 skipped, 24 deselected"),
+        (
+            ("--dlc-level=5", "-k", "copy", "--dlc-fraction=2"),
+            "0.850 of what the description declares, 2.0 is",
+        ),
+    ],
+)
+def test_speed_is_measured_on_demand(options: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    (tmp_path / "test_toy.py").write_text(SUITE)
+    root = str(Path(__file__).resolve().parents[2])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_toy.py", *options]
+    script = f"import sys; sys.path.insert(0, {root!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, *command[3:]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert told in done.stdout, done.stdout + done.stderr
