@@ -81,6 +81,8 @@ class Description:
     vector_bits: int = 0
     """Width of the widest useful vector register; 0 for a scalar machine."""
     vector_registers: int = 16
+    vector_group: int = 1
+    """Registers that one value may span: the code generator mixes the instructions of its parts."""
     spare_registers: int = 0
     """Those of them that the code generator needs for itself: for products on their way to a sum, for loads
     ahead of their use."""

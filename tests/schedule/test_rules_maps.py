@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -90,3 +91,23 @@ def test_what_is_fused_is_computed_in_the_tile(machine: Description) -> None:
 def test_machines_without_shuffles_keep_their_loops() -> None:
     plain = Description(vector_bits=256, vector_registers=16)
     assert strides(check(std.transpose(tensor(32, 32), axes=(1, 0)), plain)) == {1, 32}
+
+
+def lanes_of(node: Node, machine: Description) -> int:
+    """The widest store of a scheduled kernel in its final form."""
+    body = lower_kernel(check(node, machine)).body
+    return max(s.value.dtype.lanes for s in stmts(body) if isinstance(s, Store))
+
+
+def test_values_span_registers_where_long_functions_wait_for_each_other():
+    machine = replace(MACHINES["wide"], vector_group=4)
+    x = tensor(64, 64)
+    two = std.exp(std.tanh(x))
+    four = std.sqrt(std.exp(std.tanh(std.sigmoid(x))))
+    assert [lanes_of(y, machine) for y in (std.exp(x), two, four)] == [16, 32, 64]
+    assert lanes_of(four, MACHINES["wide"]) == 16
+    assert lanes_of(four, replace(machine, vector_group=2)) == 32
+    column = std.exp(std.exp(tensor(4, 1, name="y")))
+    assert lanes_of(std.add(std.exp(std.exp(tensor(4, 160))), column), machine) == 32
+    few = std.exp(std.tanh(tensor(3, 30)))
+    assert lanes_of(few, machine) == 16

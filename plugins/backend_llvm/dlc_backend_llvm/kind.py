@@ -52,6 +52,7 @@ def description(options: Mapping[str, Any]) -> Description:
     return Description(
         vector_bits=cpu.vector_bits,
         vector_registers=cpu.vector_registers,
+        vector_group=4 if cpu.vector_registers >= 32 else 2,
         spare_registers=spare_registers(cpu),
         fma=cpu.fma,
         vector_units=cpu.vector_units,

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dlc_core.ir.expr import const_value
+from dlc_core.ir.expr import Binary, Call, Expr, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
+    coefficients,
     deal_out,
     inline_pointwise,
     is_plain,
     is_pointwise,
+    loads_of,
     mergeable_tail,
+    spatial,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.turned import schedule_turned, turned
@@ -21,6 +24,9 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
+_TURNS = ("cos", "sin", "tan", "cosh", "sinh", "tanh")
+LONG = frozenset((*_TURNS, "erf", "exp", "exp2", "log", "log2", "pow", "rsqrt", "sigmoid", "sqrt"))
+"""Functions of many instructions that wait for one another, or of one that takes long."""
 PARALLEL_ELEMENTS = 1 << 14
 """Elements below which a kernel is not worth waking other threads for."""
 
@@ -49,6 +55,7 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     loops = schedule.get_loops(handle)
     if _reads_across(schedule, block, loops, machine):
         return
+    group = _group(block, machine)
     merged = mergeable_tail(block, loops)
     if merged > 1:
         loops = [*loops[:-merged], schedule.fuse(*loops[-merged:])]
@@ -61,7 +68,10 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     if lanes < 2:
         loops.append(inner)
     elif extent is None or extent > lanes:
-        split = schedule.split(inner, [None, lanes], tail="partition")
+        span = lanes * group
+        split = schedule.split(
+            inner, [None, span if extent is not None and extent >= 4 * span else lanes], tail="partition"
+        )
         schedule.vectorize(split[1])
         loops.append(split[0])
         if split.tail is not None and const_value(schedule.extent(split.tail.loop)) is not None:
@@ -70,6 +80,34 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
         vectorize_columns(schedule, inner, lanes)
     if machine.description.parallel and total >= PARALLEL_ELEMENTS:
         deal_out(schedule, loops)
+
+
+def _group(block: Block, machine: Machine) -> int:
+    """Registers that each value of a block spans: several where long functions follow one another.
+
+    Each waits for the one before it, longer than a processor looks ahead: instructions of several elements
+    have to be side by side.
+    """
+    most = machine.description.vector_group
+    assert isinstance(block.body, Store)
+    if most < 2 or not _along(block, spatial(block)[-1].var):
+        return 1
+    depth: dict[Expr, int] = {}
+    for e in post_order(block.body.value):
+        long = e.dtype.is_float and (
+            e.name in LONG if isinstance(e, Call) else isinstance(e, Binary) and e.op == "div"
+        )
+        depth[e] = long + max((depth[child] for child in e.children), default=0)
+    longest = depth[block.body.value]
+    return 1 if longest < 2 else min(most, 2 if longest < 4 else 4)
+
+
+def _along(block: Block, axis: Var) -> bool:
+    """Whether every access of a block is contiguous along an axis, or the same all along it."""
+    assert isinstance(block.body, Store)
+    accesses = [(block.body.buffer, block.body.indices), *((e.buffer, e.indices) for e in loads_of(block))]
+    known = [coefficients(buffer, indices, [axis]) for buffer, indices in accesses]
+    return all(steps is not None and const_value(steps[axis]) in (0, 1) for steps in known)
 
 
 def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine: Machine) -> bool:
