@@ -10,6 +10,8 @@ from dlc_core.diag import TargetError
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
 
 GROUP_THREADS = 256
+PAD = "dpu.pad"
+"""What the description has for this package's own rule: rules are asked about every target."""
 PAD_BYTES = 16 << 10
 """What the threads of a group share."""
 DTYPES = tuple(name for name in COMPUTED if not name.endswith("float16"))
@@ -38,6 +40,7 @@ def describe(options: Mapping[str, Any]) -> Description:
         stack_bytes=4 << 10,
         frequency=1e9,
         memory_bandwidth=100e9,
+        extra={PAD: True},
     )
 
 
@@ -54,4 +57,4 @@ KIND = TargetKind(
     problem=compiler_problem,
 )
 
-__all__ = ["DTYPES", "GROUP_THREADS", "KIND", "PAD_BYTES"]
+__all__ = ["DTYPES", "GROUP_THREADS", "KIND", "PAD", "PAD_BYTES"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dlc_backend_dpu.kind import PAD
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule import Schedule
@@ -28,8 +29,7 @@ class PadProduct(ScheduleRule):
     priority: ClassVar[int] = 1000
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        axes = machine.description.thread_axes
-        return {"block.x", "block.y", "thread.x", "thread.y"} <= axes.keys() and _product(func) is not None
+        return PAD in machine.description.extra and _product(func) is not None
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         name = _product(schedule.func)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dlc_backend_dpu.kind import KIND
+from dlc_backend_dpu.rules import PadProduct
 
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.diag import DlcError, RuntimeFailure
+from dlc_core.schedule.rules import Machine
 from dlc_core.script import parse
+from dlc_core.target import Description
 from dlc_core.testing.networks import cifar
 
 
@@ -33,6 +37,11 @@ def test_products_go_by_way_of_the_pad(target):
     assert text.startswith("dpu_kernel void")
     assert text.count("dpu_pad dpu_f32") == 2
     assert text.count("dpu_join()") == 2
+
+
+def test_the_rule_is_for_this_card_alone():
+    other = Description(thread_axes=KIND.describe({"cores": 1}).thread_axes)
+    assert not PadProduct().matches(te.create_prim_func(product()), Machine(other, 1))
 
 
 def test_other_sizes_are_the_core_s():
