@@ -39,11 +39,7 @@ def _rewrite(program: Program, loop: For) -> None:
     notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER)}
     stages = tuple(loop.annotations[STAGE])
     plan = check_pipeline(program, loop, stages, tuple(loop.annotations.get(ORDER, range(len(stages)))))
-    wide = {
-        old: Buffer(old.name, (count, *old.shape), old.dtype, scope=old.scope, align=old.align)
-        for old, count in plan.versions.items()
-        if count > 1
-    }
+    wide = {old: _widened(old, count) for old, count in plan.versions.items() if count > 1}
     number = Var(loop.var.name, loop.var.dtype)
     parts = [_part(program.func, stmt, loop, number, wide) for stmt in plan.parts]
     new: Stmt = _Writer(program.analyzer(loop), loop, plan, number, parts).written(MappingProxyType(notes))
@@ -53,6 +49,14 @@ def _rewrite(program: Program, loop: For) -> None:
     for buffer in wide.keys() - set(plan.allocs):
         alloc = program.tree.allocs[buffer]
         program.replace({alloc: Alloc(wide[buffer], alloc.body)})
+
+
+def _widened(old: Buffer, count: int) -> Buffer:
+    """So many versions of a buffer, one after another; rows that are apart stay so."""
+    strides = None
+    if old.strides:
+        strides = (old.shape[0] * old.strides[0], *old.strides)
+    return Buffer(old.name, (count, *old.shape), old.dtype, strides=strides, scope=old.scope, align=old.align)
 
 
 def _part(func: PrimFunc, stmt: Stmt, loop: For, number: Var, wide: dict[Buffer, Buffer]) -> Stmt:

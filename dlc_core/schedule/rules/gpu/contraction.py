@@ -34,7 +34,7 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, normalise
-from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, choose
+from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, choose, resident, shared_bytes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc, Store
 
@@ -165,6 +165,9 @@ class Contract:
         for copy, side in zip(copies, (normal.a, normal.b), strict=True):
             loops = s.get_loops(copy)
             self._fill(loops[loops.index(ko) + 1 :], side)
+        if self._twice():
+            for copy in copies:
+                s.double_buffer(copy)
         for loop in (i, j, *s.get_loops(init)[-2:]):
             s.unroll(loop)
         self._store(out, vector_n if stored >= vector_n else 1)
@@ -246,6 +249,20 @@ class Contract:
         extent = const_value(self.s.extent(loop))
         if isinstance(extent, int) and extent > 1:
             self.s.vectorize(loop)
+
+    def _twice(self) -> bool:
+        """Whether tiles are filled while those before are used: where it costs no group its place."""
+        facts, normal = self.machine.description, self.normal
+        bits = max(normal.a.bits, normal.b.bits)
+        twice = shared_bytes(self.tile, bits, 2)
+        several = normal.k is None or normal.k > self.tile.depth
+        fits = not facts.shared_bytes or twice <= facts.shared_bytes
+        return (
+            several
+            and fits
+            and resident(self.tile, bits, normal.bits, facts, 2)
+            == resident(self.tile, bits, normal.bits, facts)
+        )
 
     # After
 

@@ -14,6 +14,7 @@ from math import ceil
 
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
+from dlc_core.target.target import Description
 
 PRODUCTS = 128
 """Multiply-adds that a unit does in a cycle."""
@@ -31,6 +32,8 @@ REGISTERS = 128
 """Registers of a thread where their number is not known."""
 PADDING = 16
 """Bytes between rows of a tile in shared memory."""
+MOST_GROUPS = 8
+"""Groups of a unit beyond which more of them make no difference."""
 MOST_SPLITS, MOST_THREADS = 32, 256
 FINALISTS = 6
 """Shapes of tiles that are looked at with every depth."""
@@ -99,7 +102,7 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     # A vector of four words is read in as many turns as one of its parts is by single words.
     reads = own * (1 / tile.own_rows + 1 / tile.own_columns) / facts.shared_banks
     step = max(own / PRODUCTS, reads, (tile.rows + tile.columns) * size / BYTES)
-    at_once = max(1, _resident(tile, problem, machine))
+    at_once = max(1, resident(tile, problem.bits, problem.result_bits, facts))
     turns = -(-groups // grid.units)
     hidden = min(1.0, min(at_once, turns) * tile.threads / HIDING)
     write = own * problem.result_bits / 8 / BYTES * (2 if tile.splits > 1 else 1)
@@ -107,27 +110,27 @@ def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
     return total if tile.splits == 1 else total + 4 * OVERHEAD
 
 
-def shared_bytes(tile: Tile, problem: Problem, buffers: int = 1) -> int:
-    """Shared memory of a tile, its padding included."""
-    return buffers * tile.depth * ((tile.rows + tile.columns) * problem.bits // 8 + 2 * PADDING)
+def shared_bytes(tile: Tile, bits: int, buffers: int = 1) -> int:
+    """Shared memory of a tile of elements of so many bits, what keeps rows apart included."""
+    return buffers * tile.depth * ((tile.rows + tile.columns) * bits // 8 + 2 * PADDING)
 
 
-def _resident(tile: Tile, problem: Problem, machine: Machine) -> int:
+def resident(tile: Tile, bits: int, result_bits: int, facts: Description, buffers: int = 1) -> int:
     """Groups that a unit runs at once."""
-    facts = machine.description
-    limits = [8]
+    limits = [MOST_GROUPS]
     if facts.unit_threads:
         limits.append(facts.unit_threads // tile.threads)
     if facts.unit_registers:
-        limits.append(facts.unit_registers // (_registers(tile, problem) * tile.threads))
+        limits.append(facts.unit_registers // (_registers(tile, bits, result_bits) * tile.threads))
     if facts.unit_shared_bytes:
-        limits.append(facts.unit_shared_bytes // shared_bytes(tile, problem))
+        limits.append(facts.unit_shared_bytes // shared_bytes(tile, bits, buffers))
     return min(limits)
 
 
-def _registers(tile: Tile, problem: Problem) -> int:
-    words = max(1, problem.result_bits // 32)
-    operands = (tile.own_rows + tile.own_columns) * max(1, problem.bits // 32)
+def _registers(tile: Tile, bits: int, result_bits: int) -> int:
+    """Registers of a thread: accumulators, a row and a column of operands, and what else it needs."""
+    words = max(1, result_bits // 32)
+    operands = (tile.own_rows + tile.own_columns) * max(1, bits // 32)
     return tile.own_rows * tile.own_columns * words + operands + SPARE_REGISTERS
 
 
@@ -156,9 +159,9 @@ def _fits(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> bool:
         return False
     if tile.depth > 8 and problem.k is not None and problem.k < tile.depth * tile.splits:
         return False
-    if _registers(tile, problem) > (facts.thread_registers or REGISTERS):
+    if _registers(tile, problem.bits, problem.result_bits) > (facts.thread_registers or REGISTERS):
         return False
-    return not facts.shared_bytes or shared_bytes(tile, problem) <= facts.shared_bytes
+    return not facts.shared_bytes or shared_bytes(tile, problem.bits) <= facts.shared_bytes
 
 
 def _wasteful(tile: int, size: int | None) -> bool:
@@ -174,4 +177,4 @@ def _splits(problem: Problem) -> list[int]:
     return found
 
 
-__all__ = ["Problem", "Tile", "choose", "cost", "shared_bytes"]
+__all__ = ["PADDING", "Problem", "Tile", "choose", "cost", "resident", "shared_bytes"]

@@ -47,6 +47,15 @@ NARROW = replace(
     USUAL, thread_axes={"block.x": 3, "thread.x": 16, "thread.y": 4}, group_threads=32, subgroup=4
 )
 """So few groups and threads that most kernels take several turns."""
+QUICK = replace(
+    USUAL,
+    thread_axes={"block.x": (1 << 31) - 1, "thread.x": 32, "thread.y": 8},
+    group_threads=32,
+    subgroup=8,
+    shared_bytes=4 << 10,
+    cores=2,
+)
+"""Small groups, for the interpreter's sake."""
 machines = pytest.mark.parametrize(
     "machine",
     [
@@ -65,5 +74,5 @@ class Launching:
         level, check, *others = KIND.options
         options = (replace(level, default="tir"), replace(check, default=True), *others)
         return [
-            replace(KIND, name="launching", options=options, stages=STAGES, describe=lambda options: USUAL)
+            replace(KIND, name="launching", options=options, stages=STAGES, describe=lambda options: QUICK)
         ]
