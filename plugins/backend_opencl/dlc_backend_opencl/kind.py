@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlc_backend_opencl.platforms import find_device, problem
+from dlc_backend_opencl.platforms import find_device, problem, pyopencl
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
@@ -28,6 +28,12 @@ OPTIONS = (
     Option("group-threads", "int", 0, "most threads of a group; 0 takes what the device has, or 256"),
     Option("shared-bytes", "int", 0, "memory of a group; 0 takes what the device has, or 32 KiB"),
     Option("subgroup", "int", 0, "threads that exchange values; 0 takes what the device has, or none"),
+    Option(
+        "vector-bits",
+        "int",
+        0,
+        "of a processor, whose groups have one thread; 0 takes what the device has, or is for graphics cards",
+    ),
     Option("cores", "int", 0, "units that run groups; 0 takes what the device has, or 16"),
     Option("extensions", "strs", (), "what the device has besides, such as cl_khr_fp64"),
 )
@@ -35,6 +41,10 @@ OPTIONS = (
 AXES = ("x", "y", "z")
 _GROUPS = (1 << 31) - 1
 """Groups along an axis.  There is no limit but that of the numbers of threads, of 32 bits at least."""
+WIDEST = 256
+"""Bits of vectors beyond which some drivers of processors fail."""
+PROCESSOR = "processor"
+"""Where the extra facts of a description say that groups have one thread; see `processors`."""
 _CPU_SHARED = 256 << 10
 """Bytes of a group that a processor's caches hold: its local memory is of the ordinary kind."""
 
@@ -44,13 +54,14 @@ def description(options: Mapping[str, Any]) -> Description:
     is named that is not there.
     """
     threads, shared = options["group-threads"] or 256, options["shared-bytes"] or 32 << 10
-    for name in ("group-threads", "shared-bytes", "subgroup", "cores"):
+    for name in ("group-threads", "shared-bytes", "subgroup", "vector-bits", "cores"):
         if options[name] < 0:
             raise TargetError(f"target option -{name}={options[name]}: not a number of things")
     if options["subgroup"] & (options["subgroup"] - 1):
         raise TargetError(f"target option -subgroup={options['subgroup']}: not a power of two")
     sides = (threads, threads, min(threads, 64))
-    cores, subgroup, line, cache = 16, 0, 64, 1 << 20
+    cores, subgroup, line = 16, 0, 64
+    vector_bits = options["vector-bits"]
     extensions = frozenset(options["extensions"])
     dtypes = COMPUTED
     if is_named(options):
@@ -59,7 +70,8 @@ def description(options: Mapping[str, Any]) -> Description:
         sides = tuple(min(threads, side) for side in device.max_work_item_sizes)
         shared = options["shared-bytes"] or min(device.local_mem_size, _CPU_SHARED)
         cores, line = device.max_compute_units, device.global_mem_cacheline_size or line
-        cache = device.global_mem_cache_size or cache
+        if not vector_bits and device.type & pyopencl().device_type.CPU:
+            vector_bits = min(WIDEST, 32 * device.native_vector_width_float)
         extensions |= frozenset(device.extensions.split())
         if FP64 not in extensions:
             dtypes = tuple(name for name in COMPUTED if name != "float64")
@@ -69,7 +81,8 @@ def description(options: Mapping[str, Any]) -> Description:
         parallel=False,
         dtypes=dtypes,
         cores=options["cores"] or cores,
-        caches=(cache,),
+        vector_bits=vector_bits,
+        fma=True,
         cache_line=line,
         memory_scopes=("global", "shared", "local"),
         thread_axes={
@@ -80,6 +93,7 @@ def description(options: Mapping[str, Any]) -> Description:
         shared_bytes=shared,
         subgroup=subgroup,
         intrinsics=extensions,
+        extra={PROCESSOR: True} if vector_bits else {},
     )
 
 
@@ -118,4 +132,16 @@ SIMULATED_KIND = TargetKind(
     identity=identity,
 )
 
-__all__ = ["AXES", "DOTS", "FP16", "FP64", "KIND", "SHUFFLES", "SIMULATED_KIND", "description", "is_named"]
+__all__ = [
+    "AXES",
+    "DOTS",
+    "FP16",
+    "FP64",
+    "KIND",
+    "PROCESSOR",
+    "SHUFFLES",
+    "SIMULATED_KIND",
+    "WIDEST",
+    "description",
+    "is_named",
+]

@@ -17,6 +17,13 @@ def dlc_targets() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_schedule_rules() -> Iterable[Declaration]:
+    from dlc_backend_opencl.processors import RULES
+
+    return RULES
+
+
+@hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
     from dlc_backend_opencl.codegen import OpenclCodegen
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dlc_backend_opencl.kind import AXES
+from dlc_backend_opencl.kind import AXES, WIDEST
 from dlc_core.backend.kernels import KernelWriter
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import const_value
 from dlc_core.tir.functor import exprs_of, loads_in, stmts
 from dlc_core.tir.stmt import For, PrimFunc, Store, View
@@ -17,6 +18,9 @@ _BOTH = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)"
 
 class OpenclWriter(KernelWriter):
     """Writes a kernel."""
+
+    def _has_type(self, type_: DType, lanes: int) -> bool:
+        return super()._has_type(type_, lanes) and type_.bits * lanes <= WIDEST
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:
         """The text of a PrimFunc that is one launch; compilers know the size of groups where it is fixed."""

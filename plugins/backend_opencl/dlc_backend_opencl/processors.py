@@ -1,0 +1,68 @@
+"""Schedules for processors: those of the core's rules for them, a group of one thread for each parallel turn.
+
+Drivers of processors run a group's threads by turns on one core, so that many threads with shared memory cost
+what they save elsewhere.  A single one with vectors of its own runs as the processor likes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dlc_backend_opencl.kind import PROCESSOR
+from dlc_core.schedule.dependence import outer_blocks
+from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu import CPU_RULES
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.threads import is_axis
+
+_FIRST = 1000
+"""What the priorities of these rules are more than those of the core's."""
+
+
+class ProcessorRule(ScheduleRule):
+    """A rule of the core for processors, its parallel loops over groups."""
+
+    def __init__(self, rule: ScheduleRule) -> None:
+        self.rule = rule
+        # Rules are told apart by names, and each of these is for one of the core's.
+        self.name = f"opencl.{rule.name}"  # type: ignore[misc]
+        self.priority = _FIRST + rule.priority  # type: ignore[misc]
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        """Whether the machine is a processor, and the rule knows the kernel."""
+        return bool(machine.description.extra.get(PROCESSOR)) and self.rule.matches(func, _alone(machine))
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        """Schedule the kernel; ScheduleError where it cannot be launched so."""
+        self.rule.apply(schedule, _alone(machine))
+        grid = Grid.of(machine)
+        for block in outer_blocks(schedule.func.body):
+            _launch(schedule, grid, BlockRV(block.name))
+
+
+def _alone(machine: Machine) -> Machine:
+    """The machine as a rule for processors sees it."""
+    facts = replace(machine.description, thread_axes={}, parallel=True)
+    return replace(machine, description=facts)
+
+
+def _launch(s: Schedule, grid: Grid, handle: BlockRV) -> None:
+    """Launch the nest that a block is in, unless that has been done."""
+    loops = s.get_loops(handle)
+    if any(is_axis(s.get_for(loop)) for loop in loops):
+        return
+    parallel = [loop for loop in loops if s.get_for(loop).kind == "parallel"]
+    for loop in parallel:
+        s.serial(loop)
+    if parallel:
+        s.bind(parallel[0], grid.groups)
+    else:
+        bind_alone(s, grid, loops[0] if loops else handle)
+
+
+RULES = tuple(map(ProcessorRule, CPU_RULES))
+
+__all__ = ["RULES", "ProcessorRule"]

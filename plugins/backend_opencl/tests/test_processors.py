@@ -1,0 +1,86 @@
+"""Schedules of processors become launches of groups of one thread that compute the same, without races."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dlc_backend_opencl.processors import RULES
+
+import dlc_core as dlc
+from dlc_core.driver import find_target
+from dlc_core.graph.node import Node, constant, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.testing.cases import module_of
+from dlc_core.testing.launches import check_launches
+from dlc_core.testing.schedules import kernel_of
+
+PROCESSOR = find_target("opencl -vector-bits=128 -cores=2").describe()
+
+
+def tensor(*shape: object, dtype: str = "float32", name: str = "x") -> Node:
+    return param(name, tensor_type(shape, dtype))
+
+
+def product() -> Node:
+    return std.relu(std.add(std.matmul(tensor(24, 16), tensor(16, 40, name="y")), tensor(40, name="z")))
+
+
+def ragged_product() -> Node:
+    return std.matmul(tensor(13, 7), tensor(7, 11, name="y"))
+
+
+def rows() -> Node:
+    return std.softmax(tensor(40, 33))
+
+
+def columns() -> Node:
+    return std.reduce_sum(tensor(21, 64), axes=(0,))
+
+
+def symbolic_map() -> Node:
+    return std.tanh(tensor(Var("n"), 8))
+
+
+def transposed() -> Node:
+    return std.transpose(tensor(96, 80), axes=(1, 0))
+
+
+KERNELS = {
+    product: "contraction",
+    ragged_product: "contraction",
+    rows: "rows",
+    columns: "lanes",
+    symbolic_map: "map",
+    transposed: "map",
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernels_mean_the_same(kernel: Callable[[], Node]) -> None:
+    func = kernel_of(kernel())
+    sizes = dict.fromkeys(func.scalars, 21)
+    launched = check_launches(func, PROCESSOR, sizes, rules=RULES)
+    assert launched.rule == f"opencl.cpu.{KERNELS[kernel]}"
+    assert launched.scheduled.attrs["why_not"] == ()
+    assert launched.shared_bytes == 0
+
+
+def test_cards_are_scheduled_as_cards() -> None:
+    plain = replace(PROCESSOR, extra={})
+    assert check_launches(kernel_of(rows()), plain, rules=RULES).rule.startswith("gpu.")
+
+
+@pytest.mark.usefixtures("opencl")
+def test_a_product_on_a_device() -> None:
+    x, y = (np.random.default_rng(seed).standard_normal((96, 96)).astype(np.float32) for seed in (0, 1))
+    a = tensor(96, 96)
+    module = module_of(std.relu(std.matmul(a, constant(y))), [a])
+    exe = dlc.compile(module, "opencl -vector-bits=256", cache=False)
+    assert exe.explain().kernels[0].rule == "opencl.cpu.contraction"
+    assert "barrier" not in exe.source("cl")
+    np.testing.assert_allclose(exe(x), np.maximum(x @ y, 0), 1e-4, 1e-4)
