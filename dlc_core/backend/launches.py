@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from dlc_core import arith
 from dlc_core.diag import ArtifactError, DlcError, RuntimeFailure, UsageError
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, as_expr
+from dlc_core.lazy import lazy
 from dlc_core.runtime.encode import decode_expressions
+
+if TYPE_CHECKING:
+    from dlc_core import arith
+else:
+    arith = lazy("dlc_core.arith")
 
 LAUNCHES = "launches"
 """Where an artefact's metadata has the lists."""

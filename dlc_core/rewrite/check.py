@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +14,15 @@ from dlc_core.diag import UsageError, VerifyError
 from dlc_core.graph.node import PARAM, Node, constant, param, post_order
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.types import TensorType, tensor_type
+from dlc_core.lazy import lazy
 from dlc_core.op.declare import ALL, OpDecl
-from dlc_core.op.reference import evaluate
 from dlc_core.rewrite.pattern import AttrVar, NumberPattern, OpPattern, Pattern, VarPattern
 from dlc_core.rewrite.rule import Example, Rule
+
+if TYPE_CHECKING:
+    from dlc_core.op import reference
+else:
+    reference = lazy("dlc_core.op.reference")
 
 NDArray = np.ndarray[Any, Any]
 SHAPE = (4, 24)
@@ -99,7 +104,7 @@ def check_rule(rule: Rule, dtypes: Sequence[str] = ()) -> int:
             if applied is None:
                 raise VerifyError(f"rule {rule.name!r} does not fire on its example of {name}")
             for feeds in _feeds(before, finite=rule.approximate):
-                _compare(rule, evaluate(before, feeds), evaluate(applied, feeds), name)
+                _compare(rule, reference.evaluate(before, feeds), reference.evaluate(applied, feeds), name)
                 compared += 1
     return compared
 
