@@ -17,7 +17,7 @@ def build_one(name: str, folder: Path) -> None:
     """Write one model, its inputs and what onnxruntime makes of them."""
     import onnxruntime
 
-    if name.startswith(("torch", "vision", "transformers")):
+    if name.startswith(("torch", "vision", "timm", "transformers")):
         import torch
 
         torch.manual_seed(SEED)

@@ -207,6 +207,41 @@ def vision_recipes() -> None:
         )  # type: ignore[misc]
 
 
+TIMM = {
+    "crossvit_tiny_240": 240, "dla34": 64, "edgenext_xx_small": 64, "efficientformer_l1": 224,
+    "efficientvit_b0": 64, "ese_vovnet19b_dw": 64, "eva02_tiny_patch14_224": 224, "fastvit_t8": 64,
+    "focalnet_tiny_srf": 64, "ghostnetv2_100": 96, "hardcorenas_a": 64, "hrnet_w18_small": 64,
+    "inception_next_atto": 64, "levit_128s": 224, "mambaout_femto": 64, "mixer_s32_224": 224,
+    "mobilenetv4_conv_small": 96, "mobilevit_xxs": 64, "mobilevitv2_050": 64, "nf_regnet_b0": 64,
+    "poolformer_s12": 64, "pvt_v2_b0": 64, "regnety_002": 64, "repvgg_a0": 64, "res2net50_26w_4s": 64,
+    "resnest14d": 64, "skresnet18": 64, "starnet_s1": 64, "tiny_vit_5m_224": 224, "vit_tiny_patch16_224": 224,
+    "xcit_nano_12_p16_224": 224, "convnextv2_atto": 64,
+}  # fmt: skip
+
+
+def timm_recipes() -> None:
+    """timm: image models, each at a size that it takes."""
+    import torch
+
+    stand_in_operators()
+    import timm
+
+    def made(name: str) -> Any:
+        model = timm.create_model(name, pretrained=False, num_classes=10)
+        for param in model.parameters():
+            if param.dim() > 1 and not param.detach().any():
+                torch.nn.init.normal_(param, std=0.05)  # else nothing that is fed would matter
+        return model
+
+    for name, size in TIMM.items():
+        for kind, dynamo in EXPORTERS.items():
+            recipe(f"timm/{name}/{kind}")(
+                lambda path, name=name, size=size, dynamo=dynamo: export(  # type: ignore[misc]
+                    made(name), (torch.rand(1, 3, size, size),), path, dynamo
+                )
+            )
+
+
 SMALL = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
     "vocab_size": 99, "max_position_embeddings": 64,
@@ -395,6 +430,7 @@ def classic_recipes() -> None:
 FAMILIES = {
     torch_recipes: ("torch",),
     vision_recipes: ("vision",),
+    timm_recipes: ("timm",),
     text_recipes: ("transformers",),
     classic_recipes: ("sklearn", "lightgbm", "xgboost"),
 }
