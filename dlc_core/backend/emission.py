@@ -17,6 +17,7 @@ from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target.source import Dialect, FunctionWriter, Unit
+from dlc_core.target.source.words import commented
 from dlc_core.tir.functor import child_stmts, loads_in, stmts
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
@@ -149,7 +150,7 @@ def _called_in_loops(funcs: Sequence[PrimFunc]) -> frozenset[str]:
 def _comment(func: PrimFunc) -> str:
     """The model's nodes that a function computes, as C's comments may hold them."""
     names = ", ".join(dict.fromkeys(str(span.name) for span in func.spans))
-    return names.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+    return commented(names)
 
 
 def _windows(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, int, str, int], ...]:

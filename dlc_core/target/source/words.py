@@ -59,6 +59,17 @@ WIDTH = 110
 """Columns that a line may have."""
 
 
+def commented(text: str) -> str:
+    """A text as it may stand in a comment: plain ASCII that neither ends the comment nor begins another."""
+    return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+
+
+def quoted(text: str) -> str:
+    """A string literal of C; what is not plain ASCII is written in octal."""
+    data = text.encode()
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
+
+
 def folded(line: str) -> Iterator[str]:
     """A line of statements in parts that are not too long, broken where the fewest parentheses are open.
 
@@ -126,4 +137,4 @@ def _float(value: float, *, single: bool) -> str:
     return text + "f" * single
 
 
-__all__ = ["RESERVED", "WIDTH", "Names", "folded", "identifier", "literal"]
+__all__ = ["RESERVED", "WIDTH", "Names", "commented", "folded", "identifier", "literal", "quoted"]

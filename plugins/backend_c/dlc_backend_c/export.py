@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_backend_c.bounds import bounds_of
-from dlc_backend_c.project import project_files
+from dlc_backend_c.project import project_files, stored_type
 from dlc_core.backend.emission import PACKED
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.dtype import DType, dtype
@@ -26,7 +26,7 @@ from dlc_core.runtime.library import c_name
 from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source import C99
-from dlc_core.target.source.words import Names, literal
+from dlc_core.target.source.words import Names, commented, literal, quoted
 
 if TYPE_CHECKING:
     from dlc_core.runtime.executable import Executable
@@ -107,11 +107,11 @@ class Sources:
     def params(self) -> str:
         """The parameters of the function that runs the model."""
         ins = [
-            f"const {_c_type(value.dtype)} *{name}"
+            f"const {stored_type(value.dtype)} *{name}"
             for value, name in zip(self.signature.inputs, self.inputs, strict=True)
         ]
         outs = [
-            f"{_c_type(value.dtype)} *{name}"
+            f"{stored_type(value.dtype)} *{name}"
             for value, name in zip(self.signature.outputs, self.outputs, strict=True)
         ]
         return ", ".join([*ins, *outs, *(["const void *weights"] if self.binary else ()), "void *workspace"])
@@ -141,7 +141,7 @@ class Sources:
             )
         )
         return f"""\
-/* {name}: a model as C, made by dlc for "{_ascii(str(self.exe.target))}".
+/* {name}: a model as C, made by dlc for "{commented(str(self.exe.target))}".
 
    It allocates nothing and keeps no state.  Arrays are row-major and contiguous.
 
@@ -219,7 +219,7 @@ int {name}_run({self.params()});
             type_ = dtype(str(kind))
             size = type_.itemsize * int(count)
             name = names.fresh(str(label).strip("_"))
-            members.append(f"    {C99.stored.get(type_.name, 'uint8_t')} {name}[{count}];")
+            members.append(f"    {stored_type(type_)} {name}[{count}];")
             values.append(f"    .{name} = {{{_rows(data[first : first + size], type_)}}},")
             at = int(first) + size
         unit = self._alignment()
@@ -321,17 +321,13 @@ static union {{
         return f"{arena}int {name}_run({self.params()})\n{{\n" + "\n".join(lines) + "\n}\n"
 
 
-def _c_type(type_: DType) -> str:
-    return C99.stored.get(type_.name, "uint8_t")
-
-
 def _macros(prefix: str, value: Value) -> list[str]:
     shape = value.type.static_shape() or ()
     size = 1
     for dim in shape:
         size *= dim
     return [
-        f"#define {prefix}_NAME {_quoted(value.name)}",
+        f"#define {prefix}_NAME {quoted(value.name)}",
         f'#define {prefix}_DTYPE "{value.dtype}"',
         f"#define {prefix}_NDIM {len(shape)}",
         f"#define {prefix}_SHAPE {{{', '.join(map(str, shape)) or '1'}}}",
@@ -340,16 +336,7 @@ def _macros(prefix: str, value: Value) -> list[str]:
 
 
 def _described(value: Value) -> str:
-    return f"{_ascii(value.name)}: {value.dtype}{list(value.type.static_shape() or ())}"
-
-
-def _quoted(text: str) -> str:
-    data = text.encode()
-    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+    return f"{commented(value.name)}: {value.dtype}{list(value.type.static_shape() or ())}"
 
 
 def _rows(data: Any, type_: DType) -> str:

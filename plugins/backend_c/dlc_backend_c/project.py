@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from dlc_backend_c.bounds import Bounds, table
+from dlc_core.ir.dtype import DType
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source import C99
 from dlc_core.target.source.words import Names
@@ -20,9 +21,13 @@ def project_files(name: str, signature: Signature, weights: str, bounds: Bounds)
     }
 
 
+def stored_type(type_: DType) -> str:
+    """C's type of an element in the caller's arrays: bytes where C has none."""
+    return C99.stored.get(type_.name, "uint8_t")
+
+
 def _array(value: Value, name: str, macro: str) -> str:
-    kind = C99.stored.get(value.dtype.name, "uint8_t")
-    return f"static {kind} {name}[{macro}_SIZE];"
+    return f"static {stored_type(value.dtype)} {name}[{macro}_SIZE];"
 
 
 def _main(name: str, signature: Signature, binary: bool) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dlc_core.ir.types import TensorType
 from dlc_core.runtime.descriptors import REASONS
 from dlc_core.runtime.signature import Signature, Value
+from dlc_core.target.source.words import commented, quoted
 
 _TEXT = """\
 /* {name}.h: a compiled model, made by dlc for {target}.  C99 and C++.
@@ -74,7 +75,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
     return _TEXT.format(
         name=name,
         macro=macro,
-        target=_comment(target),
+        target=commented(target),
         macros="\n".join(lines) + "\n",
         example=_example(name, signature),
         inputs=_count(signature.inputs),
@@ -110,13 +111,13 @@ def symbolic_outputs(signature: Signature) -> list[tuple[int, Value]]:
 def _macros(prefix: str, value: Value) -> list[str]:
     type_: TensorType = value.type
     lines = [
-        f"#define {prefix}_NAME {_quoted(value.name)}",
+        f"#define {prefix}_NAME {quoted(value.name)}",
         f'#define {prefix}_DTYPE "{type_.dtype}"',
         f"#define {prefix}_NDIM {type_.ndim}",
     ]
     shape = type_.static_shape()
     if shape is None:
-        return [*lines, f"/* {prefix} has the shape {_comment(str(list(type_.shape)))} */"]
+        return [*lines, f"/* {prefix} has the shape {commented(str(list(type_.shape)))} */"]
     size = type_.dtype.itemsize
     for dim in shape:
         size *= dim
@@ -125,16 +126,6 @@ def _macros(prefix: str, value: Value) -> list[str]:
         f"#define {prefix}_SHAPE {{{', '.join(map(str, shape)) or '1'}}}",
         f"#define {prefix}_BYTES {size}",
     ]
-
-
-def _quoted(text: str) -> str:
-    """A C string literal; what is not plain ASCII is written in octal."""
-    data = text.encode()
-    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
-
-
-def _comment(text: str) -> str:
-    return text.encode("ascii", "replace").decode().replace("*/", "* /")
 
 
 def _count(values: Sequence[Value]) -> str:
