@@ -227,3 +227,18 @@ def test_a_folder_that_may_only_be_read_still_serves(own_folder, monkeypatch):
     assert compiled().report["cache"] == "hit"
     Store().entries()[0].path.with_suffix(".mark").unlink()
     assert compiled().report["cache"] == "hit"
+
+
+def test_models_for_several_targets_are_kept_by_all_of_them():
+    both = {"targets": ["reference", TENSOR]}
+
+    def made(**asked):
+        return dlc.compile(module(), cache=True, **asked)
+
+    first, again = made(**both), made(**both)
+    assert [first.report["cache"], again.report["cache"]] == ["stored", "hit"]
+    assert list(again.regions) == list(first.regions) == ["region_0"]
+    np.testing.assert_array_equal(again(X), X * 2)
+    assert "region_0" in again.source("graph")
+    others = {"targets": both["targets"][::-1]}, {**both, "place": {"mul": TENSOR}}
+    assert [made(**other).report["cache"] for other in others] == ["stored", "stored"]

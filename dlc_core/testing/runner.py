@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,8 +13,10 @@ import pytest
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.driver import find_target
 from dlc_core.graph.node import Function, functions_of, post_order
+from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
 from dlc_core.registry import registry
+from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Target
 from dlc_core.testing.batch import Compiled, compile_all
 from dlc_core.testing.cases import Case, difference, outputs_of
@@ -57,9 +59,14 @@ def usable_target(text: str) -> Target:
 
 
 def run_cases(
-    cases: Iterable[Case], target: Target, *, opt_level: int = 3, num_threads: int | None = 2
+    cases: Iterable[Case],
+    target: Target,
+    *,
+    opt_level: int = 3,
+    num_threads: int | None = 2,
+    make: Callable[[IRModule], Executable] | None = None,
 ) -> list[Outcome]:
-    """Compile and try every case that no exemption excludes."""
+    """Compile and try every case that no exemption excludes; `make` compiles them one by one, in its way."""
     expectations = expectations_of(target.kind.name)
     outcomes: list[Outcome] = []
     wanted: list[Case] = []
@@ -69,7 +76,11 @@ def run_cases(
             outcomes.append(Outcome(case.name, UNSUPPORTED, expected.reason))
         else:
             wanted.append(case)
-    made = compile_all([c.module for c in wanted], target, opt_level=opt_level, num_threads=num_threads)
+    modules = [c.module for c in wanted]
+    if make is None:
+        made = compile_all(modules, target, opt_level=opt_level, num_threads=num_threads)
+    else:
+        made = [_made(make, module) for module in modules]
     for case, compiled in zip(wanted, made, strict=True):
         outcome = _outcome(case, compiled, target)
         expected = expectations.of(case.name)
@@ -77,6 +88,13 @@ def run_cases(
             outcome = _strict(outcome, expected.reason)
         outcomes.append(outcome)
     return outcomes
+
+
+def _made(make: Callable[[IRModule], Executable], module: IRModule) -> Compiled:
+    try:
+        return make(module)
+    except DlcError as error:
+        return error
 
 
 def _strict(outcome: Outcome, reason: str) -> Outcome:

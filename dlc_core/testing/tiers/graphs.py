@@ -11,8 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
+from dlc_core import driver
+from dlc_core.driver import find_target
+from dlc_core.graph.node import STRUCTURAL, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.op.reference import evaluate
+from dlc_core.runtime.executable import Executable
 from dlc_core.script import script
 from dlc_core.target import Target
 from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of
@@ -53,17 +57,38 @@ def _groups(settings: Settings) -> Sequence[Any]:
     return made
 
 
+def _few_groups(settings: Settings) -> Sequence[Any]:
+    """Ranges of fewer seeds: a graph for two devices is compiled in several parts."""
+    made = []
+    for start in range(0, settings.graphs, 4):
+        marks = [pytest.mark.slow] if start else []
+        made.append(pytest.param(range(start, start + 4), id=str(start), marks=marks))
+    return made
+
+
+def on_two_devices(module: IRModule, target: Target) -> Executable:
+    """A model for a target and the reference: every second op, by name, is placed there."""
+    order = post_order(module[module.entry].body)
+    names = sorted({n.op.name for n in order if n.op.name not in STRUCTURAL})
+    beside = find_target("reference" if str(target) != "reference" else "reference -level=tir")
+    place = dict.fromkeys(names[::2], beside)
+    return driver.compile(module, targets=[target, beside], place=place, num_threads=2, cache=False)
+
+
 class GraphsTier(Tier):
     """Graphs of elementwise ops, broadcasts, reductions, contractions, views and gathers."""
 
     tier: ClassVar[str] = "graphs"
-    parameters: ClassVar[dict[str, Parameters]] = {"seeds": _groups}
+    parameters: ClassVar[dict[str, Parameters]] = {"seeds": _groups, "few": _few_groups}
 
     def test_optimised(self, seeds: range, target: Target, note: Note) -> None:
         judge(note(run_cases(_seeded(seeds), target)))
 
     def test_unoptimised(self, seeds: range, target: Target, note: Note) -> None:
         judge(note(run_cases(_seeded(seeds), target, opt_level=0)))
+
+    def test_mixed_devices(self, few: range, target: Target, note: Note) -> None:
+        judge(note(run_cases(_seeded(few), target, make=lambda module: on_two_devices(module, target))))
 
     @pytest.mark.slow
     def test_shrinking(self, target: Target) -> None:
@@ -84,4 +109,4 @@ class GraphsTier(Tier):
         search()
 
 
-__all__ = ["GraphsTier", "graph_case"]
+__all__ = ["GraphsTier", "graph_case", "on_two_devices"]
