@@ -10,16 +10,17 @@ from fnmatch import fnmatchcase
 
 from dlc_core.destinations import Targets
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import Function, Node, functions_of, post_order
+from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.passes.graph.partition import Placement
 from dlc_core.passes.graph.regions import Taker
 from dlc_core.passes.lower.host import why_host
+from dlc_core.passes.lower.views import is_view
 from dlc_core.registry import registry
 from dlc_core.rewrite.pattern import Match, any_op
 from dlc_core.target import Target
-from dlc_core.target.partitioner import Partitioner, RegionPattern, Verdict
+from dlc_core.target.partitioner import Partitioner, Region, RegionPattern, Verdict
 
 
 def placement_of(targets: Targets) -> Placement | None:
@@ -40,7 +41,7 @@ def takers_of(target: Target, general: bool = True) -> list[Taker]:
     found = [p for p in registry().partitioners.values() if p.target == kind.name]
     if general and kind.codegen:
         pattern = RegionPattern("op", any_op(), _is_expressed)
-        found.append(Partitioner(kind.name, kind.name, (pattern,)))
+        found.append(Partitioner(kind.name, kind.name, (pattern,), worth=_computes))
     return [Taker(target, partitioner) for partitioner in found]
 
 
@@ -54,6 +55,12 @@ def _is_expressed(found: Match, target: Target) -> Verdict:
     if why:
         return why
     return _dtypes_fit(n, description.dtypes)
+
+
+def _computes(region: Region, target: Target) -> Verdict:
+    """Whether a region does more than give values another shape, which is free where they are."""
+    nodes = (n for n in post_order(region.function.body) if n.op.name not in STRUCTURAL)
+    return not all(map(is_view, nodes)) or "it only gives values another shape"
 
 
 def _dtypes_fit(root: Node, dtypes: tuple[str, ...]) -> Verdict:

@@ -326,6 +326,17 @@ def test_dtypes_that_a_target_has_not_stay_behind(card):
     assert told["exp"] == ["op: it does not compute in float64"]
 
 
+@needs_compiler
+def test_shapes_alone_are_not_worth_a_region(card):
+    a = param("a", tensor_type((4, 4)))
+    model = module([a], call("tanh", call("reshape", call("tanh", a), shape=(2, 8))))
+    exe = dlc.compile(model, targets=["toy", "reference"], place={"tanh": "reference"})
+    assert not exe.regions
+    told = [e["reasons"] for e in exe.about["placed"]["why_not"] if e["op"] == "reshape"]
+    assert told == [["it only gives values another shape"]]
+    assert len(dlc.compile(model, targets=["toy", "reference"]).regions) == 1
+
+
 # Files
 
 

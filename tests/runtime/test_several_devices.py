@@ -245,6 +245,18 @@ def test_many_threads_share_an_executable(cards):
     assert not wrong
 
 
+def test_devices_in_this_memory_copy_nothing(devices, monkeypatch):
+    """Regions of a device in this process's memory work on the arrays as they are."""
+    a = param("a", SQUARE)
+    model = module([a], call("tanh", call("exp", call("tanh", dense(a)))))
+    exe = dlc.compile(model, targets=["shared", "reference"], place={"exp": "reference"})
+    assert len(exe.regions) == 2
+    for name in ("alloc", "write", "read"):
+        monkeypatch.setattr(type(exe.regions["region_0"].device), name, None)
+    check(exe, model, X)
+    assert exe.explain().device_memory == {}
+
+
 def test_pools_keep_classes_apart(cards):
     card = cards[0]
     pool = Pool(card)
