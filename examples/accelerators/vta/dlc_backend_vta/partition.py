@@ -7,11 +7,11 @@ import math
 from dlc_backend_vta.config import Config
 from dlc_backend_vta.program import compile_function
 from dlc_backend_vta.support import ANCHORS, CHECKS, Verdict, accepts, sizes
+from dlc_core.backend import Partitioner, Region, RegionPattern
 from dlc_core.graph import post_order
 from dlc_core.ir.types import TensorType
 from dlc_core.rewrite import Match, match_any
 from dlc_core.target import Artifact, Target
-from dlc_core.target.partitioner import Partitioner, Region, RegionPattern
 
 
 def _accepts(found: Match, target: Target) -> Verdict:

@@ -34,7 +34,7 @@ def taken(name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["conv", "matmul", "max_pool"])
+@pytest.mark.parametrize("name", [pytest.param("conv", marks=pytest.mark.slow), "matmul", "max_pool"])
 def test_samples_run_on_the_card(name):
     """Not only right, but there: each sample that is taken is a launch."""
     wanted = taken(name)

@@ -13,7 +13,7 @@ from dlc_core.op import std
 from dlc_core.registry import registry
 
 HOST = "reference -level=tir"
-IMAGES = [np.random.default_rng(seed).standard_normal((1, 3, 8, 8), np.float32) for seed in range(3)]
+IMAGES = [np.random.default_rng(seed).standard_normal((1, 3, 8, 8), np.float32) for seed in range(2)]
 
 
 def floats() -> IRModule:
@@ -81,7 +81,7 @@ def test_saved_models_open_again(network, tmp_path):
     exe = dlc.compile(network, targets=["vta", HOST])
     exe.save(tmp_path / "model.dlc")
     again = dlc.open(tmp_path / "model.dlc")
-    np.testing.assert_array_equal(again(IMAGES[2]), exe(IMAGES[2]))
+    np.testing.assert_array_equal(again(IMAGES[1]), exe(IMAGES[1]))
 
 
 def test_models_of_floats_stay_on_the_host_with_the_reasons():

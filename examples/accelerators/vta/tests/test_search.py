@@ -59,8 +59,8 @@ def test_a_layer_without_a_schedule_is_an_error():
 
 
 def test_the_command_prints(capsys):
-    main(["--only", "matmul"])
-    assert capsys.readouterr().out.count("cycles") == len([c for c in cases() if "matmul" in c[0].name])
+    main(["--only", "16x1000"])
+    assert capsys.readouterr().out.count("cycles") == len([c for c in cases() if "16x1000" in c[0].name])
     row = compare(matmul("tiny", 8, 16, 16, Config()), Config())
     assert table([row]).count("\n") == 2
     assert "| tiny | 1x16x16, 32+256+128 KiB, 16 B, 32 |" in table([row])
