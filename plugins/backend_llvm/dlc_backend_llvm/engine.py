@@ -29,7 +29,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, llvm
-from dlc_backend_llvm.host import describe, host_cpu, normal_arch
+from dlc_backend_llvm.host import describe, full_triple, host_cpu, normal_arch
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.symbols import find_symbol
@@ -100,6 +100,7 @@ def _prepared(
     if opt not in (0, 1, 2, 3) or reloc not in ("pic", "default"):
         raise UsageError(f"opt must be 0..3 and reloc 'pic' or 'default'; got {opt!r} and {reloc!r}")
     triple, cpu, features = resolve_machine(triple, cpu, features)
+    triple = full_triple(triple)
     machine = _machine(triple, cpu, features, opt, reloc, jit)
     context = llvm().create_context()
     try:

@@ -121,6 +121,15 @@ def normal_arch(triple: str) -> str:
     return {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}.get(word, word)
 
 
+def full_triple(triple: str) -> str:
+    """The triple with its vendor, which other tools leave out: LLVM reads what has three words as
+    architecture, vendor and system, and misses the ABI.
+    """
+    words = triple.split("-")
+    has_vendor = len(words) != 3 or words[1] not in ("linux", "none")
+    return triple if has_vendor else "-".join((words[0], "unknown", *words[1:]))
+
+
 @lru_cache(maxsize=1)
 def host_cpu() -> HostCpu:
     """This machine.  Cached: affinity and quota are read once; call `usable_cores` to read them again.

@@ -13,8 +13,8 @@ ones.
 
 Linkage.  State is internal, functions are weak: objects that each hold this text link into one library, and
 then use one pool; a library that holds it must never be unmapped (`link_shared` marks it `nodelete`) since
-its workers sleep in it. On systems other than Linux the text is a serial `dlc_parallel_for` with the same
-interface.
+its workers sleep in it. On systems other than Linux, and where an address has 32 bits, the text is a serial
+`dlc_parallel_for` with the same interface.
 """
 
 from __future__ import annotations
@@ -442,9 +442,9 @@ def pool_ir(triple: str) -> str:
     """The pool as a module's text for `triple`; UnsupportedError for Linux on an architecture it does not
     know.
     """
-    if "linux" not in triple:
-        return _SERIAL
     arch = normal_arch(triple)
+    if "linux" not in triple or arch.startswith("arm"):
+        return _SERIAL
     if arch not in _FUTEX_NUMBER:
         raise UnsupportedError(
             f"the thread pool does not know Linux on {arch}",

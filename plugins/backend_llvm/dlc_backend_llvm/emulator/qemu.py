@@ -13,7 +13,7 @@ from dlc_backend_llvm.host import HostCpu, host_cpu
 from dlc_backend_llvm.objects import find_compiler
 from dlc_core.diag import UnsupportedError
 
-ARCHES = ("aarch64", "riscv64", "x86_64")
+ARCHES = ("aarch64", "arm", "riscv64", "x86_64")
 
 _LEVELS = {"x86-64-v2": "nehalem", "x86-64-v3": "haswell"}
 
@@ -37,7 +37,7 @@ def emulator(cpu: HostCpu) -> list[str]:
     if found is None:
         raise UnsupportedError(f"{name} is not on the PATH", hint="install qemu-user")
     words = [found, "-cpu", _processor(cpu, found)]
-    root = Path(f"/usr/{cpu.arch}-linux-gnu")
+    root = Path(f"/usr/{cpu.triple}" if cpu.arch == "arm" else f"/usr/{cpu.arch}-linux-gnu")
     if cpu.arch != host_cpu().arch and root.is_dir() and "QEMU_LD_PREFIX" not in os.environ:
         words += ["-L", str(root)]
     return words
