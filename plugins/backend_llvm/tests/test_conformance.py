@@ -42,10 +42,12 @@ def sliced(options: str) -> Any:
 
 SSE4 = "-mcpu=nehalem"
 NEON = "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72"
+ARM = "-mtriple=arm-linux-gnueabihf -mcpu=cortex-a7"
 RISCV = "-mtriple=riscv64-linux-gnu"
 RVV = "-mtriple=riscv64-linux-gnu -mattr=+v"
 
 TestNeon = sliced(NEON)
+TestArm = sliced(ARM)
 TestRvv = sliced(RVV)
 TestRiscv = emulated(RISCV, tiers=("device",))
 

@@ -96,11 +96,14 @@ int main(void) {
       answer((int64_t)(intptr_t)dlsym((void *)(intptr_t)r[1], name));
       free(name);
     } else if (r[0] == 7) {
-      void **buffers = malloc((r[2] + r[3]) * 8 + 8);
-      get(buffers, (r[2] + r[3]) * 8);
+      int64_t *words = malloc((r[2] + r[3]) * 8 + 8);
+      void **buffers = malloc(r[2] * sizeof *buffers + 8);
+      get(words, (r[2] + r[3]) * 8);
+      for (int64_t i = 0; i < r[2]; ++i) buffers[i] = (void *)(intptr_t)words[i];
       entry_t *entry = (entry_t *)(intptr_t)r[1];
-      answer(entry(buffers, (int64_t *)(buffers + r[2]), (int32_t)r[4]));
+      answer(entry(buffers, words + r[2], (int32_t)r[4]));
       free(buffers);
+      free(words);
     }
   }
 }
