@@ -10,6 +10,7 @@ are addresses where the device has such.  What it may have besides:
     measure(entry, buffers, scalars, threads, figures)
                                     a launch that waits, and adds for each call of a kernel in it its
                                     nanoseconds and 1 to figures[site]: int64, by the entry's call sites
+    record() -> event               a place in its queue: `event.done`, `event.wait()`
     check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, of its artefact's metadata
     at(target) -> Device            that of several like it which a target's options name; opens none

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlc_core.testing import conformance_suite
 
 TestCore = conformance_suite("reference", tiers=("core",))
-TestReference = conformance_suite("reference", tiers=("graphs", "device"), graphs=20)
+TestReference = conformance_suite("reference", tiers=("device", "graphs", "models", "hostile"), graphs=20)
 TestTensorLevel = conformance_suite(
     "reference -level=tir -check=true", tiers=("ops",), fast_dtypes=("float32", "int32", "bool")
 )

@@ -247,9 +247,8 @@ class DeviceTier(Tier):
         for _ in range(5):
             run.launch()
             events.append(device.record())
-        assert events[-1].wait(60)
+        events[-1].wait()
         assert all(event.done for event in events)
-        assert device.record().wait(60)
         assert same(run.read(), exe(inputs()))
 
     # Calls
