@@ -39,6 +39,7 @@ class Codegen(LaunchCodegen):
                     "subgroup_shuffle": "from_lane({0}, {1}, {2})",
                     "subgroup_shuffle_down": "from_above({0}, {1}, {2})",
                     "subgroup_shuffle_xor": "from_other({0}, {1}, {2})",
+                    "extern.tally": "tally({0}, {1})",
                 },
                 moves=Moves(
                     (4,),
@@ -65,6 +66,7 @@ class Device(LaunchDevice):
             "from_lane": "DLC_SHUFFLE",
             "from_above": "DLC_SHUFFLE_DOWN",
             "from_other": "DLC_SHUFFLE_XOR",
+            "tally": "DLC_ATOMIC_ADD",
         },
         text="\n".join(
             f"typedef struct {{ {t} v[4]; }} __attribute__((packed, may_alias)) {t}_4;\n"

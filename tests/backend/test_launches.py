@@ -332,3 +332,19 @@ def test_what_fills_the_memory_is_named():
             device.alloc(most)
     finally:
         device.free(taken)
+
+
+@BOTH
+def test_a_language_s_own_function_adds_at_once_for_all_threads(target):
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4, 32), "int32"), B: T.Buffer((5,), "int32")):
+    for t in T.thread_binding(5, thread="thread.x"):
+        B[t] = 0
+    for g in T.thread_binding(4, thread="block.x"):
+        for t in T.thread_binding(32, thread="thread.x"):
+            T.evaluate(T.call_extern("tally", T.address_of(B[A[g, t]]), 1, dtype="int32"))
+"""
+    x = np.random.default_rng(0).integers(0, 5, (4, 32)).astype(np.int32)
+    found = dlc.build(parse(text), target)(x)
+    np.testing.assert_array_equal(found, np.bincount(x.ravel(), minlength=5))
