@@ -69,6 +69,8 @@ class VtaDevice:
 
     name = "vta"
     formats = (FORMAT,)
+    queued = True
+    """Launches, copies and frees take effect in the order in which they are asked for."""
 
     def __init__(self, memory_bytes: int = DRAM_BYTES) -> None:
         self.memory_bytes = memory_bytes
