@@ -58,6 +58,27 @@ def test_a_program_runs_and_takes_cycles(artifact):
     assert device._used == 0
 
 
+def test_what_is_asked_for_takes_effect_in_order(artifact):
+    """Memory that is freed right after a launch, and given out again, does not change its results."""
+    device = VtaDevice()
+    entry = device.load(artifact).entry("product")
+    given, result = device.alloc(A.nbytes), device.alloc(EXPECTED.nbytes)
+    device.write(given, memoryview(A.tobytes()))
+    events = []
+    for _ in range(3):
+        device.launch(entry, [given, result], (), 1)
+        events.append(device.record())
+    device.free(given)
+    again = device.alloc(A.nbytes)
+    device.write(again, memoryview(bytes(A.nbytes)))
+    assert events[-1].wait(60)
+    assert all(event.done for event in events)
+    out = bytearray(EXPECTED.nbytes)
+    device.read(result, memoryview(out))
+    np.testing.assert_array_equal(np.frombuffer(out, np.int32).reshape(EXPECTED.shape), EXPECTED)
+    assert device.launches == 3
+
+
 def test_memory_of_programs_that_nobody_has_is_given_back(artifact):
     device = VtaDevice()
     loaded, handles, _ = launched(device, artifact)
