@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,8 @@ from dlc_core.target import Artifact, Target
 
 KEPT = 64
 """Sizes of calls whose commands an entry keeps."""
+_LOOKS = 2e-4
+"""Seconds between looks at an event that is waited for so long and no longer."""
 
 
 class Session:
@@ -69,12 +72,18 @@ class Event:
         status = self._event.command_execution_status
         return bool(status == self._session.cl.command_execution_status.COMPLETE or status < 0)
 
-    def wait(self) -> None:
-        """Wait until it has; raises RuntimeFailure for what failed."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has; False where `timeout` seconds did not do.  RuntimeFailure for what failed."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while end is not None and not self.done:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOKS)
         try:
             self._event.wait()
         except self._session.cl.Error as error:
             raise self._session.failed("a command", error) from None
+        return True
 
 
 @dataclass(frozen=True)

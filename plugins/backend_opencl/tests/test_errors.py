@@ -170,8 +170,9 @@ def test_events(device: Any) -> None:
     handle = device.alloc(64)
     device.write(handle, memoryview(bytes(64)))
     event = device.record()
-    event.wait()
+    assert event.wait()
     assert event.done
+    assert event.wait(0.0)
     device.sync()
     device.free(handle)
 
