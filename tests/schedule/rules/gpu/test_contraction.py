@@ -74,7 +74,7 @@ def test_batches():
 
 def test_symbolic_rows():
     func = kernel_of(std.relu(product(M, 10, 8)))
-    for rows in (1, 11, 0):
+    for rows in (11, 0):
         is_contraction(check_launches(func, TINY, {M: rows}))
 
 
@@ -85,7 +85,11 @@ def test_every_dtype(dtype):
 
 @pytest.mark.parametrize(
     ("strides", "dilation", "groups"),
-    [((1, 1), (1, 1), 1), ((2, 1), (1, 1), 1), pytest.param((1, 1), (2, 2), 2, marks=pytest.mark.slow)],
+    [
+        ((2, 1), (1, 1), 1),
+        pytest.param((1, 1), (1, 1), 1, marks=pytest.mark.slow),
+        pytest.param((1, 1), (2, 2), 2, marks=pytest.mark.slow),
+    ],
 )
 def test_windows(strides, dilation, groups):
     x, w = tensor(1, 5, 6, 4), tensor(3, 3, 4 // groups, 8, name="w")
