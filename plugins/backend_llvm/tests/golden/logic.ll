@@ -1,5 +1,5 @@
 
-define internal void @fused_less_logical_and(ptr noalias %arg0, ptr noalias %arg1, ptr noalias %arg2, i32 %threads) nounwind {
+define internal void @fused_less_logical_and(ptr noalias %arg0, ptr %arg1, ptr %arg2, i32 %threads) nounwind {
 entry:
   br label %loop1
 loop1:
