@@ -35,14 +35,19 @@ def _bases(value: type) -> str:
 
 def _members(value: type) -> set[str]:
     """What the classes of dlc on the way give, and what the constructor takes."""
-    found = {"__init__"} if "__init__" in vars(value) or dataclasses.is_dataclass(value) else set()
+    found = set()
     for owner in value.__mro__:
         if owner.__module__.startswith("dlc_core"):
             found |= {*vars(owner), *getattr(owner, "__annotations__", {})}
-    return {name for name in found if not name.startswith("_")} | (found & {"__init__", "__call__"})
+    # What the constructor of a dataclass takes are its fields.
+    called = {"__call__"} if dataclasses.is_dataclass(value) else {"__call__", "__init__"}
+    return {name for name in found if not name.startswith("_")} | (found & called)
 
 
 def _member(value: type, name: str) -> str:
+    fields = {f.name: f for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else {}
+    if name in fields:
+        return f"{name}: {_word(fields[name].type)}{_default(fields[name])}"
     found = inspect.getattr_static(value, name, None)
     if isinstance(found, staticmethod | classmethod):
         return f"{type(found).__name__} {name}{_signature(found.__func__)}"
@@ -51,6 +56,18 @@ def _member(value: type, name: str) -> str:
     if inspect.isfunction(found):
         return f"def {name}{_signature(found)}"
     return name
+
+
+def _word(type_: Any) -> str:
+    return type_ if isinstance(type_, str) else getattr(type_, "__name__", str(type_))
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    """Nothing for a field that must be given."""
+    if field.default is not dataclasses.MISSING:
+        shown = "..." if callable(field.default) else repr(field.default)
+        return f" = {shown}"
+    return "" if field.default_factory is dataclasses.MISSING else " = ..."
 
 
 def _signature(value: Any) -> str:
