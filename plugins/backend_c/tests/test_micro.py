@@ -65,6 +65,59 @@ def test_calls_are_answered_in_order(mlp, queued):
 
 
 @needs_board
+@pytest.mark.parametrize("where", ["mps2-an386", "mps2-an500"])
+def test_models_are_loaded_beside_each_other(where):
+    cpu = boards.board(where).cpu
+    made = {name: networks.NETWORKS[name]() for name in ("mlp", "keywords")}
+    with Session(where, memory=1 << 18) as board:
+        loaded = {
+            name: board.load(dlc.compile(module, f"c -mcpu={cpu} -opt-for=size", cache=False))
+            for name, module in made.items()
+        }
+        for seed in (1, 2):
+            for name, module in made.items():
+                x = networks.feed(module, seed)
+                np.testing.assert_allclose(loaded[name].run(x), expected(module, x), 1e-4, 1e-6)
+                assert board.cycles > 64 * 32
+        taken = loaded["mlp"].address
+        loaded["mlp"].free()
+        assert board.alloc(64) == taken
+
+
+@needs_board
+def test_what_is_no_model_is_not_called(mlp):
+    _, exe = mlp
+    with Session("mps2-an386", memory=8192) as board:
+        with pytest.raises(UsageError, match="began without a model"):
+            board.run(np.zeros((1, 64), np.float32))
+        with pytest.raises(RuntimeFailure, match="refuses CALL"):
+            board.ask(Command.CALL, b"", size=12)
+        with pytest.raises(RuntimeFailure, match="8192 bytes for arrays are taken"):
+            board.load(exe)
+        place = board.array(np.zeros(64, np.uint8)).address
+        for address in (place, place + 4, 8192, 0xFFFFFFC0):
+            with pytest.raises(RuntimeFailure, match="refuses INVOKE"):
+                board.ask(Command.INVOKE, struct.pack("<3I", address, place, place), size=12)
+        assert board.alloc(64) == place + 64
+    with pytest.raises(UsageError, match="needs a board"):
+        Session(exe)
+
+
+@needs_board
+def test_loaded_models_get_arrays_inside_of_the_memory(mlp):
+    _, exe = mlp
+    with Session("mps2-an386", memory=1 << 16) as board:
+        model = board.load(exe)
+        x, y = board.empty((1, 64)), board.empty((1, 10))
+        with pytest.raises(UsageError, match="2 inputs given"):
+            model.call([x, x], [y])
+        y.address = (1 << 16) - 8
+        model.call([x], [y])
+        with pytest.raises(RuntimeFailure, match="bad address"):
+            board.sync()
+
+
+@needs_board
 def test_memory_is_given_back_and_bounded(mlp):
     _, exe = mlp
     with Session(exe, "mps2-an386", memory=4096) as board:
@@ -155,7 +208,7 @@ class Recorded:
 
 def test_other_firmware_is_noticed(mlp):
     _, exe = mlp
-    line = Recorded(frame(1, Status.OK, struct.pack("<4I", 1, 4096, 4096, 5)))
+    line = Recorded(frame(1, Status.OK, struct.pack("<5I", 1, 4096, 4096, 5, 0)))
     with pytest.raises(RuntimeFailure, match="another firmware"):
         Session(exe, line)
     assert line.sent.startswith(frame(1, Command.HELLO))
@@ -188,7 +241,7 @@ class Line:
         _, sequence, command, size = struct.unpack("<HBBI", data[:8])
         words = struct.unpack(f"<{size // 4}I", data[8 : 8 + size // 4 * 4])
         answers = {
-            Command.HELLO: struct.pack("<4I", 1, 4096, 256, 2),
+            Command.HELLO: struct.pack("<5I", 2, 4096, 256, 2, 0),
             Command.ALLOC: struct.pack("<I", 64),
             Command.READ: bytes(words[1]) if command == Command.READ else b"",
             Command.CALL: struct.pack("<3I", 0, 77, 0),
@@ -210,7 +263,7 @@ WORKS = {
     "alloc": lambda board: board.alloc(64),
     "read": lambda board: board.read(0, 600),
     "write": lambda board: (board.write(0, bytes(600)), board.sync()),
-    "call": lambda board: (board.request(Command.CALL, bytes(8), board._called, size=12), board.sync()),
+    "call": lambda board: (board.request(Command.CALL, bytes(8), board.called, size=12), board.sync()),
 }
 
 
@@ -291,8 +344,8 @@ def test_a_transport_that_fails_or_gives_less(mlp):
 def test_a_hello_that_is_none(mlp):
     _, exe = mlp
     for payload, message in (
-        (b"1234", "16 bytes are awaited"),
-        (struct.pack("<4I", 1, 64, 4, 2), "frames of 4 bytes"),
+        (b"1234", "20 bytes are awaited"),
+        (struct.pack("<5I", 2, 64, 4, 2, 0), "frames of 4 bytes"),
     ):
         with pytest.raises(RuntimeFailure, match=message):
             Session(exe, Recorded(frame(1, Status.OK, payload)))

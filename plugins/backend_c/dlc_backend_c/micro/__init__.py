@@ -5,6 +5,8 @@
         x, y = board.array(image), board.empty((1, 10), "float32")
         board.call([x], [y])                 the arrays stay on the board from call to call
         print(y.numpy(), board.cycles)
+        other = board.load(exe2)             another model, into the board's memory
+        print(other.run(image))
 
 The firmware is the model's C, a loop that answers frames (`server.c`), and a small port to the board.  A real
 board needs its own port, `build_session` for its firmware, and a `Transport` to its serial line.
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from dlc_backend_c.micro.firmware import build_session
 from dlc_backend_c.micro.protocol import Command, Status, Transport
-from dlc_backend_c.micro.session import BoardArray, Session
+from dlc_backend_c.micro.session import BoardArray, Module, Session
 from dlc_backend_c.micro.transport import Emulated
 
-__all__ = ["BoardArray", "Command", "Emulated", "Session", "Status", "Transport", "build_session"]
+__all__ = ["BoardArray", "Command", "Emulated", "Module", "Session", "Status", "Transport", "build_session"]

@@ -1,37 +1,74 @@
-"""The firmware of a session: the model's C, the loop that answers frames, and the board's port."""
+"""The firmware of a session: the loop that answers frames, the board's port, and the model's C; and modules,
+which are models that a session loads.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlc_backend_c.boards import Board, build_firmware
+from dlc_backend_c.boards import COMPILER, Board, build_firmware
+from dlc_core.diag import CodegenError, UnsupportedError
 from dlc_core.runtime.executable import Executable
 
 HERE = Path(__file__).parent
 FRAME = 4 << 10
 """Largest payload of a frame in bytes."""
+NO_MODEL = "static const struct session_module session_model = {SESSION_MODULE, 0, 0, 0};\n"
 
 
 def build_session(
-    exe: Executable, board: Board, folder: Path, *, memory: int = 1 << 20, port: Path = HERE / "port_mps2.c"
+    exe: Executable | None,
+    board: Board,
+    folder: Path,
+    *,
+    memory: int = 1 << 20,
+    port: Path = HERE / "port_mps2.c",
 ) -> Path:
-    """Write and compile the firmware into `folder`; the program's path.
+    """Write and compile the firmware into `folder`, without a model where `exe` is None; the program's path.
 
-    `memory` are the bytes for arrays on the board; `port` is the C of the five functions that `server.c` asks
-    for.  Raises UnsupportedError without the compiler or for a model whose sizes are not fixed, CodegenError
-    where the firmware does not fit the board.
+    `memory` are the bytes for arrays and modules on the board; `port` is the C of the five functions that
+    `server.c` asks for.  Raises UnsupportedError without the compiler or for a model whose sizes are not
+    fixed, CodegenError where the firmware does not fit the board.
     """
-    exe.export(folder / "net.c")
-    (folder / "session_model.h").write_text(model_header(exe, memory))
+    sources: Sequence[Path] = [HERE / "server.c", port]
+    if exe is not None:
+        exe.export(folder / "net.c")
+        sources = [folder / "net.c", *sources]
+    sizes = f"#define SESSION_MEMORY {max(64, memory // 64 * 64)}u\n#define SESSION_FRAME {FRAME}u\n"
+    model = NO_MODEL if exe is None else module_text(exe, "static const struct session_module session_model")
+    (folder / "session_model.h").write_text(f"/* The model of a session. */\n{sizes}{model}")
     elf = folder / "session.elf"
-    sources: Sequence[Path] = [folder / "net.c", HERE / "server.c", port]
-    build_firmware(board, sources, elf, flags=["-O2", f"-I{folder}"])
+    build_firmware(board, sources, elf, flags=["-O2", f"-I{folder}", f"-I{HERE}"])
     return elf
 
 
-def model_header(exe: Executable, memory: int) -> str:
-    """What `server.c` needs to know of the model: how large its arguments are, and how it is called."""
+def build_module(exe: Executable, board: Board, folder: Path, address: int) -> bytes:
+    """The bytes of a model with all that it calls, to lie at an address of the board's memory."""
+    if shutil.which(COMPILER) is None:
+        raise UnsupportedError(f"{board.name} has no compiler here", hint="install gcc-arm-none-eabi")
+    exe.export(folder / "net.c")
+    declared = '__attribute__((section(".session_module"), used)) const struct session_module session_module'
+    (folder / "module.c").write_text(f'#include "session_module.h"\n{module_text(exe, declared)}')
+    script, elf, made = folder / "module.ld", folder / "module.elf", folder / "module.bin"
+    script.write_text((HERE / "module.ld").read_text().replace("@AT@", f"{address:#x}"))
+    command = [COMPILER, *board.flags, "-O2", "-std=gnu99", "-fno-math-errno", "-ffunction-sections"]
+    command += [f"-I{folder}", f"-I{HERE}", "-nostartfiles", "--specs=nosys.specs", "-Wl,--gc-sections"]
+    command += [f"-Wl,-T,{script}", str(folder / "module.c"), str(folder / "net.c"), "-lm", "-o", str(elf)]
+    copy = [COMPILER.replace("gcc", "objcopy"), "-O", "binary", "-j", ".module", str(elf), str(made)]
+    for step in (command, copy):
+        done = subprocess.run(step, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CodegenError(
+                f"the module for {board.name} does not build", details=done.stderr.splitlines()[:20]
+            )
+    return made.read_bytes()
+
+
+def module_text(exe: Executable, declared: str) -> str:
+    """C of what a session needs to know of a model: how large its arguments are, and how it is called."""
     values = [*exe.signature.inputs, *exe.signature.outputs]
     sizes = []
     for value in values:
@@ -41,20 +78,17 @@ def model_header(exe: Executable, memory: int) -> str:
         sizes.append(size)
     args = ", ".join(f"(void *)args[{place}]" for place in range(len(values)))
     return f"""\
-/* The model of a session. */
 #include "net.h"
 
-#define SESSION_MEMORY {max(64, memory // 64 * 64)}u
-#define SESSION_FRAME {FRAME}u
-#define SESSION_ARGUMENTS {len(values)}
-
-static const uint32_t session_sizes[SESSION_ARGUMENTS] = {{{", ".join(f"{size}u" for size in sizes)}}};
+static const uint32_t session_sizes[] = {{{", ".join(f"{size}u" for size in sizes)}}};
 
 static int session_call(uint8_t **args)
 {{
     return net_run({args}, NULL);
 }}
+
+{declared} = {{SESSION_MODULE, {len(values)}, session_sizes, session_call}};
 """
 
 
-__all__ = ["FRAME", "build_session", "model_header"]
+__all__ = ["FRAME", "build_module", "build_session", "module_text"]

@@ -13,7 +13,8 @@ Each request gets one answer, in order, so that many may be on their way.  Addre
 session's memory on the board.
 
     command  payload                   answer
-    HELLO    -                         version, bytes of memory, largest payload, arguments of a call (uint32)
+    HELLO    -                         version, bytes of memory, largest payload, arguments of a call, address
+                                       of the memory (uint32 each)
     ALLOC    size                      address
     FREE     address                   -
     WRITE    address, bytes            -
@@ -21,6 +22,11 @@ session's memory on the board.
     CALL     address of each argument  status of the model, cycles (uint64)
     CLEAR    -                         -, all memory is free again
     END      -                         -, the board stops
+    INVOKE   address of a module, of   as CALL
+             each of its arguments
+
+A module is a model with its code and data, linked to lie where it was written; `session_module.h` says how it
+begins.
 
 A refusal has no payload, but NO_MEMORY has 4 bytes and MODEL_FAILED all that CALL answers.
 
@@ -38,7 +44,7 @@ from typing import Protocol
 from dlc_core.diag import RuntimeFailure
 
 MAGIC = 0x444C
-VERSION = 1
+VERSION = 2
 _HEAD = struct.Struct("<HBBI")
 
 
@@ -51,6 +57,7 @@ class Command(IntEnum):
     CALL = 6
     CLEAR = 7
     END = 8
+    INVOKE = 9
 
 
 class Status(IntEnum):

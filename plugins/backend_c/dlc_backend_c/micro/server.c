@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "session_module.h"
 #include "session_model.h"
 
 /* The board's port. */
@@ -12,11 +13,11 @@ void port_put(uint8_t byte);
 uint64_t port_cycles(void);
 void port_end(void);
 
-enum { HELLO = 1, ALLOC, FREE, WRITE, READ, CALL, CLEAR, END };
+enum { HELLO = 1, ALLOC, FREE, WRITE, READ, CALL, CLEAR, END, INVOKE };
 enum { OK = 0, BAD_CHECKSUM, BAD_COMMAND, BAD_ADDRESS, NO_MEMORY, MODEL_FAILED };
 
 #define MAGIC 0x444cu
-#define VERSION 1u
+#define VERSION 2u
 #define GRAIN 64u
 
 static union {
@@ -143,40 +144,57 @@ static int inside(uint32_t offset, uint32_t size)
     return offset <= SESSION_MEMORY && size <= SESSION_MEMORY - offset;
 }
 
-static void call(uint8_t sequence, uint32_t size)
+/* Run a module on the arguments whose offsets begin at this place of the payload. */
+static void call(uint8_t sequence, const struct session_module *module, uint32_t place, uint32_t size)
 {
-    uint8_t *args[SESSION_ARGUMENTS];
+    static uint8_t *args[SESSION_FRAME / 4];
     uint32_t result[3];
     uint64_t cycles;
-    if (size != 4u * SESSION_ARGUMENTS) {
+    if (module->arguments == 0 || (size - place) / 4 != module->arguments || size % 4 != 0) {
         answer(sequence, BAD_COMMAND, NULL, 0);
         return;
     }
-    for (uint32_t i = 0; i < SESSION_ARGUMENTS; ++i) {
-        const uint32_t offset = word_at(4 * i);
-        if (!inside(offset, session_sizes[i])) {
+    for (uint32_t i = 0; i < module->arguments; ++i) {
+        const uint32_t offset = word_at(place + 4 * i);
+        if (!inside(offset, module->sizes[i])) {
             answer(sequence, BAD_ADDRESS, NULL, 0);
             return;
         }
         args[i] = pool.bytes + offset;
     }
     cycles = port_cycles();
-    result[0] = (uint32_t)session_call(args);
+    result[0] = (uint32_t)module->call(args);
     cycles = port_cycles() - cycles;
     result[1] = (uint32_t)cycles;
     result[2] = (uint32_t)(cycles >> 32);
     answer(sequence, result[0] == 0 ? OK : MODEL_FAILED, result, sizeof result);
 }
 
+/* Run a module that was written to the pool; what lies at the offset must be one. */
+static void invoke(uint8_t sequence, uint32_t size)
+{
+    const uint32_t offset = size >= 4 ? word_at(0) : SESSION_MEMORY;
+    const struct session_module *module = (const void *)(pool.bytes + offset % SESSION_MEMORY);
+    if (offset % GRAIN != 0 || !inside(offset, sizeof *module) || module->magic != SESSION_MODULE) {
+        answer(sequence, BAD_ADDRESS, NULL, 0);
+        return;
+    }
+#ifdef __arm__
+    __asm__ volatile("dsb\n\tisb" ::: "memory"); /* instructions are fetched again */
+#endif
+    call(sequence, module, 4, size);
+}
+
 static void serve(uint8_t sequence, uint8_t command, uint32_t size)
 {
-    uint32_t words[4];
+    uint32_t words[5];
     switch (command) {
     case HELLO:
         words[0] = VERSION;
         words[1] = SESSION_MEMORY;
         words[2] = SESSION_FRAME;
-        words[3] = SESSION_ARGUMENTS;
+        words[3] = session_model.arguments;
+        words[4] = (uint32_t)(uintptr_t)pool.bytes;
         answer(sequence, OK, words, sizeof words);
         return;
     case ALLOC:
@@ -201,7 +219,10 @@ static void serve(uint8_t sequence, uint8_t command, uint32_t size)
             answer(sequence, OK, pool.bytes + word_at(0), word_at(4));
         return;
     case CALL:
-        call(sequence, size);
+        call(sequence, &session_model, 0, size);
+        return;
+    case INVOKE:
+        invoke(sequence, size);
         return;
     case CLEAR:
         memset(taken, 0, sizeof taken);

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dlc_backend_c.boards import Board, board
-from dlc_backend_c.micro.firmware import build_session
+from dlc_backend_c.micro.firmware import build_module, build_session
 from dlc_backend_c.micro.protocol import VERSION, Command, Status, Transport, frame, read_answer
 from dlc_backend_c.micro.transport import Emulated
-from dlc_core.diag import RuntimeFailure, UsageError
+from dlc_core.diag import DlcError, RuntimeFailure, UsageError
 from dlc_core.ir.dtype import DTypeLike, dtype
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.ndarray import contiguous
@@ -67,38 +67,97 @@ class BoardArray:
         self._session.request(Command.FREE, struct.pack("<I", self.address))
 
 
+class Module:
+    """A model in the memory of a board."""
+
+    def __init__(self, session: Session, exe: Executable, address: int | None) -> None:
+        self._session = session
+        self.exe = exe
+        self.address = address
+        """None for the model of the firmware."""
+
+    def call(self, inputs: Sequence[BoardArray], outputs: Sequence[BoardArray]) -> None:
+        """Run the model on arrays on the board.  UsageError where they do not fit the model."""
+        signature = self.exe.signature
+        for kind, values, arrays in (
+            ("input", signature.inputs, inputs),
+            ("output", signature.outputs, outputs),
+        ):
+            if len(values) != len(arrays):
+                raise UsageError(f"{len(arrays)} {kind}s given, {len(values)} needed")
+            for value, array in zip(values, arrays, strict=True):
+                shape, type_ = value.type.static_shape(), value.type.dtype.numpy
+                if array.shape != shape or array.dtype != type_:
+                    raise UsageError(
+                        f"{kind} {value.name!r} is {array.dtype}{list(array.shape)}, {value.type} is needed"
+                    )
+        places = [array.address for array in (*inputs, *outputs)]
+        if self.address is not None:
+            places.insert(0, self.address)
+        command = Command.CALL if self.address is None else Command.INVOKE
+        data = struct.pack(f"<{len(places)}I", *places)
+        self._session.request(command, data, self._session.called, size=12)
+
+    def run(self, *arrays: Any) -> Array | tuple[Array, ...]:
+        """Run the model on host arrays: copied there, and the results back."""
+        board = self._session
+        inputs = [board.array(array) for array in arrays]
+        outputs = [board.empty(v.type.static_shape() or (), v.type.dtype) for v in self.exe.outputs]
+        self.call(inputs, outputs)
+        results = tuple(array.numpy() for array in outputs)
+        for array in (*inputs, *outputs):
+            array.free()
+        return results[0] if len(results) == 1 else results
+
+    def free(self) -> None:
+        """Give the memory of a loaded model back."""
+        if self.address is None:
+            raise UsageError("the model of the firmware is not in the memory for arrays")
+        self._session.request(Command.FREE, struct.pack("<I", self.address))
+
+
 class Session:
-    """A model on a board.  Calls are sent at once and answered in order; reading waits for them.
+    """A board and the models on it.  Calls are sent at once and answered in order; reading waits for them.
 
     `where` is a board's name, for the emulator, or a Transport to one whose firmware `build_session` made.
-    With `queued=False` each call is waited for.  Raises RuntimeFailure for what the board refuses or where it
-    does not answer.
+    `Session(exe, where)` has a model in its firmware, for `call` and `run`; `Session(where)` has none, and
+    both load others.  `memory` are the bytes for arrays and loaded models.  With `queued=False` each call is
+    waited for.  Raises RuntimeFailure for what the board refuses or where it does not answer.
     """
 
     def __init__(
         self,
-        exe: Executable,
-        where: str | Board | Transport,
+        exe: Executable | str | Board | Transport,
+        where: str | Board | Transport | None = None,
         *,
         memory: int = 1 << 20,
         queued: bool = True,
         seconds: float = 60,
     ) -> None:
-        self.exe = exe
+        if where is None:
+            if isinstance(exe, Executable):
+                raise UsageError("a session needs a board", hint='Session(exe, "mps2-an386")')
+            where, model = exe, None
+        elif isinstance(exe, Executable):
+            model = exe
+        else:
+            raise UsageError(f"a {type(exe).__name__} is no executable")
         self.queued = queued
         self.cycles = 0
         """Of the last call that was answered."""
+        self._model = None if model is None else Module(self, model, None)
         self._sequence = 0
         self._waiting: deque[_Request] = deque()
         self._lost: str | None = None
         """Why nothing can be asked any more."""
         self._closed = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._board: Board | None = None
         if isinstance(where, (str, Board)):
             self._folder = tempfile.TemporaryDirectory(prefix="dlc-session-")
             try:
-                place = board(where) if isinstance(where, str) else where
-                elf = build_session(exe, place, Path(self._folder.name), memory=memory)
+                place = self._board = board(where) if isinstance(where, str) else where
+                elf = build_session(model, place, Path(self._folder.name), memory=memory)
                 self._transport: Transport = Emulated(place, elf, seconds)
             except BaseException:
                 self._folder.cleanup()
@@ -106,9 +165,9 @@ class Session:
         else:
             self._transport = where
         try:
-            hello = self.ask(Command.HELLO, size=16)
-            version, self.memory, self._frame, arguments = struct.unpack("<4I", hello)
-            wanted = len(exe.inputs) + len(exe.outputs)
+            hello = self.ask(Command.HELLO, size=20)
+            version, self.memory, self._frame, arguments, self._base = struct.unpack("<5I", hello)
+            wanted = 0 if model is None else len(model.inputs) + len(model.outputs)
             if version != VERSION or arguments != wanted:
                 raise RuntimeFailure(
                     "the board has another firmware than this session",
@@ -263,39 +322,48 @@ class Session:
         """Give all memory back; arrays made before must not be used any more."""
         self.request(Command.CLEAR)
 
-    # The model
+    # Models
+
+    def load(self, exe: Executable, where: str | Board | None = None) -> Module:
+        """Put a model into the board's memory, beside arrays.  `where` names the board's kind where the
+        session was given a transport.
+
+        Raises RuntimeFailure where there is no room, UnsupportedError without the compiler.
+        """
+        kind = self._board if where is None else board(where) if isinstance(where, str) else where
+        if kind is None:
+            raise UsageError("the board behind a transport is not known", hint="name it: load(exe, BOARD)")
+        with tempfile.TemporaryDirectory(prefix="dlc-module-") as folder:
+            size = len(build_module(exe, kind, Path(folder), self._base))
+            address = self.alloc(size)
+            try:
+                self.write(address, build_module(exe, kind, Path(folder), self._base + address))
+                self.sync()
+            except DlcError:
+                if self._lost is None:
+                    self.request(Command.FREE, struct.pack("<I", address))
+                raise
+        return Module(self, exe, address)
+
+    @property
+    def model(self) -> Module:
+        """The model of the firmware; UsageError where it has none."""
+        if self._model is None:
+            raise UsageError("this session began without a model", hint="module = session.load(exe)")
+        return self._model
 
     def call(self, inputs: Sequence[BoardArray], outputs: Sequence[BoardArray]) -> None:
-        """Run the model on arrays on the board.  UsageError where they do not fit the model."""
-        signature = self.exe.signature
-        for kind, values, arrays in (
-            ("input", signature.inputs, inputs),
-            ("output", signature.outputs, outputs),
-        ):
-            if len(values) != len(arrays):
-                raise UsageError(f"{len(arrays)} {kind}s given, {len(values)} needed")
-            for value, array in zip(values, arrays, strict=True):
-                shape, type_ = value.type.static_shape(), value.type.dtype.numpy
-                if array.shape != shape or array.dtype != type_:
-                    raise UsageError(
-                        f"{kind} {value.name!r} is {array.dtype}{list(array.shape)}, {value.type} is needed"
-                    )
-        places = [array.address for array in (*inputs, *outputs)]
-        self.request(Command.CALL, struct.pack(f"<{len(places)}I", *places), self._called, size=12)
+        """Run the model of the firmware on arrays on the board: see `Module.call`."""
+        self.model.call(inputs, outputs)
 
-    def _called(self, payload: bytes) -> None:
+    def run(self, *arrays: Any) -> Array | tuple[Array, ...]:
+        """Run the model of the firmware on host arrays: see `Module.run`."""
+        return self.model.run(*arrays)
+
+    def called(self, payload: bytes) -> None:
+        """Take the answer to a call."""
         _, low, high = struct.unpack("<3I", payload)
         self.cycles = low | high << 32
 
-    def run(self, *arrays: Any) -> Array | tuple[Array, ...]:
-        """Run the model on host arrays: copied there, and the results back."""
-        inputs = [self.array(array) for array in arrays]
-        outputs = [self.empty(v.type.static_shape() or (), v.type.dtype) for v in self.exe.outputs]
-        self.call(inputs, outputs)
-        results = tuple(array.numpy() for array in outputs)
-        for array in (*inputs, *outputs):
-            array.free()
-        return results[0] if len(results) == 1 else results
 
-
-__all__ = ["BoardArray", "Session"]
+__all__ = ["BoardArray", "Module", "Session"]

@@ -1,0 +1,13 @@
+/* What a session knows of a module, which is a model with the addresses where it lies: the first bytes of one. */
+#ifndef SESSION_MODULE
+#include <stdint.h>
+
+#define SESSION_MODULE 0x4d434c44u
+
+struct session_module {
+    uint32_t magic;
+    uint32_t arguments;
+    const uint32_t *sizes;         /* of the arguments in bytes */
+    int (*call)(uint8_t **args);   /* 0, or the error of the model */
+};
+#endif
