@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.dtype import INDEX, dtype
 from dlc_core.ir.expr import Binary, Call, Load, Var, const_value, free_vars
 from dlc_core.target.source.accesses import neighbourhoods
 from dlc_core.target.source.expression import neighbours
@@ -61,15 +61,16 @@ class FunctionWriter(ValueWriter, StmtVisitor):
 
     def _assign(self, buffer: Buffer, stmt: Store, lanes: int) -> None:
         name = self.registers[buffer][self.key(buffer, stmt.indices, lanes)]
-        value = self.whole(stmt.value)
+        unsigned = buffer in self.unsigned
+        value = self.text.unsigned(stmt.value) if unsigned else self.whole(stmt.value)
         if self._undeclared.get(name) == self.level:
             del self._undeclared[name]
-            self.line(f"{self.kind(stmt.value.dtype)} {name} = {value};")
+            self.line(f"{self._register_kind(buffer, lanes)} {name} = {value};")
             return
         for sign in (" + ", " - ", " * "):
             # x = x + y reads better as x += y.
             if value.startswith(name + sign) and isinstance(stmt.value, Binary):
-                left = self.text.value(stmt.value.a, 0)
+                left = self.text.unsigned(stmt.value.a) if unsigned else self.text.value(stmt.value.a, 0)
                 if left == name:
                     self.line(f"{name} {sign.strip()}= {value[len(name + sign) :]};")
                     return
@@ -102,9 +103,14 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             for key, name in values.items():
                 if name in self._undeclared:
                     del self._undeclared[name]
-                    type_ = buffer.dtype.with_lanes(key[1])
                     zero = "{0}" if key[1] > 1 else "0"
-                    self.line(f"{self.kind(type_)} {name} = {zero};")
+                    self.line(f"{self._register_kind(buffer, key[1])} {name} = {zero};")
+
+    def _register_kind(self, buffer: Buffer, lanes: int) -> str:
+        """The type of a register."""
+        if buffer in self.unsigned:
+            return self.unit.scalar_type(dtype(f"uint{buffer.dtype.bits}"))
+        return self.kind(buffer.dtype.with_lanes(lanes))
 
     def visit_for(self, loop: For) -> None:
         self._declare_rest(loop)
@@ -199,10 +205,13 @@ class FunctionWriter(ValueWriter, StmtVisitor):
                 values[key] = name
                 self._undeclared[name] = self.level
             self.registers[buffer] = values
+            if all(lanes == 1 for _, lanes in keys) and sums_data(buffer, stmt.body):
+                self.unsigned.add(buffer)
             self.stmt(stmt.body)
             for name in values.values():
                 self._undeclared.pop(name, None)
             del self.registers[buffer]
+            self.unsigned.discard(buffer)
             return
         shape = buffer.static_shape()
         if shape is None:
@@ -329,6 +338,23 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         const = "" if written else dialect.constant + " "
         restrict = f"{dialect.restrict} " if dialect.restrict and buffer not in self._shared else ""
         return f"{self.space(buffer)}{const}{self.unit.stored_type(buffer.dtype)} *{restrict}{name}"
+
+
+def sums_data(buffer: Buffer, body: Stmt) -> bool:
+    """Whether a buffer of signed integers is added to.
+
+    It is kept without its sign then: the sums wrap, and GCC (12) adds wrongly where a loop turns the sign of
+    several sums off and on in each round.
+    """
+    if buffer.dtype.kind != "int" or buffer.dtype.bits < 32:
+        return False
+    return any(
+        isinstance(one, Store)
+        and one.buffer is buffer
+        and isinstance(one.value, Binary)
+        and any(isinstance(side, Load) and side.buffer is buffer for side in (one.value.a, one.value.b))
+        for one in stmts(body)
+    )
 
 
 def _wrapped(head: str, params: Sequence[str]) -> str:

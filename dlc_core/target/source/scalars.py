@@ -52,6 +52,8 @@ class Place(Protocol):
 
     def register(self, load: Load) -> str | None: ...
 
+    def is_unsigned(self, load: Load) -> bool: ...
+
     def nonnegative(self, expr: Expr) -> bool: ...
 
 
@@ -124,7 +126,7 @@ class ScalarWriter:
     def _unary(self, expr: Unary) -> Text:
         sign = {"neg": "-", "not": "!", "bitnot": "~"}[expr.op]
         if expr.op == "neg" and expr.dtype.is_int:
-            return self._wrapped("-", expr.dtype, "0", self.value(expr.a, UNARY))
+            return self._cut(f"{self._unsigned(const(0, expr.dtype))} - {self._unsigned(expr.a)}", expr.dtype)
         text = f"{sign}{self.value(expr.a, UNARY + (expr.op == 'neg'))}"
         return self._narrowed(text, UNARY, expr.dtype) if expr.op == "bitnot" else (text, UNARY)
 
@@ -135,11 +137,24 @@ class ScalarWriter:
             return f"({self.unit.scalar_type(type_)}){inner}", UNARY
         return text, level
 
-    def _wrapped(self, sign: str, type_: DType, a: str, b: str) -> Text:
-        """Arithmetic of data, which wraps: without a sign C says what that means."""
-        unsigned = self.unit.scalar_type(dtype(f"uint{max(32, type_.bits)}"))
-        held = self.unit.scalar_type(type_)
-        return f"({held})(({unsigned}){a} {sign} ({unsigned}){b})", UNARY
+    def _cut(self, text: str, type_: DType) -> Text:
+        """Arithmetic without a sign as a value of the type that has one."""
+        return f"({self.unit.scalar_type(type_)})({text})", UNARY
+
+    def _unsigned(self, expr: Expr) -> str:
+        """An integer without its sign, for arithmetic on data, which wraps: C says what that means."""
+        if isinstance(expr, Load) and self.place.is_unsigned(expr):
+            return self.place.register(expr) or ""
+        if isinstance(expr, Const) and expr.value >= 0:
+            return self.value(expr)
+        bits = max(32, expr.dtype.bits)
+        return f"({self.unit.scalar_type(dtype(f'uint{bits}'))}){self.value(expr, UNARY)}"
+
+    def unsigned(self, expr: Expr) -> str:
+        """What a register without a sign holds of a value."""
+        if expr not in self.named and isinstance(expr, Binary) and _wraps(expr):
+            return f"{self._unsigned(expr.a)} {OPERATORS[expr.op][0]} {self._unsigned(expr.b)}"
+        return self._unsigned(expr)
 
     def _binary(self, expr: Binary) -> Text:
         op, type_ = expr.op, expr.a.dtype
@@ -161,8 +176,8 @@ class ScalarWriter:
             return self._shift(expr)
         sign, level = OPERATORS[op]
         a, b = expr.a, expr.b
-        if type_.kind == "int" and op in ("add", "sub", "mul") and _may_wrap(expr):
-            return self._wrapped(sign, type_, self.value(a, UNARY), self.value(b, UNARY))
+        if _wraps(expr):
+            return self._cut(f"{self._unsigned(a)} {sign} {self._unsigned(b)}", type_)
         if type_.is_bool and op in ("bitand", "bitor", "bitxor"):
             sign, level = {"bitand": ("&&", AND), "bitor": ("||", OR), "bitxor": ("!=", EQUALITY)}[op]
         if op in COMPARE and type_ is INDEX and expr.kept_loads == ():
@@ -250,6 +265,8 @@ class ScalarWriter:
     def _load(self, expr: Load) -> Text:
         held = self.place.register(expr)
         if held is not None:
+            if self.place.is_unsigned(expr):
+                return f"({self.unit.scalar_type(expr.dtype)}){held}", UNARY
             return held, ATOM
         if expr.dtype.lanes > 1:
             return self.vector(expr)
@@ -330,8 +347,10 @@ def without_constants(expr: Expr) -> tuple[Expr | None, int]:
     return expr, 0
 
 
-def _may_wrap(expr: Binary) -> bool:
-    """Whether arithmetic of signed integers is on data, whose range is not known; indices never wrap."""
+def _wraps(expr: Binary) -> bool:
+    """Whether this is arithmetic of signed integers on data, whose range is not known; indices never wrap."""
+    if expr.dtype.kind != "int" or expr.op not in ("add", "sub", "mul"):
+        return False
     if expr.kept_loads == () and not _has_call(expr):
         return False
     if expr.op == "mul":

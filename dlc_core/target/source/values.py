@@ -48,6 +48,8 @@ class ValueWriter:
         self.unused: dict[Buffer, str] = {}
         """Windows that nothing has used yet, with the lines that declare them."""
         self.registers: dict[Buffer, dict[Key, str]] = {}
+        self.unsigned: set[Buffer] = set()
+        """Those of them that hold sums of data without their sign."""
         self.positive: set[Var] = set()
         """Variables that are never negative."""
 
@@ -74,6 +76,10 @@ class ValueWriter:
             if key[1] == 1 and first <= key[0] < first + width:
                 return f"{name}[{key[0] - first}]"
         raise CodegenError(f"buffer {load.buffer.name} is read at {load} before it is written")
+
+    def is_unsigned(self, load: Load) -> bool:
+        """Whether a load is from a register that has no sign."""
+        return load.buffer in self.unsigned
 
     def nonnegative(self, expr: Expr) -> bool:
         return all(

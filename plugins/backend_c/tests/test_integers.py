@@ -104,3 +104,14 @@ def test_kernels_are_of_integers(model):
     assert "int8_t *restrict" in text
     kernels = text.partition("static void model(")[0]
     assert "const float *restrict p0" not in kernels
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 7])
+def test_sums_side_by_side_are_right(columns: int) -> None:
+    """Sums in one loop, multiplied after it: GCC 12 adds wrongly where each round takes their signs."""
+    x, factor = param("x", tensor_type((8, columns), "int32")), param("factor", tensor_type((1,), "int32"))
+    body = build("mul", factor, build("reduce_sum", x, axes=(0,)))
+    module = IRModule({"main": Function("main", (x, factor), body)})
+    values = (np.arange(8 * columns).reshape(8, columns) ** 2 % 97 + 1).astype(np.int32)
+    found = dlc.compile(module, "c", cache=False)(values, np.array([3], np.int32))
+    np.testing.assert_array_equal(found, 3 * values.sum(0))
