@@ -29,10 +29,11 @@ int32_t dlc_parallel_for(Body *body, void *closure, int64_t n, int32_t threads);
 void dlc_pool_set_num_threads(int32_t n);
 
 enum { ITEMS = 64, CALLERS = 3 };
-static int turns;
+static int turns, pause_us;
 
 static void increment(void *closure, int64_t begin, int64_t end) {
     int64_t *counts = closure;
+    if (pause_us) usleep(pause_us);
     for (int64_t i = begin; i < end; i++) counts[i]++;
 }
 
@@ -59,6 +60,7 @@ static void *caller(void *argument) {
 int main(int argc, char **argv) {
     pthread_t callers[CALLERS];
     turns = atoi(argv[1]);
+    pause_us = atoi(argv[2]);
     for (intptr_t i = 0; i < CALLERS; i++) pthread_create(&callers[i], NULL, caller, (void *)(i + 1));
     for (int i = 0; i < CALLERS; i++) pthread_join(callers[i], NULL);
     puts("done");
@@ -100,9 +102,12 @@ def build(folder: Path, text: str) -> Path:
     pytest.skip(f"clang cannot build it here: {done.stderr.strip().splitlines()[0]}")
 
 
-def run(program: Path) -> subprocess.CompletedProcess[str]:
-    """The program under the sanitizer, whose memory map needs plain addresses."""
-    command = [str(program), TURNS]
+def run(program: Path, pause_us: int = 0) -> subprocess.CompletedProcess[str]:
+    """The program under the sanitizer, whose memory map needs plain addresses.
+
+    Ranges that sleep for `pause_us` microseconds leave the others to the workers, on a single core too.
+    """
+    command = [str(program), TURNS, str(pause_us)]
     plain = shutil.which("setarch")
     if plain is not None:
         command = [plain, "-R", *command]
@@ -124,5 +129,5 @@ def test_a_race_would_be_found(tmp_path: Path) -> None:
     weaker = text.replace("@done, i32 %did seq_cst", "@done, i32 %did monotonic")
     weaker = weaker.replace("@done acquire", "@done monotonic").replace("@done seq_cst", "@done monotonic")
     assert weaker != text
-    done = run(build(tmp_path, weaker))
+    done = run(build(tmp_path, weaker), pause_us=50)
     assert "data race" in done.stderr
