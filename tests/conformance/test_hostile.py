@@ -14,8 +14,8 @@ from dlc_core.driver import find_target
 from dlc_core.registry import fresh_registry
 from dlc_core.runtime import calling
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
-from dlc_core.testing.tiers.device import inputs, layers
 from dlc_core.testing.tiers.hostile import HostileTier, check_fault
+from dlc_core.testing.tiers.layers import inputs, layers
 from tests.backend.test_simulated import Device, Plugin
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))

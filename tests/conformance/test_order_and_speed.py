@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ from dlc_core.backend.compiler import compiler_problem
 from dlc_core.driver import compile as compile_model
 from dlc_core.driver import find_target
 from dlc_core.graph.node import param
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.registry import fresh_registry
 from dlc_core.target.cost import Work
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.faults import executable_on
-from dlc_core.testing.tiers.device import DeviceTier, layers
+from dlc_core.testing.tiers.device import DeviceTier
+from dlc_core.testing.tiers.events import check_events, long_launch
+from dlc_core.testing.tiers.layers import layers
 from dlc_core.testing.tiers.speed import limit_of, seconds_of
 from tests.backend.test_simulated import Device, Plugin
 
@@ -80,6 +84,64 @@ def test_events_that_are_never_reached_are_found(toy: Any) -> None:
         DeviceTier().test_events_are_reached_in_order(exe)
 
 
+class Event:
+    """Done, whatever happens."""
+
+    done = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+
+class Early(Slow):
+    def record(self) -> Any:
+        return Event()
+
+
+class Before(Slow):
+    """Its events are reached when the last launch begins."""
+
+    def launch(self, *args: Any) -> None:
+        self.last = super().record()
+        super().launch(*args)
+
+    def record(self) -> Any:
+        return self.last
+
+
+class Polled(Slow):
+    """Who waits for its events waits long enough; they say too early that they are done."""
+
+    def record(self) -> Any:
+        made = super().record()
+        return SimpleNamespace(done=True, wait=made.wait)
+
+
+@pytest.fixture
+def open_rows(toy: Any) -> Any:
+    return compile_model(layers(Var("rows")), toy)
+
+
+def test_events_in_time_pass(open_rows: Any) -> None:
+    run, left = long_launch(executable_on(open_rows, Slow()))
+    assert left > 0.02
+    check_events(run, left)
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        (Early, r"event.wait\(\) returns before"),
+        (Before, r"event.wait\(\) returns before"),
+        (Polled, "event.done is"),
+    ],
+)
+def test_events_that_are_reached_early_are_found(open_rows: Any, device: Any, told: str) -> None:
+    exe = executable_on(open_rows, device())
+    with pytest.raises(AssertionError, match=told):
+        check_events(*long_launch(exe))
+
+
 def test_cycles_are_the_time_where_a_device_counts_them(toy: Any) -> None:
     x = param("x", tensor_type((64, 64)))
     exe = compile_model(module_of(std.relu(x), [x]), toy, cache=False)
@@ -108,7 +170,7 @@ TestToy = conformance_suite("toy", tiers=("device", "speed"), fraction=0.5)
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("-k", "copy or aligned"), "1 skipped, 24 deselected"),
+        (("-k", "copy or aligned"), "1 skipped, 25 deselected"),
         (
             ("--dlc-level=5", "-k", "copy", "--dlc-fraction=2"),
             "0.850 of what the description declares, 2.0 is",

@@ -21,7 +21,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
 from dlc_core.testing.tiers.base import Tier
-from dlc_core.testing.tiers.device import compiled_layers, inputs, same
+from dlc_core.testing.tiers.layers import compiled_layers, inputs, same
 
 GONE = "the bus is gone"
 ALL_MEMORY = 1 << 50

@@ -1,0 +1,91 @@
+"""Whether events are reached too early, seen from outside of a device.
+
+Copies wait for launches by themselves, so memory does not tell.  Time does: once an event is reached, nothing
+of what was launched before it is left to wait for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dlc_core.runtime.executable import Executable
+from dlc_core.testing.tiers.layers import OnDevice, inputs, on_device
+
+LONG = 0.02
+"""Seconds for which a launch shall keep the device busy."""
+
+ROWS = range(8, 19, 2)
+"""Powers of two: rows of the models that are tried, at most 40 MB of inputs."""
+
+SEEN = 1e-3
+"""Seconds of work that are told from the time that asking takes."""
+
+ATTEMPTS = 5
+"""The machine may do something else at any moment: one attempt without work left proves an event right."""
+
+PATIENCE = 60.0
+"""Seconds until an event counts as one that is never reached."""
+
+Reached = Callable[[Any], None]
+
+
+def _waited(event: Any) -> None:
+    event.wait()
+
+
+def _polled(event: Any) -> None:
+    until = time.monotonic() + PATIENCE
+    while not event.done:
+        assert time.monotonic() < until, f"an event is not reached within {PATIENCE:.0f} seconds"
+        time.sleep(1e-4)
+
+
+WAYS: dict[str, Reached] = {"event.wait() returns": _waited, "event.done is True": _polled}
+
+
+def seconds_left(run: OnDevice, launches: int = 1, reached: Reached | None = None) -> float:
+    """The seconds that `sync` takes after launches, behind an event of which `reached` says that it is."""
+    device = run.exe.device
+    for _ in range(launches):
+        run.launch()
+    if reached is not None:
+        reached(device.record())
+    start = time.perf_counter()
+    device.sync()
+    return time.perf_counter() - start
+
+
+def long_launch(exe: Executable) -> tuple[OnDevice, float]:
+    """The entry point of a model of rows whose number is open, with memory for so many that a launch keeps
+    the device busy after it was asked for, and for how many seconds.  These are fewer where launches return
+    late, and where the device is too fast for the memory that this takes.
+    """
+    for power in ROWS:
+        _, run = on_device(exe, inputs(1 << power))
+        seconds_left(run)
+        left = seconds_left(run)
+        if left >= LONG:
+            break
+    return run, left
+
+
+def check_events(run: OnDevice, left: float) -> None:
+    """No event is reached before what was launched before it has finished, which takes `left` seconds."""
+    if left < SEEN:
+        return
+    for told, reached in WAYS.items():
+        found = []
+        for _ in range(ATTEMPTS):
+            found.append(seconds_left(run, 2, reached))
+            if found[-1] < left / 2:
+                break
+        else:
+            raise AssertionError(
+                f"{told} before what was launched has finished: behind it sync() takes {min(found):.3f} "
+                f"seconds, a launch takes {left:.3f}"
+            )
+
+
+__all__ = ["check_events", "long_launch"]
