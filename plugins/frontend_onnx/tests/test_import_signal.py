@@ -7,6 +7,7 @@ import pytest
 from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 
 from dlc_core.diag import ModelError, UnsupportedError
+from dlc_core.graph.node import CONST, const_array, post_order
 
 X = np.random.default_rng(5).normal(size=(2, 16, 1)).astype(np.float32)
 
@@ -24,6 +25,47 @@ def test_frames_of_a_signal(onesided):
     frames = np.stack([X[:, begin : begin + 6, 0] * w for begin in range(0, 11, 3)], 1)
     wanted = np.fft.rfft(frames) if onesided else np.fft.fft(frames)
     np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10, 60, 97, 128, 2022])
+@pytest.mark.parametrize("inverse", [0, 1])
+@pytest.mark.parametrize(("parts", "onesided"), [(1, 0), (1, 1), (2, 0)])
+def test_transforms_of_signals(size, inverse, parts, onesided):
+    if inverse and onesided:
+        pytest.skip("the real signal of half a spectrum has a test of its own")
+    text = f"""g (float[3,{size},2,{parts}] x) => (float[a,b,c,d] y) {{
+        axis = Constant <value_int = 1> ()
+        y = DFT <inverse = {inverse}, onesided = {onesided}> (x, , axis)
+    }}"""
+    x = np.random.default_rng(size).normal(size=(3, size, 2, parts)).astype(np.float32)
+    (found,) = run(parse(text, 20), {"x": x})
+    signal = x[..., 0] + (1j * x[..., 1] if parts == 2 else 0)
+    wanted = (np.fft.ifft if inverse else np.fft.fft)(signal.astype(complex), axis=1)
+    wanted = wanted[:, : size // 2 + 1] if onesided else wanted
+    scale = np.abs(wanted).max()
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10, 97, 1200])
+def test_the_real_signal_of_half_a_spectrum(size):
+    half = size // 2 + 1
+    text = f"""g (float[2,{half},2] x) => (float[a,b,c] y) {{
+        length = Constant <value_int = {size}> ()  axis = Constant <value_int = 1> ()
+        y = DFT <inverse = 1, onesided = 1> (x, length, axis)
+    }}"""
+    x = np.random.default_rng(size).normal(size=(2, half, 2)).astype(np.float32)
+    (found,) = run(parse(text, 20), {"x": x})
+    wanted = np.fft.irfft((x[..., 0] + 1j * x[..., 1]).astype(complex), size, axis=1)
+    np.testing.assert_allclose(found[..., 0], wanted, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_long_transforms_are_made_of_short_ones():
+    text = "g (float[1,{0},1] x) => (float[a,b,c] y) {{ y = DFT <axis = 1> (x) }}"
+    function = main_of(parse(text.format(65536), 17))
+    sizes = [const_array(node).nbytes for node in post_order(function.body) if node.op is CONST]
+    assert max(sizes) <= 65536 * 4
+    with pytest.raises(UnsupportedError, match="prime factors up to 4096"):
+        main_of(parse(text.format(2 * 8191), 17))
 
 
 def test_mel_filters():

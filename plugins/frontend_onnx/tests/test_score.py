@@ -27,9 +27,6 @@ KNOWN_WRONG = {
     # Half precision: the expected values were rounded after every step; ours are nearer to those of float64.
     "test_attention_4d_causal_fp16",
     "test_attention_4d_causal_fp16_expanded",
-    # Zeros are expected to be 1.9e-7, a rounding error of the float32 transform that made the case.
-    "test_dft_inverse",
-    "test_dft_inverse_opset19",
 }
 
 

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms as products with matrices of cosines and sines; frames and mel filters."""
+"""Discrete Fourier transforms of signals and of frames of them; mel filters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import numpy as np
 from dlc_core.graph.node import Node, get_item
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
+from dlc_frontend_onnx.converters.fourier import (
+    MAX_DIRECT,
+    MAX_PLACES,
+    Parts,
+    can_transform,
+    halved,
+    mirrored,
+    transformed,
+)
 
 MAX_FILTERS = 1 << 24
 """Elements of a matrix of mel filters, or places of all frames, at most."""
-
-MAX_LENGTH = 4096
-"""Places of a transform at most: its matrices have the square of that."""
 
 
 @converter("DFT", 17)
@@ -48,15 +54,34 @@ def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bo
     halves = inverse and onesided
     size = given if given is not None else 2 * (have - 1) if halves else have
     used = size // 2 + 1 if halves else size
-    if not 0 < size <= MAX_LENGTH:
-        raise c.unsupported(f"a transform of {size} places; at most {MAX_LENGTH} are supported")
+    if not can_transform(size):
+        raise c.unsupported(
+            f"a transform of {size} places",
+            why=f"at most {MAX_PLACES} are supported, with prime factors up to {MAX_DIRECT}",
+        )
     fitted = _fitted(x, place, have, used)
     real, imaginary = _parts(c, fitted)
     order = (*(k for k in range(rank - 1) if k != place), place)
-    rows = [None if part is None else std.transpose(part, axes=order) for part in (real, imaginary)]
-    made = _halves(c, rows, size, used) if halves else _whole(c, rows, size, inverse, onesided)
+    rows = tuple(None if part is None else std.transpose(part, axes=order) for part in (real, imaginary))
+    assert rows[0] is not None
+    made = _spectrum((rows[0], rows[1]), size, 1 if inverse else -1, onesided=onesided, halves=halves)
+    if inverse:
+        whole = c.const(size, x.dtype)
+        made = (std.div(made[0], whole), std.div(made[1], whole))
     back = tuple(order.index(k) for k in range(rank - 1))
-    return std.stack(*(std.transpose(part, axes=back) for part in made), axis=-1)
+    return std.stack(*(std.transpose(part, axes=back) for part in made[: 2 - halves]), axis=-1)
+
+
+def _spectrum(parts: Parts, size: int, sign: int, *, onesided: bool, halves: bool) -> tuple[Node, Node]:
+    """All frequencies, or half of them, of a signal, or the signal of `halves` of a spectrum."""
+    half = size // 2 + 1
+    if halves:
+        return transformed(mirrored(parts, size), sign, size)
+    if parts[1] is not None:
+        return transformed(parts, sign, half if onesided else size)
+    real, imaginary = (halved if onesided else mirrored)(transformed(parts, sign, half), size)
+    assert imaginary is not None
+    return real, imaginary
 
 
 def _fitted(x: Node, axis: int, have: int, size: int) -> Node:
@@ -73,48 +98,6 @@ def _parts(c: Call, x: Node) -> tuple[Node, Node | None]:
         return std.squeeze(x, axes=(-1,)), None
     split = std.split(x, sizes=(1, 1), axis=-1)
     return std.squeeze(get_item(split, 0), axes=(-1,)), std.squeeze(get_item(split, 1), axes=(-1,))
-
-
-def _matrices(c: Call, size: int, columns: int, dtype: str) -> tuple[Node, Node]:
-    angles = 2 * np.pi / size * (np.outer(np.arange(size), np.arange(columns)) % size)
-    return c.const(np.cos(angles), dtype), c.const(np.sin(angles), dtype)
-
-
-def _whole(c: Call, rows: list[Node | None], size: int, inverse: bool, onesided: bool) -> tuple[Node, Node]:
-    """exp(-i angle) from every place to every frequency; the inverse has the other sign and divides."""
-    real, imaginary = rows
-    assert real is not None
-    dtype = real.dtype.name
-    cosines, sines = _matrices(c, size, size // 2 + 1 if onesided else size, dtype)
-    sign = 1 if inverse else -1
-    above = std.matmul(real, cosines)
-    below = std.matmul(real, sines)
-    below = below if sign > 0 else std.neg(below)
-    if imaginary is not None:
-        turned = std.matmul(imaginary, sines)
-        above = std.sub(above, turned) if sign > 0 else std.add(above, turned)
-        below = std.add(below, std.matmul(imaginary, cosines))
-    if inverse:
-        whole = c.const(size, dtype)
-        return std.div(above, whole), std.div(below, whole)
-    return above, below
-
-
-def _halves(c: Call, rows: list[Node | None], size: int, used: int) -> tuple[Node]:
-    """The real signal of half a spectrum, whose other half is its mirror image."""
-    real, imaginary = rows
-    assert real is not None
-    dtype = real.dtype.name
-    weights = np.full(used, 2.0)
-    weights[0] = 1.0
-    if size % 2 == 0:
-        weights[-1] = 1.0
-    angles = 2 * np.pi / size * (np.outer(np.arange(used), np.arange(size)) % size)
-    total = std.matmul(real, c.const(np.cos(angles) * weights[:, None] / size, dtype))
-    if imaginary is not None:
-        turned = std.matmul(imaginary, c.const(np.sin(angles) * weights[:, None] / size, dtype))
-        total = std.sub(total, turned)
-    return (total,)
 
 
 @converter("Rfft Irfft", 1, MICROSOFT)
