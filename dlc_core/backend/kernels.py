@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from dlc_core import arith
 from dlc_core.backend.emission import ModuleUnit, ModuleWriter
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
@@ -28,10 +30,10 @@ from dlc_core.target.source.expression import contiguous, neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.scalars import ADD
 from dlc_core.target.source.values import Key, eager
-from dlc_core.tir.functor import allocations
+from dlc_core.tir.functor import allocations, stmts
 from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store
-from dlc_core.tir.threads import is_shared
+from dlc_core.tir.threads import THREAD, is_shared, level
 
 _REDUCE = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
 OFFSET = "_at"
@@ -181,7 +183,7 @@ class KernelWriter(ModuleWriter):
         if (
             start is not None
             and stmt.buffer not in self.registers
-            and self._has_type(stmt.buffer.dtype, lanes)
+            and self._moves_whole(stmt.buffer.dtype, lanes, start)
         ):
             self._store_vector(stmt, start, values)
         elif self._reads_itself(stmt):
@@ -250,9 +252,17 @@ class KernelWriter(ModuleWriter):
 
     # Vectors
 
-    def _has_type(self, type_: DType, lanes: int) -> bool:
+    def _moves_whole(self, type_: DType, lanes: int, start: Expr) -> bool:
+        """Whether so many neighbours from the element `start` on move as one vector."""
         moves = self.words.moves
-        return moves is not None and lanes in moves.lanes and type_.scalar.name not in NARROW
+        if moves is None or lanes not in moves.lanes or type_.scalar.name in NARROW:
+            return False
+        if moves.widest and max(8, type_.scalar.bits) * lanes > moves.widest:
+            return False
+        if not moves.aligned:
+            return True
+        factor, rest = arith.Analyzer().modular(start)
+        return factor % lanes == 0 and rest % lanes == 0
 
     def _vector_type(self, type_: DType, lanes: int) -> str:
         moves = self.words.moves
@@ -266,9 +276,10 @@ class KernelWriter(ModuleWriter):
             if not isinstance(expr, Load) or expr.dtype.lanes == 1 or expr.buffer in self.registers:
                 continue
             start = contiguous(expr)
-            if start is None or expr in self._moved or not self._has_type(expr.dtype, expr.dtype.lanes):
+            lanes = expr.dtype.lanes
+            if start is None or expr in self._moved or not self._moves_whole(expr.dtype, lanes, start):
                 continue
-            moves, lanes = self.words.moves, expr.dtype.lanes
+            moves = self.words.moves
             assert moves is not None
             self.prepare(start)
             name = self.names.fresh(expr.buffer.name)
@@ -364,6 +375,24 @@ def emit_kernels(
     return EmittedKernels(unit.text().lstrip("\n"), symbols, shared)
 
 
+def group_extents(func: PrimFunc) -> dict[str, int] | None:
+    """Threads of a group along each axis that a kernel has; None where that depends on the call."""
+    sizes: dict[str, int] = {}
+    for stmt in stmts(func.body):
+        if isinstance(stmt, For) and level(stmt) == THREAD:
+            extent = const_value(stmt.extent)
+            if not isinstance(extent, int) or extent < 1:
+                return None
+            sizes[stmt.thread] = max(sizes.get(stmt.thread, 1), extent)
+    return sizes
+
+
+def defined(text: str, meanings: Mapping[str, str]) -> list[str]:
+    """What has to stand before a text for the words in it that its language lacks, in the table's order."""
+    used = set(re.findall(r"\w+", text))
+    return [meaning for word, meaning in meanings.items() if word in used]
+
+
 def narrow_index(module: IRModule) -> bool:
     """Whether indices of 32 bits suffice for all kernels: every size is known, and small enough."""
     for func in module.of_kind(PrimFunc).values():
@@ -377,4 +406,12 @@ def narrow_index(module: IRModule) -> bool:
     return True
 
 
-__all__ = ["EmittedKernels", "KernelWriter", "Shared", "emit_kernels", "narrow_index"]
+__all__ = [
+    "EmittedKernels",
+    "KernelWriter",
+    "Shared",
+    "defined",
+    "emit_kernels",
+    "group_extents",
+    "narrow_index",
+]

@@ -58,6 +58,10 @@ class Moves:
     lane: str = ".s{lane:x}"
     load: str = "vload{lanes}(0, {at})"
     store: str = "vstore{lanes}({value}, 0, {at})"
+    widest: int = 0
+    """Bits of a vector at most; 0 where there is no limit."""
+    aligned: bool = False
+    """Whether vectors lie at multiples of their size: where that is not known, elements move one by one."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_opencl.kind import AXES, FP64, SHUFFLES
+from dlc_backend_opencl.kind import AXES, FP64, SHUFFLES, WIDEST
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
@@ -177,7 +177,7 @@ class OpenclCodegen(LaunchCodegen):
                 words=words,
                 spaces={"global": "global", "shared": "local"},
                 offsets=True,
-                moves=source.Moves((2, 4, 8, 16)),
+                moves=source.Moves((2, 4, 8, 16), widest=WIDEST),
             ),
         )
 
@@ -190,9 +190,8 @@ class OpenclCodegen(LaunchCodegen):
         made = super().emit(module, target)
         text = made.code.decode()
         needs = [name for name, use in _EXTENSIONS.items() if re.search(use, text)]
-        used = set(re.findall(r"\w+", text))
         head = [f"#pragma OPENCL EXTENSION {name} : enable" for name in needs]
-        head += [line for word, line in _MACROS.items() if word in used]
+        head += kernels.defined(text, _MACROS)
         text = "\n".join([*head, *[""] * bool(head), text])
         metadata: dict[str, Any] = {**made.metadata, NEEDS: needs}
         return replace(made, code=text.encode(), sources={self.forms[0]: text}, metadata=metadata)

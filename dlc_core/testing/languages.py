@@ -1,0 +1,133 @@
+"""Kernels that together use what a language for devices has: for golden files, and for checks of a device.
+
+LANGUAGE["symbolic"]()            a result and its parameters
+check_transposition("acme")       vectors and shared memory give the right numbers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from dlc_core import te
+from dlc_core.driver import build
+from dlc_core.graph.node import Node, constant, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.script import parse
+
+Built = tuple[Node, list[Node]]
+
+
+def _chain() -> Built:
+    x, y = param("x", tensor_type((32, 8))), param("y", tensor_type((8,)))
+    return std.tanh(std.add(x, y)), [x, y]
+
+
+def _symbolic() -> Built:
+    x = param("x", tensor_type((Var("n"),)))
+    return std.mul(x, x), [x]
+
+
+def _halves() -> Built:
+    x, y = (param(name, tensor_type((64,), "float16")) for name in "xy")
+    return std.add(x, y), [x, y]
+
+
+def _doubles() -> Built:
+    x = param("x", tensor_type((64,), "float64"))
+    return std.exp(x), [x]
+
+
+def _bytes_and_bools() -> Built:
+    x, y = param("x", tensor_type((19,), "int8")), param("y", tensor_type((19,), "bool"))
+    return std.logical_and(std.less(x, constant(np.int8(3))), y), [x, y]
+
+
+def _large() -> Built:
+    x = param("x", tensor_type((1 << 16, 1 << 15), "uint8"))
+    return std.bitwise_not(x), [x]
+
+
+LANGUAGE: dict[str, Callable[[], Built]] = {
+    "chain": _chain,
+    "symbolic": _symbolic,
+    "halves": _halves,
+    "doubles": _doubles,
+    "bytes_and_bools": _bytes_and_bools,
+    "large": _large,
+}
+"""Graphs of one kernel each, by name."""
+
+SHUFFLES = """
+@T.prim_func
+def main(A: T.Buffer((4, 32), "float32"), B: T.Buffer((4, 32), "float32")):
+    for g in T.thread_binding(4, thread="block.x"):
+        for t in T.thread_binding(32, thread="thread.x"):
+            B[g, t] = (T.subgroup_shuffle_down(A[g, t], 3, 8) + T.subgroup_shuffle_xor(A[g, t], 5, 16)
+                       + T.subgroup_shuffle(A[g, t], 2, 32))
+"""
+"""All ways in which threads of a subgroup exchange values."""
+
+TILES = """
+@T.prim_func
+def main(a: T.Buffer((64, 64), "float32"), b: T.Buffer((64, 64), "float32")):
+    for g in T.thread_binding(16, thread="block.x"):
+        tile = T.alloc_buffer((16, 16), "float32", scope="shared")
+        for y in T.thread_binding(16, thread="thread.y"):
+            for x in T.thread_binding(4, thread="thread.x"):
+                for v in T.vectorized(4):
+                    tile[y, x * 4 + v] = a[g // 4 * 16 + y, g % 4 * 16 + x * 4 + v]
+                for v in T.vectorized(4):
+                    b[g % 4 * 16 + y, g // 4 * 16 + x * 4 + v] = tile[x * 4 + v, y]
+"""
+"""A transposition through shared memory, by vectors."""
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Small integers as float32, whose sums and products are exact."""
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+def check_transposition(target: str) -> Any:
+    """Run `TILES`; gives the executable."""
+    exe = build(parse(TILES), target)
+    np.testing.assert_array_equal(exe(numbers(64, 64)), numbers(64, 64).T)
+    return exe
+
+
+def check_shuffles(target: str) -> Any:
+    """Run `SHUFFLES`; gives the executable."""
+    exe = build(parse(SHUFFLES), target)
+    x, lane = numbers(4, 32), np.arange(32)
+    down = np.where(lane % 8 + 3 < 8, lane + 3, lane)
+    np.testing.assert_array_equal(exe(x), x[:, down] + x[:, lane ^ 5] + x[:, [2] * 32])
+    return exe
+
+
+def check_narrow_floats(target: str, dtype: str) -> None:
+    """All values of float16 or bfloat16 are squared as float32, and rounded to even."""
+    known = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    a = te.placeholder((1 << 16,), dtype, name="a")
+    exe = build([a, te.compute((1 << 16,), lambda i: a[i] * a[i], "b")], target)
+    x = np.arange(1 << 16, dtype=np.uint16).view(known)
+    with np.errstate(all="ignore"):
+        want = (x.astype(np.float32) ** 2).astype(known)
+    have = exe(x)
+    same = (have.view(np.uint16) == want.view(np.uint16)) | (np.isnan(have) & np.isnan(want))
+    assert same.all(), x[~same][:5]
+
+
+__all__ = [
+    "LANGUAGE",
+    "SHUFFLES",
+    "TILES",
+    "check_narrow_floats",
+    "check_shuffles",
+    "check_transposition",
+    "numbers",
+]

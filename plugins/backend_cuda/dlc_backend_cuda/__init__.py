@@ -1,0 +1,1 @@
+"""Models on CUDA devices: the target kind `cuda` of dlc."""

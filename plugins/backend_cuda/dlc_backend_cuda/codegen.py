@@ -1,0 +1,96 @@
+"""The code generator: kernels as CUDA C, in the part of it that is C as well.
+
+The text needs no header and no runtime library: NVRTC and nvcc compile it as it is, and so does a compiler of
+C to which a few words are explained (`simulated`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlc_backend_cuda.kind import AXES
+from dlc_core.backend import LaunchCodegen
+from dlc_core.ir.module import IRModule
+from dlc_core.lazy import lazy
+from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_backend_cuda import words, writer
+    from dlc_core.backend import kernels
+    from dlc_core.target import source
+else:
+    words = lazy("dlc_backend_cuda.words")
+    writer = lazy("dlc_backend_cuda.writer")
+    kernels = lazy("dlc_core.backend.kernels")
+    source = lazy("dlc_core.target.source")
+
+FORMAT = "cuda-c"
+"""Artefacts of this format are CUDA C; `launches` in their metadata says what is launched."""
+
+_ALL = "0xffffffffu"
+"""All threads of a warp, which meet where they exchange values."""
+_WORDS = {
+    "barrier": "__syncthreads()",
+    "subgroup_shuffle": f"__shfl_sync({_ALL}, {{0}}, (int)({{1}}), {{2}})",
+    "subgroup_shuffle_down": f"__shfl_down_sync({_ALL}, {{0}}, (unsigned)({{1}}), {{2}})",
+    "subgroup_shuffle_xor": f"__shfl_xor_sync({_ALL}, {{0}}, (int)({{1}}), {{2}})",
+}
+
+
+class CudaCodegen(LaunchCodegen):
+    """Emits the artefact format "cuda-c"."""
+
+    name = "cuda"
+    kinds = ("cuda", "cuda_simulated")
+    format = FORMAT
+    forms = ("cu",)
+
+    def dialect(self, module: IRModule, target: Target) -> source.Dialect:
+        """CUDA C, with indices of 32 bits where they suffice."""
+        levels = (("block", "blockIdx"), ("thread", "threadIdx"))
+        return source.Dialect(
+            "CUDA C",
+            index="int" if kernels.narrow_index(module) else "int64_t",
+            inline=words.INLINE,
+            restrict="__restrict__",
+            scopes={"local": "__align__(16)", "shared": "__shared__ __align__(16)"},
+            headers=(),
+            reserved=words.RESERVED,
+            fixed=words.FIXED,
+            kernels=source.Kernels(
+                head="__global__ void",
+                axes={f"{level}.{axis}": f"{word}.{axis}" for axis in AXES for level, word in levels},
+                words=_WORDS,
+                moves=source.Moves(
+                    words.LANES,
+                    type="{scalar}x{lanes}",
+                    make="make_{type}({values})",
+                    load="*(const {type} *)({at})",
+                    store="*({type} *)({at}) = {value}",
+                    widest=words.WIDEST,
+                    aligned=True,
+                ),
+            ),
+        )
+
+    def writer(self) -> type[kernels.KernelWriter]:
+        """What writes the kernels."""
+        return writer.CudaWriter
+
+    def emit(self, module: IRModule, target: Target) -> Artifact:
+        """The kernels, behind what their text needs besides the language."""
+        made = super().emit(module, target)
+        text = with_words(made.code.decode())
+        return replace(made, code=text.encode(), sources={self.forms[0]: text})
+
+
+def with_words(text: str) -> str:
+    """A text of kernels that stands for itself: names as C has them, and all words explained."""
+    types = kernels.defined(text, words.TYPES)
+    lines = ["#ifdef __CUDACC_RTC__", *types, "#else", "#include <stdint.h>", "#endif", ""] if types else []
+    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", *kernels.defined(text, words.WORDS)]
+    return "\n".join([*lines, text, "#ifdef __cplusplus", "}", "#endif", ""])
+
+
+__all__ = ["FORMAT", "CudaCodegen", "with_words"]

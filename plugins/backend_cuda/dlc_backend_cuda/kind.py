@@ -1,0 +1,77 @@
+"""The target kinds `cuda` and `cuda_simulated`: an architecture, by its number.
+
+Compiling needs no device: `-arch=sm_90` says what code is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlc_backend_cuda.architectures import USUAL, architecture
+from dlc_core.backend.compiler import compiler_problem
+from dlc_core.diag import TargetError
+from dlc_core.target import COMPUTED, Description, Option, TargetKind
+
+OPTIONS = (
+    Option("arch", "str", USUAL, "the architecture that code is for, sm_70 to sm_120"),
+    Option("units", "int", 0, "multiprocessors; 0 takes those of the architecture's usual card"),
+)
+
+AXES = ("x", "y", "z")
+GROUPS = ((1 << 31) - 1, 65535, 65535)
+"""Most groups of a launch along each axis."""
+SIDES = (1024, 1024, 64)
+"""Most threads of a group along each axis."""
+WARP = 32
+STATIC_SHARED = 48 << 10
+"""Shared memory of arrays that a kernel declares: more is only given to those that ask at launch."""
+REGISTERS = 255
+"""Most registers of a thread."""
+UNIT_REGISTERS = 1 << 16
+_L1_SHARED = 32 << 10
+"""Level-1 cache of a multiprocessor beside shared memory, at least."""
+
+
+def description(options: Mapping[str, Any]) -> Description:
+    """The record that schedules read; TargetError for options that mean nothing."""
+    if options["units"] < 0:
+        raise TargetError(f"target option -units={options['units']}: not a number of multiprocessors")
+    each = architecture(options["arch"])
+    units = options["units"] or each.units
+    return Description(
+        parallel=False,
+        dtypes=COMPUTED,
+        cores=units,
+        fma=True,
+        caches=(_L1_SHARED, each.cache),
+        cache_line=128,
+        memory_scopes=("global", "shared", "local"),
+        thread_axes={
+            **{f"block.{axis}": most for axis, most in zip(AXES, GROUPS, strict=True)},
+            **{f"thread.{axis}": most for axis, most in zip(AXES, SIDES, strict=True)},
+        },
+        group_threads=SIDES[0],
+        shared_bytes=STATIC_SHARED,
+        subgroup=WARP,
+        thread_registers=REGISTERS,
+        unit_registers=UNIT_REGISTERS,
+        unit_threads=each.unit_threads,
+        unit_shared_bytes=each.unit_shared_kib << 10,
+        vector_units=each.multiply_adds,
+        frequency=each.frequency,
+        memory_bandwidth=each.bandwidth / units,
+    )
+
+
+SIMULATED_KIND = TargetKind(
+    name="cuda_simulated",
+    doc="the CUDA C of kind cuda on this machine's processor, thread by thread, with no driver",
+    codegen="cuda",
+    device="cuda_simulated",
+    options=(*OPTIONS, Option("check", "bool", False, "report stray accesses and races between threads")),
+    describe=description,
+    problem=compiler_problem,
+)
+
+__all__ = ["AXES", "GROUPS", "OPTIONS", "SIDES", "SIMULATED_KIND", "WARP", "description"]

@@ -1,0 +1,55 @@
+"""CUDA C of representative kernels: kept as golden files, the same bytes each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dlc_core as dlc
+from dlc_core.script import parse
+from dlc_core.testing import Golden
+from dlc_core.testing.cases import module_of
+from dlc_core.testing.languages import LANGUAGE, SHUFFLES, TILES
+
+GOLDEN = Path(__file__).parent / "golden"
+TARGET = "cuda_simulated -arch=sm_80"
+
+
+@pytest.mark.parametrize("kernel", LANGUAGE)
+def test_text(kernel: str, bless: bool) -> None:
+    text = dlc.compile(module_of(*LANGUAGE[kernel]()), TARGET, cache=False).source("cu")
+    Golden(GOLDEN, bless).check(f"{kernel}.cu", text)
+
+
+@pytest.mark.parametrize(("name", "script"), [("shuffles", SHUFFLES), ("tiles", TILES)])
+def test_what_threads_have_in_common(name: str, script: str, bless: bool) -> None:
+    Golden(GOLDEN, bless).check(f"{name}.cu", dlc.build(parse(script), TARGET).source("cu"))
+
+
+SHIFTED = """
+@T.prim_func
+def main(A: T.Buffer((33,), "float32"), B: T.Buffer((32,), "float32")):
+    for t in T.thread_binding(8, thread="thread.x"):
+        for v in T.vectorized(4):
+            B[t * 4 + v] = A[t * 4 + v + 1]
+"""
+
+
+def test_vectors_move_as_a_whole_only_from_multiples_of_their_size() -> None:
+    text = dlc.build(parse(SHIFTED), TARGET).source("cu")
+    assert "*(floatx4 *)(B + t * 4) = make_floatx4(A[t * 4 + 1], A[t * 4 + 2]" in text
+    assert "(const floatx4 *)" not in text
+
+
+RESERVED = """
+@T.prim_func
+def main(template: T.Buffer((8,), "float32"), threadIdx: T.Buffer((8,), "float32")):
+    for operator in T.thread_binding(8, thread="thread.x"):
+        threadIdx[operator] = template[operator]
+"""
+
+
+def test_words_of_the_language_name_nothing() -> None:
+    text = dlc.build(parse(RESERVED), TARGET).source("cu")
+    assert "threadIdx_1[operator_1] = template_1[operator_1];" in text
