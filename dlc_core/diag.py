@@ -127,6 +127,14 @@ class RuntimeFailure(DlcError):
     """A device, a kernel or an allocation that failed while an executable ran."""
 
 
+def bytes_text(size: float) -> str:
+    """A number of bytes in the unit that fits it."""
+    for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.4g} {unit}"
+    return f"{size:.0f} bytes"
+
+
 __all__ = [
     "ArtifactError",
     "CodegenError",
@@ -143,4 +151,5 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "VerifyError",
+    "bytes_text",
 ]

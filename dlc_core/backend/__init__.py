@@ -16,8 +16,9 @@ A vendor with a compiler of its own for parts of a model declares a `Partitioner
 `dlc_core.target.partitioner`.
 """
 
+from dlc_core.backend.blocks import Blocks
 from dlc_core.backend.codegen import SourceCodegen
-from dlc_core.backend.launches import Kernel, Launch, LaunchList, read_launches
+from dlc_core.backend.launches import Kernel, Launch, LaunchList, find_entry, read_launches
 from dlc_core.backend.launching import LaunchCodegen, LaunchDevice, LaunchEntry, LaunchProgram
 from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.queue import CommandQueue, Event
@@ -26,6 +27,7 @@ from dlc_core.backend.simulated import SimulatedDevice, SimulatedEntry, Simulate
 from dlc_core.target.partitioner import Part, Partitioner, Region, RegionPattern
 
 __all__ = [
+    "Blocks",
     "CommandQueue",
     "Event",
     "Kernel",
@@ -47,6 +49,7 @@ __all__ = [
     "SimulatedProgram",
     "SourceCodegen",
     "Spelling",
+    "find_entry",
     "load_library",
     "load_simt",
     "read_launches",

@@ -6,15 +6,16 @@ each value of these that is met.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dlc_core.diag import ArtifactError, DlcError, RuntimeFailure, UsageError
+from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, as_expr
 from dlc_core.lazy import lazy
 from dlc_core.runtime.encode import decode_expressions
+from dlc_core.runtime.untrusted import LIMIT, integer, items, malformed, reading, text, truth
 
 if TYPE_CHECKING:
     from dlc_core import arith
@@ -27,7 +28,6 @@ KEPT = 64
 """Sizes of calls whose launches an entry keeps."""
 MOST_STEPS = 1 << 20
 """Launches of a call, beyond which something must be wrong."""
-_LIMIT = 1 << 62
 
 Dims: TypeAlias = "tuple[int, int, int]"
 
@@ -117,11 +117,7 @@ class _Steps:
     ) -> None:
         self.steps = [(step, len(exprs)) for step, exprs in steps]
         every = [e for _, exprs in steps for e in exprs]
-        self.values: Callable[..., tuple[int, ...]]
-        try:
-            self.values = arith.compile_exprs(every, params)
-        except UsageError as error:
-            raise ArtifactError("the launches in the artefact are malformed", why=error.what) from None
+        self.values: Callable[..., tuple[int, ...]] = arith.compile_exprs(every, params)
 
     def run(self, given: tuple[int, ...], into: list[Launch]) -> None:
         """The launches for these values of the parameters."""
@@ -183,14 +179,8 @@ class LaunchList:
 
 def read_launches(data: Any) -> tuple[tuple[Kernel, ...], dict[str, LaunchList]]:
     """The kernels and the entries' lists of an artefact's metadata; ArtifactError for anything else."""
-    try:
+    with reading("the list of launches"):
         return _Reader(data).read()
-    except ArtifactError:
-        raise
-    except DlcError as error:
-        _bad(error.what)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
-        _bad(f"{type(error).__name__}: {error}")
 
 
 class _Reader:
@@ -199,38 +189,38 @@ class _Reader:
         self.exprs = decode_expressions(data["exprs"])
 
     def read(self) -> tuple[tuple[Kernel, ...], dict[str, LaunchList]]:
-        self.kernels = tuple(self._kernel(one) for one in _list(self.data["kernels"]))
+        self.kernels = tuple(self._kernel(one) for one in items(self.data["kernels"]))
         entries = {}
         for name, entry in dict(self.data["entries"]).items():
-            scalars = [self._var(i) for i in _list(entry["scalars"])]
-            self.places = _int(entry["buffers"])
+            scalars = [self._var(i) for i in items(entry["scalars"])]
+            self.places = integer(entry["buffers"])
             steps = self._steps(entry["steps"], scalars, 0)
-            entries[_text(name)] = LaunchList(name, self.places, len(scalars), steps)
+            entries[text(name)] = LaunchList(name, self.places, len(scalars), steps)
         return self.kernels, entries
 
     def _kernel(self, data: Any) -> Kernel:
         buffers = tuple(
-            KernelParameter(_text(name), _int(size, 1), _bool(written))
-            for name, size, written in _list(data["buffers"])
+            KernelParameter(text(name), integer(size, 1), truth(written))
+            for name, size, written in items(data["buffers"])
         )
-        order = _text(data["order"])
-        scalars = tuple(_text(name) for name in _list(data["scalars"]))
+        order = text(data["order"])
+        scalars = tuple(text(name) for name in items(data["scalars"]))
         if (order.count("b"), order.count("s"), len(order)) != (
             len(buffers),
             len(scalars),
             len(buffers) + len(scalars),
         ):
-            _bad(f"the parameters {order!r} of a kernel do not fit its buffers")
-        shared = tuple((_text(name), _int(size)) for name, size in _list(data["shared"]))
-        symbol = _text(data["symbol"])
+            malformed(f"the parameters {order!r} of a kernel do not fit its buffers")
+        shared = tuple((text(name), integer(size)) for name, size in items(data["shared"]))
+        symbol = text(data["symbol"])
         if not symbol.isidentifier() or not symbol.isascii():
-            _bad(f"{symbol!r} is no symbol")
-        return Kernel(symbol, buffers, scalars, order, shared, _bool(data["meets"]))
+            malformed(f"{symbol!r} is no symbol")
+        return Kernel(symbol, buffers, scalars, order, shared, truth(data["meets"]))
 
     def _steps(self, data: Any, params: list[Var], depth: int) -> _Steps:
         if depth > 64:
-            _bad("loops are nested too deeply")
-        return _Steps([self._step(one, params, depth + 1) for one in _list(data)], params)
+            malformed("loops are nested too deeply")
+        return _Steps([self._step(one, params, depth + 1) for one in items(data)], params)
 
     def _step(
         self, data: Any, params: list[Var], depth: int
@@ -241,61 +231,39 @@ class _Reader:
             return _Loop(var, self._steps(data["steps"], [*params, var], depth)), head
         if "if" in data:
             then, orelse = (self._steps(data[key], params, depth) for key in ("then", "else"))
-            return _Branch(then, orelse), [self.exprs[_int(data["if"], 0, len(self.exprs) - 1)]]
-        kernel = self.kernels[_int(data["kernel"], 0, len(self.kernels) - 1)]
-        windows, scalars = _list(data["buffers"]), _list(data["scalars"])
-        sides = [_list(data["grid"]), _list(data["group"])]
+            return _Branch(then, orelse), [self.exprs[integer(data["if"], 0, len(self.exprs) - 1)]]
+        kernel = self.kernels[integer(data["kernel"], 0, len(self.kernels) - 1)]
+        windows, scalars = items(data["buffers"]), items(data["scalars"])
+        sides = [items(data["grid"]), items(data["group"])]
         if (len(windows), len(scalars)) != (len(kernel.buffers), len(kernel.scalars)):
-            _bad(f"a launch of {kernel.symbol} has the wrong number of arguments")
+            malformed(f"a launch of {kernel.symbol} has the wrong number of arguments")
         if any(len(side) != 3 for side in sides):
-            _bad(f"a launch of {kernel.symbol} has the wrong number of dims")
-        places = tuple(_int(place, 0, self.places - 1) for place, _, _ in windows)
+            malformed(f"a launch of {kernel.symbol} has the wrong number of dims")
+        places = tuple(integer(place, 0, self.places - 1) for place, _, _ in windows)
         numbers = [*sides[0], *sides[1], *(n for window in windows for n in window[1:]), *scalars]
-        return _Start(kernel, places, _int(data.get("site", 0))), [self._expr(n) for n in numbers]
+        return _Start(kernel, places, integer(data.get("site", 0))), [self._expr(n) for n in numbers]
 
     def _expr(self, item: Any) -> Expr:
         if not isinstance(item, dict):
-            return as_expr(_int(item, -_LIMIT))
-        found = self.exprs[_int(item["expr"], 0, len(self.exprs) - 1)]
+            return as_expr(integer(item, -LIMIT))
+        found = self.exprs[integer(item["expr"], 0, len(self.exprs) - 1)]
         if found.dtype is not INDEX:
-            _bad("a size is no integer")
+            malformed("a size is no integer")
         return found
 
     def _var(self, index: Any) -> Var:
-        found = self.exprs[_int(index, 0, len(self.exprs) - 1)]
+        found = self.exprs[integer(index, 0, len(self.exprs) - 1)]
         if not isinstance(found, Var):
-            _bad("a scalar is no variable")
+            malformed("a scalar is no variable")
         return found
 
 
-def _bad(why: str) -> NoReturn:
-    raise ArtifactError(
-        "the launches in the artefact are malformed", why=why, hint="compile the model again"
-    ) from None
-
-
-def _int(value: Any, low: int = 0, high: int = _LIMIT) -> int:
-    if type(value) is not int or not low <= value <= high:
-        _bad(f"{value!r} is not an integer from {low} to {high}")
-    return value
-
-
-def _bool(value: Any) -> bool:
-    if not isinstance(value, bool):
-        _bad(f"{value!r} is not true or false")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        _bad(f"{value!r} is not text")
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, (list, tuple)) or len(value) > MOST_STEPS:
-        _bad("a list is expected")
-    return list(value)
+def find_entry(lists: Mapping[str, LaunchList], symbol: str) -> LaunchList:
+    """The list of an entry point; ArtifactError where there is none of that name."""
+    found = lists.get(symbol)
+    if found is None:
+        raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(lists)}")
+    return found
 
 
 def check_windows(launch: Launch, sizes: Sequence[int]) -> None:
@@ -318,5 +286,6 @@ __all__ = [
     "LaunchList",
     "Window",
     "check_windows",
+    "find_entry",
     "read_launches",
 ]

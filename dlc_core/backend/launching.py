@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlc_core.backend.codegen import SourceCodegen
-from dlc_core.backend.launches import LAUNCHES, Launch, LaunchList, check_windows, read_launches
+from dlc_core.backend.launches import LAUNCHES, Launch, LaunchList, check_windows, find_entry, read_launches
 from dlc_core.backend.packed import CYCLES
 from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
 from dlc_core.backend.simulated import SimulatedDevice
-from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.diag import RuntimeFailure
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
 from dlc_core.runtime.memory import NDArray
@@ -93,10 +93,7 @@ class LaunchProgram:
 
     def entry(self, symbol: str) -> LaunchEntry:
         """An entry point; ArtifactError where there is none of that name."""
-        found = self._lists.get(symbol)
-        if found is None:
-            raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(self._lists)}")
-        return LaunchEntry(found, self.program, int(self._cycles.get(symbol, 0)))
+        return LaunchEntry(find_entry(self._lists, symbol), self.program, int(self._cycles.get(symbol, 0)))
 
     def close(self) -> None:
         """Libraries stay mapped."""
@@ -138,7 +135,7 @@ class LaunchDevice(SimulatedDevice):
         self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int, figures: NDArray
     ) -> None:
         """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
-        blocks = [self._block(handle) for handle in buffers]
+        blocks = [self.memory(handle) for handle in buffers]
 
         def job() -> None:
             sizes = [block.nbytes for block in blocks]
@@ -150,7 +147,7 @@ class LaunchDevice(SimulatedDevice):
                 figures[launch.site] += (time.perf_counter_ns() - start, launch.site not in seen)
                 seen.add(launch.site)
 
-        self._queue.submit(job)
+        self.submit(job)
         self.sync()
 
     def check_launch(self, launch: Launch, sizes: Sequence[int]) -> None:

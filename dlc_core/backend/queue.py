@@ -93,4 +93,4 @@ def _in_child() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
-__all__ = ["CommandQueue", "Event"]
+__all__ = ["CommandQueue", "Event", "Job"]

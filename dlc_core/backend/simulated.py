@@ -7,24 +7,20 @@ by the compiler of this machine, so that results are those of real arithmetic.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import numpy as np
 
+from dlc_core.backend.blocks import Blocks
 from dlc_core.backend.compiler import native_flags
 from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.packed import CYCLES
-from dlc_core.backend.queue import CommandQueue, Event
-from dlc_core.diag import RuntimeFailure
+from dlc_core.backend.queue import CommandQueue, Event, Job
+from dlc_core.runtime.device import Loaded
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact
-
-LARGEST = 3
-"""Buffers that an error about memory names."""
 
 
 @dataclass(frozen=True)
@@ -68,37 +64,27 @@ class SimulatedDevice:
 
     def __init__(self) -> None:
         self.cycles = 0
-        self._lock = threading.Lock()
-        self._handles = count(1)
-        self._blocks: dict[int, NDArray] = {}
-        self._used = 0
+        self._blocks: Blocks[NDArray] = Blocks(f"device {self.name!r}", self.memory_bytes)
         self._queue = CommandQueue(f"dlc-{self.name}")
+
+    @property
+    def memory_used(self) -> int:
+        """Bytes of its memory that are allocated."""
+        return self._blocks.used
 
     def alloc(self, size: int, align: int = 64) -> int:
         """Uninitialised memory; RuntimeFailure where not so much is free."""
-        with self._lock:
-            if self._used + size > self.memory_bytes:
-                largest = sorted((b.nbytes for b in self._blocks.values()), reverse=True)[:LARGEST]
-                raise RuntimeFailure(
-                    f"device {self.name!r} is out of memory",
-                    why=f"{size} bytes are asked for, {self._used} of {self.memory_bytes} are in use",
-                    details=[f"the largest buffers have {', '.join(map(str, largest))} bytes"]
-                    * bool(largest),
-                )
+
+        def make() -> NDArray:
             raw = aligned_bytes(max(1, size) + align)
             start = -address(raw) % align
-            handle = next(self._handles)
-            self._blocks[handle] = raw[start : start + size]
-            self._used += size
-            return handle
+            return raw[start : start + size]
+
+        return self._blocks.add(size, make)
 
     def free(self, handle: int) -> None:
         """Give memory back; what was launched before may still use it."""
-        with self._lock:
-            block = self._blocks.pop(handle, None)
-            if block is None:
-                raise RuntimeFailure(f"freeing {handle}, which is not allocated on device {self.name!r}")
-            self._used -= block.nbytes
+        self._blocks.take(handle)
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         """Copy bytes to the device, after everything that was launched before."""
@@ -114,15 +100,19 @@ class SimulatedDevice:
         self._queue.record().wait()
         wanted[:] = window
 
-    def load(self, artifact: Artifact) -> SimulatedProgram:
+    def load(self, artifact: Artifact) -> Loaded:
         """Compile the source text for the machine that simulates; none of it runs yet."""
         return SimulatedProgram(load_library(artifact, native_flags()))
 
     def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Have a function run after everything that was launched before; returns at once."""
-        blocks = [self._block(handle) for handle in buffers]
+        blocks = [self.memory(handle) for handle in buffers]
         values = tuple(scalars)
-        self._queue.submit(lambda: self.run(entry, blocks, values, threads))
+        self.submit(lambda: self.run(entry, blocks, values, threads))
+
+    def submit(self, job: Job) -> None:
+        """Have something run after everything that was launched before; returns at once."""
+        self._queue.submit(job)
 
     def run(
         self, entry: SimulatedEntry, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int
@@ -139,19 +129,12 @@ class SimulatedDevice:
         """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
         self._queue.wait()
 
-    def _block(self, handle: int) -> NDArray:
-        block = self._blocks.get(handle)
-        if block is None:
-            raise RuntimeFailure(f"{handle} is no memory of device {self.name!r}")
-        return block
+    def memory(self, handle: int) -> NDArray:
+        """The bytes behind a handle, which the simulation reaches; RuntimeFailure where there are none."""
+        return self._blocks.get(handle).memory
 
     def _window(self, handle: int, offset: int, size: int) -> NDArray:
-        block = self._block(handle)
-        if not 0 <= offset <= offset + size <= block.nbytes:
-            raise RuntimeFailure(
-                f"bytes {offset}:{offset + size} are outside the {block.nbytes} bytes of memory {handle}"
-            )
-        return block[offset : offset + size]
+        return self._blocks.window(handle, offset, size)[offset : offset + size]
 
 
 __all__ = ["SimulatedDevice", "SimulatedEntry", "SimulatedProgram"]

@@ -16,9 +16,9 @@ from rich.markup import escape
 from dlc_core import driver
 from dlc_core.backend.kept import KeptFile, KeptFiles
 from dlc_core.cache import Entry, Store
-from dlc_core.cli.options import CheckBounds, Json, OptLevel, Shapes, TargetText, parse_shapes, size
+from dlc_core.cli.options import CheckBounds, Json, OptLevel, Shapes, TargetText, parse_shapes
 from dlc_core.cli.stages import SCRIPT, read_module
-from dlc_core.diag import UsageError
+from dlc_core.diag import UsageError, bytes_text
 from dlc_core.request import Answer
 
 SHOWN = 60
@@ -97,7 +97,8 @@ def cache(
         _print_removed(store, files, removed, total + made - left, as_json)
     elif action is Action.size:
         record = {"folder": str(store.folder), "bytes": total, "libraries": made, "limit": store.limit}
-        told = f"{size(total)} of models and {size(made)} of libraries, of at most {size(store.limit)} each"
+        used = f"{bytes_text(total)} of models and {bytes_text(made)} of libraries"
+        told = f"{used}, of at most {bytes_text(store.limit)} each"
         _print(record, [told], as_json)
     else:
         listed = [{"file": e.path.name, "bytes": e.size, "used": e.used} for e in entries]
@@ -110,10 +111,10 @@ def cache(
         }
         lines = [
             str(store.folder),
-            f"{len(entries)} models, {size(total)} of at most {size(store.limit)}",
+            f"{len(entries)} models, {bytes_text(total)} of at most {bytes_text(store.limit)}",
             *map(_line, reversed(entries)),
             str(files.folder),
-            f"{len(libraries)} libraries, {size(made)} of at most {size(files.limit)}",
+            f"{len(libraries)} libraries, {bytes_text(made)} of at most {bytes_text(files.limit)}",
             *map(_line, reversed(files.entries())),
         ]
         _print(record, lines, as_json)
@@ -128,7 +129,7 @@ def _print_removed(
         "libraries": {"folder": str(files.folder), "removed": removed["libraries"]},
         "bytes": count,
     }
-    told = f"removed {removed['models']} models and {removed['libraries']} libraries, {size(count)}"
+    told = f"removed {removed['models']} models and {removed['libraries']} libraries, {bytes_text(count)}"
     _print(record, [told], as_json)
 
 
@@ -143,7 +144,7 @@ def _print(record: dict[str, Any], lines: list[str], as_json: bool) -> None:
 
 def _line(entry: Entry | KeptFile) -> str:
     ago = _ago(time.time() - entry.used)
-    return f"  {entry.path.stem[:12]}  {size(entry.size):>10}  used {ago} ago"
+    return f"  {entry.path.stem[:12]}  {bytes_text(entry.size):>10}  used {ago} ago"
 
 
 def _print_answer(answer: Answer, as_json: bool) -> None:

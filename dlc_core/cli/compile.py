@@ -28,9 +28,8 @@ from dlc_core.cli.options import (
     executable,
     parse_places,
     parse_shapes,
-    size,
 )
-from dlc_core.diag import UsageError
+from dlc_core.diag import UsageError, bytes_text
 
 
 def compile_model(
@@ -92,7 +91,7 @@ def compile_model(
         return
     console = Console(soft_wrap=True, highlight=False)
     for file in files:
-        console.print(f"[bold]{escape(str(file))}[/]  {size(file.stat().st_size)}")
+        console.print(f"[bold]{escape(str(file))}[/]  {bytes_text(file.stat().st_size)}")
     console.print(f"target    {escape(exe.target_text)}")
     console.print(f"inputs    {escape(', '.join(map(str, exe.inputs))) or 'none'}")
     console.print(f"outputs   {escape(', '.join(map(str, exe.outputs)))}")

@@ -24,9 +24,9 @@ from dlc_core.cli.options import (
     executable,
     parse_places,
     parse_shapes,
-    size,
 )
 from dlc_core.cli.tables import print_records, shortened
+from dlc_core.diag import bytes_text
 from dlc_core.runtime.explain import Explanation, Kernel, Segment
 from dlc_core.target.cost import Machine
 from dlc_core.testing.peak import measured_machine
@@ -82,7 +82,7 @@ def explain(
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"target  {escape(told.target)}, {told.threads} thread{'s' * (told.threads != 1)}")
     console.print(
-        f"memory  {memory_words(told.weights, told.arena, told.live_peak)}, {size(told.code)} of code"
+        f"memory  {memory_words(told.weights, told.arena, told.live_peak)}, {bytes_text(told.code)} of code"
     )
     console.print(f"machine {_machine_words(told.machine)}\n")
     if told.segments:
@@ -96,10 +96,10 @@ def explain(
 
 def memory_words(weights: int, arena: str, live_peak: int | None) -> str:
     """Weights, scratch memory, and how much of that any plan would need."""
-    scratch = f"{size(int(arena))} of scratch" if arena.isdigit() else f"{escape(arena)} bytes of scratch"
+    scratch = f"{bytes_text(int(arena)) if arena.isdigit() else escape(arena) + ' bytes'} of scratch"
     if live_peak and arena.isdigit():
         scratch += f" ({int(arena) / live_peak:.2f} × what lives at once)"
-    return f"{size(weights)} of weights, {scratch}"
+    return f"{bytes_text(weights)} of weights, {scratch}"
 
 
 def _machine_words(machine: Machine) -> str:

@@ -22,7 +22,6 @@ from dlc_core.cli.options import (
     TargetText,
     console,
     parse_shapes,
-    size,
 )
 from dlc_core.cli.schedules import print_schedules, schedules_kept, schedules_of
 from dlc_core.cli.stages import (
@@ -39,7 +38,7 @@ from dlc_core.cli.stages import (
     steps,
 )
 from dlc_core.cli.tables import shortened
-from dlc_core.diag import UsageError
+from dlc_core.diag import UsageError, bytes_text
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
@@ -173,7 +172,7 @@ def _artefact(path: Path, as_json: bool) -> None:
     out = Console(soft_wrap=True, highlight=False)
     for key, value in record.items():
         if key in ("code", "weights"):
-            value = size(value)
+            value = bytes_text(value)
         elif isinstance(value, dict):
             value = ", ".join(f"{k} {shorten(str(v), 80)}" for k, v in value.items())
         elif isinstance(value, list):

@@ -180,12 +180,3 @@ def compile_seconds(exe: Executable) -> str:
         return f"{sum(seconds.values()):.2f} s, from the cache"
     parts = ", ".join(f"{stage} {spent:.2f}" for stage, spent in seconds.items())
     return f"{sum(seconds.values()):.2f} s ({parts})"
-
-
-def size(count: float) -> str:
-    """Bytes in words."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.2f} GiB"

@@ -74,6 +74,10 @@ COMPUTED = (
 """The dtypes that compilers of general languages compute in; narrower ones are expressed by these."""
 
 
+TILE_OF_ONE = 3
+"""Registers for one value, and the two that are multiplied for it."""
+
+
 @dataclass(frozen=True)
 class Description:
     """The facts of a machine that schedules, legality and cost models read.  Bytes; caches per core."""
@@ -125,6 +129,8 @@ class Description:
     shared_banks: int = 32
     """Banks of shared memory, of 4 bytes each: threads of a subgroup that touch different words of one bank
     wait for each other."""
+    short_code: bool = False
+    """Whether code is to be short before it is fast: tiles are of one value, loops are not unrolled."""
     control: bool = False
     """Whether native entries may branch and loop on what kernels wrote: they see the kernels' memory."""
     dots: tuple[Dot, ...] = ()
@@ -139,8 +145,8 @@ class Description:
 
     @property
     def usable_registers(self) -> int:
-        """Vector registers, or scalar ones where there is no vector unit, for the values of a program."""
-        return (self.vector_registers or 16) - self.spare_registers
+        """Vector registers, or scalar ones where there is no vector unit, for the values of a tile."""
+        return TILE_OF_ONE if self.short_code else (self.vector_registers or 16) - self.spare_registers
 
     def lanes(self, bits: int) -> int:
         """Elements of `bits` width in one vector register; 1 on a scalar machine."""

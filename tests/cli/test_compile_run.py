@@ -8,8 +8,8 @@ import pytest
 from dlc_core import driver
 from dlc_core.cli.arrays import compare
 from dlc_core.cli.main import main
-from dlc_core.cli.options import parse_shapes, size
-from dlc_core.diag import UsageError
+from dlc_core.cli.options import parse_shapes
+from dlc_core.diag import UsageError, bytes_text
 from dlc_core.runtime.measure import measure, spread_of
 
 
@@ -164,12 +164,13 @@ def test_shapes_and_sizes():
     for text in ("x", "x=", "=4", "x=-1", "x=1,b"):
         with pytest.raises(UsageError, match="is not a shape"):
             parse_shapes([text])
-    assert [size(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30)] == [
-        "0 B",
-        "1023 B",
+    assert [bytes_text(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30, 1234567)] == [
+        "0 bytes",
+        "1023 bytes",
         "1.5 KiB",
-        "5.0 MiB",
-        "3.00 GiB",
+        "5 MiB",
+        "3 GiB",
+        "1.177 MiB",
     ]
 
 

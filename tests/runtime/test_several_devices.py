@@ -205,16 +205,16 @@ def test_memory_between_segments_is_used_again_within_its_bound(cards):
     assert len(exe.regions) == 12
     (bound,) = exe.explain().device_memory.values()
     assert bound == 2 * class_of(X.nbytes)
-    before = card._used
+    before = card.memory_used
     exe(X)
-    resident = card._used - before
+    resident = card.memory_used - before
     exe(X)
-    assert card._used - before == resident
+    assert card.memory_used - before == resident
     (pool,) = exe._caller._pools.values()
     assert pool.taken <= bound
     assert f"at most {bound}" in str(exe.explain())
     exe.release()
-    assert card._used - before == len(exe.regions)  # weights of no bytes, of which each is one
+    assert card.memory_used - before == len(exe.regions)  # weights of no bytes, of which each is one
 
 
 def test_bounds_of_loops_and_dims(cards):
@@ -270,10 +270,10 @@ def test_pools_keep_classes_apart(cards):
     large = pool.empty((1000,), "float32")
     assert large.handle != handle
     assert pool.taken == 64 + class_of(4000)
-    used = card._used
+    used = card.memory_used
     del again, large
     pool.clear()
-    assert card._used == used - pool.taken
+    assert card.memory_used == used - pool.taken
     card.write(handle := card.alloc(4), bytes_of(np.zeros(4, np.uint8)))
     card.free(handle)
 

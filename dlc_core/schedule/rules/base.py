@@ -14,9 +14,6 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Description
 from dlc_core.tir.stmt import PrimFunc
 
-PLAIN_REGISTERS = 3
-"""A value, and the two that are multiplied for it."""
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -32,8 +29,8 @@ class Machine:
 
     @property
     def plain(self) -> bool:
-        """Whether registers are for one value at a time, by which a target asks for short code."""
-        return self.registers <= PLAIN_REGISTERS
+        """Whether tiles are of one value, for short code."""
+        return self.description.short_code
 
     def lanes(self, bits: int) -> int:
         return self.description.lanes(bits)

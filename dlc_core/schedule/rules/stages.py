@@ -6,12 +6,20 @@ from collections.abc import Mapping
 
 from dlc_core.ir.expr import Binary, Call, Expr, Var, post_order
 from dlc_core.schedule.handles import BlockRV
-from dlc_core.schedule.rules.analysis import loads_of
+from dlc_core.schedule.rules.analysis import is_pointwise, loads_of, reductions
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.stmt import Store
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import PrimFunc, Store
 
 Along = Mapping[BlockRV, Mapping[Var, Var | None]]
 """Which axis of the output each axis of a block runs with, None for one that runs with none."""
+
+
+def has_row_stages(func: PrimFunc) -> bool:
+    """Whether a kernel reduces, one value at a time, and does nothing besides but elementwise work."""
+    found = reductions(func)
+    others = [b for b in block_list(func.body) if b not in found]
+    return bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
 
 
 def axes_along(s: Schedule, out: BlockRV) -> dict[BlockRV, dict[Var, Var | None]]:
@@ -49,4 +57,4 @@ def is_costly(value: Expr) -> bool:
     return any(isinstance(e, Call) or (isinstance(e, Binary) and e.op == "div") for e in post_order(value))
 
 
-__all__ = ["Along", "axes_along", "is_costly", "row_axes"]
+__all__ = ["Along", "axes_along", "has_row_stages", "is_costly", "row_axes"]

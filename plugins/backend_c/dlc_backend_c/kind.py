@@ -37,9 +37,6 @@ OPTIONS = (
     Option("opt-for", "str", "speed", "speed, or size: plain loops, where speed has tiles unrolled"),
 )
 
-TILE_OF_ONE = 3
-"""Registers of which schedules make tiles of one value: it, and what is multiplied for it."""
-
 
 def vector_bits(options: Mapping[str, Any]) -> int:
     """Width of the vectors that code for these options has; 0 is standard C."""
@@ -57,12 +54,9 @@ def description(options: Mapping[str, Any]) -> Description:
     cpu = processor(options["mcpu"])
     bits = vector_bits(options)
     threads = options["num-threads"] or usable_cores()
-    registers = cpu.vector_registers if bits else cpu.registers
-    if options["opt-for"] == "size":
-        registers = TILE_OF_ONE
     return Description(
         vector_bits=bits,
-        vector_registers=registers,
+        vector_registers=cpu.vector_registers if bits else cpu.registers,
         fma=cpu.fma,
         caches=cpu.caches,
         stack_bytes=256 if cpu.address_bits == 32 else 1 << 16,
@@ -71,6 +65,7 @@ def description(options: Mapping[str, Any]) -> Description:
         parallel=threads > 1,
         dtypes=COMPUTED,
         extra={"stream_rows": options["stream-rows"]},
+        short_code=options["opt-for"] == "size",
         control=True,
     )
 

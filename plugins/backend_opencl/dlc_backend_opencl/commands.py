@@ -95,13 +95,13 @@ class Commands:
             handle = handles[place]
             if self._taken.get(place) == handle:
                 continue
-            block = self._session.memory.block(handle)
+            block = self._session.memory.get(handle)
             if block.size < self._needed[place]:
-                sizes = [self._session.memory.block(h).size for h in handles]
+                sizes = [self._session.memory.get(h).size for h in handles]
                 for command in self._commands:
                     check_windows(command.launch, sizes)
             for kernel, argument in uses:
-                kernel.set_arg(argument, block.buffer)
+                kernel.set_arg(argument, block.memory)
             self._taken[place] = handle
 
     def submit(self) -> None:

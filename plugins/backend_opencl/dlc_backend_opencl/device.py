@@ -17,9 +17,9 @@ from dlc_backend_opencl.commands import Commands
 from dlc_backend_opencl.memory import Memory
 from dlc_backend_opencl.platforms import find_device, pyopencl
 from dlc_backend_opencl.programs import build
-from dlc_core.backend import LaunchList, read_launches
+from dlc_core.backend import LaunchList, find_entry, read_launches
 from dlc_core.backend.launches import LAUNCHES
-from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.diag import RuntimeFailure, UnsupportedError
 from dlc_core.target import Artifact, Target
 
 KEPT = 64
@@ -133,10 +133,7 @@ class OpenclProgram:
 
     def entry(self, symbol: str) -> Entry:
         """An entry point; ArtifactError where there is none of that name."""
-        found = self._lists.get(symbol)
-        if found is None:
-            raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(self._lists)}")
-        return Entry(self._session, self._program, found, threading.Lock(), {})
+        return Entry(self._session, self._program, find_entry(self._lists, symbol), threading.Lock(), {})
 
     def close(self) -> None:
         """The program goes with the last entry."""

@@ -124,7 +124,7 @@ def test_out_of_memory_names_the_largest_buffers(device: Any) -> None:
     with pytest.raises(RuntimeFailure, match="not allocated"):
         device.free(handles[0])
     with pytest.raises(RuntimeFailure, match="no memory of"):
-        device.session.memory.block(handles[0])
+        device.session.memory.get(handles[0])
 
 
 def test_memory_that_is_too_small(device: Any) -> None:

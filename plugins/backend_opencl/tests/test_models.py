@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 from pathlib import Path
 
@@ -14,19 +13,6 @@ from dlc_core.runtime.ndarray import NDArray
 from dlc_core.testing import networks
 
 pytestmark = pytest.mark.usefixtures("opencl")
-LLVM = importlib.util.find_spec("dlc_backend_llvm") is not None
-LIGHT = (
-    "bvlc_alexnet",
-    "densenet121",
-    "inception_v1",
-    "inception_v2",
-    "resnet50",
-    "shufflenet",
-    "squeezenet",
-    "vgg19",
-    "zfnet512",
-)
-"""Networks that the frontend's package for ONNX tests with."""
 
 
 def compared(exe: dlc.Executable, module: object) -> None:
@@ -91,18 +77,3 @@ def test_arrays_stay_on_the_device() -> None:
     found = exe(there)
     assert found.device is exe.device
     np.testing.assert_array_equal(found.numpy(), exe(x))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LIGHT)
-def test_classifiers(name: str, tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    light = pytest.importorskip("dlc_frontend_onnx.testing.light")
-    path = tmp_path / f"{name}.onnx"
-    onnx.save(light.with_weights(name), path)
-    feeds = light.input_of(name)
-    wanted = dlc.compile(path, "llvm" if LLVM else "reference", cache=False).run(feeds)
-    exe = dlc.compile(path, "opencl -device=0", cache=False)
-    assert exe.program is None, "all of it runs on the device"
-    for output, found in exe.run(feeds).items():
-        np.testing.assert_allclose(found, wanted[output], 1e-3, 1e-5, err_msg=output)

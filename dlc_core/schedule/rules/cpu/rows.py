@@ -23,15 +23,13 @@ from dlc_core.schedule.rules.analysis import (
     is_pointwise,
     loads_of,
     reduced,
-    reductions,
     same,
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
-from dlc_core.schedule.rules.stages import axes_along, is_costly, row_axes
+from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 SPLITTABLE = ("add", "mul", "min", "max")
@@ -50,11 +48,7 @@ class RowsRule(ScheduleRule):
     priority: ClassVar[int] = 40
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        found = reductions(func)
-        others = [b for b in block_list(func.body) if b not in found]
-        return (
-            bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
-        )
+        return has_row_stages(func)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s = schedule

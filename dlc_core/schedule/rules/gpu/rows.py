@@ -31,9 +31,8 @@ from dlc_core.schedule.rules.analysis import (
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.stages import axes_along, is_costly, row_axes
+from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 SHORT = 8
@@ -58,11 +57,7 @@ class RowsRule(ScheduleRule):
     priority: ClassVar[int] = 40
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        found = reductions(func)
-        others = [b for b in block_list(func.body) if b not in found]
-        return (
-            bool(found) and all(isinstance(b.body, Store) for b in found) and all(map(is_pointwise, others))
-        )
+        return has_row_stages(func)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)

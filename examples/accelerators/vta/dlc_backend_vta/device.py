@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from dlc_backend_vta.config import Config
 from dlc_backend_vta.cycles import Report, simulate
 from dlc_backend_vta.machine import Machine
 from dlc_backend_vta.program import FORMAT, Program, read_program
-from dlc_core.backend import CommandQueue, Event
+from dlc_core.backend import SimulatedDevice
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.target import Artifact
 
@@ -60,7 +59,7 @@ class LoadedProgram:
             return self._handles
 
 
-class VtaDevice:
+class VtaDevice(SimulatedDevice):
     """A simulated card.
 
     `cycles` are those of all launches so far, `report` is that of the last program that ran.  Its memory has
@@ -69,60 +68,18 @@ class VtaDevice:
 
     name = "vta"
     formats = (FORMAT,)
-    queued = True
-    """Launches, copies and frees take effect in the order in which they are asked for."""
 
     def __init__(self, memory_bytes: int = DRAM_BYTES) -> None:
         self.memory_bytes = memory_bytes
-        self.cycles = 0
+        super().__init__()
         self.launches = 0
         self.report: Report | None = None
-        self._lock = threading.Lock()
-        self._numbers = count(1)
-        self._blocks: dict[int, NDArray] = {}
-        self._used = 0
         self._machines: dict[Config, Machine] = {}
-        self._queue = CommandQueue("dlc-vta")
-
-    def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory; RuntimeFailure where not so much is free."""
-        with self._lock:
-            if self._used + size > self.memory_bytes:
-                raise RuntimeFailure(
-                    "the card is out of memory",
-                    why=f"{size} bytes are asked for, {self._used} of {self.memory_bytes} are in use",
-                )
-            handle = next(self._numbers)
-            self._blocks[handle] = np.empty(-(-size // 4), np.int32).view(np.uint8)[:size]
-            self._used += size
-            return handle
-
-    def free(self, handle: int) -> None:
-        """Give memory back; what was launched before may still use it."""
-        with self._lock:
-            block = self._blocks.pop(handle, None)
-            if block is None:
-                raise RuntimeFailure(f"freeing {handle}, which is not allocated on the card")
-            self._used -= block.nbytes
 
     def free_all(self, handles: list[int]) -> None:
         """Give several blocks back."""
         while handles:
             self.free(handles.pop())
-
-    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        """Copy bytes to the card, after everything that was launched before."""
-        given = np.frombuffer(data, np.uint8)
-        window = self._window(handle, offset, given.nbytes)
-        self._queue.record().wait()
-        window[:] = given
-
-    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        """Copy bytes from the card, after everything that was launched before."""
-        wanted = np.frombuffer(out, np.uint8)
-        window = self._window(handle, offset, wanted.nbytes)
-        self._queue.record().wait()
-        wanted[:] = window
 
     def load(self, artifact: Artifact) -> LoadedProgram:
         """Read the stream and work out its time; none of it runs yet."""
@@ -132,12 +89,12 @@ class VtaDevice:
         """Have a program run after everything that was launched before; returns at once."""
         loaded: LoadedProgram = entry.program
         sizes = loaded.program.buffers
-        given = [self._block(handle) for handle in buffers[: len(sizes)]]
+        given = [self.memory(handle) for handle in buffers[: len(sizes)]]
         for block, size in zip(given, sizes, strict=True):
             if block.nbytes < size:
                 raise RuntimeFailure(f"a buffer of {block.nbytes} bytes, the program needs {size}")
-        card = [*map(self._block, loaded.memory()), *given]
-        self._queue.submit(lambda: self._run(loaded, card))
+        card = [*map(self.memory, loaded.memory()), *given]
+        self.submit(lambda: self._run(loaded, card))
 
     def _run(self, loaded: LoadedProgram, card: Sequence[NDArray]) -> None:
         config = loaded.program.config
@@ -148,28 +105,6 @@ class VtaDevice:
         self.cycles += loaded.report.cycles
         self.launches += 1
         self.report = loaded.report
-
-    def record(self) -> Event:
-        """An event that is reached when everything launched so far has finished."""
-        return self._queue.record()
-
-    def sync(self) -> None:
-        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
-        self._queue.wait()
-
-    def _block(self, handle: int) -> NDArray:
-        block = self._blocks.get(handle)
-        if block is None:
-            raise RuntimeFailure(f"{handle} is no memory of the card")
-        return block
-
-    def _window(self, handle: int, offset: int, size: int) -> NDArray:
-        block = self._block(handle)
-        if not 0 <= offset <= offset + size <= block.nbytes:
-            raise RuntimeFailure(
-                f"bytes {offset}:{offset + size} are outside the {block.nbytes} bytes of memory {handle}"
-            )
-        return block[offset : offset + size]
 
 
 def run_arrays(device: VtaDevice, artifact: Artifact, *arrays: NDArray) -> Report:

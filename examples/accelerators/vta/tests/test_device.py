@@ -55,7 +55,7 @@ def test_a_program_runs_and_takes_cycles(artifact):
     for handle in handles:
         device.free(handle)
     loaded.close()
-    assert device._used == 0
+    assert device.memory_used == 0
 
 
 def test_what_is_asked_for_takes_effect_in_order(artifact):
@@ -83,10 +83,10 @@ def test_memory_of_programs_that_nobody_has_is_given_back(artifact):
     device = VtaDevice()
     loaded, handles, _ = launched(device, artifact)
     device.free_all(handles)
-    assert device._used > 0
+    assert device.memory_used > 0
     del loaded
     gc.collect()
-    assert device._used == 0
+    assert device.memory_used == 0
 
 
 def test_the_listing_is_a_source(artifact):
@@ -157,7 +157,7 @@ def test_memory_is_limited_and_buffers_have_their_size(artifact):
     small = device.alloc(8)
     with pytest.raises(RuntimeFailure, match="a buffer of 8 bytes"):
         device.launch(loaded.entry("product"), [small, small], (), 1)
-    with pytest.raises(RuntimeFailure, match="no memory of the card"):
+    with pytest.raises(RuntimeFailure, match="no memory of device 'vta'"):
         device.launch(loaded.entry("product"), [99, small], (), 1)
     with pytest.raises(ArtifactError, match="no entry"):
         loaded.entry("other")

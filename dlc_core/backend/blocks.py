@@ -1,0 +1,103 @@
+"""Memory of a device as blocks behind handles: how much is in use, which block an access means, and what is
+said where there is no more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Generic, TypeVar
+
+from dlc_core.diag import RuntimeFailure, bytes_text
+
+T = TypeVar("T")
+SHOWN = 3
+"""Blocks that an error lists."""
+
+
+@dataclass(frozen=True)
+class Block(Generic[T]):
+    """A piece of memory: whatever the device has for it, and its size in bytes."""
+
+    memory: T
+    size: int
+
+
+class Blocks(Generic[T]):
+    """The blocks of one device, which errors call `owner`; of up to `capacity` bytes.
+
+    Several threads may use it at once.
+    """
+
+    def __init__(self, owner: str, capacity: int) -> None:
+        self.owner = owner
+        self.capacity = capacity
+        self._lock = threading.Lock()
+        self._handles = count(1)
+        self._blocks: dict[int, Block[T]] = {}
+        self._used = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes of the blocks that there are."""
+        return self._used
+
+    def add(self, size: int, make: Callable[[], T]) -> int:
+        """The handle of a new block, which `make` gives; RuntimeFailure, naming the largest blocks, where not
+        so much is free.
+        """
+        with self._lock:
+            if self._used + size > self.capacity:
+                raise self._full(f"a buffer of {bytes_text(size)}", "")
+            memory = make()
+            handle = next(self._handles)
+            self._blocks[handle] = Block(memory, size)
+            self._used += size
+            return handle
+
+    def take(self, handle: int) -> T:
+        """The memory of a block, which is one no longer; RuntimeFailure where there is none."""
+        with self._lock:
+            block = self._blocks.pop(handle, None)
+            if block is None:
+                raise RuntimeFailure(f"freeing {handle}, which is not allocated on {self.owner}")
+            self._used -= block.size
+            return block.memory
+
+    def get(self, handle: int) -> Block[T]:
+        """The block of that name; RuntimeFailure where there is none."""
+        block = self._blocks.get(handle)
+        if block is None:
+            raise RuntimeFailure(f"{handle} is no memory of {self.owner}")
+        return block
+
+    def window(self, handle: int, offset: int, size: int) -> T:
+        """The memory of a block, of which so many bytes are accessed; RuntimeFailure where it ends before."""
+        block = self.get(handle)
+        if not 0 <= offset <= offset + size <= block.size:
+            raise RuntimeFailure(
+                f"bytes {offset}:{offset + size} are outside the {block.size} bytes of memory {handle}"
+            )
+        return block.memory
+
+    def full(self, what: str, why: str = "") -> RuntimeFailure:
+        """The error for something for which the device itself had no memory."""
+        with self._lock:
+            return self._full(what, why)
+
+    def _full(self, what: str, why: str) -> RuntimeFailure:
+        largest = sorted((block.size for block in self._blocks.values()), reverse=True)
+        held = ", ".join(map(bytes_text, largest[:SHOWN]))
+        rest = f" and {len(largest) - SHOWN} smaller" if len(largest) > SHOWN else ""
+        used = f"{bytes_text(self._used)} of {bytes_text(self.capacity)} are in use"
+        return RuntimeFailure(
+            f"{self.owner} is out of memory: there is none for {what}",
+            why=f"{used}: {why}" if why else used,
+            details=[f"the largest buffers in use: {held}{rest}"] if held else [],
+            hint="exe.release() gives scratch memory back; smaller batches need less",
+        )
+
+
+__all__ = ["Block", "Blocks"]

@@ -1,0 +1,72 @@
+"""Reading JSON data that is not trusted: each value has the type that is expected, or nothing is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from dlc_core.diag import ArtifactError, DlcError
+
+LIMIT = 1 << 62
+"""The largest integer that is read, by its absolute value."""
+MOST = 1 << 20
+"""Entries of a list that is read; no model has as many inputs, dims, terms or launches."""
+
+
+class _Malformed(Exception):
+    """What is wrong with the data."""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """ArtifactError, which says that `what` is malformed, for whatever wrong data gives rise to inside."""
+    try:
+        yield
+    except ArtifactError:
+        raise
+    except DlcError as error:
+        why = error.what
+    except _Malformed as error:
+        why = str(error)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+    else:
+        return
+    raise ArtifactError(f"{what} in the artefact is malformed", why=why, hint="compile the model again")
+
+
+def malformed(why: str) -> NoReturn:
+    """Leave the `reading` around."""
+    raise _Malformed(why)
+
+
+def integer(value: Any, low: int = 0, high: int = LIMIT) -> int:
+    """An integer in a range."""
+    if type(value) is not int or not low <= value <= high:
+        malformed(f"{value!r} is not an integer from {low} to {high}")
+    return value
+
+
+def truth(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        malformed(f"{value!r} is not true or false")
+    return value
+
+
+def text(value: Any) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        malformed(f"{value!r} is not text")
+    return value
+
+
+def items(value: Any) -> list[Any]:
+    """The entries of a list, or of the tuple that it was before it was written."""
+    if not isinstance(value, (list, tuple)) or len(value) > MOST:
+        malformed("a list is expected")
+    return list(value)
+
+
+__all__ = ["LIMIT", "integer", "items", "malformed", "reading", "text", "truth"]
