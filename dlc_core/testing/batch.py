@@ -15,7 +15,7 @@ from dlc_core import driver
 from dlc_core.diag import DlcError
 from dlc_core.ir.expr import Call, Expr, call
 from dlc_core.ir.module import IRModule
-from dlc_core.job import Job, context_for, lower, pack_weights
+from dlc_core.job import ABOUT, Job, context_for, lower, pack_weights
 from dlc_core.registry import registry
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
@@ -161,6 +161,7 @@ def _executable(
         codegen=registry().codegens[target.kind.codegen],
         entry=lowered.entry,
         num_threads=num_threads or target.describe().cores,
+        about={key: lowered.module.attrs[key] for key in ABOUT if key in lowered.module.attrs},
     )
 
 

@@ -12,8 +12,9 @@ import pytest
 from dlc_core.lazy import lazy
 
 if TYPE_CHECKING:
-    from dlc_core.testing import report
+    from dlc_core.testing import isolation, report
 else:
+    isolation = lazy("dlc_core.testing.isolation")
     report = lazy("dlc_core.testing.report")
 
 LEVELS = ("device", "ops", "graphs", "models", "hostile", "speed")
@@ -21,6 +22,9 @@ LEVELS = ("device", "ops", "graphs", "models", "hostile", "speed")
 
 ON_DEMAND = ("speed",)
 """Tiers that run only where they are asked for: what they find depends on what else the machine does."""
+
+ISOLATED = ("hostile",)
+"""Tiers whose tests run in a process of their own without being asked to."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         default="",
         help="write conformance.json and conformance.html there, and show what each op does in each dtype",
+    )
+    group.addoption(
+        "--dlc-isolate",
+        action="store_true",
+        help="run tests of every level in a process of their own, not only those of level 4: a kernel that "
+        "crashes is a failure of its test",
     )
     group.addoption("--bless", action="store_true", help="write golden files instead of comparing with them")
 
@@ -70,6 +80,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Have tests that may crash run in another process."""
+    if session.config.option.collectonly:
+        return
+    isolated = [item for item in session.items if _is_isolated(item)]
+    if isolated and isolation.is_possible(session.config):
+        session.config.pluginmanager.register(isolation.Isolation(session.config, isolated), "dlc-isolation")
+
+
+def _is_isolated(item: pytest.Item) -> bool:
+    tier = _tier_of(item)
+    return tier in ISOLATED or bool(tier in LEVELS and item.config.getoption("--dlc-isolate"))
 
 
 def _is_wanted(tier: str, wanted: set[str]) -> bool:

@@ -21,6 +21,7 @@ from dlc_core.target import STAGES, Target
 from dlc_core.testing.batch import Compiled, compile_all
 from dlc_core.testing.cases import Case, difference, outputs_of
 from dlc_core.testing.expectations import Expectations, ExpectedFailure, Unsupported
+from dlc_core.testing.running import tell
 
 PASSED, FAILED, UNSUPPORTED, EXPECTED = "passed", "failed", "unsupported", "fails as expected"
 NOT_RUN = "not run"
@@ -109,6 +110,7 @@ def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
         if lacking and isinstance(compiled, UnsupportedError):
             return Outcome(case.name, UNSUPPORTED, f"{lacking}: no tensor lowering, `reference` runs it")
         return Outcome(case.name, FAILED, str(compiled))
+    tell(case.name, compiled)
     try:
         for number, trial in enumerate(case.trials):
             found = outputs_of(compiled(*trial.inputs))

@@ -7,8 +7,9 @@
 The tiers, each a class of tests: `core` (laws that need no target), and the levels `device`, `ops`, `graphs`,
 `models`, `hostile` and `speed`, which are what a suite has by default; the last runs on demand alone.
 Options of pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is
-`device`, 1 `ops` and so on), `--dlc-dtypes`, `--dlc-ops`, `--dlc-fraction`; `--dlc-report=DIR` writes what
-was found.  `dlc_core.testing.conformance` is a suite for any target, without a test file.
+`device`, 1 `ops` and so on), `--dlc-dtypes`, `--dlc-ops`, `--dlc-fraction`; `--dlc-isolate` runs them in a
+process of their own; `--dlc-report=DIR` writes what was found.  `dlc_core.testing.conformance` is a suite for
+any target, without a test file.
 """
 
 from __future__ import annotations

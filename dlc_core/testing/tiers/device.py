@@ -18,7 +18,7 @@ from dlc_core.runtime.device import device_at, is_queued
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory import bytes_of
 from dlc_core.target import Target
-from dlc_core.testing.tiers.base import Tier
+from dlc_core.testing.tiers.base import Tier, case_of
 from dlc_core.testing.tiers.events import check_events, long_launch
 from dlc_core.testing.tiers.layers import compiled_layers, in_numpy, inputs, layers, on_device, same
 
@@ -36,8 +36,8 @@ class DeviceTier(Tier):
         return device_at(registry().devices[target.kind.device], target)
 
     @pytest.fixture
-    def exe(self, target: Target) -> Executable:
-        return compiled_layers(target)
+    def exe(self, target: Target, request: pytest.FixtureRequest) -> Executable:
+        return compiled_layers(target, case_of(DeviceTier, request.node.originalname))
 
     @pytest.fixture
     def expected(self, exe: Executable) -> Any:

@@ -20,7 +20,7 @@ from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
-from dlc_core.testing.tiers.base import Tier
+from dlc_core.testing.tiers.base import Tier, case_of
 from dlc_core.testing.tiers.layers import compiled_layers, inputs, same
 
 GONE = "the bus is gone"
@@ -35,8 +35,8 @@ class HostileTier(Tier):
     by_test: ClassVar[bool] = True
 
     @pytest.fixture
-    def compiled(self, target: Target) -> Executable:
-        return compiled_layers(target)
+    def compiled(self, target: Target, request: pytest.FixtureRequest) -> Executable:
+        return compiled_layers(target, case_of(HostileTier, request.node.originalname))
 
     @pytest.fixture
     def faulty(self, compiled: Executable) -> Iterator[Faulty]:

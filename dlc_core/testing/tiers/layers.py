@@ -22,6 +22,7 @@ from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Shape, Value
 from dlc_core.target import Target
 from dlc_core.testing.cases import module_of
+from dlc_core.testing.running import tell
 
 NDArray = np.ndarray[Any, Any]
 
@@ -50,9 +51,15 @@ def in_numpy(x: NDArray) -> tuple[NDArray, NDArray]:
 
 
 @lru_cache(maxsize=8)
-def compiled_layers(target: Target) -> Executable:
-    """The executable of `layers` that most tests share."""
+def _compiled(target: Target) -> Executable:
     return driver.compile(layers(), target, num_threads=2)
+
+
+def compiled_layers(target: Target, test: str) -> Executable:
+    """The executable of `layers` that most tests share."""
+    made = _compiled(target)
+    tell(test, made)
+    return made
 
 
 def inputs(rows: int = 24, seed: int = 0) -> NDArray:

@@ -1,0 +1,191 @@
+"""Tests of the kit in a process of their own: what kills that process is a failure of one test.
+
+A crash in native code (a vendor's kernel, a driver) ends the process that it happens in.  So tests of tiers
+that are `isolated`, and with `--dlc-isolate` all that use a target, run in a worker: a session of pytest over
+the same files, which runs what it is asked to.  When it dies, the test is reported as failed, with the
+signal, the target, what was running, and where in Python that was; the next test gets a new worker.
+
+With a debugger tests run as others do, and so they do in the workers of pytest-xdist, which isolates itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from itertools import takewhile
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlc_core.testing import running
+from dlc_core.testing.tiers.base import TEST, case_of, owner_of
+
+LINES = 14
+"""Lines of Python's stack at a crash that are shown."""
+
+PATIENCE = 60.0
+"""Seconds that a worker has to end."""
+
+BETWEEN = 0.2
+"""Seconds between looks at whether a worker is still there."""
+
+FATAL, CURRENT = "Fatal Python error", "Current thread"
+"""How the lines of Python's fault handler begin."""
+
+RUNNER = f"{os.sep}_pytest{os.sep}"
+"""What is in frames that are pytest's own."""
+
+WORKER = "from dlc_core.testing.isolated import work; work()"
+
+HINT = (
+    "run it alone to see it again; --check-bounds compiles kernels that check their accesses, exe.source() "
+    'shows their code; see "A kernel that crashes" in the vendor guide'
+)
+
+
+def is_possible(config: pytest.Config) -> bool:
+    """Whether tests can run in another process in this session."""
+    alone = not hasattr(config, "workerinput") and not config.getoption("usepdb", False)
+    return alone and os.name == "posix"
+
+
+class Isolation:
+    """The pytest plugin of a session; `wanted` are the tests that run in the worker."""
+
+    def __init__(self, config: pytest.Config, wanted: list[pytest.Item]) -> None:
+        self._config = config
+        self._following = dict(zip(wanted, [*wanted[1:], None], strict=True))
+        self._worker: _Worker | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        if item not in self._following:
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in self._reports(item):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        item.session._setupstate.teardown_exact(nextitem)  # what tests in this process have set up
+        return True
+
+    def pytest_sessionfinish(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+
+    def _reports(self, item: pytest.Item) -> list[pytest.TestReport]:
+        following = self._following[item]
+        if self._worker is None:
+            self._worker = _Worker(self._config)
+        answer = self._worker.ask(item.nodeid, None if following is None else following.nodeid)
+        if answer is not None:
+            return [
+                self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
+                for data in answer
+            ]
+        worker, self._worker = self._worker, None
+        return [_crash(self._config, item, worker)]
+
+
+def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.TestReport:
+    """The report of a test whose worker is gone."""
+    name = getattr(item, "originalname", None) or item.name
+    suite: Any = getattr(item, "cls", None)
+    owner = owner_of(suite, name)
+    target = suite.settings.narrowed(config).target
+    lines = [f"the process of the test {how(worker.status())}", f"  target:     {target}"]
+    if told := worker.told():
+        lines.append(f"  running:    {told}")
+    lines.append(f"  what to do: {HINT}")
+    about = [] if owner is None else [(TEST, [target, owner.tier, case_of(owner, name)])]
+    stack = worker.stack()
+    worker.close()
+    return pytest.TestReport(
+        item.nodeid,
+        item.location,
+        dict.fromkeys(item.keywords, 1),
+        "failed",
+        "\n".join(lines),
+        "call",
+        [("stack of the process", stack)] if stack else [],
+        user_properties=list(about),
+    )
+
+
+def how(status: int) -> str:
+    """How a process ended, from its exit status; negative ones are signals."""
+    if status >= 0:
+        return f"ended with exit code {status}"
+    try:
+        return f"died of {signal.Signals(-status).name} ({signal.strsignal(-status)})"
+    except ValueError:
+        return f"died of signal {-status}"
+
+
+class _Worker:
+    """The session that runs tests for this one."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="dlc-isolated-")
+        self._running = Path(self._folder.name) / "running"
+        self._errors = Path(self._folder.name) / "errors"
+        self._connection, other = Pipe()
+        start = {"args": list(config.invocation_params.args), "running": str(self._running)}
+        with other, self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", WORKER, json.dumps({**start, "connection": other.fileno()})],
+                cwd=config.invocation_params.dir,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[other.fileno()],
+            )
+
+    def ask(self, test: str, following: str | None) -> list[dict[str, Any]] | None:
+        """Have a test run; its reports as data, None where the process has ended instead."""
+        try:
+            self._connection.send((test, following))
+            while not self._connection.poll(BETWEEN):
+                if self._process.poll() is not None and not self._connection.poll(0):
+                    return None
+            found: list[dict[str, Any]] = self._connection.recv()
+        except (EOFError, OSError):
+            return None
+        return found
+
+    def status(self) -> int:
+        """How the process has ended."""
+        try:
+            return self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def told(self) -> str:
+        """What it was running."""
+        return running.told(self._running)
+
+    def stack(self) -> str:
+        """Where it was in Python, or what it said last."""
+        lines = self._errors.read_text(errors="replace").splitlines()
+        fatal = next((i for i, line in enumerate(lines) if line.startswith(FATAL)), None)
+        if fatal is None:
+            return "\n".join(lines[-LINES:])
+        here = next((i for i in range(fatal, len(lines)) if lines[i].startswith(CURRENT)), fatal)
+        frames = list(takewhile(lambda line: RUNNER not in line, lines[here : here + LINES]))
+        return "\n".join([lines[fatal], *frames])
+
+    def close(self) -> None:
+        """End it, once it has torn down what its tests have set up."""
+        self._connection.close()
+        self.status()
+        self._folder.cleanup()
+
+
+__all__ = ["Isolation", "how", "is_possible"]

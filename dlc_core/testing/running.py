@@ -1,0 +1,59 @@
+"""What a test is doing on a target, kept where it is read after the process has died.
+
+A process that runs tests for another one writes a file; elsewhere telling costs nothing and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+SHOWN = 6
+"""Kernels that are named."""
+
+_FILES: list[int] = []
+"""The descriptor of the file that is written, where there is one."""
+
+
+def keep_in(path: str) -> None:
+    """From now on this process writes there what it does."""
+    _FILES[:] = [os.open(path, os.O_WRONLY | os.O_CREAT)]
+
+
+def tell(what: str, exe: Any = None) -> None:
+    """Something begins: the case `what`, and of what is called its entry point and the kernels in it."""
+    if not _FILES:
+        return
+    told = {"what": what}
+    if exe is not None:
+        kernels = dict.fromkeys(str(site["kernel"]) for site in exe.about.get("sites", ()))
+        told |= {"entry": exe.entry, "device": getattr(exe.device, "name", ""), "kernels": _few(kernels)}
+    data = json.dumps(told).encode()
+    os.ftruncate(_FILES[0], 0)
+    os.pwrite(_FILES[0], data, 0)
+
+
+def told(path: Path) -> str:
+    """What was told last there, as a line; empty where nothing was."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return ""
+    words = [str(found["what"])]
+    if "entry" in found:
+        words.append(f"entry point {found['entry']!r} on device {found['device']!r}")
+        if found["kernels"]:
+            words.append(f"kernels {found['kernels']}")
+    return ", ".join(words)
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more
+
+
+__all__ = ["keep_in", "tell", "told"]

@@ -1,0 +1,110 @@
+"""A crash in native code is a failure of one test; the tests behind it run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlc_core.backend.compiler import compiler_problem
+from dlc_core.testing import running
+from dlc_core.testing.isolation import how
+
+pytestmark = [
+    pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem())),
+    pytest.mark.skipif(os.name != "posix", reason="isolation takes pipes that are handed on"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SUITE = """
+import ctypes
+
+from dlc_core.hooks import hookimpl
+from dlc_core.registry import fresh_registry
+from dlc_core.testing import conformance_suite
+from tests.backend.test_simulated import Device, Plugin
+
+ALL = 1 << 50
+
+
+class Crashing(Device):
+    memory_bytes = 1 << 30
+
+    def alloc(self, size, align=64):
+        if size == ALL:
+            ctypes.string_at(0)
+        return super().alloc(size, align)
+
+    def launch(self, entry, *args):
+        if entry.function.symbol == "m1_main":
+            ctypes.string_at(0)
+        super().launch(entry, *args)
+
+
+class Crashes(Plugin):
+    @hookimpl
+    def dlc_devices(self):
+        return [Crashing()]
+
+
+INSTALLED = fresh_registry({"toy": Crashes()})
+INSTALLED.__enter__()
+TestToy = conformance_suite("toy", tiers=("ops", "hostile"))
+"""
+
+
+def session(folder: Path, *words: str) -> str:
+    """What pytest prints about the suite."""
+    (folder / "test_toy.py").write_text(SUITE)
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_toy.py", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_level_4_goes_on_behind_a_crash(tmp_path: Path) -> None:
+    told = session(tmp_path, "--dlc-level=4", "-k", "more_memory or of_another_format")
+    assert "1 failed, 1 passed" in told, told
+    assert "the process of the test died of SIGSEGV" in told
+    assert "target:     toy" in told
+    assert "running:    hostile/more_memory_than_there_is, entry point 'main' on device 'toy'" in told
+    assert "kernels fused_matmul_relu, " in told
+    assert "in alloc" in told
+    assert "_pytest" not in told.partition("stack of the process")[2]
+
+
+@pytest.mark.slow
+def test_kernels_of_every_level_can_be_isolated(tmp_path: Path) -> None:
+    words = "--dlc-level=1", "--dlc-ops=abs,neg", "--dlc-dtypes=float32,int32", "--dlc-isolate"
+    told = session(tmp_path, *words, "--dlc-report=report", "--junitxml=report.xml")
+    assert "4 failed, 3 passed" in told, told
+    assert "running:    ops/abs/0/int32, entry point 'm1_main' on device 'toy', kernels fused_abs" in told
+    assert "running:    ops/neg/1/symbolic, entry point 'm1_main'" in told
+    (record,) = json.loads((tmp_path / "report" / "conformance.json").read_text())["targets"]
+    assert record["verdict"] == "failed"
+    failed = {case["case"] for case in record["cases"] if case["status"] == "failed"}
+    assert failed == {f"ops/{test}/{op}" for test in ("samples", "symbolic_dims") for op in ("abs", "neg")}
+    assert (tmp_path / "report.xml").read_text().count("<testcase") == 7
+
+
+def test_how_processes_end() -> None:
+    assert how(3) == "ended with exit code 3"
+    assert how(-signal.SIGBUS).startswith("died of SIGBUS")
+    assert how(-250) == "died of signal 250"
+
+
+def test_nothing_is_kept_where_nobody_reads(tmp_path: Path) -> None:
+    running.tell("a case")
+    assert running.told(tmp_path / "nothing") == ""
