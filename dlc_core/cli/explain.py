@@ -91,6 +91,9 @@ def explain(
             console.print(escape(line))
         console.print()
     print_records([_record(k, told, measure) for k in kernels])
+    if told.compiled:
+        console.print()
+        print_records([{"function": name, **facts} for name, facts in told.compiled.items()])
     console.print(_totals_words(told))
 
 

@@ -42,6 +42,7 @@ from dlc_core.diag import UsageError, bytes_text
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
+from dlc_core.target import COMPILED
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -164,6 +165,7 @@ def _artefact(path: Path, as_json: bool) -> None:
         "scratch": str(signature.arena_size),
         "sources": list(exe.artifact.sources),
         "kernel calls": len(exe.about.get("sites", ())),
+        "compiled": dict(exe.artifact.metadata.get(COMPILED, {})),
         "metadata": {k: v for k, v in exe.artifact.metadata.items() if isinstance(v, (str, int, float))},
     }
     if as_json:

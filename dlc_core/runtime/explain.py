@@ -17,6 +17,7 @@ from dlc_core.ir.types import static_bytes
 from dlc_core.lazy import lazy
 from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.profile import Report, Row
+from dlc_core.target.artifact import COMPILED
 from dlc_core.target.cost import Estimate, Machine, Work
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class Explanation:
     device_memory: Mapping[str, int | None] = field(default_factory=dict)
     """For each device with memory of its own the most bytes of values between segments that a call has there;
     None where they depend on dims."""
+    compiled: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What the device's compiler says of the functions it made, by their symbols: registers, memory."""
 
     def to_json(self) -> str:
         """All of it, with `totals` and, where times were measured, `fit`."""
@@ -199,6 +202,8 @@ class Explanation:
             nodes = ", ".join(kernel.nodes[:_SHOWN_NODES]) + (f" and {rest} more" if rest > 0 else "")
             lines.append(f"  {kernel.name:<{width}}  {kernel.rule:<{rules}}  {nodes}".rstrip())
             lines += [f"  {'':<{width}}  refused: {reason.splitlines()[0]}" for reason in kernel.refused]
+        for symbol, facts in self.compiled.items():
+            lines.append(f"compiled {symbol}: {', '.join(f'{v} {k}' for k, v in facts.items())}")
         return "\n".join(lines)
 
 
@@ -266,6 +271,7 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         machine=machine,
         segments=tuple(_segments(exe)),
         device_memory=_device_memory(exe),
+        compiled=exe.artifact.metadata.get(COMPILED, {}),
         refused=tuple(
             Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
             for one in exe.about.get("placed", {}).get("why_not", ())

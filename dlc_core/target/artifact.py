@@ -17,6 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 from dlc_core.ir.module import IRModule
 from dlc_core.target.target import Target
 
+COMPILED = "compiled"
+"""Where an artefact's metadata has what a device's compiler says of the functions it made: by symbol, numbers
+by names such as "registers"."""
+
 Source = str | Callable[[], str]
 """Readable code, or what makes it when it is asked for."""
 
@@ -60,4 +64,4 @@ class Codegen(Protocol):
         ...
 
 
-__all__ = ["Artifact", "Codegen", "Source"]
+__all__ = ["COMPILED", "Artifact", "Codegen", "Source"]

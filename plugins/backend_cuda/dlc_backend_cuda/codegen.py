@@ -6,28 +6,41 @@ C to which a few words are explained (`simulated`).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dlc_backend_cuda.kind import AXES
+from dlc_backend_cuda.kind import AXES, is_binary
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
-from dlc_core.target import Artifact, Target
+from dlc_core.target import COMPILED, Artifact, Target
 
 if TYPE_CHECKING:
-    from dlc_backend_cuda import words, writer
+    from dlc_backend_cuda import nvrtc, report, words, writer
     from dlc_core.backend import kernels
     from dlc_core.target import source
 else:
+    nvrtc = lazy("dlc_backend_cuda.nvrtc")
+    report = lazy("dlc_backend_cuda.report")
     words = lazy("dlc_backend_cuda.words")
     writer = lazy("dlc_backend_cuda.writer")
     kernels = lazy("dlc_core.backend.kernels")
     source = lazy("dlc_core.target.source")
 
-FORMAT = "cuda-c"
+TEXT = "cuda-c"
 """Artefacts of this format are CUDA C; `launches` in their metadata says what is launched."""
+BINARY = "cuda-binary"
+"""Those of this one are machine code for one architecture, and PTX behind it for later ones."""
+PTX = "ptx"
+"""Those of this one are PTX, whoever made it."""
+CODE_BYTES = "cubin"
+"""Where their metadata says how long the machine code is."""
+ARCH = "arch"
+"""Where the metadata says what architecture code is for."""
 
+_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\(")
 _ALL = "0xffffffffu"
 """All threads of a warp, which meet where they exchange values."""
 _WORDS = {
@@ -39,12 +52,12 @@ _WORDS = {
 
 
 class CudaCodegen(LaunchCodegen):
-    """Emits the artefact format "cuda-c"."""
+    """Emits the artefact format "cuda-c", or "cuda-binary" where the target says so."""
 
     name = "cuda"
     kinds = ("cuda", "cuda_simulated")
-    format = FORMAT
-    forms = ("cu",)
+    format = TEXT
+    forms = ("cu", "ptx")
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
         """CUDA C, with indices of 32 bits where they suffice."""
@@ -82,7 +95,31 @@ class CudaCodegen(LaunchCodegen):
         """The kernels, behind what their text needs besides the language."""
         made = super().emit(module, target)
         text = with_words(made.code.decode())
-        return replace(made, code=text.encode(), sources={self.forms[0]: text})
+        made = replace(made, code=text.encode(), sources={"cu": text})
+        if not is_binary(target.values()):
+            return made
+        compiled = nvrtc.compile_kernels(text, target["arch"])
+        threads = {symbol: int(count) for count, symbol in _BOUNDS.findall(text)}
+        facts = report.with_occupancy(report.read_report(compiled.log), threads, target.describe())
+        return replace(
+            made,
+            format=BINARY,
+            code=compiled.cubin + compiled.ptx,
+            sources={"cu": text, "ptx": compiled.ptx.decode()},
+            metadata={**made.metadata, CODE_BYTES: len(compiled.cubin), COMPILED: facts},
+        )
+
+    def launch_metadata(self, module: IRModule, target: Target) -> Mapping[str, Any]:
+        """What architecture the code is for."""
+        return {ARCH: target["arch"]}
+
+    def source(self, artifact: Artifact, form: str) -> str | None:
+        """The PTX of an artefact; None for what cannot be made."""
+        if form != "ptx":
+            return None
+        if artifact.format == BINARY:
+            return artifact.code[artifact.metadata[CODE_BYTES] :].decode()
+        return nvrtc.compile_kernels(artifact.code.decode(), artifact.metadata[ARCH]).ptx.decode()
 
 
 def with_words(text: str) -> str:
@@ -93,4 +130,4 @@ def with_words(text: str) -> str:
     return "\n".join([*lines, text, "#ifdef __cplusplus", "}", "#endif", ""])
 
 
-__all__ = ["FORMAT", "CudaCodegen", "with_words"]
+__all__ = ["ARCH", "BINARY", "CODE_BYTES", "PTX", "TEXT", "CudaCodegen", "with_words"]

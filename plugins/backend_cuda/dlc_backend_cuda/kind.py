@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dlc_backend_cuda import nvrtc
 from dlc_backend_cuda.architectures import USUAL, architecture
+from dlc_backend_cuda.driver import problem
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
@@ -16,6 +18,18 @@ from dlc_core.target import COMPUTED, Description, Option, TargetKind
 OPTIONS = (
     Option("arch", "str", USUAL, "the architecture that code is for, sm_70 to sm_120"),
     Option("units", "int", 0, "multiprocessors; 0 takes those of the architecture's usual card"),
+)
+
+CODES = ("", "binary", "text")
+DEVICE_OPTIONS = (
+    *OPTIONS,
+    Option(
+        "code",
+        "str",
+        "",
+        "binary: machine code and PTX, by NVRTC; text: compiled where it runs; empty: binary where NVRTC is here",
+    ),
+    Option("device", "int", 0, "the number of the device that runs it"),
 )
 
 AXES = ("x", "y", "z")
@@ -64,6 +78,30 @@ def description(options: Mapping[str, Any]) -> Description:
     )
 
 
+def is_binary(options: Mapping[str, Any]) -> bool:
+    """Whether kernels are compiled now; TargetError for an option that means nothing."""
+    wanted = options.get("code", "text")
+    if wanted not in CODES:
+        raise TargetError(f"target option -code={wanted}: neither binary nor text")
+    return wanted == "binary" or (wanted == "" and nvrtc.problem() is None)
+
+
+def identity(options: Mapping[str, Any]) -> str:
+    """The compiler that makes the code."""
+    return nvrtc.version() if is_binary(options) else ""
+
+
+KIND = TargetKind(
+    name="cuda",
+    doc="CUDA devices: machine code for an architecture, by NVRTC",
+    codegen="cuda",
+    device="cuda",
+    options=DEVICE_OPTIONS,
+    describe=description,
+    problem=problem,
+    identity=identity,
+)
+
 SIMULATED_KIND = TargetKind(
     name="cuda_simulated",
     doc="the CUDA C of kind cuda on this machine's processor, thread by thread, with no driver",
@@ -74,4 +112,4 @@ SIMULATED_KIND = TargetKind(
     problem=compiler_problem,
 )
 
-__all__ = ["AXES", "GROUPS", "OPTIONS", "SIDES", "SIMULATED_KIND", "WARP", "description"]
+__all__ = ["AXES", "GROUPS", "KIND", "OPTIONS", "SIDES", "SIMULATED_KIND", "WARP", "description", "is_binary"]

@@ -11,9 +11,9 @@ DLC_API = "0.1"
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_backend_cuda.kind import SIMULATED_KIND
+    from dlc_backend_cuda.kind import KIND, SIMULATED_KIND
 
-    return [SIMULATED_KIND]
+    return [KIND, SIMULATED_KIND]
 
 
 @hookimpl
@@ -25,6 +25,7 @@ def dlc_codegens() -> Iterable[Declaration]:
 
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
+    from dlc_backend_cuda.device import CudaDevice
     from dlc_backend_cuda.simulated import SimulatedCuda
 
-    return [SimulatedCuda()]
+    return [CudaDevice(), SimulatedCuda()]

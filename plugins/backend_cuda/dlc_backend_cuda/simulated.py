@@ -6,7 +6,7 @@ something there.
 
 from __future__ import annotations
 
-from dlc_backend_cuda.codegen import FORMAT
+from dlc_backend_cuda.codegen import TEXT
 from dlc_core.backend import LaunchDevice, Spelling
 
 _WORDS = {
@@ -29,7 +29,7 @@ class SimulatedCuda(LaunchDevice):
     """A device that exists in software alone."""
 
     name = "cuda_simulated"
-    formats = (FORMAT,)
+    formats = (TEXT,)
     spelling = Spelling(_WORDS, text="struct dlc_index { int64_t x, y, z; };", shared="__shared__")
 
 

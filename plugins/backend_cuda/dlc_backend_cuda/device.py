@@ -1,0 +1,327 @@
+"""The device `cuda`: memory, programs and one stream, in order, of a CUDA device of this machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dlc_backend_cuda import nvrtc
+from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, PTX, TEXT
+from dlc_backend_cuda.driver import Driver, OutOfMemory, PycudaDriver, Start
+from dlc_backend_cuda.kind import GROUPS, STATIC_SHARED
+from dlc_core.backend import Blocks, Kernel, Launch, LaunchList, bytes_text, read_launches
+from dlc_core.backend.launches import LAUNCHES, check_windows
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.target import Artifact, Target
+
+KEPT = 64
+"""Sizes of calls whose launches an entry keeps ready."""
+_LOOKS = 2e-4
+"""Seconds between looks at an event that is waited for so long and no longer."""
+_LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "h", "uint16": "H",
+            "int8": "b", "uint8": "B", "bool": "?"}  # fmt: skip
+"""Of `struct`, for what kernels take by value."""
+DLPACK = 2
+"""How DLPack calls devices of CUDA."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A launch with its function, whose buffers are still to come."""
+
+    function: Any
+    launch: Launch
+
+    def start(self, addresses: Sequence[int]) -> Start:
+        """With the buffers of a call."""
+        launch = self.launch
+        buffers = iter(addresses[w.place] + w.offset for w in launch.buffers)
+        scalars = iter(launch.scalars)
+        given = tuple(next(buffers if kind == "b" else scalars) for kind in launch.kernel.order)
+        return Start(self.function, launch.grid, launch.group, given)
+
+
+class Session:
+    """A device in use: its driver and memory."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.process = os.getpid()
+        self.blocks: Blocks[Any] = Blocks(driver.name, driver.capacity)
+
+    def alloc(self, size: int) -> int:
+        """Memory by its address; RuntimeFailure where there is not so much, naming the largest buffers."""
+        try:
+            return self.blocks.add(size, lambda: self.driver.alloc(size), int)
+        except OutOfMemory as error:
+            raise self.blocks.full(f"a buffer of {bytes_text(size)}", str(error)) from None
+
+
+class Event:
+    """A place in the stream."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._mark = driver.mark()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything that was submitted before has finished."""
+        return self._driver.reached(self._mark)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has; False where `timeout` seconds did not do.  RuntimeFailure for what failed."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while end is not None and not self.done:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOKS)
+        self._driver.wait(self._mark)
+        return True
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point: what a call launches."""
+
+    session: Session
+    functions: dict[str, Any]
+    list: LaunchList
+    known: dict[tuple[int, ...], tuple[Ready, ...]] = field(default_factory=dict)
+
+    def ready(self, scalars: Sequence[int]) -> tuple[Ready, ...]:
+        """The launches of a call with these scalars, kept for the next one; those that cannot be are refused."""
+        key = tuple(scalars)
+        found = self.known.get(key)
+        if found is None:
+            launches = self.list.launches(key)
+            for launch in launches:
+                self._check(launch)
+            found = tuple(Ready(self.functions[one.kernel.symbol], one) for one in launches)
+            if len(self.known) >= KEPT:
+                self.known.clear()
+            self.known[key] = found
+        return found
+
+    def _check(self, launch: Launch) -> None:
+        symbol = launch.kernel.symbol
+        driver = self.session.driver
+        limits = [
+            (f"groups along axis {axis}", size, most)
+            for axis, size, most in zip("xyz", launch.grid, GROUPS, strict=True)
+        ]
+        limits += [
+            ("threads of a group", launch.threads, driver.most_threads(self.functions[symbol])),
+            ("bytes that a group shares", launch.kernel.shared_bytes, STATIC_SHARED),
+        ]
+        for what, size, most in limits:
+            if size > most:
+                raise RuntimeFailure(
+                    f"{driver.name} cannot launch {symbol}",
+                    why=f"it has {size} {what}, {most} at most are possible",
+                )
+
+    def starts(self, buffers: Sequence[int], scalars: Sequence[int]) -> list[Start]:
+        """The launches of a call on memory; RuntimeFailure where that is too small."""
+        sizes = [self.session.blocks.get(handle).size for handle in buffers]
+        ready = self.ready(scalars)
+        for one in ready:
+            check_windows(one.launch, sizes)
+        return [one.start(buffers) for one in ready]
+
+    def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
+        """A call as a graph, which is submitted as a whole, and returns when it is done."""
+        driver = self.session.driver
+        starts = self.starts(buffers, scalars)
+        graph = driver.graph(starts)
+        submit = partial(driver.submit, starts) if graph is None else partial(driver.replay, graph)
+
+        def run() -> None:
+            submit()
+            driver.sync()
+
+        return run
+
+
+class CudaProgram:
+    """Kernels on a device, and the lists of what its entries launch."""
+
+    def __init__(self, session: Session, functions: dict[str, Any], lists: dict[str, LaunchList]) -> None:
+        self._session = session
+        self._functions = functions
+        self._lists = lists
+
+    def entry(self, symbol: str) -> Entry:
+        """An entry point; ArtifactError where there is none of that name."""
+        found = self._lists.get(symbol)
+        if found is None:
+            raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(self._lists)}")
+        return Entry(self._session, self._functions, found)
+
+    def close(self) -> None:
+        """The module goes with the last entry."""
+
+
+class CudaDevice:
+    """A device of this machine, opened when it is first used; `at` gives that of a target's options."""
+
+    name = "cuda"
+    formats = (BINARY, PTX, TEXT)
+    queued = True
+
+    def __init__(self, number: int = 0, open_driver: Callable[[int], Driver] = PycudaDriver) -> None:
+        self._number = number
+        self._open = open_driver
+        self.dlpack_device = DLPACK, number
+        self._others: dict[int, CudaDevice] = {number: self}
+        self._lock = threading.Lock()
+        self._opened: Session | None = None
+
+    def at(self, target: Target) -> CudaDevice:
+        """The device that a target's options name."""
+        number = int(target["device"])
+        with self._lock:
+            return self._others.setdefault(
+                number, self if number == self._number else CudaDevice(number, self._open)
+            )
+
+    @property
+    def session(self) -> Session:
+        """The device in use.  Raises UnsupportedError without pycuda, driver or device, TargetError for a
+        device that is not there, RuntimeFailure in a child of the process that opened it.
+        """
+        with self._lock:
+            if self._opened is None:
+                self._opened = Session(self._open(self._number))
+            if self._opened.process != os.getpid():
+                raise RuntimeFailure(
+                    f"{self._opened.driver.name} was opened before this process was forked",
+                    why="CUDA does not outlive a fork",
+                    hint='start processes by "spawn", or use the device in children only',
+                )
+            return self._opened
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        """Uninitialised memory, at a multiple of 256; RuntimeFailure where not so much is free."""
+        return self.session.alloc(size)
+
+    def free(self, handle: int) -> None:
+        """Give memory back to the pool, for what is launched from now on."""
+        self.session.blocks.take(handle).free()
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        """Copy bytes to the device, after everything that was launched before."""
+        given = np.frombuffer(data, np.uint8)
+        session = self.session
+        session.blocks.window(handle, offset, given.nbytes)
+        session.driver.write(handle + offset, given)
+
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
+        wanted = np.frombuffer(out, np.uint8)
+        session = self.session
+        session.blocks.window(handle, offset, wanted.nbytes)
+        session.driver.read(wanted, handle + offset)
+
+    def load(self, artifact: Artifact) -> CudaProgram:
+        """Load the kernels; none runs yet.
+
+        Raises ArtifactError for metadata that is malformed, UnsupportedError for code of an architecture that
+        the device is older than, and for text where NVRTC is not here.
+        """
+        kernels, lists = read_launches(artifact.metadata.get(LAUNCHES))
+        session = self.session
+        module = session.driver.module(image_for(session.driver, artifact))
+        try:
+            functions = {
+                kernel.symbol: session.driver.function(module, kernel.symbol, _arguments(kernel))
+                for kernel in kernels
+            }
+        except KeyError as error:
+            raise ArtifactError(f"the code has no kernel {error.args[0]}") from None
+        return CudaProgram(session, functions, lists)
+
+    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Have all launches of an entry run after everything that was launched before; returns at once."""
+        self.session.driver.submit(entry.starts(buffers, scalars))
+
+    def measure(
+        self,
+        entry: Entry,
+        buffers: Sequence[int],
+        scalars: Sequence[int],
+        threads: int,
+        figures: np.ndarray[Any, Any],
+    ) -> None:
+        """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
+        driver = self.session.driver
+        starts = entry.starts(buffers, scalars)
+        marks = [driver.mark()]
+        for start in starts:
+            driver.submit([start])
+            marks.append(driver.mark())
+        driver.sync()
+        seen: set[int] = set()
+        for ready, first, last in zip(entry.ready(scalars), marks, marks[1:]):
+            site = ready.launch.site
+            figures[site] += (round(1e9 * driver.seconds(first, last)), site not in seen)
+            seen.add(site)
+
+    def record(self) -> Event:
+        """An event that is reached when everything launched so far has finished."""
+        return Event(self.session.driver)
+
+    def sync(self) -> None:
+        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        if self._opened is not None:
+            self.session.driver.sync()
+
+
+def image_for(driver: Driver, artifact: Artifact) -> bytes:
+    """What of an artefact a device loads: machine code for it, else PTX, else text compiled for it now.
+
+    Raises ArtifactError for malformed metadata, UnsupportedError for an older device.
+    """
+    made = artifact.metadata.get(ARCH)
+    size = artifact.metadata.get(CODE_BYTES, 0)
+    if not isinstance(made, str) or not isinstance(size, int) or not 0 <= size <= len(artifact.code):
+        raise ArtifactError("the code's description is malformed", hint="compile the model again")
+    wanted, own = _version(made), _version(driver.arch)
+    if wanted > own:
+        raise UnsupportedError(
+            f"the code is for {made}, and {driver.name} is {driver.arch}",
+            hint=f"compile with -arch={driver.arch}",
+        )
+    if artifact.format == TEXT:
+        return nvrtc.compile_kernels(artifact.code.decode(), driver.arch).cubin
+    if artifact.format == BINARY and wanted[0] == own[0]:
+        return artifact.code[:size]
+    # A text of PTX ends with a zero.
+    return artifact.code[size:] + b"\0"
+
+
+def _version(arch: str) -> tuple[int, int]:
+    """Generation and member: machine code runs on later members of its generation."""
+    number = arch.removeprefix("sm_").rstrip("af")
+    if not number.isdecimal():
+        raise ArtifactError(f"the code is for {arch!r}, which is no architecture", hint="compile the model again")
+    return divmod(int(number), 10)
+
+
+def _arguments(kernel: Kernel) -> str:
+    """The letters of a kernel's parameters."""
+    scalars = iter(kernel.scalars)
+    try:
+        return "".join("P" if kind == "b" else _LETTERS[next(scalars)] for kind in kernel.order)
+    except KeyError as error:
+        raise ArtifactError(f"a kernel takes a {error.args[0]} by value") from None
+
+
+__all__ = ["CudaDevice", "CudaProgram", "Entry", "Event", "Session", "image_for"]

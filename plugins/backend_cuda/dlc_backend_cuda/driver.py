@@ -1,0 +1,281 @@
+"""The narrow door to a device: what this package asks of the driver, and pycuda's answer to it.
+
+Everything else is written against `Driver`, so that it is tested with no device.  The context of a device is
+its primary one, which other libraries of a process use too: their arrays and ours have one address space.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from dlc_backend_cuda.graphs import Graphs
+from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Dims = tuple[int, int, int]
+
+REMEDY = 'pip install "dlc-backend-cuda[device]", and the driver of the card'
+STAGE = 4 << 20
+"""Bytes of each of the two page-locked buffers through which memory is copied."""
+
+
+class OutOfMemory(Exception):
+    """The device has not so much memory."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """One launch: a function, its sizes, and its arguments as addresses and integers."""
+
+    function: Any
+    grid: Dims
+    group: Dims
+    arguments: tuple[int, ...]
+
+
+class Driver(Protocol):
+    """A device with one stream, in order.  Sizes in bytes, addresses as integers.
+
+    Every method raises RuntimeFailure for what the device says of this or of earlier work.
+    """
+
+    name: str
+    number: int
+    arch: str
+    """Such as sm_90."""
+    capacity: int
+
+    def alloc(self, size: int) -> Any:
+        """Memory, which `int` gives the address of; OutOfMemory where there is none."""
+        ...
+
+    def write(self, address: int, data: Bytes) -> None:
+        """Copy to the device, after everything before; `data` may change when this returns."""
+        ...
+
+    def read(self, out: Bytes, address: int) -> None:
+        """Copy from the device, after everything before; returns when that is done."""
+        ...
+
+    def module(self, image: bytes) -> Any:
+        """Machine code or PTX, ready to run."""
+        ...
+
+    def function(self, module: Any, symbol: str, arguments: str) -> Any:
+        """A kernel; `arguments` are letters of `struct`.  KeyError where the module has none of that name."""
+        ...
+
+    def most_threads(self, function: Any) -> int:
+        """Of a group, with the registers that the function needs."""
+        ...
+
+    def submit(self, starts: Sequence[Start]) -> None:
+        """Have launches run, in order, after everything before."""
+        ...
+
+    def graph(self, starts: Sequence[Start]) -> Any:
+        """The launches as one, or None where the driver has no graphs."""
+        ...
+
+    def replay(self, graph: Any) -> None:
+        """Have a graph run after everything before."""
+        ...
+
+    def mark(self) -> Any:
+        """A place in the stream."""
+        ...
+
+    def reached(self, mark: Any) -> bool: ...
+
+    def wait(self, mark: Any) -> None:
+        """Wait for a place in the stream."""
+        ...
+
+    def seconds(self, first: Any, last: Any) -> float:
+        """Between two places that have been reached."""
+        ...
+
+    def sync(self) -> None:
+        """Wait for everything."""
+        ...
+
+
+@cache
+def _pycuda() -> Any:
+    """The package by which devices are reached; UnsupportedError where it, or the driver, is not here."""
+    try:
+        import pycuda.driver as found
+    except ImportError as error:
+        raise UnsupportedError(
+            "pycuda is not installed, or finds no driver: CUDA devices are reached by it",
+            why=str(error),
+            hint=REMEDY,
+        ) from None
+    try:
+        found.init()
+        count = found.Device.count()
+    except found.Error as error:
+        raise UnsupportedError("the driver of CUDA does not start", why=str(error), hint=REMEDY) from None
+    if not count:
+        raise UnsupportedError("there is no CUDA device on this machine", hint=REMEDY)
+    return found
+
+
+def problem() -> str | None:
+    """Why no CUDA device can be used here, in a line; None where one can."""
+    try:
+        _pycuda()
+    except UnsupportedError as error:
+        return f"{error.what}: {error.hint}"
+    return None
+
+
+class PycudaDriver:
+    """See `Driver`."""
+
+    def __init__(self, number: int) -> None:
+        self._cuda = cuda = _pycuda()
+        from pycuda.tools import DeviceMemoryPool
+
+        count = cuda.Device.count()
+        if not 0 <= number < count:
+            names = [f"-device={i}: {cuda.Device(i).name()}" for i in range(count)]
+            raise TargetError(f"no CUDA device is -device={number}", details=names, hint="name one of these")
+        device = cuda.Device(number)
+        self.number = number
+        self.name = str(device.name())
+        self.arch = "sm_{}{}".format(*device.compute_capability())
+        self.capacity = int(device.total_memory())
+        self._context = device.retain_primary_context()
+        with self._current():
+            self._stream = cuda.Stream()
+            self._pool = DeviceMemoryPool()
+            self._graphs = Graphs.found()
+        self._staging = threading.Lock()
+        self._stage: list[tuple[Bytes, Any]] = []
+        """Page-locked buffers, each with the event behind its last copy."""
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        cuda = self._cuda
+        self._context.push()
+        try:
+            yield
+        except cuda.MemoryError as error:
+            raise OutOfMemory(str(error)) from None
+        except cuda.Error as error:
+            raise RuntimeFailure(f"{self.name} failed", why=str(error)) from None
+        finally:
+            cuda.Context.pop()
+
+    def alloc(self, size: int) -> Any:
+        with self._current():
+            try:
+                return self._pool.allocate(max(1, size))
+            except self._cuda.MemoryError:
+                self._pool.free_held()
+                return self._pool.allocate(max(1, size))
+
+    def _stages(self) -> list[tuple[Bytes, Any]]:
+        if not self._stage:
+            cuda = self._cuda
+            self._stage = [
+                (cuda.pagelocked_empty(STAGE, np.uint8), cuda.Event().record(self._stream)) for _ in range(2)
+            ]
+        return self._stage
+
+    def write(self, address: int, data: Bytes) -> None:
+        with self._staging, self._current():
+            stages = self._stages()
+            for number, at in enumerate(range(0, data.nbytes, STAGE)):
+                part = data[at : at + STAGE]
+                memory, event = stages[number % 2]
+                event.synchronize()
+                memory[: part.nbytes] = part
+                self._cuda.memcpy_htod_async(address + at, memory[: part.nbytes], self._stream)
+                event.record(self._stream)
+
+    def read(self, out: Bytes, address: int) -> None:
+        with self._staging, self._current():
+            stages = self._stages()
+            starts = range(0, out.nbytes, STAGE)
+
+            def take(number: int) -> None:
+                part = out[starts[number] : starts[number] + STAGE]
+                memory, event = stages[number % 2]
+                event.synchronize()
+                part[:] = memory[: part.nbytes]
+
+            for number, at in enumerate(starts):
+                if number >= 2:
+                    take(number - 2)
+                memory, event = stages[number % 2]
+                size = min(STAGE, out.nbytes - at)
+                self._cuda.memcpy_dtoh_async(memory[:size], address + at, self._stream)
+                event.record(self._stream)
+            for number in range(max(0, len(starts) - 2), len(starts)):
+                take(number)
+
+    def module(self, image: bytes) -> Any:
+        with self._current():
+            return self._cuda.module_from_buffer(image)
+
+    def function(self, module: Any, symbol: str, arguments: str) -> Any:
+        with self._current():
+            try:
+                return module.get_function(symbol).prepare(arguments)
+            except self._cuda.LogicError:
+                raise KeyError(symbol) from None
+
+    def most_threads(self, function: Any) -> int:
+        with self._current():
+            return int(function.max_threads_per_block)
+
+    def submit(self, starts: Sequence[Start]) -> None:
+        with self._current():
+            self._enqueue(starts)
+
+    def _enqueue(self, starts: Sequence[Start]) -> None:
+        for one in starts:
+            one.function.prepared_async_call(one.grid, one.group, self._stream, *one.arguments)
+
+    def graph(self, starts: Sequence[Start]) -> Any:
+        graphs = self._graphs
+        if graphs is None:
+            return None
+        with self._current():
+            return graphs.captured(int(self._stream.handle), lambda: self._enqueue(starts))
+
+    def replay(self, graph: Any) -> None:
+        with self._current():
+            graph.launch(int(self._stream.handle))
+
+    def mark(self) -> Any:
+        with self._current():
+            return self._cuda.Event().record(self._stream)
+
+    def reached(self, mark: Any) -> bool:
+        with self._current():
+            return bool(mark.query())
+
+    def wait(self, mark: Any) -> None:
+        with self._current():
+            mark.synchronize()
+
+    def seconds(self, first: Any, last: Any) -> float:
+        with self._current():
+            return float(first.time_till(last)) / 1e3
+
+    def sync(self) -> None:
+        with self._current():
+            self._stream.synchronize()
+
+
+__all__ = ["REMEDY", "Bytes", "Driver", "OutOfMemory", "PycudaDriver", "Start", "problem"]

@@ -1,0 +1,84 @@
+"""Graphs of launches, which pycuda has not: the few functions of the driver for them.
+
+A stream captures what is submitted to it instead of running it; the graph of it is launched as a whole.
+[1] CUDA Driver API, sections Stream Management and Graph Management.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from dlc_core.diag import RuntimeFailure
+
+_NAMES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
+_FUNCTIONS = (
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphExecDestroy",
+    "cuGraphDestroy",
+)
+_OWN_THREAD = 1
+"""Of the modes of capture: other threads may go on calling the driver."""
+
+
+class Graphs:
+    """The functions for graphs of one driver."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    @staticmethod
+    def found() -> Graphs | None:
+        """Those of this machine's driver; None where it is too old to have them."""
+        for name in _NAMES:
+            try:
+                library = ctypes.CDLL(name)
+            except OSError:
+                continue
+            return Graphs(library) if all(hasattr(library, each) for each in _FUNCTIONS) else None
+        return None
+
+    def captured(self, stream: int, submit: Callable[[], None]) -> Graph:
+        """What `submit` gives the stream, as a graph.  RuntimeFailure where the driver refuses it."""
+        made, ready = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _OWN_THREAD)
+        try:
+            submit()
+        finally:
+            # Also after an error, so that the stream is of use again.
+            self.call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(made))
+        try:
+            self.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), made, ctypes.c_ulonglong(0))
+        finally:
+            self.call("cuGraphDestroy", made)
+        return Graph(self, ready)
+
+    def call(self, name: str, *args: Any) -> None:
+        """A function of the driver; RuntimeFailure where it fails."""
+        status = getattr(self._library, name)(*args)
+        if status:
+            raise RuntimeFailure(f"the driver of CUDA failed: {name} gives the error {status}")
+
+
+class Graph:
+    """Launches that are submitted as one."""
+
+    def __init__(self, graphs: Graphs, ready: ctypes.c_void_p) -> None:
+        self._graphs = graphs
+        self._ready = ready
+
+    def launch(self, stream: int) -> None:
+        """Have it run after everything that the stream has."""
+        self._graphs.call("cuGraphLaunch", self._ready, ctypes.c_void_p(stream))
+
+    def close(self) -> None:
+        """Give its memory back; nothing of it may be running."""
+        self._graphs.call("cuGraphExecDestroy", self._ready)
+
+
+__all__ = ["Graph", "Graphs"]

@@ -1,0 +1,162 @@
+"""NVRTC, the compiler of CUDA C that is a library: text to machine code and PTX, with no device and no toolkit.
+
+It is found in the wheel of this package's extra `compiler`, else where the system has it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from ctypes.util import find_library
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from dlc_core.backend.kept import kept
+from dlc_core.diag import CodegenError, UnsupportedError
+
+REMEDY = 'pip install "dlc-backend-cuda[compiler]"'
+_WINDOWS = sys.platform == "win32"
+_PATTERNS = ("*/bin/nvrtc64_*_0.dll", "*/bin/*/nvrtc64_*_0.dll") if _WINDOWS else ("*/lib/libnvrtc.so.*",)
+_OPTIONS = ("--ptxas-options=-v", "--disable-warnings")
+_SHOWN = 40
+"""Lines of the compiler's log that an error shows."""
+_LENGTHS = struct.Struct("<QQ")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Kernels for one architecture."""
+
+    cubin: bytes
+    ptx: bytes
+    log: str
+    """What the compiler says of each kernel; see `report`."""
+
+
+def _places() -> Iterator[str]:
+    spec = find_spec("nvidia")
+    for folder in () if spec is None else spec.submodule_search_locations or ():
+        for pattern in _PATTERNS:
+            found = sorted(Path(folder).glob(pattern), reverse=True)
+            yield from (str(path) for path in found if ".alt." not in path.name)
+    toolkit = os.environ.get("CUDA_PATH") or os.environ.get("CUDA_HOME")
+    if toolkit and not _WINDOWS:
+        yield str(Path(toolkit, "lib64", "libnvrtc.so"))
+    named = find_library("nvrtc")
+    if named:
+        yield named
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    for place in _places():
+        try:
+            library = ctypes.CDLL(place)
+        except OSError:
+            continue
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return library
+    raise UnsupportedError(
+        "the compiler of CUDA C, NVRTC, is not here", why="no library nvrtc is found", hint=REMEDY
+    )
+
+
+def problem() -> str | None:
+    """Why CUDA C cannot be compiled here, in a line; None where it can."""
+    try:
+        _library()
+    except UnsupportedError as error:
+        return f"{error.what}: {error.hint}"
+    return None
+
+
+@cache
+def version() -> str:
+    """The compiler's version; UnsupportedError where there is none."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+    return f"nvrtc {major.value}.{minor.value}"
+
+
+@cache
+def architectures() -> tuple[str, ...]:
+    """Those that the compiler knows, oldest first; UnsupportedError where there is no compiler."""
+    count = ctypes.c_int()
+    _call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+    numbers = (ctypes.c_int * count.value)()
+    _call("nvrtcGetSupportedArchs", numbers)
+    return tuple(f"sm_{number}" for number in numbers)
+
+
+def compile_kernels(text: str, arch: str) -> Compiled:
+    """The kernels of a text for an architecture, kept in the cache folder of dlc.
+
+    Raises UnsupportedError without the compiler, or where it does not know the architecture; CodegenError
+    with what it says where it refuses the text.
+    """
+    if arch.rstrip("af") not in architectures():
+        raise UnsupportedError(
+            f"{version()} makes no code for {arch}",
+            why=f"it knows {', '.join(architectures())}",
+            hint="install the version of NVRTC that belongs to the architecture",
+        )
+
+    def build(source: Path, out: Path) -> None:
+        made = _compile(source.read_bytes(), arch)
+        lengths = _LENGTHS.pack(len(made.cubin), len(made.ptx))
+        out.write_bytes(lengths + made.cubin + made.ptx + made.log.encode())
+
+    data = kept(text.encode(), ".cubin", (arch, *_OPTIONS), build, version()).read_bytes()
+    cubin, ptx = _LENGTHS.unpack_from(data)
+    at = _LENGTHS.size
+    return Compiled(data[at : at + cubin], data[at + cubin : at + cubin + ptx], data[at + cubin + ptx :].decode())
+
+
+def _compile(text: bytes, arch: str) -> Compiled:
+    program = ctypes.c_void_p()
+    _call("nvrtcCreateProgram", ctypes.byref(program), text, b"kernels.cu", 0, None, None)
+    try:
+        words = [f"--gpu-architecture={arch}", *_OPTIONS]
+        given = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+        status = _library().nvrtcCompileProgram(program, len(words), given)
+        log = _part("ProgramLog", program).rstrip(b"\0").decode(errors="replace")
+        if status:
+            raise _refused(log or _message(status))
+        return Compiled(_part("CUBIN", program), _part("PTX", program).rstrip(b"\0"), log)
+    finally:
+        _library().nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _part(name: str, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _call(f"nvrtcGet{name}Size", program, ctypes.byref(size))
+    data = ctypes.create_string_buffer(size.value)
+    _call(f"nvrtcGet{name}", program, data)
+    return data.raw
+
+
+def _call(name: str, *args: Any) -> None:
+    status = getattr(_library(), name)(*args)
+    if status:
+        raise CodegenError(f"NVRTC fails: {name} says {_message(status)}")
+
+
+def _message(status: int) -> str:
+    return str(_library().nvrtcGetErrorString(status).decode())
+
+
+def _refused(log: str) -> CodegenError:
+    lines = log.strip().splitlines()
+    more = [f"… {len(lines) - _SHOWN} lines more"] if len(lines) > _SHOWN else []
+    return CodegenError(
+        f"{version()} refuses the kernels", details=["it says:", *lines[:_SHOWN], *more]
+    )
+
+
+__all__ = ["REMEDY", "Compiled", "architectures", "compile_kernels", "problem", "version"]

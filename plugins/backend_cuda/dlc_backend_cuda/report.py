@@ -1,0 +1,65 @@
+"""What the assembler says of each kernel: registers, memory, what it spilt; and how many of its groups fit.
+
+[1] CUDA C++ Best Practices Guide, chapter on occupancy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dlc_core.target import Description
+
+_KERNEL = re.compile(r"Compiling entry function '(\w+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_WARP_REGISTERS = 256
+"""Registers of a warp are given out in multiples of so many."""
+_RESERVED = 1 << 10
+"""Shared memory of each group that the system takes."""
+_MOST_GROUPS = 32
+"""Groups that a multiprocessor runs at once."""
+
+Report = dict[str, dict[str, int]]
+
+
+def read_report(log: str) -> Report:
+    """The facts of each kernel, by its name, from what the assembler prints with `-v`."""
+    found: Report = {}
+    now: dict[str, int] = {}
+    for line in log.splitlines():
+        if kernel := _KERNEL.search(line):
+            now = found.setdefault(kernel[1], {})
+        elif stack := _STACK.search(line):
+            now["stack bytes"], now["spill bytes"] = int(stack[1]), int(stack[2]) + int(stack[3])
+        elif used := _USED.search(line):
+            now["registers"] = int(used[1])
+            shared = _SHARED.search(line)
+            now["shared bytes"] = int(shared[1]) if shared else 0
+    return found
+
+
+def with_occupancy(report: Report, threads: Mapping[str, int], machine: Description) -> Report:
+    """The report with the threads of each kernel's groups, where these are fixed, and the percentage of a
+    multiprocessor's threads that run at once [1].
+    """
+    for symbol, facts in report.items():
+        count = threads.get(symbol)
+        if count is None or "registers" not in facts:
+            continue
+        warps = -(-count // machine.subgroup)
+        own = -(-facts["registers"] * machine.subgroup // _WARP_REGISTERS) * _WARP_REGISTERS
+        shared = facts["shared bytes"]
+        groups = min(
+            _MOST_GROUPS,
+            machine.unit_threads // (warps * machine.subgroup),
+            machine.unit_registers // (own * warps) if own else _MOST_GROUPS,
+            machine.unit_shared_bytes // (shared + _RESERVED),
+        )
+        facts["group threads"] = count
+        facts["occupancy %"] = 100 * groups * warps * machine.subgroup // machine.unit_threads
+    return report
+
+
+__all__ = ["Report", "read_report", "with_occupancy"]
