@@ -41,6 +41,10 @@ $(VENV)/.ready-opencl: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_opencl[pocl]'
 	@touch $@
 
+$(VENV)/.ready-cuda: $(VENV)/.ready
+	@$(PIP) install -e './plugins/backend_cuda[compiler]'
+	@touch $@
+
 demo: $(VENV)/.ready
 	@$(BIN)/python examples/demo_resnet50.py $(ARGS)
 

@@ -44,15 +44,15 @@ class Blocks(Generic[T]):
         """Bytes of the blocks that there are."""
         return self._used
 
-    def add(self, size: int, make: Callable[[], T]) -> int:
+    def add(self, size: int, make: Callable[[], T], handle_of: Callable[[T], int] | None = None) -> int:
         """The handle of a new block, which `make` gives; RuntimeFailure, naming the largest blocks, where not
-        so much is free.
+        so much is free.  Handles are numbers of no meaning unless `handle_of` tells a block's, its address.
         """
         with self._lock:
             if self._used + size > self.capacity:
                 raise self._full(f"a buffer of {bytes_text(size)}", "")
             memory = make()
-            handle = next(self._handles)
+            handle = next(self._handles) if handle_of is None else handle_of(memory)
             self._blocks[handle] = Block(memory, size)
             self._used += size
             return handle

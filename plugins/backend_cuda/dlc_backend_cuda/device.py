@@ -16,9 +16,9 @@ from dlc_backend_cuda import nvrtc
 from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, PTX, TEXT
 from dlc_backend_cuda.driver import Driver, OutOfMemory, PycudaDriver, Start
 from dlc_backend_cuda.kind import GROUPS, STATIC_SHARED
-from dlc_core.backend import Blocks, Kernel, Launch, LaunchList, bytes_text, read_launches
+from dlc_core.backend import Blocks, Kernel, Launch, LaunchList, read_launches
 from dlc_core.backend.launches import LAUNCHES, check_windows
-from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError, bytes_text
 from dlc_core.target import Artifact, Target
 
 KEPT = 64
@@ -93,15 +93,18 @@ class Entry:
 
     session: Session
     functions: dict[str, Any]
-    list: LaunchList
+    launches: LaunchList
     known: dict[tuple[int, ...], tuple[Ready, ...]] = field(default_factory=dict)
 
     def ready(self, scalars: Sequence[int]) -> tuple[Ready, ...]:
-        """The launches of a call with these scalars, kept for the next one; those that cannot be are refused."""
+        """The launches of a call with these scalars, kept for the next one.
+
+        RuntimeFailure for what the device cannot do.
+        """
         key = tuple(scalars)
         found = self.known.get(key)
         if found is None:
-            launches = self.list.launches(key)
+            launches = self.launches.launches(key)
             for launch in launches:
                 self._check(launch)
             found = tuple(Ready(self.functions[one.kernel.symbol], one) for one in launches)
@@ -311,7 +314,9 @@ def _version(arch: str) -> tuple[int, int]:
     """Generation and member: machine code runs on later members of its generation."""
     number = arch.removeprefix("sm_").rstrip("af")
     if not number.isdecimal():
-        raise ArtifactError(f"the code is for {arch!r}, which is no architecture", hint="compile the model again")
+        raise ArtifactError(
+            f"the code is for {arch!r}, which is no architecture", hint="compile the model again"
+        )
     return divmod(int(number), 10)
 
 

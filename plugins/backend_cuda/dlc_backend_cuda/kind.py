@@ -27,7 +27,7 @@ DEVICE_OPTIONS = (
         "code",
         "str",
         "",
-        "binary: machine code and PTX, by NVRTC; text: compiled where it runs; empty: binary where NVRTC is here",
+        "binary: machine code and PTX by NVRTC; text: compiled where it runs; empty: binary if it can be",
     ),
     Option("device", "int", 0, "the number of the device that runs it"),
 )

@@ -1,4 +1,4 @@
-"""NVRTC, the compiler of CUDA C that is a library: text to machine code and PTX, with no device and no toolkit.
+"""NVRTC, the compiler of CUDA C that is a library: text to machine code and PTX, with no device or toolkit.
 
 It is found in the wheel of this package's extra `compiler`, else where the system has it.
 """
@@ -76,7 +76,6 @@ def problem() -> str | None:
     return None
 
 
-@cache
 def version() -> str:
     """The compiler's version; UnsupportedError where there is none."""
     major, minor = ctypes.c_int(), ctypes.c_int()
@@ -84,7 +83,6 @@ def version() -> str:
     return f"nvrtc {major.value}.{minor.value}"
 
 
-@cache
 def architectures() -> tuple[str, ...]:
     """Those that the compiler knows, oldest first; UnsupportedError where there is no compiler."""
     count = ctypes.c_int()
@@ -115,7 +113,9 @@ def compile_kernels(text: str, arch: str) -> Compiled:
     data = kept(text.encode(), ".cubin", (arch, *_OPTIONS), build, version()).read_bytes()
     cubin, ptx = _LENGTHS.unpack_from(data)
     at = _LENGTHS.size
-    return Compiled(data[at : at + cubin], data[at + cubin : at + cubin + ptx], data[at + cubin + ptx :].decode())
+    return Compiled(
+        data[at : at + cubin], data[at + cubin : at + cubin + ptx], data[at + cubin + ptx :].decode()
+    )
 
 
 def _compile(text: bytes, arch: str) -> Compiled:
@@ -154,9 +154,7 @@ def _message(status: int) -> str:
 def _refused(log: str) -> CodegenError:
     lines = log.strip().splitlines()
     more = [f"… {len(lines) - _SHOWN} lines more"] if len(lines) > _SHOWN else []
-    return CodegenError(
-        f"{version()} refuses the kernels", details=["it says:", *lines[:_SHOWN], *more]
-    )
+    return CodegenError(f"{version()} refuses the kernels", details=["it says:", *lines[:_SHOWN], *more])
 
 
 __all__ = ["REMEDY", "Compiled", "architectures", "compile_kernels", "problem", "version"]

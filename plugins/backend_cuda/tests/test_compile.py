@@ -1,0 +1,162 @@
+"""NVRTC takes the kernels, for each architecture; the assembler's report tells that nothing is spilt."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from dlc_backend_cuda import nvrtc
+from dlc_backend_cuda.architectures import ARCHITECTURES, architecture
+from dlc_backend_cuda.report import read_report, with_occupancy
+
+import dlc_core as dlc
+from dlc_core.cli.main import main
+from dlc_core.diag import CodegenError, TargetError, UnsupportedError
+from dlc_core.driver import find_target
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.registry import registry
+from dlc_core.testing.cases import module_of, op_cases
+from dlc_core.testing.languages import LANGUAGE
+from dlc_core.testing.networks import cifar
+
+ARCHS = ("sm_70", "sm_80", "sm_90")
+archs = pytest.mark.parametrize("arch", ARCHS)
+needs_compiler = pytest.mark.usefixtures("compiler")
+
+
+def unspilt(exe: dlc.Executable) -> None:
+    compiled = exe.explain().compiled
+    assert compiled.keys() == set(re.findall(r"^__global__ .*?(\w+)\((?!\d)", exe.source("cu"), re.MULTILINE))
+    for symbol, facts in compiled.items():
+        assert facts["spill bytes"] == 0, symbol
+        assert facts["stack bytes"] == 0, symbol
+
+
+@needs_compiler
+@archs
+def test_a_network(arch: str) -> None:
+    exe = dlc.compile(cifar(), f"cuda -arch={arch}", cache=False)
+    assert exe.artifact.format == "cuda-binary"
+    assert exe.artifact.code.startswith(b"\x7fELF")
+    assert f".target {arch}" in exe.source("ptx")
+    unspilt(exe)
+
+
+def product(dtype: str, m: int, n: int, k: int) -> tuple[Node, list[Node]]:
+    x, y = param("x", tensor_type((m, k), dtype)), param("y", tensor_type((k, n), dtype))
+    made = std.integer_matmul(x, y) if dtype == "int8" else std.relu(std.matmul(x, y))
+    return made, [x, y]
+
+
+@needs_compiler
+@archs
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_products(arch: str, dtype: str) -> None:
+    exe = dlc.compile(module_of(*product(dtype, 512, 768, 256)), f"cuda -arch={arch}", cache=False)
+    unspilt(exe)
+    (facts, *_) = exe.explain().compiled.values()
+    assert facts["group threads"] >= 32
+    assert 0 < facts["occupancy %"] <= 100
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", LANGUAGE)
+def test_the_language(kernel: str) -> None:
+    assert dlc.compile(module_of(*LANGUAGE[kernel]()), "cuda", cache=False).explain().compiled
+
+
+@needs_compiler
+def test_reports_are_printed_and_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exe = dlc.compile(module_of(*product("float32", 64, 64, 64)), "cuda -arch=sm_80", cache=False)
+    assert re.search(r"compiled fused_matmul_relu_kernel: .*\d+ registers", str(exe.explain()))
+    exe.save(tmp_path / "product.dlc")
+    for command in ("explain", "inspect"):
+        assert main([command, str(tmp_path / "product.dlc")]) == 0
+        assert "registers" in capsys.readouterr().out
+    assert dlc.open(tmp_path / "product.dlc").source("ptx") == exe.source("ptx")
+
+
+def test_what_the_assembler_says() -> None:
+    log = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'one' for 'sm_80'
+ptxas info    : Function properties for one
+ptxas         .     16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads
+ptxas info    : Used 128 registers, used 1 barriers, 6624 bytes smem, 376 bytes cmem[0]
+ptxas info    : Compiling entry function 'two' for 'sm_80'
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers
+"""
+    report = with_occupancy(read_report(log), {"one": 256}, find_target("cuda -arch=sm_80").describe())
+    assert report["one"] == {
+        "stack bytes": 16,
+        "spill bytes": 12,
+        "registers": 128,
+        "shared bytes": 6624,
+        "group threads": 256,
+        "occupancy %": 25,
+    }
+    assert report["two"] == {"stack bytes": 0, "spill bytes": 0, "registers": 10, "shared bytes": 0}
+
+
+@needs_compiler
+def test_text_that_is_refused() -> None:
+    with pytest.raises(CodegenError, match="refuses the kernels") as caught:
+        nvrtc.compile_kernels("__global__ void one( {", "sm_80")
+    assert any("error" in line for line in caught.value.details)
+    with pytest.raises(UnsupportedError, match="makes no code for sm_10"):
+        nvrtc.compile_kernels("", "sm_10")
+
+
+def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "_places", list)
+    nvrtc._library.cache_clear()
+    try:
+        assert nvrtc.problem() == (
+            'the compiler of CUDA C, NVRTC, is not here: pip install "dlc-backend-cuda[compiler]"'
+        )
+        exe = dlc.compile(cifar(), "cuda -arch=sm_90", cache=False)
+        assert exe.artifact.format == "cuda-c"
+        with pytest.raises(UnsupportedError, match="NVRTC, is not here"):
+            dlc.compile(cifar(), "cuda -arch=sm_90 -code=binary", cache=False)
+    finally:
+        nvrtc._library.cache_clear()
+
+
+def test_architectures() -> None:
+    assert architecture("sm_90a") is ARCHITECTURES["sm_90"]
+    assert architecture("sm_103") is ARCHITECTURES["sm_100"]
+    for name in ("sm_60", "90", "sm_x", "compute_90"):
+        with pytest.raises(TargetError, match="no architecture that is known"):
+            find_target(f"cuda -arch={name}").describe()
+    with pytest.raises(TargetError, match="neither binary nor text"):
+        dlc.compile(cifar(), "cuda -code=both", cache=False)
+    with pytest.raises(TargetError, match="not a number of multiprocessors"):
+        find_target("cuda -units=-1").describe()
+
+
+@needs_compiler
+@pytest.mark.slow
+@archs
+def test_all_ops(arch: str) -> None:
+    target = find_target(f"cuda -arch={arch}")
+    for decl in registry().ops.values():
+        for case in op_cases(decl, ("float32", "float16", "int8")):
+            exe = dlc.compile(case.module, target, cache=False)
+            for kernel in exe.explain().kernels:
+                if kernel.rule == "gpu.contraction":
+                    unspilt(exe)
+
+
+@needs_compiler
+@pytest.mark.slow
+@archs
+@pytest.mark.parametrize("name", ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50",
+                                  "shufflenet", "squeezenet", "vgg19", "zfnet512"])  # fmt: skip
+def test_classifiers(name: str, arch: str, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    light = pytest.importorskip("dlc_frontend_onnx.testing.light")
+    onnx.save(light.with_weights(name), tmp_path / "model.onnx")
+    unspilt(dlc.compile(tmp_path / "model.onnx", f"cuda -arch={arch}", cache=False))

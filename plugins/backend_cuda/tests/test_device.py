@@ -1,0 +1,250 @@
+"""The half that runs, on a driver that is none: what it asks for, in what order, with what memory."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dlc_backend_cuda.device import CudaDevice, image_for
+from dlc_backend_cuda.graphs import Graphs
+
+import dlc_core as dlc
+from dlc_core.backend import read_launches
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
+from dlc_core.graph.node import param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.runtime.ndarray import NDArray
+from dlc_core.target import Artifact
+from dlc_core.testing.cases import module_of
+from dlc_core.testing.networks import mlp
+
+TARGET = "cuda -arch=sm_90 -code=text"
+
+
+@pytest.fixture
+def exe(driver: Any, device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> dlc.Executable:
+    """A network on a device whose text needs no compiler."""
+    monkeypatch.setattr("dlc_backend_cuda.device.nvrtc.compile_kernels", lambda text, arch: Made(text))
+    return ready(driver, mlp())
+
+
+class Made:
+    """What a compiler makes of a text: nothing else."""
+
+    def __init__(self, text: str) -> None:
+        self.cubin = text.encode()
+
+
+def ready(driver: Any, module: Any) -> dlc.Executable:
+    exe = dlc.compile(module, TARGET, cache=False)
+    driver.takes(exe.artifact, read_launches(exe.artifact.metadata["launches"])[0])
+    return exe
+
+
+X = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
+
+
+def test_a_network(exe: dlc.Executable, driver: Any) -> None:
+    wanted = dlc.compile(mlp(), "reference")(X)
+    np.testing.assert_allclose(exe(X), wanted, 1e-5, 1e-6)
+    launches = driver.calls.count("launch")
+    assert launches > 2
+    np.testing.assert_allclose(exe(X), wanted, 1e-5, 1e-6)
+    assert driver.calls.count("launch") == 2 * launches
+    assert driver.calls.count("module") == 1
+
+
+@pytest.mark.parametrize("graphs", [True, False])
+def test_bound_calls_are_replayed_as_a_whole(exe: dlc.Executable, driver: Any, graphs: bool) -> None:
+    driver.has_graphs = graphs
+    wanted = exe(X)
+    output = np.zeros_like(wanted)
+    call = exe.bind([X], [output])
+    before = driver.calls.count("launch")
+    for _ in range(3):
+        call()
+    np.testing.assert_array_equal(output, wanted)
+    assert driver.calls.count("graph") == (3 if graphs else 0)
+    assert (driver.calls.count("launch") > before) is not graphs
+
+
+def test_sizes_of_calls(driver: Any, exe: dlc.Executable) -> None:
+    n = Var("n")
+    x = param("x", tensor_type((n, 16)))
+    exe = ready(driver, module_of(std.softmax(x), [x]))
+    for size in (1, 7, 300):
+        given = np.random.default_rng(size).standard_normal((size, 16)).astype(np.float32)
+        wanted = np.exp(given) / np.exp(given).sum(-1, keepdims=True)
+        np.testing.assert_allclose(exe(given), wanted, 1e-5, 1e-6)
+
+
+def test_arrays_stay_on_the_device(exe: dlc.Executable) -> None:
+    there = NDArray.from_host(exe.device, X)
+    found = exe(there)
+    assert found.device is exe.device
+    np.testing.assert_array_equal(found.numpy(), exe(X))
+    assert found.__dlpack_device__() == (2, 0)
+
+
+def test_kernels_are_measured(exe: dlc.Executable) -> None:
+    report = exe.profile([X], runs=2, warmup=0)
+    assert len(report) == len(exe.explain().kernels)
+    assert all(row.milliseconds > 0 for row in report)
+
+
+def test_limits_are_checked_before_anything_runs(exe: dlc.Executable, driver: Any) -> None:
+    driver.threads = 8
+    with pytest.raises(RuntimeFailure, match="threads of a group, 8 at most are possible"):
+        exe(X)
+    assert "launch" not in driver.calls
+
+
+def test_memory(driver: Any, device: CudaDevice) -> None:
+    handles = [device.alloc(size) for size in (100, 3 << 20)]
+    assert all(handle % 256 == 0 for handle in handles)
+    data = np.arange(100, dtype=np.uint8)
+    device.write(handles[0], memoryview(data)[10:], 10)
+    out = np.zeros(90, np.uint8)
+    device.read(handles[0], memoryview(out), 10)
+    np.testing.assert_array_equal(out, data[10:])
+    for size in (1 << 30, (1 << 25) + 1):
+        with pytest.raises(RuntimeFailure, match="a card is out of memory") as caught:
+            device.alloc(size)
+        assert "the largest buffers in use: 3 MiB, 100 bytes" in str(caught.value)
+    with pytest.raises(RuntimeFailure, match="outside the 100 bytes"):
+        device.write(handles[0], memoryview(data), 1)
+    for handle in handles:
+        device.free(handle)
+    with pytest.raises(RuntimeFailure, match="not allocated"):
+        device.free(handles[0])
+    assert not driver.pieces
+    event = device.record()
+    assert event.done
+    assert event.wait(1.0)
+    device.session.process = -1
+    with pytest.raises(RuntimeFailure, match="before this process was forked"):
+        device.alloc(1)
+
+
+def test_memory_that_is_too_small(exe: dlc.Executable, driver: Any, device: CudaDevice) -> None:
+    program = device.load(exe.artifact)
+    entry = program.entry("main")
+    handles = [device.alloc(16) for _ in range(entry.launches.buffers)]
+    with pytest.raises(RuntimeFailure, match="would leave its memory"):
+        device.launch(entry, handles, (), 1)
+    with pytest.raises(ArtifactError, match="no entry other"):
+        program.entry("other")
+    driver.text = ""
+    with pytest.raises(ArtifactError, match="has no kernel fused_matmul_add_relu_kernel"):
+        device.load(exe.artifact)
+
+
+def test_the_device_of_a_number(device: CudaDevice) -> None:
+    first, second = (dlc.compile(mlp(), f"{TARGET} -device={i}", cache=False) for i in (0, 1))
+    assert first.device is device
+    assert second.device is not device
+    assert second.device.dlpack_device == (2, 1)
+
+
+BINARY = Artifact("cuda-binary", b"machine.ptx", "", metadata={"arch": "sm_80", "cubin": 7})
+
+
+def test_machine_code_for_its_generation_and_text_for_later_ones(driver: Any) -> None:
+    for arch, image in (("sm_80", b"machine"), ("sm_86", b"machine"), ("sm_90", b".ptx\0")):
+        driver.arch = arch
+        assert image_for(driver, BINARY) == image
+    driver.arch = "sm_75"
+    with pytest.raises(UnsupportedError, match="the code is for sm_80, and a card is sm_75"):
+        image_for(driver, BINARY)
+    for metadata in ({}, {"arch": 80}, {"arch": "sm_80", "cubin": 99}, {"arch": "x"}):
+        with pytest.raises(ArtifactError):
+            image_for(driver, replace(BINARY, metadata=metadata))
+    assert image_for(driver, Artifact("ptx", b"text", "", metadata={"arch": "sm_70"})) == b"text\0"
+
+
+class Library:
+    """The driver's functions, which note their names."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.called: list[str] = []
+        self._failing = failing
+
+    def __getattr__(self, name: str) -> Any:
+        def function(*args: Any) -> int:
+            self.called.append(name)
+            return 700 if name == self._failing else 0
+
+        return function
+
+
+def test_graphs() -> None:
+    library = Library()
+    done: list[str] = []
+    graph = Graphs(library).captured(16, lambda: done.append("submitted"))
+    graph.launch(16)
+    graph.close()
+    assert done == ["submitted"]
+    assert library.called == [
+        "cuStreamBeginCapture_v2",
+        "cuStreamEndCapture",
+        "cuGraphInstantiateWithFlags",
+        "cuGraphDestroy",
+        "cuGraphLaunch",
+        "cuGraphExecDestroy",
+    ]
+    with pytest.raises(RuntimeFailure, match="cuGraphLaunch gives the error 700"):
+        Graphs(Library("cuGraphLaunch")).captured(0, list).launch(0)
+    assert Graphs(ctypes.CDLL(None)) is not None
+
+
+def test_capturing_ends_where_a_launch_fails() -> None:
+    library = Library()
+
+    def submit() -> None:
+        raise RuntimeFailure("no")
+
+    with pytest.raises(RuntimeFailure, match="no"):
+        Graphs(library).captured(0, submit)
+    assert library.called[-1] == "cuStreamEndCapture"
+
+
+NO_PYCUDA = """
+import sys
+sys.modules["pycuda"] = sys.modules["pycuda.driver"] = None
+import numpy as np
+import dlc_core as dlc
+from dlc_core.testing.networks import mlp
+exe = dlc.compile(mlp(), "cuda -code=text", cache=False)
+assert "__global__ void" in exe.source("cu")
+try:
+    exe(np.zeros((1, 64), np.float32))
+except dlc.DlcError as error:
+    print(error)
+from dlc_core.driver import find_target
+print(find_target("cuda").kind.problem())
+"""
+
+
+def test_without_pycuda_models_compile_and_do_not_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_PYCUDA], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr
+    what, *_, problem = done.stdout.strip().splitlines()
+    assert what == "pycuda is not installed, or finds no driver: CUDA devices are reached by it"
+    assert problem.startswith(what)
+    assert 'pip install "dlc-backend-cuda[device]"' in problem
+
+
+def test_a_device_is_opened_when_it_is_used() -> None:
+    opened: list[int] = []
+    device = CudaDevice(3, opened.append)  # type: ignore[arg-type]
+    device.sync()
+    assert not opened
