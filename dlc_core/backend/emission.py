@@ -17,7 +17,7 @@ from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target.source import Dialect, FunctionWriter, Unit
-from dlc_core.target.source.words import commented
+from dlc_core.target.source.words import comment
 from dlc_core.tir.functor import child_stmts, loads_in, stmts
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
@@ -125,7 +125,7 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
 
 
 def _written(writer: ModuleWriter, func: PrimFunc) -> str:
-    about = f"/* {_comment(func)} */\n" if func.spans and not func.attrs.get("entry") else ""
+    about = f"{comment(_nodes(func))}\n" if func.spans and not func.attrs.get("entry") else ""
     apart = ""
     if func.name in writer.unit.looped:
         writer.unit.uses["apart"] = None
@@ -147,10 +147,10 @@ def _called_in_loops(funcs: Sequence[PrimFunc]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _comment(func: PrimFunc) -> str:
-    """The model's nodes that a function computes, as C's comments may hold them."""
-    names = ", ".join(dict.fromkeys(str(span.name) for span in func.spans))
-    return commented(names)
+def _nodes(func: PrimFunc) -> str:
+    """The model's nodes that a function computes, and their operators."""
+    named = (f"{span.name} ({span.op})" if span.op else span.name for span in func.spans)
+    return ", ".join(dict.fromkeys(named))
 
 
 def _windows(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, int, str, int], ...]:

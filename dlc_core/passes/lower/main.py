@@ -152,6 +152,8 @@ class _Builder:
         self.windows = windows_of(function)
         self.views: list[tuple[Buffer, Buffer]] = []
         self.constant_at: dict[tuple[Array, str], Buffer] = {}
+        self.constant_names: dict[Node, str] = {}
+        """Names of constants, after the first kernel that takes them and its parameter."""
         self.weights = Buffer("weights", (Var("weights_size"),), "uint8", align=ALIGN)
 
     def build(self) -> PrimFunc:
@@ -364,18 +366,19 @@ class _Builder:
     def _constant(self, value: Node) -> Buffer:
         """A constant where the weights hold it; equal constants are held once."""
         array: Array = value.attrs["value"]
-        return self._held((array, ""), lambda: array.data)
+        return self._held((array, ""), lambda: array.data, self.constant_names.get(value, "const"))
 
     def _repacked(self, value: Node, layout: IndexMap) -> Buffer:
         """A constant in the layout that its kernel's schedule asks for, rearranged now."""
         array: Array = value.attrs["value"]
-        return self._held((array, str(layout)), lambda: Repacked(array.data, layout))
+        name = self.constant_names.get(value, "const")
+        return self._held((array, str(layout)), lambda: Repacked(array.data, layout), name)
 
-    def _held(self, key: tuple[Array, str], make: Callable[[], Constant]) -> Buffer:
+    def _held(self, key: tuple[Array, str], make: Callable[[], Constant], name: str) -> Buffer:
         found = self.constant_at.get(key)
         if found is None:
             offset, type_ = self.held.place(key, make)
-            found = _at(Buffer("const", type_.dim_exprs(), type_.dtype), const(offset), self.align)
+            found = _at(Buffer(name, type_.dim_exprs(), type_.dtype), const(offset), self.align)
             self.constant_at[key] = found
             self.views.append((found, self.weights))
         return found
@@ -404,9 +407,13 @@ class _Builder:
             return self._control(n)
         func: PrimFunc = self.module[n.attrs["symbol"]]
         repack: Mapping[int, IndexMap] = func.attrs.get(REPACK, {})
+        places = [place for arg in n.args for place in self._places(arg)]
+        for (value, _), param in zip(places, func.buffers, strict=False):
+            if value.op is CONST:
+                self.constant_names.setdefault(value, f"{_name_of(n)}_{param.name}")
         args = [
             self._repacked(place[0], repack[i]) if i in repack else self.buffer(place)
-            for i, place in enumerate(place for arg in n.args for place in self._places(arg))
+            for i, place in enumerate(places)
         ]
         outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
         spaces = [self.workspaces[b] for b in self.workspace_of[n]]
@@ -450,9 +457,15 @@ def _type_of(place: Place) -> TensorType:
     return result_types(place[0])[place[1]]
 
 
-def _buffer_of(place: Place, name: str = "t") -> Buffer:
+def _name_of(n: Node) -> str:
+    """What the result of a step is called: as its kernel, which is called after its operations."""
+    name: str = n.attrs["symbol"] if n.op is CALL_PRIM else n.op.name
+    return name.removeprefix("fused_")
+
+
+def _buffer_of(place: Place, name: str = "") -> Buffer:
     type_ = _type_of(place)
-    return Buffer(name, type_.dim_exprs(), type_.dtype, align=ALIGN)
+    return Buffer(name or _name_of(place[0]), type_.dim_exprs(), type_.dtype, align=ALIGN)
 
 
 def _bytes(buffer: Buffer) -> Expr:

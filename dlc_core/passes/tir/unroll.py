@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.diag import CodegenError
-from dlc_core.ir.expr import Expr, const_value, post_order
+from dlc_core.ir.expr import Call, Const, Expr, const_value, post_order
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.no_ops import remove_no_ops
 from dlc_core.schedule.tree import with_children
 from dlc_core.tir.functor import (
     bound_vars,
@@ -27,8 +28,13 @@ MAX_STEPS = "unroll_max_steps"
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
     """Every loop of kind "unrolled" as one copy of its body for each iteration; its extent must be
-    constant."""
-    return replace(func, body=_Unroll().rebuild(func.body))
+    constant.
+
+    Choices whose conditions are known in an iteration take their side, and what changes nothing then goes.
+    """
+    unroll = _Unroll()
+    unrolled = replace(func, body=unroll.rebuild(func.body))
+    return remove_no_ops(unrolled) if unroll.settled else unrolled
 
 
 def mark_small_loops(func: PrimFunc, max_steps: int = 0) -> PrimFunc:
@@ -69,6 +75,10 @@ def _marked(stmt: Stmt, limit: int) -> tuple[Stmt, int | None]:
 class _Unroll:
     """Nests of unrolled loops around stores are written out at once, sharing what does not differ."""
 
+    def __init__(self) -> None:
+        self.settled = False
+        """Whether a choice took its side."""
+
     def rebuild(self, root: Stmt) -> Stmt:
         nests = {s for s in stmts(root) if _is_nest(s)}
         inside = {s for nest in nests for s in stmts(nest) if s is not nest}
@@ -76,7 +86,12 @@ class _Unroll:
         def visit(stmt: Stmt) -> Stmt | None:
             if not isinstance(stmt, For) or stmt.kind != "unrolled" or stmt in inside:
                 return None
-            return _Nest(stmt).written_out() if stmt in nests else _one_by_one(stmt)
+            if stmt not in nests:
+                return _one_by_one(stmt)
+            nest = _Nest(stmt)
+            written = nest.written_out()
+            self.settled = self.settled or nest.settled
+            return written
 
         return transform_stmt(root, stmt_fn=visit)
 
@@ -120,6 +135,8 @@ class _Nest:
         self.changing: dict[For, list[Expr]] = {}
         """For each loop the expressions that change with it and with no loop inside it, operands first."""
         self._level: dict[Expr, int] = {}
+        self.settled = False
+        """Whether a choice took its side."""
         self._find(root, [])
 
     def _find(self, stmt: Stmt, around: list[For]) -> None:
@@ -160,8 +177,16 @@ class _Nest:
             for step in range(_count(stmt)):
                 now[stmt.var] = begin + step
                 for e in self.changing[stmt]:
-                    now[e] = e.rebuild([now.get(c, c) for c in e.children])
+                    now[e] = self._rebuilt(e)
                 self._write(stmt.body, out)
+
+    def _rebuilt(self, expr: Expr) -> Expr:
+        """The expression in the present iteration; a choice whose condition is known there takes its side."""
+        children = [self.now.get(c, c) for c in expr.children]
+        if isinstance(expr, Call) and expr.name == "if_then_else" and isinstance(children[0], Const):
+            self.settled = True
+            return children[1] if children[0].value else children[2]
+        return expr.rebuild(children)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
@@ -17,6 +17,7 @@ from dlc_core.target.source.values import Key, ValueWriter
 from dlc_core.target.source.words import folded
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
 from dlc_core.tir.in_place import shared_buffers
+from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -42,6 +43,8 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         name = self.names.fresh(stmt.var.name)
         self.line(f"{self.constant(stmt.var.dtype)} {name} = {self.text.value(stmt.value)};")
         self.text.vars[stmt.var] = name
+        if stmt.var.dtype is INDEX:
+            self.text.wide.add(stmt.var)
         self.text.named = {}
         self.stmt(stmt.body)
 
@@ -128,6 +131,8 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             end = str(begin + extent)
         elif begin == 0:
             end = self.text.number(loop.extent, 8)
+        elif isinstance(loop.extent, Binary) and loop.extent.op == "sub" and loop.extent.b is loop.begin:
+            end = self.text.number(loop.extent.a, 8)
         else:
             end = f"{self.text.number(loop.begin, 10)} + {self.text.number(loop.extent, 11)}"
         if self.nonnegative(loop.begin):
@@ -288,6 +293,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         written = frozenset(store.buffer for store in stores_in(func.body))
         self._written = _with_windows(func.body, written | self._written_by_calls(func.body))
         self._shared = shared_buffers(func)
+        self.names.take(self._called(func.body))
         params = []
         for param in func.params:
             name = self.names.fresh(param.name)
@@ -317,6 +323,13 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         ]
         lines = [part for line in self.lines for part in folded(line)]
         return "\n".join([f"{head}({_wrapped(head, params)})", "{", *unused, *lines, "}", ""])
+
+    def _called(self, root: Stmt) -> Iterator[str]:
+        """What the functions are called that a function calls: no name in it may hide them."""
+        for stmt in stmts(root):
+            symbol = kernel_symbol(stmt.value) if isinstance(stmt, Eval) else None
+            if symbol is not None:
+                yield self.unit.symbol(symbol)
 
     def _written_by_calls(self, root: Stmt) -> frozenset[Buffer]:
         """Buffers whose address goes to a function that writes through it."""

@@ -22,6 +22,7 @@ from dlc_core.ir.expr import (
     Var,
     const,
     const_value,
+    free_vars,
 )
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.unit import Unit
@@ -64,6 +65,8 @@ class ScalarWriter:
         self.unit = unit
         self.place = place
         self.vars: dict[Var, str] = {}
+        self.wide: set[Var] = set()
+        """Those of the type of indices that have its size in the IR, not that of the language's indices."""
         self.named: dict[Expr, str] = {}
         self.anchors: dict[tuple[Buffer, Expr], Anchor] = {}
         """Pointers to where several accesses lie close together, by buffer and what they have in common."""
@@ -160,14 +163,14 @@ class ScalarWriter:
         op, type_ = expr.op, expr.a.dtype
         if op in ("min", "max"):
             helper, a, b = choice_of(expr)
-            return f"{self.unit.helper(helper, type_)}({self.value(a)}, {self.value(b)})", POSTFIX
+            return f"{self.unit.helper(helper, self._held(expr))}({self.value(a)}, {self.value(b)})", POSTFIX
         if op in ("floordiv", "floormod"):
             divisor = const_value(expr.b)
             plain = type_.kind == "uint" or (
                 divisor is not None and divisor > 0 and self.place.nonnegative(expr.a)
             )
             if not plain:
-                name = self.unit.helper(op, type_)
+                name = self.unit.helper(op, self._held(expr))
                 return f"{name}({self.value(expr.a)}, {self.value(expr.b)})", POSTFIX
             op = "truncdiv" if op == "floordiv" else "truncmod"
         if op == "truncmod" and type_.is_float:
@@ -192,6 +195,16 @@ class ScalarWriter:
         if type_.is_int:
             return self._narrowed(text, level, expr.dtype)
         return self._rounded((text, level), expr.dtype)
+
+    def _held(self, expr: Binary) -> DType:
+        """The type that a helper computes in: where an index is written, that of the language's indices, for
+        what is neither read from memory nor has a name that was given for its own type.
+        """
+        type_, dialect = expr.a.dtype, self.unit.dialect
+        if type_ is not INDEX or not self._indexing or dialect.index != dialect.scalars.get("int32"):
+            return type_
+        narrow = expr.kept_loads == () and not _has_call(expr) and self.wide.isdisjoint(free_vars(expr))
+        return dtype("int32") if narrow else type_
 
     def _operand(self, expr: Expr, level: int, op: str) -> str:
         if isinstance(expr, Binary) and expr.op == op and op in ("and", "or") and expr not in self.named:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
 
 import numpy as np
 
@@ -17,11 +18,20 @@ _KEYWORDS = """
     long register restrict return short signed sizeof static struct switch typedef union unsigned void
     volatile while bool true false asm typeof
 """
-_LIBRARY = """
-    NAN INFINITY main memcpy memset abs gamma index j0 j1 jn round y0 y1 yn threads
+_KEYWORDS_OF_CPP = """
+    alignas alignof and and_eq bitand bitor catch class compl concept const_cast consteval constexpr
+    constinit decltype delete dynamic_cast explicit export friend mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public reinterpret_cast requires static_assert static_cast
+    template this thread_local throw try typeid typename using virtual wchar_t xor xor_eq
 """
-RESERVED = frozenset((_KEYWORDS + _LIBRARY).split()) | frozenset(MATH.values())
-"""Keywords, functions that are called by their own names, names of the library that warnings protect."""
+_LIBRARY = """
+    NAN INFINITY NULL linux unix main memcpy memset abs gamma index j0 j1 jn round y0 y1 yn threads
+    size_t ptrdiff_t intptr_t uintptr_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
+"""
+_FUNCTIONS = [name + suffix for name in MATH.values() for suffix in ("", "f")]
+RESERVED = frozenset([*(_KEYWORDS + _KEYWORDS_OF_CPP + _LIBRARY).split(), *_FUNCTIONS])
+"""Keywords of C and C++, types, macros and functions that are used by their own names, names of the library
+that warnings protect."""
 
 
 def identifier(text: str) -> str:
@@ -37,6 +47,11 @@ class Names:
 
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._next: dict[str, int] = dict.fromkeys(taken, 1)
+
+    def take(self, names: Iterable[str]) -> None:
+        """Give none of these any more."""
+        for name in names:
+            self._next.setdefault(name, 1)
 
     def copy(self) -> Names:
         """The same names, for a scope inside of this one."""
@@ -62,6 +77,12 @@ WIDTH = 110
 def commented(text: str) -> str:
     """A text as it may stand in a comment: plain ASCII that neither ends the comment nor begins another."""
     return text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
+
+
+def comment(text: str) -> str:
+    """A comment, in lines that are not too long."""
+    lines = wrap(commented(text), WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+    return "/* " + "\n   ".join(lines) + " */"
 
 
 def quoted(text: str) -> str:
@@ -95,7 +116,8 @@ def _breaks(line: str, indent: int) -> Iterator[tuple[bool, int, int]]:
         depth += (letter in "([{") - (letter in ")]}")
         if at <= indent:
             continue
-        if letter == " " and (line[at - 1] in ",;" or line[at + 1 :].startswith(_SIGNS)):
+        assigned = line[at - 2 : at] in (" =", "+=", "-=", "*=")
+        if letter == " " and (line[at - 1] in ",;" or assigned or line[at + 1 :].startswith(_SIGNS)):
             yield False, depth, -at
         elif letter == "(" and (line[at - 1].isalnum() or line[at - 1] == "_"):
             yield True, depth, -at - 1
@@ -137,4 +159,4 @@ def _float(value: float, *, single: bool) -> str:
     return text + "f" * single
 
 
-__all__ = ["RESERVED", "WIDTH", "Names", "commented", "folded", "identifier", "literal", "quoted"]
+__all__ = ["RESERVED", "WIDTH", "Names", "comment", "commented", "folded", "identifier", "literal", "quoted"]

@@ -11,13 +11,14 @@ a few lines of assembly make an object of, in a section that the linker script p
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlc_backend_c.bounds import bounds_of
-from dlc_backend_c.project import project_files, stored_type
+from dlc_backend_c.project import argument_names, project_files, stored_type
 from dlc_core.backend.emission import PACKED
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.dtype import DType, dtype
@@ -26,7 +27,8 @@ from dlc_core.runtime.library import c_name
 from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source import C99
-from dlc_core.target.source.words import Names, commented, literal, quoted
+from dlc_core.target.source.helpers import PREFIX
+from dlc_core.target.source.words import Names, commented, folded, literal, quoted
 
 if TYPE_CHECKING:
     from dlc_core.runtime.executable import Executable
@@ -83,16 +85,14 @@ class Sources:
         self.weights: str = exe.target["weights"] if exe.signature.weights_size else "array"
         self.binary = self.weights == "binary"
         self.arena = int(const_value(exe.signature.arena_size) or 0)
-        names = Names(frozenset({"workspace", "weights"}))
-        self.inputs = [names.fresh(value.name) for value in self.signature.inputs]
-        self.outputs = [names.fresh(value.name) for value in self.signature.outputs]
+        self.inputs, self.outputs = argument_names(name, self.signature)
 
     def files(self, single: str = "") -> dict[str, str | bytes]:
         """Contents by file name."""
         header, source = self.header(), self.source()
         out: dict[str, str | bytes]
         if single:
-            inner = source.replace(f'#include "{self.name}.h"\n\n', "")
+            inner = own_names(source.replace(f'#include "{self.name}.h"\n\n', ""), self.name)
             out = {single: f"{header}\n#ifdef {self.macro}_IMPLEMENTATION\n\n{inner}\n#endif\n"}
         else:
             out = {f"{self.name}.h": header, f"{self.name}.c": source}
@@ -104,8 +104,8 @@ class Sources:
 
     # The interface
 
-    def params(self) -> str:
-        """The parameters of the function that runs the model."""
+    def _head(self) -> str:
+        """The function that runs the model."""
         ins = [
             f"const {stored_type(value.dtype)} *{name}"
             for value, name in zip(self.signature.inputs, self.inputs, strict=True)
@@ -114,7 +114,8 @@ class Sources:
             f"{stored_type(value.dtype)} *{name}"
             for value, name in zip(self.signature.outputs, self.outputs, strict=True)
         ]
-        return ", ".join([*ins, *outs, *(["const void *weights"] if self.binary else ()), "void *workspace"])
+        params = [*ins, *outs, *(["const void *weights"] if self.binary else ()), "void *workspace"]
+        return "\n".join(folded(f"int {self.name}_run({', '.join(params)})"))
 
     def header(self) -> str:
         macro, name = self.macro, self.name
@@ -125,21 +126,7 @@ class Sources:
         for kind, values in (("INPUT", self.signature.inputs), ("OUTPUT", self.signature.outputs)):
             for number, value in enumerate(values):
                 macros += _macros(f"{macro}_{kind}{number}", value)
-        weights = (
-            f"\n     weights    {macro}_WEIGHTS_BYTES bytes, of {name}_weights.bin, aligned to 64; only read"
-            if self.binary
-            else ""
-        )
-        described = "".join(
-            f"\n     {n:10} {_described(v)}" + ("" if place < len(self.inputs) else ", written")
-            for place, (v, n) in enumerate(
-                zip(
-                    [*self.signature.inputs, *self.signature.outputs],
-                    [*self.inputs, *self.outputs],
-                    strict=True,
-                )
-            )
-        )
+        aligned = "Weights and workspace are aligned" if self.binary else "The workspace is aligned"
         return f"""\
 /* {name}: a model as C, made by dlc for "{commented(str(self.exe.target))}".
 
@@ -166,16 +153,29 @@ class Sources:
 extern "C" {{
 #endif
 
-/* Run the model.{described}{weights}
-     workspace  {macro}_ARENA_NEEDED bytes, or NULL for the static arena; each call at a time needs its own
+/* Run the model.
+{self._arguments()}
+   {aligned} to {macro}_ALIGNMENT; calls that run at once need a workspace each.
    Returns {macro}_OK or an error; after an error nothing was written. */
-int {name}_run({self.params()});
+{self._head()};
 
 #ifdef __cplusplus
 }}
 #endif
 #endif
 """
+
+    def _arguments(self) -> str:
+        """The rows of the comment that says what the function takes."""
+        macro, name = self.macro, self.name
+        rows = [(n, _described(v)) for n, v in zip(self.inputs, self.signature.inputs, strict=True)]
+        outputs = zip(self.outputs, self.signature.outputs, strict=True)
+        rows += [(n, f"{_described(v)}, written") for n, v in outputs]
+        if self.binary:
+            rows.append(("weights", f"{macro}_WEIGHTS_BYTES bytes, of {name}_weights.bin, only read"))
+        rows.append(("workspace", f"{macro}_ARENA_NEEDED bytes, or NULL for the static arena"))
+        width = max(len(n) for n, _ in rows)
+        return "\n".join(f"     {n:{width}}  {text}" for n, text in rows)
 
     def _weights(self) -> int:
         return int(self.signature.weights_size)
@@ -187,6 +187,7 @@ int {name}_run({self.params()});
 
     def source(self) -> str:
         code = self.exe.artifact.code.decode().partition(PACKED)[0].rstrip()
+        code = re.sub(rf"\b(?={self.macro}_)", "v", code)  # those are names of the header's macros
         head, rest = code.split("\n\n", 1) if "\n\n" in code else (code, "")
         return "\n".join(
             [
@@ -317,8 +318,8 @@ static union {{
                 f"    if ({aligned})",
                 f"        return {macro}_ERROR_ALIGNMENT;",
             ]
-        lines += [*use, f"    model({args});", f"    return {macro}_OK;"]
-        return f"{arena}int {name}_run({self.params()})\n{{\n" + "\n".join(lines) + "\n}\n"
+        lines += [*use, *folded(f"    model({args});"), f"    return {macro}_OK;"]
+        return f"{arena}{self._head()}\n{{\n" + "\n".join(lines) + "\n}\n"
 
 
 def _macros(prefix: str, value: Value) -> list[str]:
@@ -344,7 +345,7 @@ def _rows(data: Any, type_: DType) -> str:
     if type_.name in ("float16", "bfloat16") or type_.is_bool or type_.name not in C99.stored:
         type_ = dtype(f"uint{8 * type_.itemsize}")
     values = data.view(type_.numpy).tolist()
-    words = [literal(value, type_) for value in values]
+    words = [_bare(literal(value, type_)) for value in values]
     rows: list[str] = []
     row = ""
     for word in words:
@@ -356,4 +357,31 @@ def _rows(data: Any, type_: DType) -> str:
     return "\n        " + "\n        ".join(r.rstrip() for r in rows) + "\n    "
 
 
-__all__ = ["Sources", "export"]
+def _bare(word: str) -> str:
+    """A literal without the parentheses that it needs within expressions alone."""
+    return word[1:-1] if word.startswith("(") and word.endswith(")") else word
+
+
+_DEFINED = re.compile(
+    r"^static (?:inline |DLC_APART )*\w+ \**(\w+)\(|^typedef \w+ (\w+) |^(?:int64_t|static \w+) (\w+)\[",
+    re.MULTILINE,
+)
+"""Functions, types and arrays of emitted code."""
+
+
+def own_names(source: str, name: str) -> str:
+    """Sources whose definitions are called after the model: one file may have those of several models."""
+    defined = {one for found in _DEFINED.findall(source) for one in found if one}
+    words = "|".join(sorted(one for one in defined if not one.startswith(f"{name}_")))
+    if not words:
+        return source
+    kept = r'/\*.*?\*/|"(?:\\.|[^"\\])*"'
+    return re.sub(
+        rf"({kept})|\b(?:{words})\b",
+        lambda found: found[0] if found[1] else f"{name}_{found[0].removeprefix(PREFIX)}",
+        source,
+        flags=re.DOTALL,
+    )
+
+
+__all__ = ["Sources", "export", "own_names"]

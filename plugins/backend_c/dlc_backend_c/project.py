@@ -8,7 +8,7 @@ from dlc_backend_c.bounds import Bounds, table
 from dlc_core.ir.dtype import DType
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source import C99
-from dlc_core.target.source.words import Names
+from dlc_core.target.source.words import Names, folded, identifier
 
 
 def project_files(name: str, signature: Signature, weights: str, bounds: Bounds) -> dict[str, str | bytes]:
@@ -19,6 +19,34 @@ def project_files(name: str, signature: Signature, weights: str, bounds: Bounds)
         "CMakeLists.txt": _cmake(name, weights == "object"),
         "README.md": _readme(name, signature, weights, bounds),
     }
+
+
+_OF_THE_LIBRARY = """
+    EOF BUFSIZ FILE FILENAME_MAX FOPEN_MAX L_ctermid L_tmpnam P_tmpdir RAND_MAX SEEK_CUR SEEK_END SEEK_SET
+    TMP_MAX assert errno fpos_t off_t ssize_t stdin stdout stderr va_list clearerr ctermid dprintf fclose
+    fdopen feof ferror fflush fgetc fgetpos fgets fileno flockfile fmemopen fopen fprintf fputc fputs fread
+    freopen fscanf fseek fseeko fsetpos ftell ftello ftrylockfile funlockfile fwrite getc getchar getdelim
+    getline gets getw obstack_printf open_memstream pclose perror popen printf putc putchar puts putw remove
+    rename renameat rewind scanf setbuf setbuffer setlinebuf setvbuf snprintf sprintf sscanf tempnam tmpfile
+    tmpnam ungetc vdprintf vfprintf vfscanf vprintf vscanf vsnprintf vsprintf vsscanf
+"""
+"""Names of `stdio.h`, which main.c includes, and macros that callers may have."""
+
+
+def argument_names(name: str, signature: Signature) -> tuple[list[str], list[str]]:
+    """What inputs and outputs are called in the sources of a model: as in the model, as far as C and the
+    other names there allow.
+    """
+    macro = name.upper()
+    own = {f"{name}_{word}" for word in ("run", "arena", "weights", "arena_check", "weights_check")}
+    own |= {name, "model", "status", "file", "fail", "place", "weights", "workspace"}
+    names = Names(frozenset({*own, *_OF_THE_LIBRARY.split()}))
+
+    def argument(value: Value) -> str:
+        word = identifier(value.name)
+        return names.fresh(f"v{word}" if word.startswith(f"{macro}_") else word)
+
+    return [argument(v) for v in signature.inputs], [argument(v) for v in signature.outputs]
 
 
 def stored_type(type_: DType) -> str:
@@ -32,9 +60,7 @@ def _array(value: Value, name: str, macro: str) -> str:
 
 def _main(name: str, signature: Signature, binary: bool) -> str:
     macro = name.upper()
-    names = Names(frozenset({"status", "file", "weights", "workspace"}))
-    ins = [names.fresh(v.name) for v in signature.inputs]
-    outs = [names.fresh(v.name) for v in signature.outputs]
+    ins, outs = argument_names(name, signature)
     arrays = [_array(v, n, f"{macro}_INPUT{i}") for i, (v, n) in enumerate(zip(signature.inputs, ins))]
     arrays += [_array(v, n, f"{macro}_OUTPUT{i}") for i, (v, n) in enumerate(zip(signature.outputs, outs))]
     if binary:
@@ -52,6 +78,7 @@ def _main(name: str, signature: Signature, binary: bool) -> str:
 """
         argument = "place, "
     listed = ", ".join([*ins, *outs])
+    call = "\n".join(folded(f"    status = {name}_run({listed}, {argument}NULL);"))
     return f"""\
 /* Runs {name} once: reads the inputs from the standard input, as the bytes of their arrays one after the
    other, and writes the outputs to the standard output in the same way. */
@@ -70,7 +97,7 @@ static int fail(const char *what)
 int main(void)
 {{
     int status;
-{load}{"".join(reads)}    status = {name}_run({listed}, {argument}NULL);
+{load}{"".join(reads)}{call}
     if (status != {macro}_OK)
         return fail("the model did not run");
 {"".join(writes)}    return 0;
@@ -137,7 +164,8 @@ def _readme(name: str, signature: Signature, form: str, bounds: Bounds) -> str:
         for v in values
     ]
     weights = {
-        "binary": f"`{name}_weights.bin` holds the weights, which the caller maps or reads, aligned to 64.",
+        "binary": f"`{name}_weights.bin` holds the weights, which the caller maps or reads, aligned to"
+        f" `{name.upper()}_ALIGNMENT`.",
         "object": f"`{name}_weights.S` makes an object of `{name}_weights.bin`: the weights, read in place.",
     }.get(form, f"The weights are constants of `{name}.c`, read in place.")
     if form != "binary":

@@ -12,7 +12,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.diag import UnsupportedError
-from dlc_core.graph.node import Function, param
+from dlc_core.graph.node import Function, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -119,6 +119,68 @@ int main(void) {{
     )
     assert compiled(tmp_path, COMPILERS[0], ["-std=c99", *STRICT], ["main.c"]).returncode == 0
     np.testing.assert_allclose(run(tmp_path, b""), wanted.ravel(), 1e-4, 1e-5)
+
+
+ODD_NAMES = [
+    ("class", "new", "int", "restrict"),
+    ("model", "net_run", "net_arena", "fused_add"),
+    ("NULL", "INFINITY", "uint8_t", "linux"),
+    ("NET_OK", "NET_H", "stdin", "fread"),
+    ("sin", "expf", "memcpy", "printf"),
+    ("é", "日本", "a.b", "a_b"),
+    ("*/", '"q"', "x\ny", "??/"),
+]
+
+
+def named(inputs: tuple[str, str], outputs: tuple[str, str]) -> IRModule:
+    """A model whose inputs and outputs have these names: their sum, and its maximum with 0."""
+    x, y = (param(name, tensor_type((2, 4), "float32")) for name in inputs)
+    total = registry().ops["add"].build(x, y)
+    body = make_tuple([total, registry().ops["relu"].build(total)])
+    return IRModule({"main": Function("main", (x, y), body, {"inputs": inputs, "outputs": outputs})})
+
+
+@pytest.mark.parametrize("names", ODD_NAMES)
+def test_names_that_c_has_for_something_else(tmp_path, names):
+    exe = dlc.compile(named(names[:2], names[2:]), "c", cache=False)
+    exe.export(tmp_path / "net")
+    flags = ["-std=gnu99", *STRICT, "-Wshadow"]
+    made = compiled(tmp_path / "net", COMPILERS[0], flags, ["main.c", "net.c"])
+    assert made.returncode == 0, made.stderr
+    x = np.arange(8, dtype=np.float32).reshape(2, 4) - 3
+    found = run(tmp_path / "net", x.tobytes() * 2)
+    np.testing.assert_array_equal(found, np.concatenate([2 * x, np.maximum(2 * x, 0)]).ravel())
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+@pytest.mark.parametrize("names", ODD_NAMES)
+def test_headers_are_for_cpp_too(tmp_path, names):
+    dlc.compile(named(names[:2], names[2:]), "c", cache=False).export(tmp_path / "net.c")
+    (tmp_path / "user.cpp").write_text('#include "net.h"\nint main() { return NET_OK; }\n')
+    subprocess.run(["g++", "-std=c++11", *STRICT, "-c", "user.cpp"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("target", ["c", "c -vector-bits=128"])
+def test_several_models_in_one_file(tmp_path, target):
+    for name in ("mlp", "keywords"):
+        exported(tmp_path, name, target, f"{name}.h")
+        exported(tmp_path, name, target, f"{name}_too.h")
+    headers = sorted(path.stem for path in tmp_path.iterdir())
+    lines = [f'#define {name.upper()}_IMPLEMENTATION\n#include "{name}.h"\n' for name in headers]
+    (tmp_path / "all.c").write_text("".join(lines))
+    made = [COMPILERS[0], "-std=gnu99", *STRICT, "-Wno-psabi", "-c", "all.c"]
+    subprocess.run(made, cwd=tmp_path, check=True)
+    listed = subprocess.run(["nm", "-g", "all.o"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    given = [line.split()[-1] for line in listed.stdout.splitlines() if " U " not in line]
+    assert given == ["keywords_run", "keywords_too_run", "mlp_run", "mlp_too_run"]
+
+
+def test_values_are_called_after_what_makes_them():
+    text = dlc.compile(networks.keywords(), "c -mcpu=cortex-m4", cache=False).source("c")
+    assert "fused_conv_relu(x, conv_relu_p1, conv_relu_p2, conv_relu, pad);" in text
+    assert "false ?" not in text
+    assert "true ?" not in text
+    assert "_i64" not in text, "indices are of 32 bits"
 
 
 def test_errors_of_callers(tmp_path):

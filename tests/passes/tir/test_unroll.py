@@ -83,3 +83,23 @@ def test_temporaries_of_iterations_are_apart():
             A[1] = t[0] + T.float32(1.0)
         """,
     )
+
+
+def test_choices_that_are_known_in_an_iteration_take_their_side():
+    becomes(
+        UnrollLoops(),
+        """
+        @T.prim_func
+        def f(A: T.Buffer((17,), "int32"), B: T.Buffer((16,), "int32")):
+            for k in range(16):
+                for i in T.unroll(3):
+                    B[k] = B[k] + T.if_then_else(i >= 1, A[k + i - 1], 0) * 2
+        """,
+        """
+        @T.prim_func
+        def f(A: T.Buffer((17,), "int32"), B: T.Buffer((16,), "int32")):
+            for k in range(16):
+                B[k] = B[k] + A[k + 1 - 1] * 2
+                B[k] = B[k] + A[k + 2 - 1] * 2
+        """,
+    )
