@@ -29,14 +29,19 @@ class Targets:
 
 def find_target(target: TargetLike | None) -> Target:
     """A Target of its text, of JSON, or of None: the best kind that runs on this machine."""
-    known = registry().targets
+    here = registry()
+    known = here.targets
     if isinstance(target, Target):
         return target
     if target is not None:
         return Target.parse(target, known)
     usable = [kind for kind in known.values() if kind.host_rank > 0 and kind.problem() is None]
     if not usable:
-        raise TargetError("no installed target runs on this machine", hint="install a backend plugin")
+        raise TargetError(
+            "no installed target is one for models that name none",
+            details=here.missing(),
+            hint=f"install a backend plugin, or name a target: {', '.join(known)}",
+        )
     return Target(max(usable, key=lambda kind: kind.host_rank))
 
 

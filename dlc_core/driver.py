@@ -111,13 +111,18 @@ def _frontend(known: Registry, model: Any, name: str | None) -> Any:
         have = sorted({s for reader in known.frontends.values() for s in reader.suffixes})
         raise UsageError(
             f"no frontend reads {suffix or 'files without a suffix'}",
+            details=known.missing(),
             hint=f"known suffixes: {', '.join(have) or 'none; install a frontend plugin'}",
         )
     for reader in known.frontends.values():
         accepts = getattr(reader, "accepts", None)
         if accepts is not None and accepts(model):
             return reader
-    raise UsageError(f"no frontend takes a {type(model).__name__}", hint="name one with frontend=...")
+    raise UsageError(
+        f"no frontend takes a {type(model).__name__}",
+        details=known.missing(),
+        hint="name one with frontend=...",
+    )
 
 
 @fewer_collections()

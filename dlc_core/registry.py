@@ -53,6 +53,27 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
 """The categories, each with the word for one of its members; `dlc_<category>` is the hook."""
 
 
+NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "ops": ("infer", "reference"),
+        "rules": ("pattern", "replacement"),
+        "passes": ("run",),
+        "frontends": ("suffixes", "load"),
+        "targets": ("options", "describe", "problem", "host_rank"),
+        "codegens": ("format", "emit"),
+        "devices": ("formats", "load"),
+        "schedule_rules": ("priority", "matches", "apply"),
+        "tensor_intrins": ("desc", "impl"),
+        "partitioners": ("target", "patterns"),
+        "commands": ("entry", "help", "load"),
+        "knobs": ("variable", "get"),
+        "expectations": ("reason", "covers"),
+        "models": ("cases",),
+    }
+)
+"""What declarations have besides a name, at the least: others are a problem of the plugin that gives them."""
+
+
 class UnknownNameError(PluginError, KeyError):
     """No working plugin gives the name asked for."""
 
@@ -77,7 +98,8 @@ class Category(Mapping[str, Any]):
     """The declarations of one category by name, in the order of their plugins; read-only.
 
     `category[name]` raises `UnknownNameError` or, where several plugins claim the name, `PluginError`.
-    Iterating skips the claimed names; `clashes` has them.
+    Iterating skips the claimed names; `clashes` has them.  What the core gives stays the core's: all else
+    rests on it.
     """
 
     def __init__(self, owner: Registry, name: str, given: Iterable[tuple[Plugin, Any]]) -> None:
@@ -85,16 +107,26 @@ class Category(Mapping[str, Any]):
         self._name = name
         self._claims: dict[str, list[tuple[Plugin, Any]]] = {}
         for plugin, declaration in given:
-            self._claims.setdefault(declaration.name, []).append((plugin, declaration))
+            claims = self._claims.setdefault(declaration.name, [])
+            if claims and plugin is not claims[0][0] and claims[0][0].value is builtin:
+                why = f"the core has a {self.word} {declaration.name!r}"
+                error = PluginError(why, hint="choose another name")
+                plugin.problems.append(Problem(f"dlc_{name}", error))
+                continue
+            claims.append((plugin, declaration))
+
+    @property
+    def word(self) -> str:
+        """What one of its members is."""
+        return CATEGORIES[self._name]
 
     def __getitem__(self, name: str) -> Any:
         claims = self._claims.get(name, [])
         if len(claims) == 1:
             return claims[0][1]
-        word = CATEGORIES[self._name]
         if claims:
             raise PluginError(
-                f"{len(claims)} plugins give a {word} {name!r}",
+                f"{len(claims)} plugins give a {self.word} {name!r}",
                 details=[f"{plugin.source}" for plugin, _ in claims],
                 hint="uninstall all but one of them, or choose with DLC_PLUGINS",
             )
@@ -133,20 +165,18 @@ class Category(Mapping[str, Any]):
         self[name]
         return self._claims[name][0][0].name
 
+    def givers(self, name: str) -> tuple[str, ...]:
+        """The plugins that claim a name of this category."""
+        return tuple(plugin.name for plugin, _ in self._claims.get(name, ()))
+
     def given_by(self, plugin: Plugin) -> tuple[str, ...]:
         """The names that a plugin gives, clashing ones included."""
         return tuple(n for n, claims in self._claims.items() if any(p is plugin for p, _ in claims))
 
     def _unknown(self, name: str) -> UnknownNameError:
-        word = CATEGORIES[self._name]
+        word = self.word
         broken = [plugin for plugin in self._registry.loaded if plugin.problems]
-        disabled = [plugin.name for plugin in self._registry.loaded if plugin.disabled]
-        details = [f"known: {', '.join(self) or 'none'}"]
-        for plugin in broken:
-            for problem in plugin.problems:
-                details += [f"broken plugin {plugin.source}: " + str(problem).replace("\n", "\n    ")]
-        if disabled:
-            details.append(f"not loaded because of DLC_PLUGINS: {', '.join(disabled)}")
+        details = [f"known: {', '.join(self) or 'none'}", *self._registry.missing()]
         close = get_close_matches(name, list(self), 3)
         if close:
             hint = f"did you mean {' or '.join(map(repr, close))}?"
@@ -260,6 +290,18 @@ class Registry:
             )
         return tuple(infos)
 
+    def missing(self) -> list[str]:
+        """Why something may not be there: lines for an error's details."""
+        lines = [
+            f"broken plugin {plugin.source}: " + str(problem).replace("\n", "\n    ")
+            for plugin in self.loaded
+            for problem in plugin.problems
+        ]
+        disabled = [plugin.name for plugin in self.loaded if plugin.disabled]
+        if disabled:
+            lines.append(f"not loaded because of DLC_PLUGINS: {', '.join(disabled)}")
+        return lines
+
     @property
     def has_tuner(self) -> bool:
         """Whether a plugin may answer `schedule`."""
@@ -294,12 +336,22 @@ class Registry:
                 try:
                     declarations = tuple(cast(Iterable[Any], call.function() or ()))
                     for declaration in declarations:
-                        if not isinstance(getattr(declaration, "name", None), str):
-                            raise PluginError(f"{declaration!r} is not a declaration", why="it has no name")
+                        _check_declaration(category, declaration)
                 except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a plugin raises stays its own)
                     plugin.problems.append(Problem(hook, error))
                     continue
                 yield from ((plugin, declaration) for declaration in declarations)
+
+
+def _check_declaration(category: str, declaration: Any) -> None:
+    """PluginError for what is none of this category."""
+    if not isinstance(getattr(declaration, "name", None), str):
+        raise PluginError(f"{declaration!r} is not a declaration", why="it has no name")
+    missing = [name for name in NEEDED.get(category, ()) if not hasattr(declaration, name)]
+    if missing:
+        raise PluginError(
+            f"{declaration!r} is no {CATEGORIES[category]}", why=f"it has no {' and no '.join(missing)}"
+        )
 
 
 _lock = threading.RLock()

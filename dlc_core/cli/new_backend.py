@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated
 
 import typer
@@ -26,6 +27,12 @@ FILES = {
     "ci.yml": ".github/workflows/ci.yml",
 }
 """Where each file of the template goes."""
+
+RESERVED = ("core", "none")
+"""What plugins cannot be called: the core is one, and `none` is a word of DLC_PLUGINS."""
+
+LONGEST = 40
+"""Characters of a name, of which files and modules are called."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
@@ -65,17 +72,16 @@ def new_backend(
 def write_backend(name: str, folder: Path) -> list[Path]:
     """Write the package of a target `name` into a new folder; gives its files.
 
-    Raises UsageError for a name that is none or is taken, and where the folder has something in it already.
+    Raises UsageError for a name that is none or is taken, and where the folder has something in it already or
+    cannot be written.
     """
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise UsageError(f"{name!r} cannot name a target", hint="for example: acme, acme_npu2")
-    known = registry().targets
-    if name in known:
-        raise UsageError(
-            f"there is a target {name!r} already",
-            why=f"plugin {known.giver(name)} gives it",
-            hint="choose another",
-        )
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in RESERVED or len(name) > LONGEST:
+        shown = shorten(repr(name), LONGEST, placeholder="…'")
+        raise UsageError(f"{shown} cannot name a target", hint="for example: acme, acme_npu2")
+    if (taken := _taken(name)) is not None:
+        what, owner = taken
+        why = f"plugin {owner} gives it" if owner else ""
+        raise UsageError(f"there is a {what} {name!r} already", why=why, hint="choose another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is there already", hint="give another folder with --output")
     words = {
@@ -88,11 +94,23 @@ def write_backend(name: str, folder: Path) -> list[Path]:
     written = []
     for source, place in FILES.items():
         path = folder / _filled(place, words)
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = (TEMPLATE / f"{source}.in").read_text(encoding="utf-8")
-        path.write_text(_filled(text, words), encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(_filled(text, words), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written", why=str(error)) from None
         written.append(path)
     return written
+
+
+def _taken(name: str) -> tuple[str, str] | None:
+    """What is called so already, and who gives it."""
+    known = registry()
+    for category in (known.targets, known.codegens, known.devices):
+        if givers := category.givers(name):
+            return category.word, ", ".join(givers)
+    return ("plugin", "") if any(plugin.name == name for plugin in known.loaded) else None
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

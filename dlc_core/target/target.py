@@ -158,13 +158,26 @@ class Description:
 
 
 @dataclass(frozen=True)
+class _Careful:
+    """A plugin's question about this machine; one that raises has found a problem, for that kind alone."""
+
+    ask: Callable[[], str | None]
+
+    def __call__(self) -> str | None:
+        try:
+            return self.ask()
+        except Exception as error:  # noqa: BLE001 (other kinds go on, whatever a plugin raises)
+            return f"looking for it failed: {type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True)
 class TargetKind:
     """A family of targets.
 
     `describe(options)` gives the description record; `codegen` and `device` name the defaults, which meet at
-    the artefact format `format`.  `problem()` says why this machine cannot run it (None where it
-    can).  `host_rank` orders the kinds that can run on the machine that compiles: the highest is the default
-    target; 0 never is.
+    the artefact format `format`.  `problem()` says why this machine cannot run it (None where it can), and
+    so it does where the question raises.  `host_rank` orders the kinds that can run on the machine that
+    compiles: the highest is the default target; 0 never is.
     """
 
     name: str
@@ -179,6 +192,10 @@ class TargetKind:
     """The stages of a compile, in order, or a function of the options that gives them."""
     identity: Callable[[Mapping[str, Any]], str] = lambda options: ""
     """What code depends on besides the options: the machine that empty ones stand for, tool versions."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.problem, _Careful):
+            object.__setattr__(self, "problem", _Careful(self.problem))
 
     def option(self, name: str) -> Option:
         for option in self.options:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ import pytest
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.cli.main import main
+from dlc_core.cli.new_backend import write_backend
+from dlc_core.diag import UsageError
+from dlc_core.hooks import hookimpl
 from dlc_core.registry import fresh_registry
 from dlc_core.testing.networks import mlp
 
@@ -46,6 +50,32 @@ def test_it_is_a_whole_package_of_at_most_sixty_lines(package):
         assert not path.is_file() or not re.search(r"@[A-Z]+@", path.read_text())
 
 
+class Many:
+    """A plugin whose code generator and device have names that no target has."""
+
+    @hookimpl
+    def dlc_codegens(self):
+        return [SimpleNamespace(name="generator", format="", emit=None)]
+
+    @hookimpl
+    def dlc_devices(self):
+        return [SimpleNamespace(name="board", formats=(), load=None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("generator", "a codegen 'generator'"),
+        ("board", "a device 'board'"),
+        ("many", "a plugin 'many'"),
+    ],
+)
+def test_names_of_anything_installed_are_taken(name, said, tmp_path):
+    with fresh_registry({"many": Many()}), pytest.raises(UsageError, match=f"there is {said} already"):
+        write_backend(name, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 def test_it_computes_a_model(package):
     x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
@@ -58,7 +88,13 @@ def test_it_computes_a_model(package):
     ("words", "said"),
     [
         (["Acme"], "cannot name a target"),
+        (["class"], "cannot name a target"),
+        (["core"], "cannot name a target"),
+        (["none"], "cannot name a target"),
+        (["../acme"], "cannot name a target"),
+        (["a" * 300], "cannot name a target"),
         (["reference"], "there is a target 'reference' already"),
+        (["fine", "-o", "full/file/inside"], "cannot be written"),
         (["fine", "-o", "full"], "full is there already"),
     ],
 )

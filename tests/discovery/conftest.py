@@ -18,6 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 DECLARATION = """
     class Thing:
+        options = formats = ()
+        describe = problem = load = None
+        host_rank = 0
+
         def __init__(self, name):
             self.name = name
 """

@@ -9,16 +9,28 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlc_core import hooks
-from dlc_core.diag import PluginError
+from dlc_core import driver, hooks
+from dlc_core.diag import DlcError, PluginError
 from dlc_core.discovery import HOOKS
+from dlc_core.driver import find_target
 from dlc_core.hooks import hookimpl
-from dlc_core.registry import CATEGORIES, UnknownNameError, fresh_registry, registry
+from dlc_core.registry import CATEGORIES, NEEDED, UnknownNameError, fresh_registry, registry
+from dlc_core.target import TargetKind
 
 
 @dataclass(frozen=True)
 class Thing:
+    """What has all that declarations of any kind need."""
+
     name: str
+
+    def __getattr__(self, name):
+        if name in KNOWN:
+            return
+        raise AttributeError(name)
+
+
+KNOWN = {name for needed in NEEDED.values() for name in needed}
 
 
 class Board:
@@ -53,6 +65,82 @@ def test_a_hook_is_called_once_and_only_when_its_category_is_asked_for():
         assert len(made.plugins) == 2
         assert "board" in made.targets
         assert board.calls == 1
+
+
+class Usurper:
+    """A plugin that claims what the core has, beside something of its own."""
+
+    @hookimpl
+    def dlc_targets(self):
+        return [Thing("reference"), Thing("own")]
+
+    @hookimpl
+    def dlc_ops(self):
+        return [Thing("relu")]
+
+
+def test_what_the_core_gives_stays_the_cores():
+    with fresh_registry({"usurper": Usurper()}) as made:
+        assert made.targets.giver("reference") == made.ops.giver("relu") == "core"
+        assert not made.targets.clashes
+        assert made.targets["own"] == Thing("own")
+        core, usurper = made.plugins
+        assert core.status == "ok"
+        assert usurper.status == "broken"
+        assert "dlc_targets: the core has a target 'reference'" in usurper.problem
+        assert usurper.gives == {"targets": ("own",)}
+
+
+class Named:
+    """What has a name and nothing else."""
+
+    name = "named"
+
+
+def junk(given):
+    """A plugin each of whose hooks gives that."""
+    return SimpleNamespace(
+        **{
+            name: hookimpl(specname=name)(lambda: given() if callable(given) else given)
+            for name in HOOKS
+            if name != "dlc_schedule"
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (7, "TypeError"),
+        ("text", "it has no name"),
+        (Named(), "TypeError"),
+        ([Named()], "it has no options and no describe"),
+        ({"name": Named()}, "it has no name"),
+        (lambda: (_ for _ in [Thing("fine"), 3]), "it has no name"),
+    ],
+)
+def test_junk_is_a_problem_of_its_plugin(given, told):
+    with fresh_registry({"junk": junk(given), "board": Board()}) as made:
+        assert set(made.targets) == {"reference", "board", "board-mini"}
+        core, found, board = made.plugins
+        assert (core.status, found.status, board.status) == ("ok", "broken", "ok")
+        assert told in found.problem
+        assert find_target("reference").kind.name == "reference"
+        with pytest.raises(DlcError, match="dlc_frontends"):
+            driver.load("model.onnx")
+
+
+def test_a_kind_whose_question_raises_leaves_the_others():
+    def ask():
+        raise OSError("no such driver")
+
+    kind = TargetKind("moody", "a board", "", "", problem=ask, host_rank=1000)
+    plugin = SimpleNamespace(dlc_targets=hookimpl(specname="dlc_targets")(lambda: [kind]))
+    with fresh_registry({"moody": plugin}) as made:
+        assert made.targets["moody"] == kind
+        assert kind.problem() == "looking for it failed: OSError: no such driver"
+        with pytest.raises(DlcError, match="name a target: reference, moody"):
+            find_target(None)
 
 
 def test_threads_get_one_registry_and_one_category():
