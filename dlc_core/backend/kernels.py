@@ -214,8 +214,7 @@ class KernelWriter(ModuleWriter):
         assert moves is not None
         self.prepare(*values, start)
         given = ", ".join(self.text.stored(v) for v in values)
-        type_ = self._vector_type(buffer.dtype, len(values))
-        words = {"type": type_, "scalar": self.unit.stored_type(buffer.dtype), "lanes": len(values)}
+        words = self._words_of_move(buffer, len(values))
         whole = None if stmt.value.dtype.is_bool else self._moved.get(stmt.value)
         value = moves.make.format(values=given, **words) if whole is None else whole
         at = self.text.address(buffer, start)
@@ -264,10 +263,14 @@ class KernelWriter(ModuleWriter):
         factor, rest = arith.Analyzer().modular(start)
         return factor % lanes == 0 and rest % lanes == 0
 
-    def _vector_type(self, type_: DType, lanes: int) -> str:
+    def _words_of_move(self, buffer: Buffer, lanes: int) -> dict[str, object]:
+        """What stands for the names in the formats of `Moves`, those of values and places aside."""
         moves = self.words.moves
         assert isinstance(moves, Moves)
-        return moves.type.format(scalar=self.unit.stored_type(type_), lanes=lanes)
+        scalar = self.unit.stored_type(buffer.dtype)
+        type_ = moves.type.format(scalar=scalar, lanes=lanes)
+        space = self.space(self.roots.get(buffer, buffer))
+        return {"type": type_, "scalar": scalar, "lanes": lanes, "space": space}
 
     def _moves(self, *roots: Expr) -> list[Expr]:
         """Load the vectors that lie side by side, those that are read in any case; they have names now."""
@@ -283,10 +286,9 @@ class KernelWriter(ModuleWriter):
             assert moves is not None
             self.prepare(start)
             name = self.names.fresh(expr.buffer.name)
-            type_, scalar = self._vector_type(expr.dtype, lanes), self.unit.stored_type(expr.dtype)
-            at = self.text.address(expr.buffer, start)
-            text = moves.load.format(at=at, lanes=lanes, type=type_, scalar=scalar)
-            self.line(f"const {type_} {name} = {text};")
+            words = self._words_of_move(expr.buffer, lanes)
+            text = moves.load.format(at=self.text.address(expr.buffer, start), **words)
+            self.line(f"const {words['type']} {name} = {text};")
             self._moved[expr] = name
             found.append(expr)
         return found

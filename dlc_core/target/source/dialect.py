@@ -48,7 +48,8 @@ class Moves:
     """Vectors of a language that has them as types: what lies side by side in memory moves as one of them.
 
     Arithmetic is written lane by lane.  `{scalar}` is the type of an element, `{lanes}` their number,
-    `{type}` the vector, `{at}` a pointer to the first element, `{lane}` the number of one.
+    `{type}` the vector, `{at}` a pointer to the first element, `{space}` its qualifier and a space, `{lane}`
+    the number of a lane.
     """
 
     lanes: tuple[int, ...] = (2, 4)

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_opencl.kind import AXES, FP64, SHUFFLES, WIDEST
+from dlc_backend_opencl.kind import AXES, FP64, PROCESSOR, SHUFFLES, WIDEST
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
@@ -42,6 +42,9 @@ _TYPES = {
     "float32": "float",
     "float64": "double",
 }
+_LANES = (2, 4, 8, 16)
+_BITS = {_TYPES[f"{sign}int{bits}"]: bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_BITS |= {"float": 32, "double": 64}
 _STORED = {**_TYPES, "bool": "uchar", "float16": "ushort", "bfloat16": "ushort"}
 
 _NARROW = {
@@ -106,6 +109,17 @@ _MACROS = {
     "dlc_tanh": _TANH,
 }  # fmt: skip
 """Words that OpenCL C lacks, with what gives them their meaning."""
+_PACKED = "dlc_packed_"
+_MACROS |= {
+    f"{_PACKED}{type_}": "typedef struct __attribute__((packed, may_alias, "
+    f"aligned({bits // 8}))) {{\n    {type_} v;\n}} {_PACKED}{type_};"
+    for scalar, bits in _BITS.items()
+    for type_ in (f"{scalar}{lanes}" for lanes in _LANES)
+}
+_LOAD = f"(({{space}}const {_PACKED}{{type}} *)({{at}}))->v"
+_STORE = f"(({{space}}{_PACKED}{{type}} *)({{at}}))->v = {{value}}"
+"""How vectors move on processors, some of whose drivers call a function of their library for `vload`: each
+call has all registers saved, accumulators of products among them."""
 _EXTENSIONS = {FP64: r"\bdouble\b", SHUFFLES: r"\bsub_group_"}
 """Extensions by what a text has that needs them."""
 
@@ -126,7 +140,7 @@ _FUNCTIONS = """
 _VECTORS = [
     f"{word}{lanes}"
     for word in ("half", *dict.fromkeys(_TYPES.values()))
-    for lanes in (2, 3, 4, 8, 16)
+    for lanes in (*_LANES, 3)
     if word != "bool"
 ]
 _RESERVED = frozenset((*_KEYWORDS.split(), *_FUNCTIONS.split(), *_VECTORS))
@@ -155,8 +169,12 @@ class OpenclCodegen(LaunchCodegen):
         levels = (("block", "get_group_id"), ("thread", "get_local_id"))
         axes = {f"{level}.{axis}": f"{word}({i})" for i, axis in enumerate(AXES) for level, word in levels}
         words = {"barrier": "barrier(CLK_LOCAL_MEM_FENCE)"}
-        if target.describe().subgroup:
+        facts = target.describe()
+        if facts.subgroup:
             words |= _SUBGROUP
+        moves = source.Moves(_LANES, widest=WIDEST)
+        if facts.extra.get(PROCESSOR):
+            moves = replace(moves, load=_LOAD, store=_STORE)
         return source.Dialect(
             "OpenCL C",
             scalars=_TYPES,
@@ -177,7 +195,7 @@ class OpenclCodegen(LaunchCodegen):
                 words=words,
                 spaces={"global": "global", "shared": "local"},
                 offsets=True,
-                moves=source.Moves((2, 4, 8, 16), widest=WIDEST),
+                moves=moves,
             ),
         )
 

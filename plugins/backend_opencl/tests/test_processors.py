@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -73,6 +74,17 @@ def test_kernels_mean_the_same(kernel: Callable[[], Node]) -> None:
 def test_cards_are_scheduled_as_cards() -> None:
     plain = replace(PROCESSOR, extra={})
     assert check_launches(kernel_of(rows()), plain, rules=RULES).rule.startswith("gpu.")
+
+
+def test_vectors_move_without_calls() -> None:
+    """Each would have the accumulators of a product saved around it."""
+    module = module_of(std.relu(a := tensor(13, 24)), [a])
+    for target in ("opencl_simulated -check=true", "opencl_simulated"):
+        exe = dlc.compile(module, f"{target} -vector-bits=256", cache=False)
+        assert "((global const dlc_packed_float8 *)(p0" in exe.source("cl")
+        assert not re.search(r"\bv(load|store)\d", exe.source("cl"))
+        x = np.random.default_rng(0).standard_normal((13, 24)).astype(np.float32)
+        np.testing.assert_array_equal(exe(x), np.maximum(x, 0))
 
 
 @pytest.mark.usefixtures("opencl")
