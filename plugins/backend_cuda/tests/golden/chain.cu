@@ -18,9 +18,9 @@ __global__ void __launch_bounds__(32) fused_add_tanh_kernel(const float *__restr
     const int i0_i1_0_fused_1 = (int)threadIdx.x;
     const floatx4 p0_1 = *(const floatx4 *)(p0 + (i0_i1_0_fused_0 * 128 + i0_i1_0_fused_1 * 4));
     const floatx4 p1_1 = *(const floatx4 *)(p1 + i0_i1_0_fused_1 % 2 * 4);
-    *(floatx4 *)(tanh_
-            + (i0_i1_0_fused_0 * 128 + i0_i1_0_fused_1 * 4)) = make_floatx4(tanhf(p0_1.s0 + p1_1.s0),
-            tanhf(p0_1.s1 + p1_1.s1), tanhf(p0_1.s2 + p1_1.s2), tanhf(p0_1.s3 + p1_1.s3));
+    *(floatx4 *)(tanh_ + (i0_i1_0_fused_0 * 128 + i0_i1_0_fused_1 * 4)) =
+            make_floatx4(tanhf(p0_1.s0 + p1_1.s0), tanhf(p0_1.s1 + p1_1.s1), tanhf(p0_1.s2 + p1_1.s2),
+            tanhf(p0_1.s3 + p1_1.s3));
 }
 
 #ifdef __cplusplus

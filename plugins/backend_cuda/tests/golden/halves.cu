@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(32) fused_add_kernel(const uint16_t *__restric
 {
     const int i0_0 = (int)blockIdx.x;
     const int i0_1 = (int)threadIdx.x;
-    add[i0_0 * 32
-            + i0_1] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0 * 32 + i0_1])
+    add[i0_0 * 32 + i0_1] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0 * 32 + i0_1])
             + dlc_f16_to_f32(p1[i0_0 * 32 + i0_1]))));
 }
 

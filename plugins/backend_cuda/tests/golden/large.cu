@@ -24,15 +24,16 @@ __global__ void __launch_bounds__(256) fused_bitwise_not_kernel(const uint8_t *_
     const int64_t i0_i1_fused_0_2 = (int64_t)threadIdx.x;
     for (int64_t i0_i1_fused_0_0 = 0; i0_i1_fused_0_0 < 2; ++i0_i1_fused_0_0) {
         if (i0_i1_fused_0_0 * 442368 + i0_i1_fused_0_1 < 524288) {
-            const uint8_tx16 p0_1 = *(const uint8_tx16 *)(p0
+            const uint8_tx16 p0_1 =
+                    *(const uint8_tx16 *)(p0
                     + (i0_i1_fused_0_0 * 1811939328 + i0_i1_fused_0_1 * 4096 + i0_i1_fused_0_2 * 16));
             *(uint8_tx16 *)(bitwise_not
-                    + (i0_i1_fused_0_0 * 1811939328 + i0_i1_fused_0_1 * 4096
-                    + i0_i1_fused_0_2 * 16)) = make_uint8_tx16((uint8_t)~p0_1.s0, (uint8_t)~p0_1.s1,
-                    (uint8_t)~p0_1.s2, (uint8_t)~p0_1.s3, (uint8_t)~p0_1.s4, (uint8_t)~p0_1.s5,
-                    (uint8_t)~p0_1.s6, (uint8_t)~p0_1.s7, (uint8_t)~p0_1.s8, (uint8_t)~p0_1.s9,
-                    (uint8_t)~p0_1.sa, (uint8_t)~p0_1.sb, (uint8_t)~p0_1.sc, (uint8_t)~p0_1.sd,
-                    (uint8_t)~p0_1.se, (uint8_t)~p0_1.sf);
+                    + (i0_i1_fused_0_0 * 1811939328 + i0_i1_fused_0_1 * 4096 + i0_i1_fused_0_2 * 16)) =
+                    make_uint8_tx16((uint8_t)~p0_1.s0, (uint8_t)~p0_1.s1, (uint8_t)~p0_1.s2,
+                    (uint8_t)~p0_1.s3, (uint8_t)~p0_1.s4, (uint8_t)~p0_1.s5, (uint8_t)~p0_1.s6,
+                    (uint8_t)~p0_1.s7, (uint8_t)~p0_1.s8, (uint8_t)~p0_1.s9, (uint8_t)~p0_1.sa,
+                    (uint8_t)~p0_1.sb, (uint8_t)~p0_1.sc, (uint8_t)~p0_1.sd, (uint8_t)~p0_1.se,
+                    (uint8_t)~p0_1.sf);
         }
     }
 }

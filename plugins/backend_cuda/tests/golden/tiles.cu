@@ -20,8 +20,9 @@ __global__ void __launch_bounds__(64) kernel_kernel(const float *__restrict__ a,
     const floatx4 a_1 = *(const floatx4 *)(a + (g / 4 * 1024 + y * 64 + g % 4 * 16 + x * 4));
     *(floatx4 *)(shared_tile + (y * 16 + x * 4)) = a_1;
     __syncthreads();
-    *(floatx4 *)(b + (g % 4 * 1024 + y * 64 + g / 4 * 16 + x * 4)) = make_floatx4(shared_tile[x * 64 + y],
-            shared_tile[x * 64 + y + 16], shared_tile[x * 64 + y + 32], shared_tile[x * 64 + y + 48]);
+    *(floatx4 *)(b + (g % 4 * 1024 + y * 64 + g / 4 * 16 + x * 4)) =
+            make_floatx4(shared_tile[x * 64 + y], shared_tile[x * 64 + y + 16], shared_tile[x * 64 + y + 32],
+            shared_tile[x * 64 + y + 48]);
 }
 
 #ifdef __cplusplus

@@ -28,27 +28,27 @@ kernel void fused_add_kernel(global const ushort *restrict p0, const long p0_at,
     p0 += p0_at;
     const int i0_0_0 = (int)get_group_id(0);
     const int i0_0_1 = (int)get_local_id(0);
-    add[i0_0_0 * 8] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8]))));
-    add[i0_0_0 * 8
-            + 1] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 1])
+    add[i0_0_0 * 8] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8]) + dlc_f16_to_f32(p1[i0_0_0 * 8]))));
+    add[i0_0_0 * 8 + 1] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 1])
             + dlc_f16_to_f32(p1[i0_0_0 * 8 + 1]))));
-    add[i0_0_0 * 8
-            + 2] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 2])
+    add[i0_0_0 * 8 + 2] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 2])
             + dlc_f16_to_f32(p1[i0_0_0 * 8 + 2]))));
-    add[i0_0_0 * 8
-            + 3] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 3])
+    add[i0_0_0 * 8 + 3] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 3])
             + dlc_f16_to_f32(p1[i0_0_0 * 8 + 3]))));
-    add[i0_0_0 * 8
-            + 4] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 4])
+    add[i0_0_0 * 8 + 4] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 4])
             + dlc_f16_to_f32(p1[i0_0_0 * 8 + 4]))));
-    add[i0_0_0 * 8
-            + 5] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 5])
+    add[i0_0_0 * 8 + 5] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 5])
             + dlc_f16_to_f32(p1[i0_0_0 * 8 + 5]))));
-    add[i0_0_0 * 8
-            + 6] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 6])
+    add[i0_0_0 * 8 + 6] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 6])
             + dlc_f16_to_f32(p1[i0_0_0 * 8 + 6]))));
-    add[i0_0_0 * 8
-            + 7] = dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 7])
+    add[i0_0_0 * 8 + 7] =
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 7])
             + dlc_f16_to_f32(p1[i0_0_0 * 8 + 7]))));
 }
