@@ -42,7 +42,7 @@ $(VENV)/.ready-opencl: $(VENV)/.ready
 	@touch $@
 
 $(VENV)/.ready-cuda: $(VENV)/.ready
-	@$(PIP) install -e './plugins/backend_cuda[compiler]'
+	@$(PIP) install -e './plugins/backend_cuda[compiler]' nvidia-cuda-nvcc-cu12
 	@touch $@
 
 demo: $(VENV)/.ready

@@ -23,7 +23,7 @@ from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.places import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.placing import check_places
-from dlc_core.registry import registry
+from dlc_core.registry import codegen_of, registry
 from dlc_core.request import merged_settings
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
@@ -178,7 +178,7 @@ class Job:
             kept = {name: f for name, f in module.functions.items() if name not in regions}
             module = replace(module, functions=kept)
         if self.tell is not None:
-            self.tell.step("codegen", self.target.kind.codegen)
+            self.tell.step("codegen", self.target.codegen)
         start = time.perf_counter()
         signature, constants = module.attrs["signature"], list(module.attrs["constants"])
         # Both spend their time outside of the interpreter.
@@ -212,7 +212,7 @@ class Job:
             weights,
             self.target,
             device_at(known.devices.get(kind.device), self.target),
-            codegen=known.codegens[kind.codegen],
+            codegen=codegen_of(self.target),
             num_threads=self._threads,
             report={"seconds": self.seconds, "processes": self.processes},
             about=about,
@@ -321,7 +321,7 @@ class Job:
         watched = any(watcher is not self.tell for watcher in self.context.watchers)
         if watched or any(one.reads_kernels for one in later):
             return None
-        codegen = registry().codegens[self.target.kind.codegen]
+        codegen = codegen_of(self.target)
         shared = share_out(module, stages["tir"], self.context, self.target, codegen)
         if shared is None:
             return None
@@ -332,7 +332,7 @@ class Job:
         return shared.module
 
     def _emit(self, module: IRModule, again: Callable[[], IRModule]) -> Artifact:
-        codegen = registry().codegens[self.target.kind.codegen]
+        codegen = codegen_of(self.target)
         more = (self.parts,) if self.parts else ()
         try:
             artifact: Artifact = codegen.emit(module, self.target, *more)

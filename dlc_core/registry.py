@@ -25,9 +25,10 @@ import pluggy
 
 from dlc_core import builtin
 from dlc_core.config import config
-from dlc_core.diag import PluginError
+from dlc_core.diag import PluginError, TargetError
 from dlc_core.discovery import Plugin, Problem, Source, discover, new_manager, register, scan
 from dlc_core.op.known import use_ops
+from dlc_core.target import Target
 from dlc_core.version import __version__
 
 CATEGORIES: Mapping[str, str] = MappingProxyType(
@@ -445,6 +446,17 @@ def _known_ops() -> Mapping[str, Any]:
 use_ops(_known_ops)
 
 
+def codegen_of(target: Target) -> Any:
+    """The code generator of a target; TargetError where an option names one that does not serve its kind."""
+    found = registry().codegens[target.codegen]
+    if target.codegen != target.kind.codegen and target.kind.name not in found.kinds:
+        raise TargetError(
+            f"target option -codegen={target.codegen}: it makes no code for {target.kind.name}",
+            hint=f"it serves {', '.join(found.kinds)}",
+        )
+    return found
+
+
 def _newer(old: Registry) -> Registry | None:
     """A registry of what is installed now, where that is not what `old` was made of."""
     if old.sources is None or _fresh:
@@ -462,6 +474,7 @@ __all__ = [
     "PluginInfo",
     "Registry",
     "UnknownNameError",
+    "codegen_of",
     "fresh_registry",
     "refresh",
     "registry",

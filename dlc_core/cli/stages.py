@@ -19,7 +19,7 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes import Pass, PassContext, Pipeline
-from dlc_core.registry import registry
+from dlc_core.registry import codegen_of, registry
 from dlc_core.script import parse, show, to_json, to_script
 from dlc_core.target import Artifact, Target
 
@@ -112,7 +112,7 @@ def emit(module: IRModule, target: Target, function: str | None = None) -> Artif
     """The code of a module, or of one of its functions alone."""
     if function is not None:
         module = IRModule({function: module[function]}, module.attrs, function)
-    artifact: Artifact = registry().codegens[target.kind.codegen].emit(module, target)
+    artifact: Artifact = codegen_of(target).emit(module, target)
     return artifact
 
 

@@ -80,7 +80,7 @@ def _header(exe: Executable) -> dict[str, Any]:
     artifact = exe.artifact
     header = {
         "target": str(exe.target),
-        "codegen": exe.target.kind.codegen,
+        "codegen": exe.target.codegen,
         "device": exe.target.kind.device,
         "format": artifact.format,
         "entry": exe.entry,

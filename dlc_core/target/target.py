@@ -269,6 +269,11 @@ class Target:
         return stages(self.values()) if callable(stages) else stages
 
     @property
+    def codegen(self) -> str:
+        """The name of its code generator: what an option `codegen` of the kind says, else the kind's own."""
+        return str(self.values().get("codegen") or self.kind.codegen)
+
+    @property
     def identity(self) -> str:
         """What code for this target depends on besides its text."""
         return self.kind.identity(self.values())

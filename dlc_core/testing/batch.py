@@ -16,7 +16,7 @@ from dlc_core.diag import DlcError
 from dlc_core.ir.expr import Call, Expr, call
 from dlc_core.ir.module import IRModule
 from dlc_core.job import ABOUT, Job, context_for, lower, pack_weights
-from dlc_core.registry import registry
+from dlc_core.registry import codegen_of, registry
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Artifact, Target
@@ -122,7 +122,7 @@ class _LoadOnce:
 
 
 def _codegen(target: Target, attribute: str) -> bool:
-    return bool(getattr(registry().codegens[target.kind.codegen], attribute, False))
+    return bool(getattr(codegen_of(target), attribute, False))
 
 
 def _renamed(module: IRModule, prefix: str) -> _Lowered:
@@ -143,7 +143,7 @@ def _renamed(module: IRModule, prefix: str) -> _Lowered:
 
 def _emit(group: Sequence[_Lowered], target: Target) -> Artifact:
     functions = {name: func for lowered in group for name, func in lowered.module.functions.items()}
-    codegen = registry().codegens[target.kind.codegen]
+    codegen = codegen_of(target)
     artifact: Artifact = codegen.emit(IRModule(functions, {}, group[0].entry), target)
     return artifact
 
@@ -158,7 +158,7 @@ def _executable(
         pack_weights(signature, list(lowered.module.attrs["constants"])),
         target,
         device,
-        codegen=registry().codegens[target.kind.codegen],
+        codegen=codegen_of(target),
         entry=lowered.entry,
         num_threads=num_threads or target.describe().cores,
         about={key: lowered.module.attrs[key] for key in ABOUT if key in lowered.module.attrs},

@@ -29,6 +29,7 @@ DEVICE_OPTIONS = (
         "",
         "binary: machine code and PTX by NVRTC; text: compiled where it runs; empty: binary if it can be",
     ),
+    Option("codegen", "str", "", "the code generator: that of this package, or nvptx of dlc-backend-llvm"),
     Option("device", "int", 0, "the number of the device that runs it"),
 )
 

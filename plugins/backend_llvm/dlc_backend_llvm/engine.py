@@ -29,7 +29,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, llvm
-from dlc_backend_llvm.host import describe, full_triple, host_cpu, normal_arch
+from dlc_backend_llvm.host import CARDS, describe, full_triple, host_cpu, normal_arch
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.symbols import find_symbol
@@ -84,6 +84,8 @@ def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str
         if not cpu and not features:
             return host.triple, host.cpu, host.features
         triple = host.triple
+    if normal_arch(triple) in CARDS:
+        return triple, cpu, features
     known = describe(triple, cpu, features)
     return triple, known.cpu, known.features
 

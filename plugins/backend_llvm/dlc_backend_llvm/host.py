@@ -121,6 +121,10 @@ def normal_arch(triple: str) -> str:
     return {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}.get(word, word)
 
 
+CARDS = ("nvptx64",)
+"""Architectures that are no processors: what one of them has is not asked of LLVM."""
+
+
 def full_triple(triple: str) -> str:
     """The triple with its vendor, which other tools leave out: LLVM reads what has three words as
     architecture, vendor and system, and misses the ABI.
@@ -291,4 +295,4 @@ def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
     return 128, 16, "fmaf" not in text
 
 
-__all__ = ["HostCpu", "describe", "host_cpu", "normal_arch", "usable_cores", "vector_facts"]
+__all__ = ["CARDS", "HostCpu", "describe", "host_cpu", "normal_arch", "usable_cores", "vector_facts"]

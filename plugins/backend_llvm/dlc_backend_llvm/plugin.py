@@ -20,8 +20,9 @@ def dlc_targets() -> Iterable[Declaration]:
 @hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
     from dlc_backend_llvm.codegen import LlvmCodegen
+    from dlc_backend_llvm.nvptx import NvptxCodegen
 
-    return [LlvmCodegen()]
+    return [LlvmCodegen(), NvptxCodegen()]
 
 
 @hookimpl

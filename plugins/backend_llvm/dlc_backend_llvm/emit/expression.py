@@ -32,6 +32,7 @@ from dlc_core.ir.expr import (
     const,
     const_value,
 )
+from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.lanes import lane_of, ramp_form
 
 _TRAPPING = ("floordiv", "floormod", "truncdiv", "truncmod", "div")
@@ -140,7 +141,9 @@ class ExpressionEmitter:
                 depth = self.vars[expr][1] if expr in self.vars else self.depth
             elif isinstance(expr, Load):
                 reads, movable = reads | {self.root(expr.buffer)}, False
-            elif isinstance(expr, Call) and (expr.name == "if_then_else" or expr.name.startswith("kernel.")):
+            elif isinstance(expr, Call) and (
+                expr.name == "if_then_else" or expr.name.startswith("kernel.") or expr.name in CONVERGENT
+            ):
                 movable = False
             elif isinstance(expr, Binary) and expr.op in _TRAPPING and not expr.dtype.is_float:
                 movable = movable and bool(const_value(expr.b))
@@ -299,7 +302,7 @@ class ExpressionEmitter:
 
     def _load_contiguous(self, buffer: Buffer, start: Expr, type_: DType) -> str:
         pointer, memory = self.pointer(buffer, start), memory_type(type_)
-        align = buffer.dtype.itemsize
+        align = self.alignment(buffer, start, type_.lanes)
         if self.mask and type_.lanes > 1:
             loaded = self._masked_call("load", memory, f"ptr align {align} {pointer}", self.mask, type_.lanes)
         elif self.mask:
@@ -312,6 +315,10 @@ class ExpressionEmitter:
         else:
             loaded = self.emit(f"load {memory}, ptr {pointer}, align {align}")
         return self._from_memory(loaded, type_)
+
+    def alignment(self, buffer: Buffer, start: Expr, lanes: int) -> int:
+        """What the address of so many elements from `start` on is known to be a multiple of."""
+        return buffer.dtype.itemsize
 
     def _masked_call(self, how: str, memory: str, place: str, mask: str, lanes: int) -> str:
         """A load or gather of the lanes of `mask`; the others are zero."""

@@ -116,9 +116,8 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         elif stride == 1:
             pointer = self.pointer(buffer, start)
             stored = self.to_memory(operand, type_)
-            self.lines.append(
-                f"  store {memory_type(type_)} {stored}, ptr {pointer}, align {buffer.dtype.itemsize}"
-            )
+            align = self.alignment(buffer, start, lanes)
+            self.lines.append(f"  store {memory_type(type_)} {stored}, ptr {pointer}, align {align}")
         else:
             scalar = memory_type(buffer.dtype)
             stored = self.to_memory(operand, type_)

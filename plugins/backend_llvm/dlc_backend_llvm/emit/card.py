@@ -1,0 +1,170 @@
+"""Kernels over axes of threads as LLVM IR for cards: groups' memory, barriers, values between threads.
+
+Pointers are generic: LLVM finds the space of each from where it comes [1].
+
+[1] LLVM, User Guide for NVPTX Back-end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from dlc_backend_llvm.emit.function import FunctionEmitter
+from dlc_backend_llvm.emit.types import memory_type, register_type
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_backend_llvm.host import HostCpu
+from dlc_core.arith import Analyzer
+from dlc_core.backend.kernels import Shared, group_extents
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import dtype
+from dlc_core.ir.expr import Call, Expr, const_value
+from dlc_core.tir.functor import allocations
+from dlc_core.tir.in_place import shared_buffers
+from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc
+from dlc_core.tir.threads import is_shared
+
+_AXES = {
+    f"{level}.{axis}": f"llvm.nvvm.read.ptx.sreg.{word}.{axis}"
+    for level, word in (("block", "ctaid"), ("thread", "tid"))
+    for axis in "xyz"
+}
+_BARRIER = "llvm.nvvm.barrier0"
+_SHUFFLES = {"subgroup_shuffle": "idx", "subgroup_shuffle_down": "down", "subgroup_shuffle_xor": "bfly"}
+_INT32 = dtype("int32")
+_WARP = 32
+_ALIGNED = 16
+"""Bytes at which memory of groups and of the caller begins, at least."""
+
+
+class KernelEmitter(FunctionEmitter):
+    """Emits the body of one kernel."""
+
+    def __init__(self, unit: Unit, name: str) -> None:
+        super().__init__(unit, name)
+        self.arrays: list[str] = []
+        """The definitions of what groups share."""
+        self.shared: list[Shared] = []
+
+    def declare_shared(self, buffer: Buffer) -> None:
+        """Memory of a group, which stands outside of the function."""
+        shape = buffer.static_shape()
+        if shape is None:
+            raise CodegenError(f"buffer {buffer!r} has no fixed size")
+        count = max(1, prod(shape))
+        name = f"{self.name}.{len(self.arrays)}"
+        kind = f"[{count} x {memory_type(buffer.dtype)}]"
+        self.arrays.append(f"@{name} = internal addrspace(3) global {kind} undef, align {_ALIGNED}")
+        self.shared.append(Shared(buffer.name, count * buffer.dtype.itemsize))
+        self.pointers[buffer] = (f"addrspacecast (ptr addrspace(3) @{name} to ptr)", 0)
+
+    def alignment(self, buffer: Buffer, start: Expr, lanes: int) -> int:
+        size = buffer.dtype.itemsize
+        factor, rest = Analyzer().modular(start)
+        whole = lanes & (lanes - 1) == 0 and factor % lanes == 0 and rest % lanes == 0
+        return min(_ALIGNED, size * lanes) if whole else size
+
+    def visit_for(self, loop: For) -> None:
+        if loop.kind != "thread":
+            super().visit_for(loop)
+            return
+        register = _AXES.get(loop.thread)
+        if register is None:
+            raise CodegenError(f"cards have no axis {loop.thread}", hint=f"axes: {', '.join(_AXES)}")
+        self.unit.declare(register, f"i32 @{register}()")
+        number = self.emit(f"zext i32 {self.emit(f'call i32 @{register}()')} to i64")
+        if const_value(loop.begin) != 0:
+            number = self.emit(f"add i64 {self.value(loop.begin)}, {number}")
+        kind = register_type(loop.var.dtype)
+        if kind != "i64":
+            number = self.emit(f"trunc i64 {number} to {kind}")
+        if self.nonnegative(loop.begin):
+            self._nonnegative.add(loop.var)
+        with self.scope():
+            self.vars[loop.var] = (number, self.depth)
+            self.stmt(loop.body)
+
+    def visit_alloc(self, stmt: Alloc) -> None:
+        if is_shared(stmt.buffer):
+            self.stmt(stmt.body)
+        else:
+            super().visit_alloc(stmt)
+
+    def visit_eval(self, stmt: Eval) -> None:
+        if not isinstance(stmt.value, Call) or stmt.value.name != "barrier":
+            super().visit_eval(stmt)
+            return
+        self.unit.declare(_BARRIER, f"void @{_BARRIER}()")
+        self.lines.append(f"  call void @{_BARRIER}()")
+        for scope in self.scopes:
+            scope.volatile.clear()
+
+    def _prefetch(self, handle: Expr) -> None:
+        """A hint, which cards do without."""
+
+    def _intrinsic(self, expr: Call, args: list[str]) -> str:
+        how = _SHUFFLES.get(expr.name)
+        return super()._intrinsic(expr, args) if how is None else self._shuffled_value(how, expr, args)
+
+    def _shuffled_value(self, how: str, expr: Call, args: list[str]) -> str:
+        """A value of another thread, in words of 32 bits."""
+        kind, bits = register_type(expr.dtype), expr.dtype.bits
+        width = const_value(expr.args[2])
+        if not isinstance(width, int):
+            raise CodegenError(f"{expr.name} over {expr.args[2]} threads, a number that is not known")
+        number = self._cast(args[1], expr.args[1].dtype, _INT32)
+        # Above the bits of the last lane that may be read are those in which lanes of a part agree.
+        bounds = (_WARP - width) << 8 | (_WARP - 1)
+        name = f"llvm.nvvm.shfl.sync.{how}.i32"
+        self.unit.declare(name, f"i32 @{name}(i32, i32, i32, i32)")
+
+        def word(value: str) -> str:
+            return self.emit(f"call i32 @{name}(i32 -1, i32 {value}, i32 {number}, i32 {bounds})")
+
+        if expr.dtype.is_float and bits < 64:
+            return self.emit(f"bitcast i32 {word(self.emit(f'bitcast float {args[0]} to i32'))} to float")
+        if bits < 64:
+            wide = args[0] if bits == 32 else self.emit(f"zext {kind} {args[0]} to i32")
+            return word(wide) if bits == 32 else self.emit(f"trunc i32 {word(wide)} to {kind}")
+        pair = self.emit(f"bitcast {kind} {args[0]} to <2 x i32>")
+        made = "poison"
+        for lane in range(2):
+            one = word(self.emit(f"extractelement <2 x i32> {pair}, i32 {lane}"))
+            made = self.emit(f"insertelement <2 x i32> {made}, i32 {one}, i32 {lane}")
+        return self.emit(f"bitcast <2 x i32> {made} to {kind}")
+
+
+def module_text(funcs: Sequence[PrimFunc], cpu: HostCpu) -> tuple[str, dict[str, tuple[Shared, ...]]]:
+    """LLVM IR of kernels, and the memory of their groups by the kernels' names."""
+    unit = Unit(cpu)
+    shared = {}
+    for func in funcs:
+        emitter = KernelEmitter(unit, func.name)
+        for buffer in allocations(func.body):
+            if is_shared(buffer):
+                emitter.declare_shared(buffer)
+        unit.functions += [*emitter.arrays, _kernel(emitter, func)]
+        shared[func.name] = tuple(emitter.shared)
+    return unit.text(), shared
+
+
+def _kernel(emitter: KernelEmitter, func: PrimFunc) -> str:
+    params = []
+    both = shared_buffers(func)
+    for index, param in enumerate(func.params):
+        operand = f"%arg{index}"
+        if isinstance(param, Buffer):
+            params.append(f"ptr {'' if param in both else 'noalias '}align {_ALIGNED} {operand}")
+            emitter.pointers[param] = (operand, 0)
+        else:
+            params.append(f"{register_type(param.dtype)} {operand}")
+            emitter.vars[param] = (operand, 0)
+            if param.dtype.is_int:
+                emitter._nonnegative.add(param)
+    sizes = group_extents(func)
+    most = "" if sizes is None else f' "nvvm.maxntid"="{prod(sizes.values())}"'
+    return emitter.function_text(f"define ptx_kernel void @{func.name}({', '.join(params)}){most}", func.body)
+
+
+__all__ = ["KernelEmitter", "module_text"]

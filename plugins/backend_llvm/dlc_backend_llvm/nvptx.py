@@ -1,0 +1,71 @@
+"""The code generator `nvptx`: kernels over axes of threads as PTX, for the target kind `cuda`.
+
+`cuda -codegen=nvptx` takes it in place of the kind's own: both emit what the device of that kind loads, text
+of PTX here, with the same list of launches.
+
+[1] LLVM, User Guide for NVPTX Back-end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlc_backend_llvm.host import HostCpu
+from dlc_core.lazy import lazy
+from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_backend_llvm import engine
+    from dlc_backend_llvm.emit import card
+    from dlc_core.backend import kernels, launch_list, launches
+    from dlc_core.ir.module import IRModule
+    from dlc_core.tir import stmt
+else:
+    engine = lazy("dlc_backend_llvm.engine")
+    card = lazy("dlc_backend_llvm.emit.card")
+    kernels = lazy("dlc_core.backend.kernels")
+    launch_list = lazy("dlc_core.backend.launch_list")
+    launches = lazy("dlc_core.backend.launches")
+    stmt = lazy("dlc_core.tir.stmt")
+
+FORMAT = "ptx"
+TRIPLE = "nvptx64-nvidia-cuda"
+_PASSES = "O2"
+"""What makes registers of what threads have for themselves, and finds the space of each access."""
+
+
+@dataclass(frozen=True)
+class NvptxCodegen:
+    """Emits the artefact format "ptx"."""
+
+    name: str = "nvptx"
+    kinds: tuple[str, ...] = ("cuda",)
+    format: str = FORMAT
+    forms: tuple[str, ...] = ("ptx", "llvm")
+
+    def emit(self, module: IRModule, target: Target) -> Artifact:
+        """One text with every launch of the module; CodegenError for what has no code."""
+        arch = str(target["arch"])
+        funcs = [f for f in module.of_kind(stmt.PrimFunc).values() if "launch" in f.attrs]
+        text, shared = card.module_text(funcs, card_of(arch))
+        made = kernels.EmittedKernels(text, {f.name: f.name for f in funcs}, shared)
+        ptx = engine.assemble(text, TRIPLE, arch, "", opt=3, passes=_PASSES)
+        metadata = {
+            launches.LAUNCHES: launch_list.launch_lists(module, made, target.describe()),
+            "arch": arch,
+        }
+        entries = tuple(func.name for func in launch_list.entries_of(module))
+        return Artifact(FORMAT, ptx.encode(), str(target), entries, {"ptx": ptx, "llvm": text}, metadata)
+
+    def source(self, artifact: Artifact, form: str) -> str | None:
+        """The PTX; None for what cannot be made."""
+        return artifact.code.decode() if form == "ptx" else None
+
+
+def card_of(arch: str) -> HostCpu:
+    """A card as the emitter sees it: scalars, with fused multiply-adds and conversions of float16."""
+    return HostCpu(TRIPLE, arch, "", 0, 0, True, 0, 0, 0, 1, rounding=True, float16=True)
+
+
+__all__ = ["FORMAT", "TRIPLE", "NvptxCodegen", "card_of"]

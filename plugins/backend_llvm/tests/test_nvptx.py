@@ -1,0 +1,150 @@
+"""PTX for the target kind `cuda`: ptxas takes it, its device loads it, and its IR computes what it should.
+
+The IR is made for this machine then, its few intrinsics of cards being functions of the executor of threads.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dlc_backend_llvm import engine
+
+import dlc_core as dlc
+from dlc_core.backend import LaunchDevice, SimtProgram, Spelling, load_simt, read_launches
+from dlc_core.backend.compiler import compiler_problem
+from dlc_core.backend.launches import Kernel
+from dlc_core.diag import TargetError
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.testing.cases import module_of
+from dlc_core.testing.languages import LANGUAGE, check_shuffles, check_transposition, numbers
+from dlc_core.testing.networks import cifar
+
+pytest.importorskip("dlc_backend_cuda")
+TARGET = "cuda -arch=sm_90 -codegen=nvptx"
+
+
+def ptxas() -> Path | None:
+    """The assembler, where its package is installed."""
+    spec = find_spec("nvidia")
+    folders = () if spec is None else spec.submodule_search_locations or ()
+    return next((path for folder in folders for path in sorted(Path(folder).glob("*/bin/ptxas"))), None)
+
+
+def assembled(exe: dlc.Executable, folder: Path) -> str:
+    """What ptxas says of the code; the test is skipped where there is none."""
+    tool = ptxas()
+    if tool is None:
+        pytest.skip("there is no ptxas: pip install nvidia-cuda-nvcc-cu12")
+    source = folder / "kernels.ptx"
+    source.write_bytes(exe.artifact.code)
+    words = [str(tool), "-v", "-arch=sm_90", str(source), "-o", str(folder / "kernels.cubin")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_network_is_assembled_without_spills(tmp_path: Path) -> None:
+    exe = dlc.compile(cifar(), TARGET, cache=False)
+    assert exe.artifact.format == "ptx"
+    said = assembled(exe, tmp_path)
+    assert said.count("Compiling entry function") == exe.source("ptx").count(".entry")
+    assert set(re.findall(r"(\d+) bytes spill", said)) == {"0"}
+    assert re.search(r"ld\.global(\.nc)?\.v[24]", exe.source("ptx"))
+    assert "fma.rn.f32" in exe.source("ptx")
+
+
+@pytest.mark.parametrize("kernel", LANGUAGE)
+def test_the_language_is_assembled(kernel: str, tmp_path: Path) -> None:
+    assembled(dlc.compile(module_of(*LANGUAGE[kernel]()), TARGET, cache=False), tmp_path)
+
+
+def test_a_codegen_that_does_not_serve_the_kind() -> None:
+    with pytest.raises(TargetError, match="-codegen=llvm: it makes no code for cuda"):
+        dlc.compile(cifar(), "cuda -codegen=llvm", cache=False)
+
+
+HELPERS = """
+#define DIM(axis, n) \\
+    int32_t simt_tid_##axis(void) { return (int32_t)DLC_THREAD(n); } \\
+    int32_t simt_ctaid_##axis(void) { return (int32_t)DLC_GROUP(n); }
+DIM(x, 0)
+DIM(y, 1)
+DIM(z, 2)
+#define EXCHANGE(how, word) \\
+    int32_t simt_##how(int32_t all, int32_t value, int32_t number, int32_t bounds) \\
+    { return word(value, number, 32 - (bounds >> 8)); }
+EXCHANGE(idx, DLC_SHUFFLE)
+EXCHANGE(down, DLC_SHUFFLE_DOWN)
+EXCHANGE(bfly, DLC_SHUFFLE_XOR)
+"""
+WORDS = (
+    (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.(\w)", r"simt_\1_\2"),
+    (r"llvm\.nvvm\.shfl\.sync\.(\w+)\.i32", r"simt_\1"),
+    (r"llvm\.nvvm\.barrier0", "dlc_simt_barrier"),
+    (r"addrspacecast \(ptr addrspace\(3\) (@[\w.]+) to ptr\)", r"\1"),
+    (r" addrspace\(3\)", ""),
+    (r"ptx_kernel ", ""),
+)
+
+
+class Emulated(LaunchDevice):
+    """Runs the IR of kernels as code of this machine."""
+
+    name = "cuda"
+    formats = ("ptx",)
+
+    def prepare_kernels(self, artifact: Any, found: Any) -> SimtProgram:
+        ir = artifact.sources["llvm"]
+        for word, meaning in WORDS:
+            ir = re.sub(word, meaning, ir)
+        lines = engine.assemble(ir).splitlines()
+        asm = "\n".join(f'"{line.translate(ESCAPES)}\\n"' for line in [*lines, ".text"])
+        heads = "\n".join(f"void {k.symbol}({', '.join(map(_type, _dtypes(k)))});" for k in found)
+        return load_simt(f"{HELPERS}\n__asm__({asm});\n{heads}\n", found, Spelling())
+
+
+ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\t": " "})
+
+
+def _dtypes(kernel: Kernel) -> list[str]:
+    scalars = iter(kernel.scalars)
+    return ["handle" if kind == "b" else next(scalars) for kind in kernel.order]
+
+
+def _type(dtype: str) -> str:
+    return "void *" if dtype == "handle" else f"{dtype}_t"
+
+
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiler_problem() is not None:
+        pytest.skip(str(compiler_problem()))
+    device = dlc.compile(module_of(*LANGUAGE["chain"]()), TARGET, cache=False).device
+    monkeypatch.setitem(device._others, 0, Emulated())
+
+
+@pytest.mark.usefixtures("emulated")
+def test_kernels_compute_what_they_should() -> None:
+    check_shuffles(TARGET)
+    check_transposition(TARGET)
+    a, b = param("a", tensor_type((64, 48), "float16")), param("b", tensor_type((48, 96), "float16"))
+    exe = dlc.compile(module_of(std.softmax(std.matmul(a, b)), [a, b]), TARGET, cache=False)
+    given = [numbers(64, 48).astype(np.float16), numbers(48, 96, seed=1).astype(np.float16)]
+    wanted = dlc.compile(module_of(std.softmax(std.matmul(a, b)), [a, b]), "reference")(*given)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 1e-2, 1e-3)
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_network_computes_what_it_should() -> None:
+    picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    exe = dlc.compile(cifar(), TARGET, cache=False)
+    np.testing.assert_allclose(exe(picture), dlc.compile(cifar(), "reference")(picture), 1e-4, 1e-6)
+    assert read_launches(exe.artifact.metadata["launches"])[0]
