@@ -71,19 +71,12 @@ return half;""",
 }
 """Conversions that devices have instructions for."""
 
-_KEYWORDS = """
-    blockIdx threadIdx blockDim gridDim warpSize dim3 half size_t ptrdiff_t wchar_t
-    alignas alignof and and_eq asm bitand bitor catch class compl concept const_cast consteval constexpr
-    constinit co_await co_return co_yield decltype delete dynamic_cast explicit export friend mutable
-    namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast
-    requires static_assert static_cast template this thread_local throw try typeid typename using virtual
-    xor xor_eq
-"""
+_VARIABLES = "blockIdx threadIdx blockDim gridDim warpSize dim3 half"
 _FUNCTIONS = """
     max min clock clock64 printf malloc free assert memcpy memset rsqrt cbrt hypot norm normcdf erfc erfcx
     erfinv lgamma tgamma fdim fmax fmin frexp ldexp ilogb logb modf remainder remquo scalbn sincos sincospi
     sinpi cospi mulhi saturate umin umax llmin ullmin llmax ullmax signbit isnan isinf isfinite
 """
-RESERVED = frozenset((*_KEYWORDS.split(), *_FUNCTIONS.split(), *TYPES, *WORDS))
+RESERVED = frozenset((*_VARIABLES.split(), *_FUNCTIONS.split(), *WORDS))
 
 __all__ = ["FIXED", "INLINE", "LANES", "RESERVED", "TYPES", "WIDEST", "WORDS"]

@@ -52,4 +52,4 @@ def main(template: T.Buffer((8,), "float32"), threadIdx: T.Buffer((8,), "float32
 
 def test_words_of_the_language_name_nothing() -> None:
     text = dlc.build(parse(RESERVED), TARGET).source("cu")
-    assert "threadIdx_1[operator_1] = template_1[operator_1];" in text
+    assert "threadIdx_1[operator_] = template_[operator_];" in text
