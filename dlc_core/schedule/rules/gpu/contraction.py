@@ -224,6 +224,8 @@ class Contract:
         """Fill a tile in shared memory: all threads, along what is contiguous in the operand."""
         s = self.s
         points = count_of(s, loops)
+        if not loops:
+            raise ScheduleError("a tile of an operand is a single element")
         if points is None:
             raise ScheduleError("a tile of an operand has no known size")
         if side.both and side.along_k:

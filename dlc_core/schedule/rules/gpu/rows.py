@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.arith import Analyzer
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Load, Var, const_value, post_order
+from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     coefficients,
@@ -283,11 +284,12 @@ class _Rows:
             s.bind(thread, deal.axis)
 
     def _through_registers(self, handle: BlockRV, deal: _Deal) -> None:
-        """Read what a reduction needs of a row by vectors first."""
+        """Read by vectors first what a reduction needs of a row, where its steps take that in order."""
         s = self.s
-        for name in dict.fromkeys(
-            e.buffer.name for e in loads_of(s.get(handle)) if e.buffer.scope == "global"
-        ):
+        block = s.get(handle)
+        for name, loads in _loads_by_buffer(block).items():
+            if not all(_in_order(load, block) for load in loads):
+                continue
             copy = s.cache_read(handle, name, "local")
             axes = s.get(copy).axes
             self._deal_points(copy, s.get_loops(copy)[-len(axes) :], deal)
@@ -381,6 +383,40 @@ def _fits(across: Sequence[IterVar], threads: int) -> bool:
             return False
         total *= extent
     return total <= KEPT * threads
+
+
+def _loads_by_buffer(block: Block) -> dict[str, list[Load]]:
+    """What a block reads of buffers in memory."""
+    found: dict[str, list[Load]] = {}
+    for load in loads_of(block):
+        if load.buffer.scope == "global":
+            found.setdefault(load.buffer.name, []).append(load)
+    return found
+
+
+def _is_guard(e: Expr) -> bool:
+    return isinstance(e, Call) and e.name == "if_then_else"
+
+
+def _in_order(load: Load, block: Block) -> bool:
+    """Whether the steps of a reduction read an element each, as these lie, so that a thread that copies its
+    share of them has what its steps need.
+    """
+    body = block.body
+    if isinstance(body, Store) and any(_is_guard(e) for e in post_order(body.value)):
+        return False  # steps whose condition is false have no element
+    analyzer, last = Analyzer(), -1
+    for axis in reduced(block):
+        if const_value(axis.dom.extent) == 1:
+            continue
+        dims = [d for d, index in enumerate(load.indices) if axis.var in free_vars(index)]
+        if len(dims) != 1 or dims[0] <= last:
+            return False
+        (last,) = dims
+        factor = analyzer.coefficient_of(load.indices[last], axis.var)
+        if factor is None or const_value(factor) != 1:
+            return False
+    return True
 
 
 def _reduced_lanes(block: Block, machine: Machine) -> int:

@@ -58,6 +58,11 @@ def test_any_sizes(m, n, k, seed):
     is_contraction(check_launches(func, TINY, seed=seed))
 
 
+def test_an_operand_of_a_single_element_is_left_to_others():
+    launched = check_launches(kernel_of(std.tanh(product(1, 33, 1))), USUAL)
+    assert "a tile of an operand is a single element" in launched.scheduled.attrs["why_not"][0]
+
+
 def test_operands_in_any_order():
     x, w = tensor(6, 9), tensor(10, 9, name="w")
     is_contraction(check_launches(kernel_of(std.matmul(x, std.transpose(w, axes=(1, 0)))), TINY))

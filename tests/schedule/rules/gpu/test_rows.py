@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -111,6 +112,15 @@ def test_rows_are_read_as_vectors_and_exchanged_by_subgroups():
     # Two subgroups: each shows one partial result of each of the two reductions.
     assert made.shared_bytes == 2 * 2 * 4
     assert "subgroup_shuffle_down" not in calls(check_launches(kernel_of(std.softmax(tensor(4, 64))), SMALL))
+
+
+@pytest.mark.parametrize("shape", [(3, 9, 2, 2), (5, 5, 2, 2)], ids=str)
+def test_windows_that_reach_over_the_border(shape):
+    """A window has fewer elements than steps there: a thread has no share of them by its number."""
+    x, w = tensor(*shape), tensor(3, 3, shape[-1], 1, name="w")
+    made = std.conv(x, w, padding=(1, 1, 1, 1), layout="NXC", kernel_layout="XIO")
+    launched = check_launches(kernel_of(std.tanh(made), [x, w]), replace(USUAL, subgroup=16))
+    assert launched.rule == "gpu.rows"
 
 
 def test_short_rows_share_a_group():
