@@ -26,7 +26,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.ir.module import IRModule
 from dlc_core.target.source import Dialect, Kernels, Moves
-from dlc_core.target.source.expression import contiguous, neighbours
+from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.scalars import ADD
 from dlc_core.target.source.values import Key, eager
@@ -254,7 +254,7 @@ class KernelWriter(ModuleWriter):
     def _moves_whole(self, type_: DType, lanes: int, start: Expr) -> bool:
         """Whether so many neighbours from the element `start` on move as one vector."""
         moves = self.words.moves
-        if moves is None or lanes not in moves.lanes or type_.scalar.name in NARROW:
+        if moves is None or lanes not in moves.lanes:
             return False
         if moves.widest and max(8, type_.scalar.bits) * lanes > moves.widest:
             return False
@@ -278,7 +278,7 @@ class KernelWriter(ModuleWriter):
         for expr in eager(roots):
             if not isinstance(expr, Load) or expr.dtype.lanes == 1 or expr.buffer in self.registers:
                 continue
-            start = contiguous(expr)
+            start = neighbours(expr.buffer, expr.indices)
             lanes = expr.dtype.lanes
             if start is None or expr in self._moved or not self._moves_whole(expr.dtype, lanes, start):
                 continue
@@ -316,6 +316,10 @@ class KernelWriter(ModuleWriter):
             assert moves is not None
             text = self._moved[expr] + moves.lane.format(lane=lane)
             var = Var(self._moved[expr], expr.dtype.scalar)
+            narrow = NARROW.get(expr.dtype.scalar.name)
+            if narrow is not None:
+                self.text.raw[var] = text
+                text = f"{self.unit.helper(f'{narrow}_to_f32')}({text})"
             self.text.vars[var] = f"({text} != 0)" if expr.dtype.is_bool else text
             return var
         if isinstance(expr, Var):

@@ -68,6 +68,8 @@ class ScalarWriter:
         self.wide: set[Var] = set()
         """Those of the type of indices that have its size in the IR, not that of the language's indices."""
         self.named: dict[Expr, str] = {}
+        self.raw: dict[Expr, str] = {}
+        """The memory form of narrow floats that have been loaded."""
         self.anchors: dict[tuple[Buffer, Expr], Anchor] = {}
         """Pointers to where several accesses lie close together, by buffer and what they have in common."""
         self._indexing = 0
@@ -294,9 +296,18 @@ class ScalarWriter:
     def stored(self, value: Expr) -> str:
         """A scalar in its memory form."""
         short = NARROW.get(value.dtype.name)
+        raw = None if short is None else self._raw(value)
+        if raw is not None:
+            return raw
         if short is not None:
             return f"{self.unit.helper(f'f32_to_{short}')}({self.value(value)})"
         return self.value(value)
+
+    def _raw(self, value: Expr) -> str | None:
+        """A narrow float as it lies in memory, where that is what it comes from."""
+        if not isinstance(value, Load) or value in self.named or self.place.register(value) is not None:
+            return self.raw.get(value)
+        return self.element(value.buffer, value.buffer.linear_index(value.indices))
 
     # Calls
 

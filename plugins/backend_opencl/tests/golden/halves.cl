@@ -1,3 +1,8 @@
+static inline float dlc_f16_to_f32(ushort half_bits)
+{
+    return vload_half(0, (const half *)&half_bits);
+}
+
 static inline ushort dlc_f32_to_f16(float value)
 {
     const uint wide = as_uint(value);
@@ -6,11 +11,6 @@ static inline ushort dlc_f32_to_f16(float value)
         return (ushort)((wide >> 16 & 0x8000u) | 0x7e00u | (wide >> 13 & 0x3ffu));
     vstore_half_rte(value, 0, (half *)&bits);
     return bits;
-}
-
-static inline float dlc_f16_to_f32(ushort half_bits)
-{
-    return vload_half(0, (const half *)&half_bits);
 }
 
 static inline float dlc_round_f16(float value)
@@ -28,27 +28,15 @@ kernel void fused_add_kernel(global const ushort *restrict p0, const long p0_at,
     p0 += p0_at;
     const int i0_0_0 = (int)get_group_id(0);
     const int i0_0_1 = (int)get_local_id(0);
-    add[i0_0_0 * 8] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8]) + dlc_f16_to_f32(p1[i0_0_0 * 8]))));
-    add[i0_0_0 * 8 + 1] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 1])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8 + 1]))));
-    add[i0_0_0 * 8 + 2] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 2])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8 + 2]))));
-    add[i0_0_0 * 8 + 3] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 3])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8 + 3]))));
-    add[i0_0_0 * 8 + 4] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 4])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8 + 4]))));
-    add[i0_0_0 * 8 + 5] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 5])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8 + 5]))));
-    add[i0_0_0 * 8 + 6] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 6])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8 + 6]))));
-    add[i0_0_0 * 8 + 7] =
-            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0[i0_0_0 * 8 + 7])
-            + dlc_f16_to_f32(p1[i0_0_0 * 8 + 7]))));
+    const ushort8 p0_1 = vload8(0, p0 + i0_0_0 * 8);
+    const ushort8 p1_1 = vload8(0, p1 + i0_0_0 * 8);
+    vstore8((ushort8)(dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s0) + dlc_f16_to_f32(p1_1.s0)))),
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s1) + dlc_f16_to_f32(p1_1.s1)))),
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s2) + dlc_f16_to_f32(p1_1.s2)))),
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s3) + dlc_f16_to_f32(p1_1.s3)))),
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s4) + dlc_f16_to_f32(p1_1.s4)))),
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s5) + dlc_f16_to_f32(p1_1.s5)))),
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s6) + dlc_f16_to_f32(p1_1.s6)))),
+            dlc_f32_to_f16(dlc_round_f16((dlc_f16_to_f32(p0_1.s7) + dlc_f16_to_f32(p1_1.s7))))), 0, add
+            + i0_0_0 * 8);
 }
