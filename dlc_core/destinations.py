@@ -28,13 +28,18 @@ class Targets:
 
 
 def find_target(target: TargetLike | None) -> Target:
-    """A Target of its text, of JSON, or of None: the best kind that runs on this machine."""
+    """A Target of its text, of JSON, or of None: the best kind that runs on this machine.
+
+    Raises TargetError for options of which its kind makes no description.
+    """
     here = registry()
     known = here.targets
     if isinstance(target, Target):
         return target
     if target is not None:
-        return Target.parse(target, known)
+        found = Target.parse(target, known)
+        found.describe()  # so that options are refused here, not by the first pass that asks
+        return found
     usable = [kind for kind in known.values() if kind.host_rank > 0 and kind.problem() is None]
     if not usable:
         raise TargetError(

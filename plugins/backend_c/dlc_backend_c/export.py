@@ -28,7 +28,7 @@ from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source import C99
 from dlc_core.target.source.helpers import PREFIX
-from dlc_core.target.source.words import Names, commented, folded, literal, quoted
+from dlc_core.target.source.words import RESERVED, Names, commented, folded, literal, quoted
 
 if TYPE_CHECKING:
     from dlc_core.runtime.executable import Executable
@@ -43,7 +43,7 @@ def export(exe: Executable, path: Path) -> list[Path]:
         raise UnsupportedError(
             f"{path.name} is no C source", hint="name a file that ends with .c or .h, or a folder"
         )
-    name = c_name(path.name if folder else path.stem).lower()
+    name = _model_name(path.name if folder else path.stem)
     sources = Sources(exe, name)
     try:
         if folder:
@@ -57,6 +57,30 @@ def export(exe: Executable, path: Path) -> list[Path]:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ArtifactError(f"{path} cannot be written", why=why) from None
+
+
+_TAKEN = {
+    "dlc",
+    "errno",
+    "limits",
+    "main",
+    "math",
+    "stdbool",
+    "stddef",
+    "stdint",
+    "stdio",
+    "stdlib",
+    "string",
+    "time",
+}
+
+
+def _model_name(text: str) -> str:
+    """What a model is called after its file: nothing that the language, its headers or the example are."""
+    name = c_name(text).lower()
+    if name.startswith("_"):
+        name = f"model{name.rstrip('_')}"
+    return f"{name}_model" if name in _TAKEN or name in RESERVED else name
 
 
 def _write(folder: Path, files: dict[str, str | bytes]) -> list[Path]:

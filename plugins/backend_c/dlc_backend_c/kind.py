@@ -38,6 +38,10 @@ OPTIONS = (
 )
 
 
+WIDTHS = (0, *(1 << bits for bits in range(6, 12)))
+"""Widths of vectors: of 64 to 2048 bits, or none."""
+
+
 def vector_bits(options: Mapping[str, Any]) -> int:
     """Width of the vectors that code for these options has; 0 is standard C."""
     if options["opt-for"] == "size":
@@ -51,6 +55,11 @@ def description(options: Mapping[str, Any]) -> Description:
     for name, words in (("opt-for", ("speed", "size")), ("weights", WEIGHTS)):
         if options[name] not in words:
             raise TargetError(f"target option -{name}={options[name]}: not {' or '.join(words)}")
+    for name, known in (("vector-bits", (-1, *WIDTHS)), ("num-threads", None), ("stream-rows", None)):
+        value = options[name]
+        if value < 0 if known is None else value not in known:
+            hint = f"one of {', '.join(map(str, known))}" if known else "0 or more"
+            raise TargetError(f"target option -{name}={value}", hint=hint)
     cpu = processor(options["mcpu"])
     bits = vector_bits(options)
     threads = options["num-threads"] or usable_cores()

@@ -55,7 +55,8 @@ def stored_type(type_: DType) -> str:
 
 
 def _array(value: Value, name: str, macro: str) -> str:
-    return f"static {stored_type(value.dtype)} {name}[{macro}_SIZE];"
+    size = f"{macro}_SIZE" if _bytes(value) else "1"  # C has no arrays of nothing
+    return f"static {stored_type(value.dtype)} {name}[{size}];"
 
 
 def _main(name: str, signature: Signature, binary: bool) -> str:
@@ -65,8 +66,8 @@ def _main(name: str, signature: Signature, binary: bool) -> str:
     arrays += [_array(v, n, f"{macro}_OUTPUT{i}") for i, (v, n) in enumerate(zip(signature.outputs, outs))]
     if binary:
         arrays.append(f"static union {{ double align; uint8_t bytes[{macro}_WEIGHTS_BYTES + 64]; }} weights;")
-    reads = [_transfer("fread", n, "stdin") for n in ins]
-    writes = [_transfer("fwrite", n, "stdout") for n in outs]
+    reads = [_transfer("fread", n, "stdin") for n, v in zip(ins, signature.inputs) if _bytes(v)]
+    writes = [_transfer("fwrite", n, "stdout") for n, v in zip(outs, signature.outputs) if _bytes(v)]
     load, argument = "", ""
     if binary:
         load = f"""\

@@ -160,6 +160,26 @@ def test_headers_are_for_cpp_too(tmp_path, names):
     subprocess.run(["g++", "-std=c++11", *STRICT, "-c", "user.cpp"], cwd=tmp_path, check=True)
 
 
+@pytest.mark.parametrize(
+    ("path", "name"), [("main", "main_model"), ("math", "math_model"), ("int", "int_model"), ("é", "model")]
+)
+def test_names_of_files_that_others_have(tmp_path, path, name):
+    exe = dlc.compile(networks.mlp(), "c", cache=False)
+    files = {file.name for file in exe.export(tmp_path / path)}
+    assert {"main.c", f"{name}.c", f"{name}.h"} <= files
+    flags = ["-std=c99", *STRICT, "-I."]
+    assert compiled(tmp_path / path, COMPILERS[0], flags, ["main.c", f"{name}.c"]).returncode == 0
+
+
+def test_arrays_of_nothing(tmp_path):
+    x = param("x", tensor_type((0, 4), "float32"))
+    module = IRModule({"main": Function("main", (x,), registry().ops["relu"].build(x))})
+    dlc.compile(module, "c", cache=False).export(tmp_path / "net")
+    made = compiled(tmp_path / "net", COMPILERS[0], ["-std=c99", *STRICT], ["main.c", "net.c"])
+    assert made.returncode == 0, made.stderr
+    assert run(tmp_path / "net", b"").size == 0
+
+
 @pytest.mark.parametrize("target", ["c", "c -vector-bits=128"])
 def test_several_models_in_one_file(tmp_path, target):
     for name in ("mlp", "keywords"):

@@ -13,7 +13,7 @@ from dlc_backend_c import boards
 
 import dlc_core as dlc
 from dlc_core.backend import compiler as toolchain
-from dlc_core.diag import CodegenError, UnsupportedError
+from dlc_core.diag import CodegenError, TargetError, UnsupportedError
 from dlc_core.ir.expr import const_value
 from dlc_core.testing import networks
 
@@ -73,6 +73,23 @@ def test_small_code_is_right(net: str) -> None:
 def test_an_unknown_aim_is_refused() -> None:
     with pytest.raises(dlc.DlcError, match=r"opt-for=fast.*speed or size"):
         dlc.compile(networks.mlp(), "c -opt-for=fast", cache=False)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("vector-bits=100", "one of -1, 0, 64"),
+        ("vector-bits=-2", "one of -1, 0, 64"),
+        ("vector-bits=4096", "one of -1, 0, 64"),
+        ("stream-rows=-1", "0 or more"),
+        ("num-threads=-1", "0 or more"),
+        ("mcpu=cortex-m99", "cortex-m4"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused_before_anything_runs(option: str, hint: str) -> None:
+    with pytest.raises(TargetError, match=hint) as raised:
+        dlc.compile(networks.mlp(), f"c -{option}", cache=False)
+    assert "pass" not in str(raised.value)
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
