@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.cache import Store, cache_key
 from dlc_core.collector import fewer_collections
 from dlc_core.config import config as settings
-from dlc_core.destinations import TargetLike, find_target, find_targets
+from dlc_core.destinations import TargetLike, Targets, find_target, find_targets
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
@@ -166,9 +166,7 @@ def compile(  # noqa: A001  (the public name)
     for in-memory models too); never where `verify` or `watchers` are to see the passes run, nor with
     `importers` or `taps`.
     """
-    if targets is not None and target is not None:
-        raise UsageError("both `target` and `targets` are given", hint="give one of them")
-    chosen = find_targets(target if targets is None else targets, place)
+    chosen = _chosen(target, targets, place)
     where = chosen.host
     precision = _known_precision(precision)
     if params:
@@ -255,8 +253,10 @@ def _code_text(new_job: Callable[[], job.Job], again: Callable[[], IRModule], fo
 
 def explain_cache(
     model: Any,
-    target: str | Target | Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
     *,
+    targets: Sequence[TargetLike] | None = None,
+    place: Mapping[str, TargetLike] | None = None,
     precision: str = "float32",
     shapes: Mapping[str, Any] | None = None,
     opt_level: int = 3,
@@ -266,11 +266,19 @@ def explain_cache(
     """Whether `compile` with these arguments would take a kept result, and if not, what is different about
     the nearest one.
     """
+    chosen = _chosen(target, targets, place)
     reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
-    asked = Request(
-        model, reader, find_targets(target), opt_level, config, _known_precision(precision), shapes
-    )
+    asked = Request(model, reader, chosen, opt_level, config, _known_precision(precision), shapes)
     return explain(asked, Store())
+
+
+def _chosen(
+    target: TargetLike | None, targets: Sequence[TargetLike] | None, place: Mapping[str, TargetLike] | None
+) -> Targets:
+    """The targets that a call names, in one argument or the other."""
+    if targets is not None and target is not None:
+        raise UsageError("both `target` and `targets` are given", hint="give one of them")
+    return find_targets(target if targets is None else targets, place)
 
 
 def _known_precision(precision: str) -> str:
@@ -450,15 +458,21 @@ def load_library(
 
 
 def context_for(
-    target: Target,
+    target: TargetLike | Sequence[TargetLike] | None,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
     *,
+    place: Mapping[str, TargetLike] | None = None,
     precision: str = "float32",
     watchers: Iterable[Any] = (),
 ) -> passes.PassContext:
-    """The pass context of a compile: the current one, with this target and what the plugins give."""
-    return job.context_for(target, opt_level, config, precision=precision, watchers=watchers)
+    """The pass context of a compile: the current one, with this target and what the plugins give.
+
+    Of several targets it is that of the last, which has what no other takes; `place` is that of `compile`.
+    """
+    chosen = find_targets(target, place)
+    context = job.context_for(chosen.host, opt_level, config, precision=precision, watchers=watchers)
+    return context.with_(placement=placing.placement_of(chosen))
 
 
 def pipelines(target: Target | None, context: passes.PassContext | None = None) -> dict[str, passes.Pipeline]:

@@ -16,7 +16,16 @@ from rich.markup import escape
 from dlc_core import driver
 from dlc_core.backend.kept import KeptFile, KeptFiles
 from dlc_core.cache import Entry, Store
-from dlc_core.cli.options import CheckBounds, Json, OptLevel, Shapes, TargetText, parse_shapes
+from dlc_core.cli.options import (
+    CheckBounds,
+    Json,
+    OptLevel,
+    Places,
+    Shapes,
+    TargetTexts,
+    parse_places,
+    parse_shapes,
+)
 from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.diag import UsageError, bytes_text
 from dlc_core.request import Answer
@@ -43,7 +52,8 @@ def cache(
     model: Annotated[
         Path | None, typer.Argument(help="For `explain`: the model file.", metavar="[MODEL]")
     ] = None,
-    target: TargetText = None,
+    target: TargetTexts = None,
+    place: Places = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Annotated[
@@ -68,6 +78,7 @@ def cache(
     - `dlc cache`
     - `dlc cache list --json`
     - `dlc cache explain model.onnx --opt-level 2`
+    - `dlc cache explain model.onnx -t ACME -t reference`
     - `dlc cache clear`
     """
     store, files = Store(), KeptFiles()
@@ -80,7 +91,8 @@ def cache(
         config = {"check_bounds": True} if check_bounds else {}
         answer = driver.explain_cache(
             source,
-            target,
+            targets=target or None,
+            place=parse_places(place),
             shapes=parse_shapes(shape),
             opt_level=opt_level,
             precision=precision,

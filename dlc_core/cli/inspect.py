@@ -18,9 +18,11 @@ from dlc_core.cli.options import (
     Json,
     ModelOrArtefact,
     OptLevel,
+    Places,
     Shapes,
-    TargetText,
+    TargetTexts,
     console,
+    parse_places,
     parse_shapes,
 )
 from dlc_core.cli.schedules import print_schedules, schedules_kept, schedules_of
@@ -39,8 +41,10 @@ from dlc_core.cli.stages import (
 )
 from dlc_core.cli.tables import shortened
 from dlc_core.diag import UsageError, bytes_text
+from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
+from dlc_core.passes import PassContext
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
 from dlc_core.target import COMPILED
 from dlc_core.tir.stmt import PrimFunc
@@ -70,14 +74,16 @@ def inspect(
             "--traces", help="Show the schedule of each kernel: the primitives that made it, as Python."
         ),
     ] = False,
-    target: TargetText = None,
+    target: TargetTexts = None,
+    place: Places = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     as_json: Json = False,
 ) -> None:
     """Show a model's IR at any stage of its compile, its code, or the schedules of its kernels.
 
-    Of a `.dlc` file it tells what is in it.
+    Of a `.dlc` file it tells what is in it.  Of a model for several targets it shows what is the last one's,
+    and the regions of the others as functions.
 
     Examples:
 
@@ -87,6 +93,7 @@ def inspect(
     - `dlc inspect model.onnx --stage tir --function fused_conv_relu`
     - `dlc inspect model.onnx --stage code --form asm`
     - `dlc inspect model.onnx --traces --function fused_conv_relu`
+    - `dlc inspect model.onnx -t ACME -t reference --list`
     - `dlc inspect model.dlc`
     """
     if model.suffix == ARTEFACT:
@@ -95,8 +102,7 @@ def inspect(
             return
         _artefact(model, as_json)
         return
-    where = driver.find_target(target)
-    context = driver.context_for(where, opt_level, {TRACES: traces})
+    context = driver.context_for(target or None, opt_level, {TRACES: traces}, place=parse_places(place))
     module = read_module(model, parse_shapes(shape))
     if traces:
         print_schedules(
@@ -105,14 +111,22 @@ def inspect(
         return
     if stage is None and after is None and form is not None and form not in IR_FORMS:
         stage = CODE
-    wanted = stage or (CODE if after or listed else next(iter(driver.pipelines(where)), LOAD))
-    check_stage(where, wanted)
+    wanted = stage or (
+        CODE if after or listed else next(iter(driver.pipelines(context.target, context)), LOAD)
+    )
+    check_stage(context, wanted)
     if listed:
-        _list(run_until(module, context, stage=wanted), where, context, as_json)
+        _list(run_until(module, context, stage=wanted), context, as_json)
         return
-    module = run_until(module, context, stage=wanted, after=after)
+    before, module = module, run_until(module, context, stage=wanted, after=after)
     if wanted == CODE and after is None:
-        print(source_of(emit(module, where, function), form))
+        if function is not None and is_region(module[function]):
+            made = driver.compile(
+                before, targets=target, place=parse_places(place), opt_level=opt_level, cache=False
+            )
+            print(source_of(made.regions[function].artifact, form))
+        else:
+            print(source_of(emit(module, context.target, function), form))
         return
     form = "json" if as_json else form or "script"
     if form not in IR_FORMS:
@@ -120,9 +134,9 @@ def inspect(
     print_ir(module if function is None else module[function], form)
 
 
-def _list(module: IRModule, target: Any, context: Any, as_json: bool) -> None:
-    passes: dict[str, list[str]] = {name: [] for name in stage_names(target)}
-    for stage, one in steps(target, context):
+def _list(module: IRModule, context: PassContext, as_json: bool) -> None:
+    passes: dict[str, list[str]] = {name: [] for name in stage_names(context)}
+    for stage, one in steps(context):
         passes[stage].append(str(one))
     functions = [_function(name, each) for name, each in module.functions.items()]
     if as_json:
@@ -143,7 +157,8 @@ def _list(module: IRModule, target: Any, context: Any, as_json: bool) -> None:
 def _function(name: str, value: Any) -> dict[str, str]:
     facts = {"name": name, "level": "graph", "size": "", "rule": "", "nodes": ""}
     if isinstance(value, Function):
-        return facts | {"size": f"{sum(1 for _ in post_order(value.body))} nodes"}
+        level = f"region for {value.attrs[REGION]}" if is_region(value) else "graph"
+        return facts | {"level": level, "size": f"{sum(1 for _ in post_order(value.body))} nodes"}
     facts["level"] = "tensor"
     if isinstance(value, PrimFunc):
         facts |= {"size": f"{len(value.buffers)} buffers", "rule": str(value.attrs.get("rule", ""))}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dlc_core import driver
-from dlc_core.cli.options import OptLevel, Shapes, TargetText, parse_shapes
+from dlc_core.cli.options import OptLevel, Places, Shapes, TargetTexts, parse_places, parse_shapes
 from dlc_core.cli.stages import IR_FORMS, print_ir, read_module, run_until, write_script
 from dlc_core.diag import UsageError
 from dlc_core.passes import Pipeline
@@ -48,7 +48,8 @@ def opt(
         Path | None,
         typer.Option("--output", "-o", help="Write the script to NAME.py, its arrays to NAME.npz."),
     ] = None,
-    target: TargetText = None,
+    target: TargetTexts = None,
+    place: Places = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
 ) -> None:
@@ -63,13 +64,13 @@ def opt(
     - `dlc opt "fuse{max_ops=8}" module.py --verify each`
     - `dlc opt graph model.onnx --time --bisect`
     - `dlc opt lower model.onnx -o lowered.py`
+    - `dlc opt graph model.onnx -t ACME -t reference`
     """
     if form not in IR_FORMS:
         raise UsageError(f"--form {form!r}", hint="one of " + ", ".join(IR_FORMS))
-    where = driver.find_target(target)
-    context = driver.context_for(where, opt_level)
+    context = driver.context_for(target or None, opt_level, place=parse_places(place))
     module = read_module(model, parse_shapes(shape))
-    stages = driver.pipelines(where)
+    stages = driver.pipelines(context.target, context)
     if pipeline in stages:
         earlier = list(stages)[: list(stages).index(pipeline)]
         if earlier:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from rich.console import Console
 from dlc_core import driver
 from dlc_core.cli.arrays import read_arrays
 from dlc_core.diag import PassError, UsageError
+from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Array, Node, Op
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes import Pass, PassContext, Pipeline
+from dlc_core.placing import check_places
 from dlc_core.registry import codegen_of, registry
 from dlc_core.script import parse, show, to_json, to_script
 from dlc_core.target import Artifact, Target
@@ -59,14 +62,14 @@ def _arrays_beside(path: Path) -> dict[str, Array]:
     return arrays
 
 
-def stage_names(target: Target) -> list[str]:
+def stage_names(context: PassContext) -> list[str]:
     """The stages that can be shown: the model as it is read, each stage of the compile, the code."""
-    return [LOAD, *driver.pipelines(target), CODE]
+    return [LOAD, *driver.pipelines(context.target, context), CODE]
 
 
-def steps(target: Target, context: PassContext) -> Iterator[tuple[str, Pass]]:
+def steps(context: PassContext) -> Iterator[tuple[str, Pass]]:
     """Every pass that runs, with its stage, in order."""
-    for stage, pipeline in driver.pipelines(target, context).items():
+    for stage, pipeline in driver.pipelines(context.target, context).items():
         for one in pipeline.active(context):
             yield stage, one
 
@@ -82,8 +85,10 @@ def run_until(
         raise UsageError(f"--after {after!r}", hint="NAME, or NAME:2 for the second run of a pass")
     left = int(number or 1)
     ran: list[str] = []
-    for current, one in [] if stage == LOAD else steps(context.target, context):
-        if stage not in (CODE, current) and ran and _passed(context.target, stage, current):
+    if context.placement is not None:
+        check_places(context.placement, module)
+    for current, one in [] if stage == LOAD else steps(context):
+        if stage not in (CODE, current) and ran and _passed(context, stage, current):
             break
         module = Pipeline((one,)).run(module, context)
         ran.append(one.name)
@@ -95,23 +100,25 @@ def run_until(
     return module
 
 
-def _passed(target: Target, stage: str, current: str) -> bool:
+def _passed(context: PassContext, stage: str, current: str) -> bool:
     """Whether `current` comes after `stage`."""
-    names = stage_names(target)
+    names = stage_names(context)
     return names.index(current) > names.index(stage)
 
 
-def check_stage(target: Target, stage: str) -> None:
-    """UsageError for a stage that the target does not have."""
-    names = stage_names(target)
+def check_stage(context: PassContext, stage: str) -> None:
+    """UsageError for a stage that the context's target does not have."""
+    names = stage_names(context)
     if stage not in names:
         raise UsageError(f"there is no stage {stage!r}", hint="one of " + ", ".join(names))
 
 
 def emit(module: IRModule, target: Target, function: str | None = None) -> Artifact:
-    """The code of a module, or of one of its functions alone."""
+    """The code of a module, or of one of its functions alone; regions are other targets'."""
     if function is not None:
         module = IRModule({function: module[function]}, module.attrs, function)
+    own = {name: each for name, each in module.functions.items() if not is_region(each)}
+    module = replace(module, functions=own)
     artifact: Artifact = codegen_of(target).emit(module, target)
     return artifact
 

@@ -163,3 +163,29 @@ def test_explain_tells_rules_and_work(dlc, dlc_json):
     assert without["kernels"][0]["seconds"] is None
     assert without["kernels"][0]["estimate"] is None  # the batch is not known
     assert not without["machine"]["measured"]
+
+
+def test_several_targets_are_shown_as_they_are_compiled(dlc, dlc_json):
+    both = "-t", "llvm", "-t", "reference"
+    text = dlc("inspect", "model.onnx", *both)
+    assert "region_0" in text
+    assert text == dlc("opt", "graph", "model.onnx", *both)
+    listed = dlc_json("inspect", "model.onnx", "--list", *both)
+    assert {each["name"]: each["level"] for each in listed["functions"]} == {
+        "main": "graph",
+        "region_0": "region for llvm",
+    }
+    assert "define" in dlc("inspect", "model.onnx", *both, "--form", "llvm", "--function", "region_0")
+    placed = dlc("inspect", "model.onnx", *both, "--place", "matmul=reference")
+    assert "G.matmul" in placed
+    assert "--place 'x' places nothing" in dlc("opt", "graph", "model.onnx", *both, "--place", "x", code=2)
+    assert "no node of the model" in dlc("inspect", "model.onnx", *both, "--place", "nix=llvm", code=2)
+
+
+def test_the_cache_explains_models_for_several_targets(dlc):
+    both = "-t", "llvm", "-t", "reference"
+    dlc("compile", "model.onnx", *both)
+    assert dlc("cache", "explain", "model.onnx", *both).startswith("it is kept")
+    assert "others" in dlc("cache", "explain", "model.onnx", "-t", "reference")
+    other = dlc("cache", "explain", "model.onnx", *both, "--place", "relu=reference")
+    assert "others.place" in other
