@@ -21,8 +21,8 @@ TEXT = (
     "infer | simplify | fold_quantization | pack_weights | fold_constants | recompose | attention"
     " | expand_composites | fold_batch_norm | simplify | fold_constants | fold_scale_axis | partition"
     " | merge_products"
-    " | convert_layout | winograd | mixed_precision | unsign_bytes | align_channels | simplify"
-    " | fold_constants | cse | dead_code | stream_rows | fuse"
+    " | convert_layout | winograd | strassen | mixed_precision | unsign_bytes | align_channels"
+    " | simplify | fold_constants | cse | dead_code | stream_rows | fuse"
 )
 RNG = np.random.default_rng(11)
 

@@ -21,6 +21,7 @@ from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
+from dlc_core.passes.graph.strassen import Strassen
 from dlc_core.passes.graph.stream_rows import StreamRows
 from dlc_core.passes.graph.unsign_bytes import UnsignBytes
 from dlc_core.passes.graph.winograd import Winograd
@@ -44,6 +45,7 @@ PASSES = (
     ConvertLayout,
     AlignChannels,
     Winograd,
+    Strassen,
     MixedPrecision,
     UnsignBytes,
     CanonicalCasts,
@@ -75,6 +77,7 @@ __all__ = [
     "Partition",
     "Recompose",
     "Simplify",
+    "Strassen",
     "StreamRows",
     "UnsignBytes",
     "Winograd",

@@ -1,0 +1,151 @@
+"""Matrix products by Strassen's algorithm: seven products of quarters in place of eight.
+
+With both matrices and the result in quarters of half their rows and columns, each of the seven products is
+one of a sum of quarters of `a` with a sum of quarters of `b`, and each quarter of the result is a sum of
+products.  An eighth of the multiplications is saved for sums of fewer elements.  In float32 the root mean
+square error is about one and a half times that of a product by its definition.
+
+Source: Strassen, Gaussian Elimination is not Optimal, 1969.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dlc_core import te
+from dlc_core.ir.expr import Expr, as_expr, const
+from dlc_core.ir.types import Dim, TensorType, Type
+from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
+from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims
+from dlc_core.op.lower import compute, flattened, guarded, unflattened
+from dlc_core.op.std.winograd import Matrix, combination, transformed
+
+STAGE = "strassen"
+"""Annotation of the blocks of such a product: which stage each is."""
+
+LEFT: Matrix = (
+    (1, 0, 0, 1),
+    (-1, 0, 1, 0),
+    (0, 1, 0, -1),
+    (1, 0, 0, 0),
+    (0, 0, 0, 1),
+    (0, 0, 1, 1),
+    (1, 1, 0, 0),
+)
+"""Factors of the quarters 11, 12, 21, 22 of `a` in each product."""
+RIGHT: Matrix = (
+    (1, 0, 0, 1),
+    (1, 1, 0, 0),
+    (0, 0, 1, 1),
+    (0, 1, 0, -1),
+    (-1, 0, 1, 0),
+    (1, 0, 0, 0),
+    (0, 0, 0, 1),
+)
+"""Those of the quarters of `b`."""
+RESULT: Matrix = (
+    (1, 0, 1, 0, 1, 0, -1),
+    (0, 0, 0, 1, 0, 0, 1),
+    (0, 0, 0, 0, 1, 1, 0),
+    (1, 1, 0, 1, 0, -1, 0),
+)
+"""Factors of the products in each quarter of the result."""
+PRODUCTS = len(LEFT)
+
+
+def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    a, b = tensor_types(types)
+    check_rank(a, 2, None, "a")
+    check_rank(b, 2, 2, "b")
+    if a.dtype is not b.dtype:
+        raise fail(f"inputs have dtypes {a.dtype} and {b.dtype}", "they must have one dtype")
+    merge_dims(a.shape[-1], b.shape[0], "the inner dims")
+    for size in b.shape:
+        if not isinstance(size, int) or size % 2 or not size:
+            raise fail(f"b has a dim of {size}", "both must be even")
+    return TensorType((*a.shape[:-1], b.shape[1]), a.dtype)
+
+
+def _reference(a: NDArray, b: NDArray) -> NDArray:
+    return np.asarray(np.matmul(a, b))
+
+
+def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    lead = [as_expr(d) for d in type_.shape[:-1]]
+    rows = lead[0]
+    for extent in lead[1:]:
+        rows = rows * extent
+    inner, columns = (as_expr(d) for d in b.shape)
+    half, depth, width = ceil_div(rows, 2), inner // 2, columns // 2
+
+    def stage(
+        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
+    ) -> te.Tensor:
+        made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations={STAGE: name})
+        return made
+
+    def left(quarter: int, i: Expr, k: Expr) -> Expr:
+        row = i + quarter // 2 * half
+        place = (*unflattened(row, lead), k + quarter % 2 * depth)
+        value = a[place]
+        return value if quarter < 2 else guarded(row < rows, value, const(0, a.dtype))
+
+    def right(quarter: int, k: Expr, n: Expr) -> Expr:
+        return b[quarter // 2 * depth + k, quarter % 2 * width + n]
+
+    def product(number: int) -> te.Tensor:
+        axis = te.reduce_axis(depth, "k")
+        factors = RIGHT[number]
+        sums = stage(
+            f"weights{number}", (depth, width), lambda k, n: combination(factors, lambda q: right(q, k, n))
+        )
+        return stage(
+            f"products{number}",
+            (half, width),
+            lambda i, n: te.sum(rows_of[number, i, axis] * sums[axis, n], axis=axis),
+        )
+
+    rows_of = stage(
+        "rows",
+        (PRODUCTS, half, depth),
+        lambda f, i, k: transformed(LEFT, f, lambda q: left(q, i, k)),
+    )
+    products = [product(number) for number in range(PRODUCTS)]
+    total = stage(
+        "results",
+        (rows, columns),
+        lambda i, n: transformed(
+            RESULT, i // half * 2 + n // width, lambda f: products[f][i % half, n % width]
+        ),
+    )
+    if len(lead) == 1:
+        return total
+    return compute(type_.shape, lambda *i: total[flattened(i[:-1], lead), i[-1]], "strassen_end")
+
+
+MATMUL = op(
+    "strassen_matmul",
+    "the product of a matrix, or of several, and one, by seven products of sums of quarters",
+    ["a", "b"],
+    [],
+    kind="contraction",
+    infer=_infer,
+    reference=_reference,
+    lower=_lower,
+    dtypes=("float32", "float64"),
+    samples=(
+        Sample((Tensor((4, 6)), Tensor((6, 8)))),
+        Sample((Tensor((5, 4)), Tensor((4, 2)))),
+        Sample((Tensor((2, 3, 8)), Tensor((8, 32)))),
+    ),
+    error_samples=(
+        ErrorSample((Tensor((4,)), Tensor((4, 2))), {}, "rank"),
+        ErrorSample((Tensor((4, 4)), Tensor((2, 4, 2))), {}, "rank"),
+        ErrorSample((Tensor((4, 6)), Tensor((4, 2))), {}, "must be equal"),
+        ErrorSample((Tensor((4, 4)), Tensor((4, 3))), {}, "even"),
+    ),
+)
+
+OPS = (MATMUL,)

@@ -1,0 +1,181 @@
+"""Matrix products by Strassen's algorithm (see `op/std/strassen.py`).
+
+    rows: sums of quarters of the left-hand side, once             vectors over the inner dim
+    for panel of columns of both halves (parallel):
+      for each of the seven products:                              as any matrix product: register tiles
+        …: accumulators += broadcast(rows) * (vector(rhs) + vector(rhs))
+      results: sums of products, with the epilogue                 vectors over columns
+
+Sums of quarters of the right-hand side, which is constant, are never stored: a tile adds them as it reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Expr, ExprLike, const_value
+from dlc_core.op.std.strassen import PRODUCTS, STAGE
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.rules.analysis import contraction_of, is_pointwise, loads_of
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan
+from dlc_core.schedule.rules.cpu.vector import vectorize_columns
+from dlc_core.schedule.rules.cpu.winograd_plan import Core
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.functor import block_list
+from dlc_core.tir.stmt import PrimFunc
+
+STAGES = frozenset(
+    (
+        "rows",
+        "results",
+        *(f"{name}{number}" for name in ("weights", "products") for number in range(PRODUCTS)),
+    )
+)
+AHEAD = MappingProxyType({0: 1, 5: 2, 6: 2})
+"""Products that ask for weights, and how many halves of a panel ahead: the first for the third quarter, and
+for the next panel's second one; those that read one quarter, and run last, for the other two of that."""
+
+
+@dataclass(frozen=True)
+class StrassenRule(ScheduleRule):
+    """Kernels whose blocks are marked as the stages of such a product, of known sizes."""
+
+    name: ClassVar[str] = "cpu.strassen"
+    priority: ClassVar[int] = 110
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        blocks = block_list(func.body)
+        marked = [b.annotations[STAGE] for b in blocks if STAGE in b.annotations]
+        known = all(const_value(a.dom.extent) is not None for b in blocks for a in b.axes)
+        return len(marked) == len(STAGES) and STAGES.issuperset(marked) and known
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        _Strassen(schedule, machine).run()
+
+
+class _Strassen:
+    def __init__(self, schedule: Schedule, machine: Machine) -> None:
+        self.s = s = schedule
+        self.machine = machine
+        self.stage = {
+            s.get(handle).annotations[STAGE]: handle
+            for handle in s.get_blocks()
+            if STAGE in s.get(handle).annotations
+        }
+        facts = machine.description
+        self.lanes = machine.lanes(s.get(self.stage["results"]).writes[0].buffer.dtype.bits)
+        self.half, self.depth = (self._extent("rows", axis) for axis in (1, 2))
+        rows, columns = (self._extent("results", axis) for axis in (0, 1))
+        core = Core(self.lanes, machine.registers, facts.caches, self.threads, facts.vector_units)
+        found = plan(Shape(rows, 2 * self.depth, columns), core)
+        if found is None:
+            raise ScheduleError(f"no tile divides {columns // 2} columns", why="they are no whole vectors")
+        self.tile = found.tile
+        self.panel = found.tile.vectors * self.lanes
+
+    @property
+    def threads(self) -> int:
+        return self.machine.threads if self.machine.description.parallel else 1
+
+    def _extent(self, stage: str, axis: int) -> int:
+        size = const_value(self.s.get(self.stage[stage]).axes[axis].dom.extent)
+        assert isinstance(size, int)
+        return size
+
+    def run(self) -> None:
+        s = self.s
+        out = self._epilogue()
+        packed = self._pack()
+        *rows, column = s.get_loops(out)
+        row = s.fuse(*rows) if len(rows) > 1 else rows[0]
+        right, panel, column = s.split(column, [2, None, self.panel], tail="exact")
+        below, row = s.split(row, [2, self.half])
+        s.reorder(panel, below, right, row, column)
+        self._parallel(panel)
+        for number in range(PRODUCTS):
+            self._product(number, panel, packed)
+        s.unroll(below)
+        s.unroll(right)
+        vectorize_columns(s, column, self.lanes)
+        self._rows()
+        s.compact_buffers()
+
+    def _parallel(self, loop: LoopRV) -> None:
+        if self.threads > 1 and const_value(self.s.extent(loop)) != 1:
+            self.s.parallel(loop)
+
+    def _epilogue(self) -> BlockRV:
+        """Everything behind the results, and its operands, in one block."""
+        s = self.s
+        (out,) = s.get_output_blocks()
+        kept = {*self.stage.values(), out} - {self.stage["results"]}
+        for handle in s.get_blocks():
+            if is_pointwise(s.get(handle)) and handle not in kept and handle != out:
+                s.compute_inline(handle)
+        return out
+
+    def _pack(self) -> str | None:
+        """Repack the right-hand side into panels at compile time; its name where that can be."""
+        s, panel = self.s, self.panel
+        buffer = loads_of(s.get(self.stage["weights0"]))[0].buffer
+        if buffer not in s.func.params:
+            return None
+        if s.func.params.index(buffer) not in s.func.attrs.get("constants", ()):
+            return None
+
+        def packed(*indices: Expr) -> tuple[ExprLike, ...]:
+            k, n = indices
+            return (n // panel, k, n % panel)
+
+        s.transform_layout(self.stage["weights0"], buffer.name, IndexMap.of(packed, 2), pad_value=0)
+        return buffer.name
+
+    def _product(self, number: int, panel: LoopRV, packed: str | None) -> None:
+        """One of the products, for all rows and a panel of columns."""
+        s = self.s
+        block, weights = self.stage[f"products{number}"], self.stage[f"weights{number}"]
+        found = contraction_of(s.get(block))
+        if found is None:
+            raise ScheduleError(f"block {block.name!r} is no product of two operands")
+        products = s.cache_write(block, 0, "local")
+        s.compute_at(products, panel)
+        row, column = s.get_loops(products)[-2:]
+        Contract(s, self.machine, found).nest(products, row, column, self.tile)
+        first, *others = s.get_consumers(weights)
+        copies = [(weights, first), *((s.duplicate(weights, [each]), each) for each in others)]
+        for copy, user in copies:
+            inner = self._reduction(user)
+            s.compute_at(copy, inner)
+            s.set_scope(copy, 0, "local")
+            if packed is not None and number in AHEAD:
+                s.prefetch(inner, packed, AHEAD[number] * self.depth * self.panel)
+            vectorize_columns(s, s.get_loops(copy)[-1], self.lanes)
+
+    def _reduction(self, handle: BlockRV) -> LoopRV:
+        """The loop over what a block sums up."""
+        block = self.s.get(handle)
+        place = next(i for i, axis in enumerate(block.axes) if axis.kind == "reduce")
+        return next(loop for loop in self.s.get_loops(handle) if loop.var is block.values[place])
+
+    def _rows(self) -> None:
+        """Vectors of all seven sums at a time, so that each quarter is loaded once."""
+        s = self.s
+        number, row, k = s.get_loops(self.stage["rows"])
+        lanes = self.lanes
+        while self.depth % lanes:
+            lanes //= 2
+        vectors, lane = s.split(k, [None, lanes], tail="exact")
+        s.reorder(row, vectors, number, lane)
+        s.unroll(number)
+        if lanes > 1:
+            s.vectorize(lane)
+        self._parallel(row)
+
+
+__all__ = ["StrassenRule"]

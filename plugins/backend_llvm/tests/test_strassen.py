@@ -1,0 +1,29 @@
+"""Products through quarters: how far off their results are, in comparison with the sum in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.graph.node import Function, constant, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+
+
+@pytest.mark.parametrize("outlier", [1.0, 30.0], ids=["even", "outlier"])
+def test_errors_are_as_documented(outlier):
+    """Also where one column is much larger than the others, as those of transformers are."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((96, 768)).astype(np.float32)
+    a[:, 5] *= outlier
+    b = (rng.standard_normal((768, 256)) / np.sqrt(768)).astype(np.float32)
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    x = param("x", tensor_type(a.shape))
+    errors = []
+    for make in (std.matmul, std.strassen_matmul):
+        module = IRModule({"main": Function("main", (x,), make(x, constant(b)))})
+        exe = dlc.compile(module, "llvm", cache=False, opt_level=2)
+        errors.append(float(np.sqrt(np.mean((exe(a) - wanted) ** 2))))
+    assert 0 < errors[0] < errors[1] < 1.7 * errors[0]

@@ -1,0 +1,89 @@
+"""strassen: which products by constant matrices go through products of quarters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dlc_core.graph.node import constant, param, post_order
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes import PassContext
+from dlc_core.passes.graph import FoldConstants, Strassen
+from dlc_core.target import Description, Target, TargetKind
+
+RNG = np.random.default_rng(5)
+ALONE = {"vector_bits": 512, "vector_registers": 32, "vector_units": 1, "cores": 1}
+
+
+def context(precision="float32", **facts):
+    record = Description(**{**ALONE, **facts})
+    kind = TargetKind("machine", "a test", "none", "none", describe=lambda options: record)
+    return PassContext(target=Target(kind), config={"precision": precision})
+
+
+def product(*lead, inner=256, columns=256, dtype="float32", **attrs):
+    shape = (columns, inner) if attrs.get("transpose_b") else (inner, columns)
+    weights = constant(RNG.standard_normal(shape) / np.sqrt(inner), dtype)
+    return std.matmul(param("x", tensor_type((*lead, inner), dtype)), weights, **attrs)
+
+
+def ops(function):
+    return [n.op.name for n in post_order(function.body) if n.args]
+
+
+@pytest.mark.parametrize("lead", [(64,), (1, 64), (5, 3, 9)])
+def test_a_product_of_quarters(checked, lead):
+    y = std.relu(product(*lead, inner=1024, columns=512))
+    assert ops(checked([Strassen(), FoldConstants()], y, context=context())) == ["strassen_matmul", "relu"]
+
+
+def test_transposed_weights_are_turned_at_compile_time(checked):
+    y = product(64, inner=1024, columns=768, transpose_b=True)
+    found = checked([Strassen(), FoldConstants()], y, context=context())
+    assert ops(found) == ["strassen_matmul"]
+    assert found.body.args[1].shape == (1024, 768)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        product(1, inner=1024, columns=512),
+        product(64, inner=32, columns=1024),
+        product(64, inner=1024, columns=32),
+        product(64, inner=1040, columns=512),
+        product(64, inner=1024, columns=528),
+        product(Var("n"), inner=1024, columns=512),
+        product(64, inner=1024, columns=512, dtype="float64"),
+        std.matmul(param("x", tensor_type((64, 1024))), param("w", tensor_type((1024, 512)))),
+    ],
+    ids=[
+        "one row",
+        "short sums",
+        "few columns",
+        "odd depth",
+        "odd columns",
+        "rows unknown",
+        "wide",
+        "no constant",
+    ],
+)
+def test_what_is_left(checked, left):
+    assert ops(checked([Strassen()], left, context=context())) == ["matmul"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        context(vector_bits=0),
+        context(thread_axes={"lane": 32}),
+        context(precision="bfloat16"),
+        context(vector_units=8),
+    ],
+    ids=["no machine", "no vectors", "threads", "precision", "arithmetic costs little"],
+)
+def test_where_it_does_not_pay(checked, found):
+    y = product(64, inner=1024, columns=512)
+    assert ops(checked([Strassen()], y, **({} if found is None else {"context": found}))) == ["matmul"]

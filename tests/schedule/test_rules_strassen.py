@@ -1,0 +1,82 @@
+"""The rule for products through quarters, and the plan that it follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
+from dlc_core.schedule.rules.cpu.winograd_plan import Core
+from dlc_core.target import Description
+from dlc_core.testing.schedules import check_schedule, kernel_of
+
+WIDE = Description(vector_bits=128, vector_registers=16, cores=2)
+ALONE = Description(vector_bits=256, vector_registers=16, cores=1, parallel=False)
+CORE = Core(16, 30, (32 << 10, 1 << 20, 32 << 20), 1, 1)
+BERT = Shape(128, 768, 3072)
+
+
+def kernel(lead, inner, columns, constants=(1,)):
+    """A product with a bias, a residual and relu."""
+    x = param("x", tensor_type((*lead, inner)))
+    params = [x, param("w", tensor_type((inner, columns))), param("bias", tensor_type((columns,)))]
+    y = std.strassen_matmul(*params[:2])
+    params.append(param("r", tensor_type(y.shape)))
+    return kernel_of(std.relu(std.add(std.add(y, params[2]), params[3])), params, constants=constants)
+
+
+CASES = {
+    "even": ((8,), 16, 32),
+    "odd rows": ((7,), 16, 32),
+    "many rows": ((2, 27), 8, 16),
+    "one row": ((1,), 8, 16),
+    "several panels": ((3, 2, 5), 12, 96),
+}
+
+
+@pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_programs_compute_the_same(case, machine):
+    scheduled = check_schedule(kernel(*case), machine)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.strassen"
+    assert list(scheduled.attrs["repack"]) == [1]
+
+
+def test_weights_that_are_not_known_stay_as_they_are():
+    scheduled = check_schedule(kernel((6,), 8, 16, constants=()), WIDE)
+    assert scheduled.attrs["rule"] == "cpu.strassen"
+    assert "repack" not in scheduled.attrs
+
+
+def test_columns_that_are_no_whole_vectors():
+    scheduled = check_schedule(kernel((6,), 8, 20), WIDE)
+    assert scheduled.attrs["rule"] != "cpu.strassen"
+
+
+def test_plans():
+    """Seven eighths of the products, and what is moved between the stages."""
+    found = plan(BERT, CORE)
+    assert 7 / 8 < found.cycles / direct_cycles(BERT, CORE) < 0.95
+    assert BERT.columns // 2 % (found.tile.vectors * CORE.lanes) == 0
+    short = replace(BERT, inner=64)
+    assert plan(short, CORE).cycles > direct_cycles(short, CORE)
+    assert plan(replace(BERT, columns=3072 + 16), CORE) is None
+
+
+def test_plans_keep_what_lies_between_in_the_cache():
+    """Panels of many rows are narrower, and there are none of too many rows."""
+    tall = replace(BERT, rows=1500)
+    assert plan(tall, CORE).tile.vectors < plan(BERT, CORE).tile.vectors
+    assert plan(replace(BERT, rows=5000), CORE) is None
+
+
+def test_plans_for_threads():
+    """Panels are dealt out, so that their number is to be a multiple of the threads'."""
+    narrow = Shape(128, 768, 192)
+    assert plan(narrow, CORE).tile.vectors == 3
+    assert plan(narrow, replace(CORE, threads=6)).tile.vectors == 1
