@@ -23,9 +23,9 @@ from dlc_core.schedule.rules.cpu.winograd_plan import CACHE_BYTES_PER_CYCLE, FLO
 PRODUCTS = 7
 SHARE = 0.5
 """Part of the second cache that the products of a panel may take."""
-RESULT_TRAFFIC = 3.5
+RESULT_TRAFFIC = 3.0
 """Elements that are moved for each one of the result, beyond what the product by its definition moves."""
-ROW_TRAFFIC = 2.5
+ROW_TRAFFIC = 1.0
 """Those for each one of the left-hand side, of which sums are stored."""
 LOADS_BESIDE = 1 / 32
 """Part of the loads that is not hidden behind arithmetic."""
