@@ -19,7 +19,9 @@ import dlc_core as dlc
 from benchmarks.peers import OURS
 from benchmarks.report import head, machine, print_table
 from dlc_core import nn
+from dlc_core.runtime.explain import Kernel
 from dlc_core.testing.dot_peak import product_peak
+from dlc_core.testing.peak import measured_machine
 
 ROUNDS = 5
 
@@ -34,7 +36,7 @@ class Work:
     flops: int | None
     """Multiplications and additions of its definition; None where memory is the measure."""
     direct: bool = False
-    """Whether Winograd's tiles are not to be used."""
+    """Whether it is to be computed as it is defined, not by Winograd's tiles or Strassen's quarters."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,23 @@ class Figure:
     milliseconds: float
     gflops: float | None
     percent: float | None
-    """Of the measured peak; Winograd's tiles multiply less than the definition and may be above 100."""
+    """Of the measured peak; tiles and quarters multiply less than the definition and may be above 100."""
     gbytes: float
     """Inputs, outputs and weights, each once, in 10^9 bytes a second."""
+    bound: str
+    """What sets the least time that the machine allows: arithmetic, or where the data lie."""
+    of_limit: float | None
+    """Per cent: that least time over the measured one."""
 
     def cells(self) -> list[str]:
         speed = ["–", "–"] if self.gflops is None else [f"{self.gflops:.1f}", f"{self.percent:.0f}"]
         rules = ", ".join(self.rules)
-        return [self.name, str(self.threads), rules, f"{self.milliseconds:.4f}", *speed, f"{self.gbytes:.1f}"]
+        limit = "–" if self.of_limit is None else f"{self.of_limit:.0f}"
+        figures = [*speed, f"{self.gbytes:.1f}", self.bound, limit]
+        return [self.name, str(self.threads), rules, f"{self.milliseconds:.4f}", *figures]
 
 
-TITLES = ("kernel", "threads", "rule", "ms", "GFLOP/s", "% of peak", "GB/s")
+TITLES = ("kernel", "threads", "rule", "ms", "GFLOP/s", "% of peak", "GB/s", "bound", "% of limit")
 
 
 class _Map(nn.Module):
@@ -70,10 +78,11 @@ class _Map(nn.Module):
         return self.function(x)
 
 
-def matmul(rows: int, inner: int, columns: int) -> Work:
+def matmul(rows: int, inner: int, columns: int, direct: bool = False) -> Work:
     """By a weight that is known at compile time."""
     module = nn.Linear(inner, columns, bias=False)
-    return Work(f"matmul {rows}×{inner}×{columns}", (rows, inner), module, 2 * rows * inner * columns)
+    name = f"matmul {rows}×{inner}×{columns}" + (" direct" if direct else "")
+    return Work(name, (rows, inner), module, 2 * rows * inner * columns, direct)
 
 
 def conv(
@@ -101,10 +110,11 @@ def all_work() -> list[Work]:
     """Shapes of transformers, of ResNet-50 and of MobileNetV2."""
     wide = (1024, 1024)
     return [
-        *(matmul(*each) for each in (
-            (128, 768, 768), (128, 768, 3072), (128, 3072, 768), (197, 768, 768), (197, 768, 3072),
-            (197, 3072, 768), (1, 768, 768), (1, 768, 3072), (512, 512, 512), (1024, 1024, 1024),
-        )),
+        *(matmul(*each, direct=direct)
+          for each in ((128, 768, 768), (128, 768, 3072), (128, 3072, 768), (197, 768, 768),
+                       (197, 768, 3072), (197, 3072, 768), (512, 512, 512), (1024, 1024, 1024))
+          for direct in (True, False)),
+        *(matmul(*each) for each in ((1, 768, 768), (1, 768, 3072))),
         conv(3, 64, 224, 7, stride=2, kind="stem"),
         *(conv(*each, 1) for each in (
             (64, 64, 56), (64, 256, 56), (256, 64, 56), (512, 128, 28), (128, 512, 28), (1024, 256, 14),
@@ -134,7 +144,7 @@ def measure(
 ) -> Figure:
     """The least of some rounds of calls."""
     module = work.module.init(seed=0)
-    with dlc.PassContext(disabled={"winograd"} if work.direct else ()):
+    with dlc.PassContext(disabled={"winograd", "strassen"} if work.direct else ()):
         exe = dlc.compile(
             module.to_module({"x": work.shape}),
             target,
@@ -144,24 +154,27 @@ def measure(
             cache=False,
         )
     x = np.random.default_rng(0).standard_normal(work.shape, np.float32)
-    rules = {kernel.name: kernel.rule for kernel in exe.explain().kernels}
-    best: list[tuple[float, str, int]] = []
+    told = {kernel.name: kernel for kernel in exe.explain(measured_machine()).kernels}
+    best: list[tuple[float, Kernel, int]] = []
     for _ in range(ROUNDS):
         rows = exe.profile([x], runs=runs)
         working = [row for row in rows if row.flops] or list(rows)
-        found = [(row.milliseconds, rules[row.kernel], row.bytes or 0) for row in working]
+        found = [(row.milliseconds, told[row.kernel], row.bytes or 0) for row in working]
         if not best or sum(f[0] for f in found) < sum(f[0] for f in best):
             best = found
     seconds = sum(each[0] for each in best) / 1e3
     gflops = None if work.flops is None else work.flops / seconds / 1e9
+    limits = [kernel.estimate for _, kernel, _ in best if kernel.estimate is not None]
     return Figure(
         work.name,
         threads,
-        tuple(dict.fromkeys(rule for _, rule, _ in best)),
+        tuple(dict.fromkeys(kernel.rule for _, kernel, _ in best)),
         1e3 * seconds,
         gflops,
         None if gflops is None else 100 * gflops / peak,
         sum(each[2] for each in best) / seconds / 1e9,
+        ", ".join(dict.fromkeys(each.bound for each in limits)) or "–",
+        100 * sum(each.limit for each in limits) / seconds if len(limits) == len(best) else None,
     )
 
 

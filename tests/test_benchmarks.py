@@ -190,6 +190,9 @@ def test_kernels_are_measured_against_the_peak(tmp_path: Path) -> None:
     assert conv["percent"] == pytest.approx(100 * conv["gflops"] / peak)
     assert softmax["gflops"] is None
     assert softmax["gbytes"] > 0
+    assert conv["bound"] == "compute"
+    assert product["bound"] != "compute"
+    assert product["of_limit"] > product["percent"]
     assert "no kernel nothing" in run("nothing", cache=tmp_path, code=2, module="benchmarks.kernels")
 
 

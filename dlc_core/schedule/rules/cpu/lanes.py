@@ -11,6 +11,7 @@ and the loops over the window are unrolled, so that what they share is read once
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -92,7 +93,11 @@ class LanesRule(ScheduleRule):
             cuts = [count % number] if edges is None else [*edges.cuts(count, number)]
             tiles, point = s.split(row, [None, points], tail="balanced")
             # Without a border made for a strip, the input is read as it lies: all channels of a tile.
-            s.reorder(*([strips, tiles] if edges is None else [tiles, strips]), point, strip)
+            if edges is None:
+                s.reorder(strips, tiles, point, strip)
+            else:
+                outer, strips = _bands(s, block, outer, strips, width, machine)
+                s.reorder(*outer, tiles, strips, point, strip)
             tile = _Tile(block, strips, tiles, point, strip, edges)
         s.compute_at(block, strips if tile.tiles is None or edges is not None else tile.tiles)
         s.set_scope(block, 0, "local")
@@ -166,6 +171,50 @@ class _Tile:
                 s.unroll(loop)
         for row in rows:
             vectorize_columns(s, row[-1], lanes)
+
+
+def _bands(
+    s: Schedule, handle: BlockRV, outer: list[LoopRV], strips: LoopRV, width: int, machine: Machine
+) -> tuple[list[LoopRV], LoopRV]:
+    """A loop over groups of strips around that over rows, where all strips are too much for the near cache;
+    the loops outside of a tile then, a band of rows for each thread first, and that over strips.
+    """
+    size = _near(s.get(handle), s.extent(strips), width, machine)
+    if size is None or not outer:
+        return outer, strips
+    *before, row = outer
+    threads = machine.threads if machine.description.parallel else 1
+    bands: list[LoopRV] = []
+    if threads > 1:
+        if (const_value(s.extent(row)) or 1) % threads:
+            return outer, strips
+        band, row = s.split(row, [threads, None], tail="exact")
+        bands.append(band)
+    groups, strips = s.split(strips, [None, size], tail="exact")
+    return [*before, *bands, groups, row], strips
+
+
+def _near(block: Block, count: Expr, width: int, machine: Machine) -> int | None:
+    """How many strips of `width` channels have what lies under a window's rows in the nearest cache, from one
+    row of results to the next; None where all have, or not even two.
+    """
+    strips = const_value(count)
+    row, taps = spatial(block)[-2].var, {a.var: extent_of(a) for a in reduced(block)}
+    channels = spatial(block)[-1].dom.extent
+    if strips is None or const_value(channels % width) != 0:
+        return None
+    total = 0
+    for load in loads_of(block):
+        one = load.dtype.itemsize * width
+        for size, index in zip(load.buffer.shape[:-1], load.indices[:-1], strict=True):
+            used = free_vars(index)
+            steps = [taps[var] for var in used if var in taps]
+            whole = const_value(size) if row in used else math.prod(step or 1 for step in steps)
+            one *= whole or 1
+        total += one
+    fitting = machine.description.caches[0] // total
+    best = max((n for n in range(1, min(fitting, strips) + 1) if strips % n == 0), default=1)
+    return best if 1 < best < strips else None
 
 
 def _points(block: Block, extent: Expr) -> int:

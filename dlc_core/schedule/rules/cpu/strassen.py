@@ -167,8 +167,8 @@ class _Strassen:
         """Vectors of all seven sums at a time, so that each quarter is loaded once."""
         s = self.s
         handle = self.stage["rows"]
-        # A tile reads one element of each of its rows in every step: an odd number of lines between them takes
-        # them to all places of the nearest cache in turn.
+        # A tile reads one element of each of its rows in every step: an odd number of lines between them
+        # takes them to all places of the nearest cache in turn.
         line = self.machine.description.cache_line // s.get(handle).writes[0].buffer.dtype.itemsize
         s.storage_align(handle, 0, 1, 2 * line, line)
         number, row, k = s.get_loops(handle)
