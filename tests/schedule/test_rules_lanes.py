@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dlc_core.graph.node import Node, param
@@ -12,7 +14,7 @@ from dlc_core.schedule.rules.cpu.edges import Edges
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.stmt import Alloc, For, PrimFunc
+from dlc_core.tir.stmt import Alloc, For, PrimFunc, Seq
 
 MACHINES = {
     "scalar": Description(vector_bits=0, vector_registers=16, cores=2),
@@ -125,3 +127,27 @@ def test_borders_are_made_in_parts():
     assert temporaries(scheduled(few, roomy)) == ([], [1, 13, 40, 32])
     symbolic = depthwise(1, H, W, 64, padding=(1, 1, 1, 1))
     assert temporaries(scheduled(symbolic, roomy, h=12, w=12))[0] == ["pad"]
+
+
+def around(func: PrimFunc) -> list[int | None]:
+    """The extents of the loops from the outermost to where a nest divides."""
+    extents, body = [], func.body
+    while not isinstance(body, Seq):
+        if isinstance(body, For):
+            extents.append(const_value(body.extent))
+        body = body.body
+    return extents
+
+
+def test_channels_in_groups_whose_rows_stay_in_the_nearest_cache():
+    """Eight strips of eight channels, of which two have three rows of eight pixels in 4 KiB."""
+    one = Description(vector_bits=256, cores=1, parallel=False, caches=(1 << 12, 1 << 16))
+    case = {"padding": (1, 1, 1, 1)}
+    alone = scheduled(depthwise(1, 6, 8, 64, **case), one)
+    assert around(alone)[:3] == [1, 4, 6]
+    several = replace(one, cores=2, parallel=True)
+    assert around(scheduled(depthwise(1, 6, 8, 64, **case), several))[:4] == [1, 2, 4, 3]
+    # Rows that cannot be dealt out evenly are dealt out one by one.
+    assert around(scheduled(depthwise(1, 7, 8, 64, **case), several))[:2] == [1, 7]
+    large = replace(one, caches=(1 << 16, 1 << 20))
+    assert around(scheduled(depthwise(1, 6, 8, 64, **case), large))[:2] == [1, 6]
