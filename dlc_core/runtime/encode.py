@@ -6,7 +6,7 @@ shared parts stay shared, and decoding needs no recursion.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from dlc_core.ir.expr import (
     as_expr,
     binary,
     const,
+    free_vars,
     post_order,
     select,
     unary,
@@ -79,6 +80,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
             for v in given
         ]
 
+    needs = [[table.add(a), table.add(b), what] for a, b, what in signature.needs]
     return {
         "inputs": values(signature.inputs),
         "outputs": values(signature.outputs),
@@ -86,6 +88,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         "arena": table.add(signature.arena_size),
         "weights": signature.weights_size,
         "exprs": table.rows,
+        **({"needs": needs} if needs else {}),
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
     }
 
@@ -122,8 +125,9 @@ def _decode(data: Any) -> Signature:
         malformed("the arena's size is no integer")
     weights = integer(data["weights"])
     made = Signature(values(data["inputs"]), values(data["outputs"]), tuple(symbols), arena, weights)
-    donated = items(data.get("donated", []))
-    made = replace(made, donated=tuple(_donation(items(row), made) for row in donated))
+    needs = tuple(_need(items(row), at, made) for row in items(data.get("needs", [])))
+    donated = tuple(_donation(items(row), made) for row in items(data.get("donated", [])))
+    made = replace(made, donated=donated, needs=needs)
     for value in (*made.inputs, *made.outputs):
         if any(isinstance(d, Expr) and d.dtype is not INDEX for d in value.type.shape):
             malformed(f"a dim of {value.name!r} is no integer")
@@ -138,6 +142,16 @@ def decode_expressions(rows: Any) -> list[Expr]:
     for row in items(rows):
         exprs.append(_expression(items(row), exprs))
     return exprs
+
+
+def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> tuple[Expr, Expr, str]:
+    """A condition on the symbols."""
+    one, other, what = row
+    sides = at(one), at(other)
+    known = {v for value in signature.inputs for v in value.type.symbols()}
+    if any(side.dtype is not INDEX for side in sides) or not set(free_vars(*sides)) <= known:
+        malformed("a condition is not about the dims of the inputs")
+    return *sides, text(what)
 
 
 def _donation(row: list[Any], signature: Signature) -> Donation:

@@ -78,6 +78,8 @@ class Signature:
     """Bytes of scratch memory of one call."""
     weights_size: int
     donated: tuple[Donation, ...] = ()
+    needs: tuple[tuple[Expr, Expr, str], ...] = ()
+    """What the symbols must make equal, and what is wrong where they do not."""
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
@@ -171,6 +173,10 @@ class Signature:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, and {dim} cannot be that")
             elif (wanted := arith.eval_expr(rest, {})) != size:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {wanted}")
+        for one, other, what in self.needs:
+            if arith.eval_expr(one, known) != arith.eval_expr(other, known):
+                given = ", ".join(f"{var.name}={known[var]}" for var in free_vars(one, other))
+                raise UsageError("the inputs' shapes do not fit the model", why=f"{what}, where {given}")
         return known
 
     def _mismatch(self, value: Value, shape: Shape, why: str) -> UsageError:

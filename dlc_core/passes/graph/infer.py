@@ -1,7 +1,8 @@
 """infer: infer all types again and compare.
 
 Law: nothing changes where the recorded types are right.  Where inference now knows more (a symbolic dim has
-become a number) the new type is recorded; where it contradicts, VerifyError names the node.
+become a number) the new type is recorded; where it contradicts, VerifyError names the node.  What the
+symbolic dims of the entry must fulfil for its types to be right becomes its attribute `needs`.
 
     relu(x: float32[2, 3]): float32[n, 3]      =>      float32[2, 3]
 """
@@ -13,9 +14,11 @@ from typing import ClassVar
 
 from dlc_core.diag import VerifyError
 from dlc_core.graph.node import CALL, CONST, GET, TUPLE, Function, Node, node, rewrite
+from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.needs import NEEDS, needs_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,14 @@ class Infer(GraphPass):
 
     name: ClassVar[str] = "infer"
     place: ClassVar[tuple[float, ...]] = (100,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        module = super().run(module, context)
+        entry = module.functions.get(module.entry)
+        found = needs_of(entry) if isinstance(entry, Function) else ()
+        if not isinstance(entry, Function) or found == entry.attrs.get(NEEDS, ()):
+            return module
+        return module.with_functions({module.entry: entry.with_attrs(**{NEEDS: found})})
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         body = rewrite(function.body, _again)

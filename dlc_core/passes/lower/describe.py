@@ -12,6 +12,7 @@ from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.needs import NEEDS
 from dlc_core.passes.lower.memory import ALIGN
 from dlc_core.runtime.signature import Signature, Value
 
@@ -45,7 +46,8 @@ def interface_of(function: Function, weights_size: int) -> Signature:
     inputs = tuple(Value(n, p.tensor_type) for n, p in zip(in_names, function.params, strict=True))
     outputs = tuple(Value(n, t) for n, t in zip(out_names, results, strict=True))
     symbols = dict.fromkeys(v for value in inputs for v in value.type.symbols())
-    return Signature(inputs, outputs, tuple(symbols), const(0), weights_size)
+    needs = function.attrs.get(NEEDS, ())
+    return Signature(inputs, outputs, tuple(symbols), const(0), weights_size, needs=needs)
 
 
 def arrays_of(module: IRModule) -> Iterator[Array]:

@@ -28,6 +28,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.needs import NEEDS
 from dlc_core.passes.lower.control import Control, Memory, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.host import native_entries
@@ -198,6 +199,7 @@ class _Builder:
             size,
             self.held.size,
             donations_of(self.function),
+            self.function.attrs.get(NEEDS, ()),
         )
         return func
 

@@ -32,6 +32,9 @@ from dlc_frontend_onnx.wire import Cuts
 MAX_DEPTH = 64
 """Levels of graphs inside graphs, and of types inside types."""
 
+NO_NAMES = ("", "_", "?", "-1", "None")
+"""What exporters write where a dimension has no name: two of these are not the same dimension."""
+
 # Attribute kinds: number -> (name, field number); the field numbers of AttributeProto that hold values.
 _KINDS = {
     1: ("FLOAT", 2),
@@ -306,7 +309,8 @@ class Converter:
                     raise place.error(f"{what} has a negative dimension: {dim.dim_value}")
                 dims.append(dim.dim_value if dim.dim_value >= 0 else None)
             else:
-                dims.append(self._text(dim.dim_param, f"a dimension of {what}", place) or None)
+                name = self._text(dim.dim_param, f"a dimension of {what}", place)
+                dims.append(None if name in NO_NAMES else name)
         return tuple(dims)
 
     def _opsets(self, messages: Iterable[onnx.OperatorSetIdProto], place: Place) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,10 @@ from dlc_frontend_onnx.shapes import simple
 
 Pins = Mapping[str, "int | tuple[int | None, ...]"]
 _EXPRESSION = re.compile(r"[A-Za-z0-9_+*/() -]{1,200}")
+
+
+class WrongShapeWarning(UserWarning):
+    """A model declares a shape of an output that is not the one that it computes."""
 
 
 class Symbols:
@@ -95,7 +100,8 @@ class Symbols:
         return self._dims[name]
 
     def check_output(self, info: ValueInfo, value: Node, model: Model) -> None:
-        """The declared type of an output must not contradict the inferred one."""
+        """The declared type of an output must not contradict the inferred one; a shape that does is told,
+        since files have such of which the rest is right."""
         place = model.graph.place
         what = f"output {quoted(info.name)} is declared"
         if info.type is None:
@@ -108,16 +114,13 @@ class Symbols:
             )
         if info.shape is None:
             return
-        if len(info.shape) != len(value.shape):
-            raise place.error(f"{what} of rank {len(info.shape)}, but its type is {value.type}").at(
-                value.spans
-            )
-        for axis, (declared, found) in enumerate(zip(info.shape, value.shape)):
-            known = self._dims.get(declared) if isinstance(declared, str) else declared
-            if isinstance(known, int) and isinstance(found, int) and known != found:
-                raise place.error(
-                    f"{what} with dim {axis} of {known}, but it is {found}", why=f"its type is {value.type}"
-                ).at(value.spans)
+        known = [self._dims.get(size) if isinstance(size, str) else size for size in info.shape]
+        if len(known) != len(value.shape) or any(
+            isinstance(size, int) and isinstance(found, int) and size != found
+            for size, found in zip(known, value.shape)
+        ):
+            text = f"{what} with the shape {list(info.shape)}, but its type is {value.type}"
+            warnings.warn(f"{model.source}: {text}", WrongShapeWarning, stacklevel=2)
 
 
 def _pinned_shape(info: ValueInfo, shape: tuple[Any, ...]) -> tuple[int | None, ...]:
@@ -181,4 +184,4 @@ def _evaluated(tree: ast.expr, values: Mapping[str, Dim]) -> Dim:
     return a // b if b != 0 else a
 
 
-__all__ = ["Pins", "Symbols"]
+__all__ = ["Pins", "Symbols", "WrongShapeWarning"]

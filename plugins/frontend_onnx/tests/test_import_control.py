@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dlc_frontend_onnx import backend
+from dlc_frontend_onnx import InferenceSession, backend
 from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 
-from dlc_core.diag import ModelError, UnsupportedError
+from dlc_core.diag import DlcError, ModelError, UnsupportedError
 from dlc_core.graph.node import post_order
 
 IF = """g (bool[1] c, float[2,n] x, float[n] w) => (float[2,n] y) {
@@ -29,6 +29,29 @@ def test_a_branch_is_taken_at_run_time(choice):
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(2, 3)).astype("f4"), rng.normal(size=3).astype("f4")
     check(model, {"c": np.array([choice]), "x": x, "w": w})
+
+
+BRANCHES = """g (float[2,n] x, bool c) => (float[a,b] y) {
+    y = If (c) <
+        then_branch: graph = t () => (float[a,b] p) {
+            shape = Constant <value = int64[2] {3, 4}> ()  p = Reshape(x, shape) },
+        else_branch: graph = e () => (float[a,b] p) { p = Neg(x) }>
+}"""
+
+
+def test_a_branch_that_does_not_fit_matters_only_where_it_is_taken():
+    model = parse(BRANCHES)
+    session = InferenceSession(model.SerializeToString())
+    x, y = np.ones((2, 6), np.float32), np.ones((2, 5), np.float32)
+    for feeds, wanted in (
+        ({"x": x, "c": np.array(True)}, x.reshape(3, 4)),
+        ({"x": y, "c": np.array(False)}, -y),
+    ):
+        np.testing.assert_array_equal(session.run(None, feeds)[0], wanted)
+    with pytest.raises(UnsupportedError, match="a branch that the condition may choose does not fit"):
+        main_of(model, {"n": 5})
+    with pytest.raises(DlcError):
+        session.run(None, {"x": y, "c": np.array(True)})
 
 
 def test_what_both_branches_need_is_computed_once_outside():

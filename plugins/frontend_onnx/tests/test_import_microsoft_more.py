@@ -20,6 +20,17 @@ def i64(*values):
     return np.array(values, np.int64)
 
 
+def lstm(directions, scales, kind):
+    """The inputs of an LSTM of 3 inputs and 5 units with weights of bytes; ONNX Runtime has ranges of their
+    own for parts of a batch, as many as it has threads."""
+    low, high = (-100, 100) if kind == "int8" else (0, 200)
+    bytes_ = [R.integers(low, high, (directions, rows, 20)).astype(kind) for rows in (3, 5)]
+    scale = R.uniform(0.004, 0.01, scales).astype("f4")
+    zero = np.full(scales, 0 if kind == "int8" else 100, kind)
+    rest = [f(directions, 40), None, f(directions, 1, 5), f(directions, 1, 5), None]
+    return [f(4, 1, 3), *bytes_, *rest, scale, zero, scale, zero]
+
+
 IDS = np.array([[1, 2, 3, 1, 2], [4, 4, 4, 4, 4]], np.int64)
 BYTES = R.integers(0, 255, 50).astype(np.uint8)
 BNB = {"K": 20, "N": 5, "block_size": 16}
@@ -53,6 +64,9 @@ CASES = [
     ("MoE", [f(5, 16), f(5, 4), f(4, 32, 16), None, f(4, 16, 16), None], 1,
      {"k": 1, "activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7,
       "activation_beta": 1.0, "swiglu_limit": 1.5}),
+    ("DynamicQuantizeLSTM", lstm(1, (1,), "uint8"), 3, {"hidden_size": 5}),
+    ("DynamicQuantizeLSTM", lstm(1, (1, 20), "int8"), 3, {"hidden_size": 5, "direction": "reverse"}),
+    ("DynamicQuantizeLSTM", lstm(2, (2,), "uint8"), 3, {"hidden_size": 5, "direction": "bidirectional"}),
     ("ConvTransposeWithDynamicPads", [f(1, 2, 5, 5), f(2, 3, 3, 3), i64(1, 1, 0, 1)], 1, {"strides": [2, 2]}),
 ]  # fmt: skip
 

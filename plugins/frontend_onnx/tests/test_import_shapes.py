@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dlc_frontend_onnx.shapes import ShapeTable
-from dlc_frontend_onnx.testing.compare import check, main_of, parse
+from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 
 from dlc_core.diag import ModelError, UnsupportedError
 from dlc_core.graph.node import constant, param, post_order
@@ -316,3 +316,12 @@ def test_dims_named_as_sums_of_dims_are_these_sums(name, wanted):
     model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = name
     main = main_of(model)
     assert str(main.body.type) == f"float32[{wanted}]"
+
+
+@pytest.mark.parametrize("name", ["_", "?", "-1", "None"])
+def test_dims_that_exporters_write_without_a_name_are_not_the_same(name):
+    model = parse("g (float[same,same] x) => (float[a,b] y) { y = Relu(x) }")
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_param = name
+    (found,) = run(model, {"x": np.ones((2, 3), np.float32)})
+    assert found.shape == (2, 3)

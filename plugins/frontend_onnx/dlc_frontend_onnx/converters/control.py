@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dlc_core.diag import ModelError
 from dlc_core.graph.node import Node, get_item, param
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var
@@ -29,7 +30,7 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
     known = c.array(cond)
     if known is not None:
         return c.inline(branches[0 if known.reshape(()).item() else 1], ())
-    both = [_tensors(c, c.inline(graph, ()), "a branch") for graph in branches]
+    both = [_tensors(c, _branch(c, graph), "a branch") for graph in branches]
     if len(both[0]) != len(both[1]) or len(both[0]) < len(c.node.outputs):
         raise c.error(f"the branches give {len(both[0])} and {len(both[1])} values")
     for index, (one, other) in enumerate(zip(*both)):
@@ -47,6 +48,14 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
     (chosen, other), outer = aligned(closed, 0)
     made = std.if_(cond, *outer, then_branch=chosen, else_branch=other)
     return [get_item(made, index) for index in range(len(both[0]))]
+
+
+def _branch(c: Call, graph: Graph) -> Sequence[Value]:
+    """What a branch gives that may be taken: one that does not fit may be for inputs of other shapes."""
+    try:
+        return c.inline(graph, ())
+    except ModelError as error:
+        raise c.unsupported("a branch that the condition may choose does not fit", why=error.what) from error
 
 
 def _check_condition(c: Call, cond: Node) -> None:

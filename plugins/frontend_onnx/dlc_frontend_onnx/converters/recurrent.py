@@ -7,13 +7,14 @@ state is inside the scan.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlc_core.graph.node import Node, get_item, param
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.closing import close
-from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
+from dlc_frontend_onnx.converters.quantize import dequantized, dynamic_quantize_linear, shaped
 
 Activation = Callable[[Node], Node]
 
@@ -29,6 +30,8 @@ class Cell:
     bias: Node | None
     peepholes: Node | None
     activations: Sequence[Activation]
+    rounded: Activation
+    """What stands for a factor of the products with the weights."""
 
     def gates(self, count: int, joined: Node) -> list[Node]:
         """The parts of [..., count * hidden]."""
@@ -94,7 +97,7 @@ def _activation(c: Call, name: str, alphas: list[float], betas: list[float]) -> 
 def _lstm_step(cell: Cell, given: Node, state: Sequence[Node]) -> Sequence[Node]:
     hidden, memory = state
     first, second, third = cell.activations
-    total = std.add(given, std.matmul(hidden, cell.recurrent, transpose_b=True))
+    total = std.add(given, std.matmul(cell.rounded(hidden), cell.recurrent, transpose_b=True))
     if cell.bias is not None:
         total = std.add(total, cell.bias)
     into, out, forget, update = cell.gates(4, total)
@@ -140,7 +143,7 @@ def _gru_step(cell: Cell, given: Node, state: Sequence[Node]) -> Sequence[Node]:
 
 def _rnn_step(cell: Cell, given: Node, state: Sequence[Node]) -> Sequence[Node]:
     (hidden,) = state
-    total = std.add(given, std.matmul(hidden, cell.recurrent, transpose_b=True))
+    total = std.add(given, std.matmul(cell.rounded(hidden), cell.recurrent, transpose_b=True))
     if cell.bias is not None:
         total = std.add(total, cell.bias)
     return [cell.activations[0](cell.limited(total))]
@@ -190,6 +193,40 @@ def lstm(
     return _recurrent(c, (x, w, r, bias, lengths), [hidden, memory], peepholes, 4, _lstm_step, defaults)
 
 
+@converter("DynamicQuantizeLSTM", 1, MICROSOFT)
+def dynamic_quantize_lstm(
+    c: Call,
+    x: Node,
+    w: Node,
+    r: Node,
+    bias: Node | None,
+    lengths: Node | None,
+    hidden: Node | None,
+    memory: Node | None,
+    peepholes: Node | None,
+    w_scale: Node,
+    w_zero: Node | None,
+    r_scale: Node,
+    r_zero: Node | None,
+) -> Sequence[Node]:
+    """The inputs, and in each step the state, are quantized by their own ranges; the weights [directions,
+    rows, columns] have a scale for each direction, or for each column too."""
+    weights = []
+    for value, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
+        shape = (value.shape[0], 1, scale.shape[1] if len(scale.shape) == 2 else 1)
+        point = None if zero is None else shaped(zero, shape)
+        whole = dequantized(c, value, shaped(scale, shape), point)
+        weights.append(std.transpose(whole, axes=(0, 2, 1)))
+    c.ignore("input_forget")
+    defaults = ("Sigmoid", "Tanh", "Tanh")
+    inputs = (x, weights[0], weights[1], bias, lengths)
+
+    def rounded(value: Node) -> Node:
+        return dequantized(c, *dynamic_quantize_linear(c, value))
+
+    return _recurrent(c, inputs, [hidden, memory], peepholes, 4, _lstm_step, defaults, rounded)
+
+
 def _recurrent(
     c: Call,
     inputs: tuple[Node, Node, Node, Node | None, Node | None],
@@ -198,6 +235,7 @@ def _recurrent(
     gates: int,
     step: Step,
     defaults: tuple[str, ...],
+    rounded: Activation = lambda x: x,
 ) -> Sequence[Node]:
     x, w, r, bias, lengths = inputs
     way = c.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
@@ -223,6 +261,7 @@ def _recurrent(
             None if bias is None else _direction(bias, index),
             None if peepholes is None else _direction(peepholes, index),
             activations[index],
+            rounded,
         )
         state = [_start(x, s, index, hidden) for s in starts]
         backwards = way == "reverse" or index == 1
@@ -259,19 +298,11 @@ def _one_direction(
 ) -> tuple[Node, list[Node]]:
     """(outputs of all steps, last state)."""
     c = cell.c
-    given = std.matmul(x, cell.weights, transpose_b=True)
+    given = std.matmul(cell.rounded(x), cell.weights, transpose_b=True)
     if cell.bias is not None:
         biases = std.split(cell.bias, sizes=(gates * cell.hidden,) * 2, axis=0)
         given = std.add(given, get_item(biases, 0))
-        cell = Cell(
-            c,
-            cell.hidden,
-            cell.weights,
-            cell.recurrent,
-            get_item(biases, 1),
-            cell.peepholes,
-            cell.activations,
-        )
+        cell = replace(cell, bias=get_item(biases, 1))
     rounds = std.arange(stop=x.shape[0], dtype="int64")
     if backwards:
         given, rounds = std.flip(given, axes=(0,)), std.flip(rounds, axes=(0,))

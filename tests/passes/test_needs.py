@@ -1,0 +1,75 @@
+"""Calls whose sizes the types of a graph do not fit are refused, not computed with what lies behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes.graph.needs import needs_of
+
+N, M = Var("n"), Var("m")
+
+
+def function_of(shape, make):
+    x = param("x", tensor_type(shape, "float32"))
+    return Function("main", (x,), make(x))
+
+
+def compiled(shape, make):
+    return dlc.compile(IRModule({"main": function_of(shape, make)}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "into", "count"),
+    [
+        ((N, 4), (2, N, 2), 0),
+        ((N, M), (N * M,), 0),
+        ((N + M,), (M + N,), 0),
+        ((N, 4), (-1, 4), 0),
+        ((N,), (3, 4), 1),
+        ((N, M), (M, M), 1),
+        ((N,), (-1, 4), 1),
+    ],
+)
+def test_what_is_not_always_right_is_noted(shape, into, count):
+    assert len(needs_of(function_of(shape, lambda x: std.reshape(x, shape=into)))) == count
+
+
+def test_sizes_that_do_not_fit_are_refused(tmp_path):
+    exe = compiled((2, N), lambda x: std.relu(std.reshape(x, shape=(3, 4))))
+    assert exe(np.ones((2, 6), np.float32)).shape == (3, 4)
+    exe.save(tmp_path / "m.dlc")
+    for each in (exe, dlc.open(tmp_path / "m.dlc")):
+        with pytest.raises(UsageError, match=r"float32\[2, n\] is reshaped to \[3, 4\].* where n=5"):
+            each(np.ones((2, 5), np.float32))
+
+
+def test_one_or_the_size_broadcasts():
+    exe = compiled((N,), lambda x: std.neg(std.broadcast_to(x, shape=(2, 3))))
+    for size in (1, 3):
+        assert exe(np.ones(size, np.float32)).shape == (2, 3)
+    with pytest.raises(UsageError, match=r"float32\[n\] is broadcast to \[2, 3\]"):
+        exe(np.ones(2, np.float32))
+
+
+def test_branches_that_are_not_taken_need_nothing():
+    def branch(make):
+        x = param("x", tensor_type((N,), "float32"))
+        return Function("branch", (x,), make(x))
+
+    def choose(x):
+        return std.if_(
+            std.greater(std.reduce_sum(x), std.full(shape=(), value=0.0, dtype="float32")),
+            x,
+            then_branch=branch(lambda x: std.reshape(x, shape=(2, 2))),
+            else_branch=branch(lambda x: std.full(shape=(2, 2), value=0.0, dtype="float32")),
+        )
+
+    assert needs_of(function_of((N,), choose)) == ()
