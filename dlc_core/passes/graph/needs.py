@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from dlc_core.arith import Analyzer
 from dlc_core.graph.node import Function, Node, functions_of, post_order
-from dlc_core.ir.expr import Expr, as_expr, const_value, free_vars
+from dlc_core.ir.expr import Expr, as_expr, binary, const, const_value, free_vars
 from dlc_core.op.infer import dims_text, product
 
 NEEDS = "needs"
@@ -54,6 +54,11 @@ def _nodes(function: Function) -> Iterator[Node]:
 
 def _conditions(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
     """What a node's dims must fulfil: pairs that must be equal."""
+    if n.op.name == "slice":
+        yield from _bounds(n)
+    if n.op.name == "split":
+        size, sizes = n.args[0].tensor_type.shape[n.attrs["axis"]], n.attrs["sizes"]
+        yield size, sum(sizes, start=0), f"dim {size} is split to {dims_text(sizes)}"
     if n.op.name not in ("reshape", "broadcast_to"):
         return
     given, made = n.args[0].tensor_type, n.tensor_type
@@ -66,6 +71,18 @@ def _conditions(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
     for size, wanted in zip(given.shape, made.shape[made.ndim - given.ndim :]):
         if size != 1 and size != wanted:
             yield (as_expr(size) - 1) * (as_expr(size) - wanted), 0, what
+
+
+def _bounds(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
+    """Begins and ends of a slice that are expressions lie in its dim."""
+    shape = n.args[0].tensor_type.shape
+    begins, ends, axes = n.attrs["begins"], n.attrs["ends"], n.attrs["axes"]
+    for index, axis in enumerate(range(len(begins)) if axes is None else axes):
+        for bound in (begins[index], ends[index]):
+            if isinstance(bound, Expr):
+                what = f"{n.args[0].tensor_type} is cut at {bound}"
+                yield binary("max", bound - shape[axis], const(0)), 0, what
+                yield binary("min", bound, const(0)), 0, what
 
 
 __all__ = ["NEEDS", "Need", "needs_of"]

@@ -218,8 +218,8 @@ class _Partition:
         return list(reads)
 
     def _available(self, depth: int) -> Iterable[Node]:
-        for n in self.order:
-            early = self.depth[n] < depth or n.op is PARAM
+        for n in (*self.function.params, *self.order):
+            early = n.op is PARAM or self.depth[n] < depth
             if early and n.op is not CONST and isinstance(n.type, TensorType) and n.dtype is not STRING:
                 yield n
 
@@ -244,7 +244,8 @@ class _Partition:
 
     def build(self) -> Function:
         """The host program; segments are added to the dictionary, reasons to the list."""
-        new: dict[Node, Node] = {n: n for n in self.order if n.op in (PARAM, CONST)}
+        new: dict[Node, Node] = {n: n for n in self.order if n.op is CONST}
+        new.update((n, n) for n in self.function.params)
         for depth in range(max(self.depth.values(), default=0) + 1):
             if depth in self.levels:
                 self._segment(depth, new)

@@ -9,6 +9,7 @@ fresh `Var`; shape arithmetic of the model is done on them while importing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from dlc_core.graph.node import Function, Node, make_tuple, param
@@ -21,6 +22,7 @@ from dlc_frontend_onnx.parts import Layout, as_params, as_results, check_kind, n
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
+from dlc_frontend_onnx.sizes import as_sizes
 from dlc_frontend_onnx.support import check_support, combined, live_nodes
 from dlc_frontend_onnx.symbols import Symbols
 from dlc_frontend_onnx.taps import needs, taps_of
@@ -46,12 +48,14 @@ def import_parts(
     shapes: Mapping[str, Any] | None,
     examples: Mapping[str, Any] | None,
     taps: Sequence[str] = (),
+    sizes: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[IRModule, tuple[Layout, ...]]:
     """As `load`, and the layouts of the outputs.
 
     With `examples` (values by name, of the inputs that are sequences or optionals) the module is for their
     lengths and shapes, and outputs may be sequences and optionals; without, all must be tensors.  `taps` are
-    names of nodes or values that become outputs too, behind the others.
+    names of nodes or values that become outputs too, behind the others.  The elements of inputs in `sizes`
+    (values by name) are symbolic dims (see `sizes`).
     """
     wanted = taps_of(read, taps)
     nodes = live_nodes(read.graph, needs(read.graph, wanted))
@@ -63,6 +67,13 @@ def import_parts(
     scope.add_constants(read.graph)
     params: list[Node] = []
     for info in read.graph.required_inputs:
+        if info.name in sizes:
+            first = len(params)
+            scope.values[info.name] = as_sizes(sizes[info.name], info.name, params)
+            made = {dim: own for own in params[first:] for dim in own.tensor_type.symbols()}
+            session.holders.update(made)
+            session.fed.update(made)
+            continue
         if examples is not None and info.name in examples and info.type is not None:
             scope.values[info.name] = as_params(info.type, examples[info.name], info.name, params)
             continue

@@ -76,6 +76,7 @@ class Session:
     depth: int = 0
     draws: int = 0
     holders: dict[Var, Node] = field(default_factory=dict)
+    fed: set[Var] = field(default_factory=set)
     taps: Taps = field(default_factory=Taps)
 
 

@@ -5,7 +5,9 @@
 
 Most models are compiled when they are read, for all sizes of their symbolic dims.  Where the importer refuses
 one because a size, an axis or a number of rounds is an input, such as the shape that Reshape takes, the model
-is compiled at its first call with the fewest such inputs made constants, and again when their values change.
+is compiled at its first call.  Of the fewest such inputs that must be known, those whose elements can be
+sizes, numbers above 0, become symbolic dims, and one compilation serves all sizes; others become constants,
+and the model is compiled again when their values change.
 Where that is not enough and inputs have symbolic dims, such as one that must be the number of channels, it is
 compiled for the shapes of the call.
 Values fed for inputs that have an initializer take its place in the same way; inputs that are sequences or
@@ -35,10 +37,12 @@ from dlc_frontend_onnx.model import Model, ValueInfo
 from dlc_frontend_onnx.parts import Layout, dtype_of, fed, gathered, has_parts, shape_of, spread
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
+from dlc_frontend_onnx.sizes import are_sizes, kind_of, sizes_of
 from dlc_frontend_onnx.support import check_support, live_nodes
 from dlc_frontend_onnx.tensors import Tensor
 
 Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Array]
 
 MAX_DECISIVE = 4096
 """Elements of an input whose values may become constants."""
@@ -83,6 +87,8 @@ class CallableModel:
         self._made: OrderedDict[object, Form] = OrderedDict()
         self.decisive: tuple[str, ...] = ()
         """The inputs whose values the latest compilation made constants."""
+        self.sized: tuple[str, ...] = ()
+        """The inputs whose values the latest compilation made symbolic dims."""
         self.whole: Executable | None = None
         """The executable for all calls, where there is one."""
         self._by_shape = False
@@ -131,26 +137,37 @@ class CallableModel:
         shapes = {name: shape_of(type_, feeds[name]) for name, type_ in self._composed.items()}
         with self._lock:
             values = self._values(feeds, (*self.decisive, *overridden))
-            key = (_key(values), repr(shapes), self._pins(feeds))
+            sizes = self._values(feeds, self.sized)
+            key = self._key(values, sizes, shapes, feeds)
             form = self._made.get(key)
             if form is None:
                 # Values that decide may have become others with the values that were fed.
-                values = self._values(feeds, overridden)
+                values, sizes = self._values(feeds, overridden), {}
                 if self.whole is None:
-                    values = self._decided(feeds, values)
+                    values, sizes = self._decided(feeds, values)
                     self.decisive = tuple(name for name in values if name not in overridden)
-                form = self._compile(frozen(self.model, values), feeds)
-                key = (_key(values), repr(shapes), self._pins(feeds))
+                    self.sized = tuple(sizes)
+                form = self._compile(frozen(self.model, values), feeds, sizes)
+                key = self._key(values, sizes, shapes, feeds)
                 self._made[key] = form
                 if len(self._made) > MAX_KEPT:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
             self.latest = form.exe
-        rest = {name: array for name, array in feeds.items() if name not in values and name not in parts}
-        return form, {**rest, **{name: array for own in parts.values() for name, array in own.items()}}
+        known = {*values, *sizes, *parts}
+        rest = {name: array for name, array in feeds.items() if name not in known}
+        for own in (*parts.values(), *(sizes_of(name, array) for name, array in sizes.items())):
+            rest.update(own)
+        return form, rest
 
-    def _decided(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
-        """The values to make constants; shapes alone if they are enough, values, or from now on both."""
+    def _key(self, values: Arrays, sizes: Arrays, shapes: object, feeds: Mapping[str, Any]) -> object:
+        """What a form is for."""
+        kinds = tuple((name, array.shape, kind_of(array)) for name, array in sizes.items())
+        return _key(values), kinds, repr(shapes), self._pins(feeds)
+
+    def _decided(self, feeds: Mapping[str, Any], always: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The values to make constants, and those to make dims; shapes alone if they are enough, values, or
+        from now on both."""
         if self._by_shape or not any(map(has_open_dims, self.inputs)):
             return self._fewest(feeds, always)
         by_values: UnsupportedError | None = None
@@ -167,10 +184,10 @@ class CallableModel:
         assert by_values is not None
         raise by_values
 
-    def _none(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
+    def _none(self, feeds: Mapping[str, Any], always: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
         """`always`, where the model is imported with these values."""
         self._import(frozen(self.model, always), feeds)
-        return dict(always)
+        return dict(always), {}
 
     def _pins(self, feeds: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The shapes of a call that is compiled by itself, of the inputs whose dims are open."""
@@ -180,28 +197,45 @@ class CallableModel:
             (info.name, _fed(info, feeds[info.name]).shape) for info in self.inputs if has_open_dims(info)
         )
 
-    def _fewest(self, feeds: Mapping[str, Any], always: Mapping[str, Array]) -> dict[str, Array]:
-        """The values to make constants: `always`, and the fewest others with which the model is imported."""
+    def _fewest(self, feeds: Mapping[str, Any], always: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
+        """`always` and the fewest other values with which the model is imported as constants, of which those
+        that can be are dims."""
         names = [info.name for info in self.inputs if may_decide(info)]
         others = {n: a for n, a in self._values(feeds, names).items() if a.size <= MAX_DECISIVE}
+        sizes: dict[str, Array] = {}
         self._import(frozen(self.model, {**always, **others}), feeds)
         for name in sorted(others, key=lambda name: (others[name].dtype.kind in "iub", -others[name].size)):
             fewer = {other: array for other, array in others.items() if other != name}
-            try:
-                self._import(frozen(self.model, {**always, **fewer}), feeds)
-            except UnsupportedError:
-                continue
-            others = fewer
-        return {**always, **others}
+            if self._imports({**always, **fewer}, feeds, sizes):
+                others = fewer
+            elif are_sizes(others[name]) and self._imports(
+                {**always, **fewer}, feeds, more := {**sizes, name: others[name]}
+            ):
+                others, sizes = fewer, more
+        return {**always, **others}, sizes
 
-    def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
+    def _imports(self, values: Arrays, feeds: Mapping[str, Any], sizes: Arrays) -> bool:
+        try:
+            self._import(frozen(self.model, values), feeds, sizes)
+        except UnsupportedError:
+            return False
+        return True
+
+    def _import(
+        self, model: Model, feeds: Mapping[str, Any], sizes: Arrays = MappingProxyType({})
+    ) -> tuple[IRModule, tuple[Layout, ...]]:
         fixed = model.graph.initializers
         pins = {**self._shapes, **dict(self._pins(feeds))}
         pins = {name: pin for name, pin in pins.items() if name not in fixed}
         examples = {name: feeds[name] for name in self._composed}
-        return import_parts(model, pins, examples, self._taps)
+        return import_parts(model, pins, examples, self._taps, sizes)
 
-    def _compile(self, source: Source | Model, feeds: Mapping[str, Any] = MappingProxyType({})) -> Form:
+    def _compile(
+        self,
+        source: Source | Model,
+        feeds: Mapping[str, Any] = MappingProxyType({}),
+        sizes: Arrays = MappingProxyType({}),
+    ) -> Form:
         if isinstance(source, (str, os.PathLike)):
             exe = compile_model(
                 source,
@@ -213,7 +247,7 @@ class CallableModel:
                 **self._options,
             )
             return Form(exe, tuple(info.name for info in self.model.graph.outputs))
-        module, layouts = self._import(source if isinstance(source, Model) else self.model, feeds)
+        module, layouts = self._import(source if isinstance(source, Model) else self.model, feeds, sizes)
         return Form(compile_model(module, self._target, **self._options), layouts)
 
     def _values(self, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Array]:

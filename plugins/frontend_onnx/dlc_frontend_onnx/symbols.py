@@ -85,7 +85,7 @@ class Symbols:
             elif isinstance(declared, str):
                 dims.append(self._named(declared))
             else:
-                dims.append(Var(_identifier(f"{info.name}_{axis}")))
+                dims.append(Var(identifier(f"{info.name}_{axis}")))
         return TensorType(tuple(dim(d) for d in dims), DType(str(info.dtype)))
 
     def _named(self, name: str) -> Dim:
@@ -96,7 +96,7 @@ class Symbols:
                 values = {part: self._named(part) for part in parts}
                 self._dims[name] = simple(_evaluated(ast.parse(name, mode="eval").body, values))
             else:
-                self._dims[name] = Var(_identifier(name))
+                self._dims[name] = Var(identifier(name))
         return self._dims[name]
 
     def check_output(self, info: ValueInfo, value: Node, model: Model) -> None:
@@ -139,7 +139,7 @@ def _pinned_shape(info: ValueInfo, shape: tuple[Any, ...]) -> tuple[int | None, 
     return shape
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
     """The name of a dim as a Python identifier, which the script needs."""
     text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
     return text if text and not text[0].isdigit() else f"d_{text}"
@@ -184,4 +184,4 @@ def _evaluated(tree: ast.expr, values: Mapping[str, Dim]) -> Dim:
     return a // b if b != 0 else a
 
 
-__all__ = ["Pins", "Symbols", "WrongShapeWarning"]
+__all__ = ["Pins", "Symbols", "WrongShapeWarning", "identifier"]

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from onnx.backend.base import Backend
 from onnx.reference import ReferenceEvaluator
 
-from dlc_core.diag import ModelError, UnsupportedError, UsageError
+from dlc_core.diag import DlcError, ModelError, UnsupportedError, UsageError
 
 ADD = "g (float[n] x, float[n] y) => (float[n] z) { z = Add(x, y) }"
 RESHAPE = (
@@ -120,8 +120,13 @@ def test_sizes_that_are_inputs_are_compiled_for_their_values():
     x, one = np.arange(6, dtype=np.float32).reshape(2, 3), np.array(1)
     first = model({"x": x, "shape": np.array([3, -1]), "one": one})[0]
     np.testing.assert_array_equal(first, x.reshape(3, 2))
-    assert model.decisive == ("shape",)
+    assert model.decisive == ()
+    assert model.sized == ("shape",)
     made = model.latest
+    assert model({"x": x, "shape": np.array([2, -1]), "one": one})[0].shape == (2, 3)
+    with pytest.raises(DlcError, match="cannot reshape"):
+        model({"x": x, "shape": np.array([4, -1]), "one": one})
+    assert model.latest is made
     assert model({"x": 2 * x, "shape": np.array([3, -1]), "one": one + 1})[0].tolist() == [
         [0, 2],
         [4, 6],
@@ -133,6 +138,48 @@ def test_sizes_that_are_inputs_are_compiled_for_their_values():
     model({"x": x, "shape": np.array([3, -1]), "one": one})
     assert model.latest is made
     assert dlc_backend.is_compatible(reshaping())
+
+
+SIZED = {
+    "Reshape": ("y = Reshape(x, k)", [[6, 4], [2, 12], [24, 1]]),
+    "Expand": ("z = Reshape(x, one) y = Expand(z, k)", [[2, 3], [5, 1]]),
+    "Tile": ("y = Tile(x, k)", [[2, 3], [1, 2]]),
+    "Slice": ("s = Constant <value_ints = [0, 1]> () y = Slice(x, s, k)", [[2, 3], [3, 9], [1, 2]]),
+    "Pad": ("y = Pad(x, k)", [[1, 2, 3, 4], [4, 3, 2, 1]]),
+    "TopK": ("y, i = TopK(x, k)", [[1], [4]]),
+    "ConstantOfShape": ("y = ConstantOfShape(k)", [[2, 3], [4, 5]]),
+    "Resize": ('y = Resize <mode = "nearest"> (x, , , k)', [[6, 8], [12, 4], [2, 3]]),
+    "Split": ("y, z = Split(x, k)", [[2, 4], [5, 1]]),
+}
+
+
+@pytest.mark.parametrize("op", SIZED)
+def test_one_compilation_serves_all_sizes(op):
+    body, values = SIZED[op]
+    rows = 4 if op != "Split" else 6
+    proto = parse(f"""g (float[{rows}, {24 // rows}] x, int64[{len(values[0])}] k) => (float[a, b] y)
+        <int64[2] one = {{-1, 1}}> {{ {body} }}""")
+    if op == "Expand":
+        proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+        proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
+    model = CallableModel(proto)
+    dims = proto.graph.input[0].type.tensor_type.shape.dim
+    x = np.random.default_rng(0).random([dim.dim_value for dim in dims], np.float32)
+    made = set()
+    for value in values:
+        feeds = {"x": x, "k": np.array(value)}
+        (wanted, *_) = ReferenceEvaluator(proto).run(None, feeds)
+        np.testing.assert_array_equal(model(feeds)[0], wanted)
+        made.add(model.latest)
+    assert model.sized == ("k",)
+    assert len(made) == 1
+
+
+def test_results_that_are_more_than_there_are_elements_are_refused():
+    model = CallableModel(parse("g (float[4] x, int64[1] k) => (float[n] y) { y, i = TopK(x, k) }"))
+    assert model({"x": floats(1, 2, 3, 4), "k": np.array([2])})[0].tolist() == [4, 3]
+    with pytest.raises(DlcError):
+        model({"x": floats(1, 2, 3, 4), "k": np.array([5])})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from onnx import ModelProto
 
 from dlc_core.diag import DlcError
 
+pytestmark = pytest.mark.filterwarnings("ignore::dlc_frontend_onnx.symbols.WrongShapeWarning")
+
 MODULES = (
     "averagepool conv einsum expand gather gemm if_ loop lstm maxpool pad reducesum reshape resize scan slice"
     " split squeeze transpose unsqueeze where"

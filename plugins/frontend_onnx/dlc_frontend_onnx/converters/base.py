@@ -22,6 +22,7 @@ import numpy as np
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
 from dlc_core.graph.node import Node, constant
 from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, free_vars
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.dtypes import BY_NUMBER, TENSOR_DTYPES
@@ -277,6 +278,10 @@ class Call:
         if any(isinstance(item, int) and item < 0 for item in found):
             raise self.error(f"{what} is {found}", why="sizes must not be negative")
         return found
+
+    def is_fed(self, size: Dim) -> bool:
+        """Whether an integer depends on values that are fed (see `sizes`), not on dims alone."""
+        return isinstance(size, Expr) and not self.scope.session.fed.isdisjoint(free_vars(size))
 
     def numpy_dtype(self, array: np.ndarray[Any, Any], what: str) -> DType:
         """The dtype of an array, if tensors may have it."""

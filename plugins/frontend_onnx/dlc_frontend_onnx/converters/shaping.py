@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.dtype import STRING, DType
-from dlc_core.ir.expr import Expr
+from dlc_core.ir.expr import Expr, as_expr, binary
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import broadcast_dims, product
@@ -192,7 +192,7 @@ def equal_parts(c: Call, size: Dim, count: int, *, uneven: bool) -> Sequence[Dim
 @converter("Slice", 1)
 def slice_1(c: Call, x: Node) -> Node:
     begins, ends = c.integers("starts"), c.integers("ends")
-    return _slice(c, x, begins, ends, c.integers("axes", None), None)
+    return _slice(c, x, list(begins), list(ends), c.integers("axes", None), None)
 
 
 @converter("Slice", 10)
@@ -202,8 +202,8 @@ def slice_(
     return _slice(
         c,
         x,
-        c.dims(starts, "the starts"),
-        c.dims(ends, "the ends"),
+        list(c.dims(starts, "the starts")),
+        list(c.dims(ends, "the ends")),
         None if axes is None else c.numbers(axes, "the axes"),
         None if steps is None else c.numbers(steps, "the steps"),
     )
@@ -212,12 +212,19 @@ def slice_(
 def _slice(
     c: Call,
     x: Node,
-    begins: Sequence[Dim],
-    ends: Sequence[Dim],
+    begins: list[Dim],
+    ends: list[Dim],
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> Node:
+    """Ends beyond a dim are the dim's; those that dims tell are taken to be within it."""
     strides = [1] * len(begins) if steps is None else list(steps)
+    places = range(len(begins)) if axes is None else [c.check_axis(axis, len(x.shape)) for axis in axes]
+    for bounds in (begins, ends) if len(begins) == len(ends) == len(strides) == len(places) else ():
+        for index, (place, step) in enumerate(zip(places, strides)):
+            if c.is_fed(bounds[index]) and place < len(x.shape):
+                last = x.shape[place] - (step < 0)
+                bounds[index] = binary("min", as_expr(bounds[index]), as_expr(last))
     return std.slice(
         x,
         begins=tuple(begins),

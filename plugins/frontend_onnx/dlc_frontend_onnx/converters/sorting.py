@@ -16,6 +16,9 @@ from dlc_frontend_onnx.converters.base import Call, converter
 MAX_RANKED = 8192
 """Places of a dim that are ranked at most."""
 
+MAX_FED = 512
+"""As `MAX_RANKED`, where a number of results is fed, which may be a constant instead."""
+
 
 @converter("TopK", 1)
 def top_k_1(c: Call, x: Node) -> Sequence[Node]:
@@ -42,14 +45,15 @@ def _top(c: Call, x: Node, count: Dim, default: int, *, largest: bool) -> Sequen
         indices = std.top_indices(rows, count=count, largest=largest)
         values = std.gather_elements(rows, indices, axis=-1)
         return [std.transpose(values, axes=back), std.transpose(indices, axes=back)]
-    if isinstance(size, int) and size > MAX_RANKED:
-        raise c.unsupported(f"the largest of {size} elements; at most {MAX_RANKED} are supported")
+    most = MAX_FED if c.is_fed(count) else MAX_RANKED
+    if isinstance(size, int) and size > most:
+        raise c.unsupported(f"the largest of {size} elements; at most {most} are supported")
     here, there = std.unsqueeze(rows, axes=(-1,)), std.unsqueeze(rows, axes=(-2,))
     places = std.arange(stop=size, dtype="int64")
     earlier = std.less(places, std.unsqueeze(places, axes=(1,)))
     before = std.logical_or(_wins(there, here, largest), std.logical_and(_ties(there, here), earlier))
     ranks = std.reduce_sum(std.cast(before, to="int64"), axes=(-1,))
-    wanted = std.unsqueeze(std.arange(stop=count, dtype="int64"), axes=(1,))
+    wanted = std.unsqueeze(std.slice(places, begins=(0,), ends=(count,), axes=(0,)), axes=(1,))
     hit = std.equal(std.unsqueeze(ranks, axes=(-2,)), wanted)
     indices = std.reduce_sum(std.where(hit, places, c.const(0, "int64")), axes=(-1,))
     values = std.gather_elements(rows, indices, axis=-1)
