@@ -185,9 +185,10 @@ class IOBinding:
     def run(self) -> None:
         """Call the session."""
         form, feeds = self._session.model.pick(self._inputs)
-        exe = form.exe
-        if self._bound is None or self._bound[0] is not exe:
-            self._bound = exe, self._bind(exe, feeds)
+        # Sizes that are fed are the shapes of what is passed (see `sizes`).
+        key = form.exe, tuple(np.shape(array) for array in feeds.values())
+        if self._bound is None or self._bound[0] != key:
+            self._bound = key, self._bind(form.exe, feeds)
         self._bound[1]()
 
     def _bind(self, exe: Any, feeds: Mapping[str, Array]) -> Callable[[], object]:
