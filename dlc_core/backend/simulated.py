@@ -100,6 +100,30 @@ class SimulatedDevice:
         self._queue.record().wait()
         wanted[:] = window
 
+    def copy(self, handle: int, source: Any, from_handle: int, size: int) -> bool:
+        """Copy bytes from another simulated device, or its own, in the order of both queues; returns at once.
+
+        False where memory of either is not the simulation's.
+        """
+        if not (_is_simulated(self) and _is_simulated(source)):
+            return False
+        window, given = self._window(handle, 0, size), source._window(from_handle, 0, size)
+        before = self.record()
+
+        def move() -> None:
+            before.wait()
+            window[:] = given
+
+        source.submit(move)
+        if source is not self:
+            moved = source.record()
+
+            def follow() -> None:
+                moved.wait()
+
+            self.submit(follow)
+        return True
+
     def load(self, artifact: Artifact) -> Loaded:
         """Compile the source text for the machine that simulates; none of it runs yet."""
         return SimulatedProgram(load_library(artifact, native_flags()))
@@ -135,6 +159,14 @@ class SimulatedDevice:
 
     def _window(self, handle: int, offset: int, size: int) -> NDArray:
         return self._blocks.window(handle, offset, size)[offset : offset + size]
+
+
+def _is_simulated(device: Any) -> bool:
+    """Whether a device's memory is the simulation's: some have replaced it by that of hardware."""
+    own = type(device)
+    return isinstance(device, SimulatedDevice) and all(
+        getattr(own, name) is getattr(SimulatedDevice, name) for name in ("alloc", "memory")
+    )
 
 
 __all__ = ["SimulatedDevice", "SimulatedEntry", "SimulatedProgram"]

@@ -10,6 +10,10 @@ are addresses where the device has such.  What it may have besides:
     measure(entry, buffers, scalars, threads, figures)
                                     a launch that waits, and adds for each call of a kernel in it its
                                     nanoseconds and 1 to figures[site]: int64, by the entry's call sites
+    copy(handle, source, from_handle, size) -> bool
+                                    bytes from the memory of the device `source`, which may be itself, with
+                                    no way through the host; behind what either was asked for before, in
+                                    front of what it is asked for later; False where it has no such way
     record() -> event               a place in its queue: `event.done`, `event.wait()`
     check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, of its artefact's metadata

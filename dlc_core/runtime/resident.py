@@ -1,9 +1,9 @@
 """Values of host programs that stay on devices with memory of their own.
 
-A `Held` value is on the host, on devices, or both: a copy is made when somebody needs it there, and once.
-What segments of one device pass to each other never leaves it.  The memory of values that nobody needs any
-more serves the next ones: a `Pool` keeps blocks by size classes, so that a call needs no more of a class than
-values of that class live at once.
+A `Held` value is on the host, on devices, or both: a copy is made when somebody needs it there, and once,
+directly where one device has a way to the other.  What segments of one device pass to each other never leaves
+it.  The memory of values that nobody needs any more serves the next ones: a `Pool` keeps blocks by size
+classes, so that a call needs no more of a class than values of that class live at once.
 """
 
 from __future__ import annotations
@@ -74,6 +74,16 @@ class Pool:
                 self.device.write(made.handle, bytes_of(host))
         return made
 
+    def copied(self, array: NDArray) -> NDArray | None:
+        """A copy of an array of another device; None where this one has no way to it."""
+        copy = getattr(self.device, "copy", None)
+        if copy is None:
+            return None
+        made = self.empty(array.shape, array.dtype)
+        with failing(self.device):
+            done = not array.nbytes or copy(made.handle, array.device, array.handle, array.nbytes)
+        return made if done else None
+
     def clear(self) -> None:
         """Give back what no value is in."""
         with self._lock:
@@ -113,7 +123,7 @@ class Held:
     def host(self) -> Host:
         """The value as a host array; waits for the device that computes it."""
         if self._host is None:
-            (array,) = self._on.values()
+            array = next(iter(self._on.values()))
             with failing(array.device):
                 self._host = array.numpy()
         return self._host
@@ -122,7 +132,9 @@ class Held:
         """The value on a device."""
         found = self._on.get(id(pool.device))
         if found is None:
-            found = self._on[id(pool.device)] = pool.upload(self.host())
+            if self._host is None:
+                found = next(filter(None, map(pool.copied, self._on.values())), None)
+            found = self._on[id(pool.device)] = pool.upload(self.host()) if found is None else found
         return found
 
     def item(self) -> Any:

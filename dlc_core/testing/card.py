@@ -90,7 +90,7 @@ class CardProgram:
 
 
 class Card(SimulatedDevice):
-    """`log` has what it did, in order: "write", "read", names of regions."""
+    """`log` has what it did, in order: "write", "read", "copy", names of regions."""
 
     formats = (FORMAT,)
     memory_bytes = 1 << 26
@@ -111,6 +111,11 @@ class Card(SimulatedDevice):
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
         self.log.append("read")
         super().read(handle, out, offset)
+
+    def copy(self, handle: int, source: Any, from_handle: int, size: int) -> bool:
+        done = super().copy(handle, source, from_handle, size)
+        self.log += ["copy"] * done
+        return done
 
     def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
         """A region on memory of the card."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,7 @@ class Hasty(Slow):
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
         """Copies what is there now."""
         wanted = np.frombuffer(out, np.uint8)
-        wanted[:] = self._block(handle)[offset : offset + wanted.nbytes]
+        wanted[:] = self.memory(handle)[offset : offset + wanted.nbytes]
 
 
 class Never(Slow):
@@ -76,6 +77,19 @@ def test_copies_that_do_not_wait_are_found(toy: Any) -> None:
     exe = executable_on(compile_model(layers(), toy), Hasty())
     with pytest.raises(AssertionError):
         DeviceTier().test_copies_follow_launches(exe, None)
+
+
+def test_direct_copies_that_do_not_wait_are_found(toy: Any) -> None:
+    class Eager(Slow):
+        def copy(self, handle: int, source: Any, from_handle: int, size: int) -> bool:
+            self.memory(handle)[:size] = source.memory(from_handle)[:size]
+            return True
+
+    compiled = compile_model(layers(), toy)
+    for device, found in ((Slow(), nullcontext()), (Eager(), pytest.raises(AssertionError))):
+        exe = executable_on(compiled, device)
+        with found:
+            DeviceTier().test_direct_copies_follow_launches(exe, device.alloc)
 
 
 def test_events_that_are_never_reached_are_found(toy: Any) -> None:
@@ -170,7 +184,7 @@ TestToy = conformance_suite("toy", tiers=("device", "speed"), fraction=0.5)
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("-k", "copy or aligned"), "1 skipped, 25 deselected"),
+        (("-k", "copy or aligned"), "1 skipped, 26 deselected"),
         (
             ("--dlc-level=5", "-k", "copy", "--dlc-fraction=2"),
             "0.850 of what the description declares, 2.0 is",

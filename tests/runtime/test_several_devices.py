@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -119,6 +120,77 @@ def test_the_state_of_a_loop_stays_on_the_card(cards):
     cards[0].log.clear()
     check(exe, model, X)
     assert cards[0].log == ["write", *["region_0"] * 5, "read"]
+
+
+def chain(a):
+    """The first card, then the second, which the first needs again."""
+    there = call("relu", call("matmul", a, constant(W)))
+    return call("matmul", call("add", there, there), constant(W))
+
+
+PLACES = {"matmul": "first", "relu": "second", "add": "second"}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_cards_copy_from_each_other(cards, behind):
+    """Once for each value that goes to another card, with nothing but inputs and results on the host."""
+    first, second = cards
+    a = param("a", SQUARE)
+    model = module([a], chain(a))
+    exe = dlc.compile(model, targets=["first", "second", behind], place=PLACES)
+    check(exe, model, X)
+    first.log.clear()
+    second.log.clear()
+    check(exe, model, X)
+    # A card logs a copy when it is asked for, a region when it runs.
+    assert sorted(first.log) == ["copy", "read", "region_0", "region_2", "write"]
+    assert sorted(second.log) == ["copy", "region_1"]
+
+
+def test_copies_between_cards_wait_for_both(cards, monkeypatch):
+    """A value is copied when the one card has made it, over memory that the other one has done with."""
+    for card in cards:
+        monkeypatch.setattr(card, "run", slowly(card.run))
+    a = param("a", SQUARE)
+    model = module([a], *(chain(call("mul", a, constant(np.float32(k)))) for k in range(1, 5)))
+    exe = dlc.compile(model, targets=["first", "second", "reference"], place=PLACES)
+    for _ in range(3):
+        check(exe, model, X)
+
+
+def slowly(run):
+    def later(*args):
+        time.sleep(0.003)
+        run(*args)
+
+    return later
+
+
+def test_cards_without_a_way_exchange_through_the_host(cards, monkeypatch):
+    first, _ = cards
+    for card in cards:
+        monkeypatch.setattr(card, "copy", lambda *args: False)
+    a = param("a", SQUARE)
+    model = module([a], chain(a))
+    exe = dlc.compile(model, targets=["first", "second", "reference"], place=PLACES)
+    check(exe, model, X)
+    first.log.clear()
+    check(exe, model, X)
+    assert first.log == ["write", "region_0", "read", "write", "region_2", "read"]
+
+
+def test_failed_copies_come_out_of_the_call(cards, monkeypatch):
+    def copy(*args):
+        raise OSError("the link is down")
+
+    a = param("a", SQUARE)
+    model = module([a], chain(a))
+    exe = dlc.compile(model, targets=["first", "second", "reference"], place=PLACES)
+    with monkeypatch.context() as broken:
+        broken.setattr(cards[1], "copy", copy)
+        with pytest.raises(RuntimeFailure, match="the link is down"):
+            exe(X)
+    check(exe, model, X)
 
 
 def test_two_cards_work_at_once(cards):

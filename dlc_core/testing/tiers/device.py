@@ -129,6 +129,24 @@ class DeviceTier(Tier):
         assert same(first.read(), exe(x))
         assert same(second.read(), exe(inputs(seed=5)))
 
+    def test_direct_copies_follow_launches(self, exe: Executable, memory: Callable[..., int]) -> None:
+        """A copy on the device stands where it was asked for: behind one launch, in front of the next."""
+        device, run = on_device(exe)
+        if not hasattr(device, "copy"):
+            pytest.skip("this device has no direct copies")
+        x = inputs(seed=8)
+        device.write(run.inputs[0], bytes_of(x))
+        wanted = exe(x)[0]
+        kept = memory(wanted.nbytes)
+        run.launch()
+        if not device.copy(kept, device, run.outputs[0], wanted.nbytes):
+            pytest.skip("this device does not copy from its own memory")
+        device.write(run.inputs[0], bytes_of(inputs(seed=9)))
+        run.launch()
+        found = np.empty_like(wanted)
+        device.read(kept, bytes_of(found))
+        assert same([found], [wanted])
+
     def test_memory_is_freed_after_what_uses_it(self, exe: Executable, memory: Callable[..., int]) -> None:
         """Memory that is freed right after a launch, and given out again, does not change its results."""
         for seed in (6, 7):
