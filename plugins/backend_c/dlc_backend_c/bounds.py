@@ -1,8 +1,8 @@
 """How much flash, memory and stack an exported model takes: from the compiler of its processor where there is
 one, else by what the sources say.
 
-The stack of a call is the frame of `<name>_run`, that of `model`, the largest of a kernel and all of the
-small functions that kernels call, and `LIBRARY` for what they call of the C library.  Nothing calls itself.
+The stack of a call are the frames of the chain of calls from `<name>_run` on that takes most, by the calls
+that the sources have, and `LIBRARY` for what is called of the C library.  Nothing calls itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from dlc_backend_c.boards import BOARDS, COMPILER
@@ -24,7 +25,9 @@ LIBRARY = 256
 _FRAME = 256
 """Bytes of a frame besides its variables: saved registers, arguments, what compilers add."""
 _TYPES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4}
-_FUNCTION = re.compile(r"^(?:static )?\w+ \*?(\w+)\([^;]*?\)\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(
+    r"^(?:static )?(?:inline |DLC_APART )*\w+ \**(\w+)\([^;]*?\)\n\{\n(.*?)^\}", re.MULTILINE | re.DOTALL
+)
 _LOCAL = re.compile(
     r"^\s+(?:const )?(\w+) (?:const )?\*?(?:restrict )?(\w+)(?:\[(\d+)\])?[^;(]*(?:;| = )", re.MULTILINE
 )
@@ -73,15 +76,15 @@ def bounds_of(
     files: Mapping[str, str | bytes], name: str, target: Target, constants: int, arena: int
 ) -> Bounds:
     """The bounds of exported sources (by file name); `constants` are the bytes of the weights."""
-    toolchain = toolchain_of(target)
+    toolchain, text = toolchain_of(target), _text(files, name)
     measured = None if toolchain is None else _measured(files, name, toolchain)
     if toolchain is None or measured is None:
-        return Bounds("", None, constants, arena, stated_stack(_text(files, name), name))
+        return Bounds("", None, constants, arena, stack_of(stated_frames(text), calls_of(text), name))
     code, frames = measured
     if f"{name}_weights.bin" not in files:
         code -= constants
     label = " ".join([Path(toolchain.command[0]).name, *toolchain.flags])
-    return Bounds(label, max(0, code), constants, arena, stack_of(frames, name))
+    return Bounds(label, max(0, code), constants, arena, stack_of(frames, calls_of(text), name))
 
 
 def _text(files: Mapping[str, str | bytes], name: str) -> str:
@@ -124,25 +127,33 @@ def frames_of(usage: str) -> dict[str, int]:
     frames: dict[str, int] = {}
     for line in usage.splitlines():
         place, size, *_ = line.split("\t")
-        function = place.rpartition(":")[2]
+        function = place.rpartition(":")[2].partition(".")[0]  # parts and clones have a dot in their names
         frames[function] = max(frames.get(function, 0), int(size))
     return frames
 
 
-def stack_of(frames: Mapping[str, int], name: str) -> int:
-    """The stack of one call."""
-    outer = {f"{name}_run", "model"}
-    small = sum(size for f, size in frames.items() if f.startswith("dlc_"))
-    kernels = [size for f, size in frames.items() if f not in outer and not f.startswith("dlc_")]
-    return sum(frames.get(f, 0) for f in outer) + max(kernels, default=0) + small + LIBRARY
+def calls_of(source: str) -> dict[str, frozenset[str]]:
+    """The functions of sources that each of them calls."""
+    bodies = dict(_FUNCTION.findall(source))
+    return {name: frozenset(re.findall(r"\b(\w+)\(", body)) & bodies.keys() for name, body in bodies.items()}
 
 
-def stated_stack(source: str, name: str) -> int:
-    """The stack of one call by the variables that the sources declare: each has a place of its own."""
-    frames = {}
-    for function, body in _FUNCTION.findall(source):
-        frames[function] = _FRAME + sum(_local(*found) for found in _LOCAL.findall(body))
-    return stack_of(frames, name)
+def stack_of(frames: Mapping[str, int], calls: Mapping[str, frozenset[str]], name: str) -> int:
+    """The stack of one call; functions without a frame are parts of those that call them."""
+
+    @cache
+    def longest(function: str) -> int:
+        return frames.get(function, 0) + max(map(longest, calls.get(function, ())), default=0)
+
+    return longest(f"{name}_run") + LIBRARY
+
+
+def stated_frames(source: str) -> dict[str, int]:
+    """Bounds of frames by the variables that the sources declare: each has a place of its own."""
+    return {
+        function: _FRAME + sum(_local(*found) for found in _LOCAL.findall(body))
+        for function, body in _FUNCTION.findall(source)
+    }
 
 
 def _local(kind: str, name: str, count: str) -> int:
@@ -166,4 +177,14 @@ def table(bounds: Bounds, rows: Sequence[tuple[str, str, int]]) -> str:
 """
 
 
-__all__ = ["LIBRARY", "Bounds", "Toolchain", "bounds_of", "frames_of", "stack_of", "stated_stack", "table"]
+__all__ = [
+    "LIBRARY",
+    "Bounds",
+    "Toolchain",
+    "bounds_of",
+    "calls_of",
+    "frames_of",
+    "stack_of",
+    "stated_frames",
+    "table",
+]
