@@ -31,6 +31,10 @@ Run = Callable[[str, list[Any], int], list[Any]]
 MOVING = (GET, TUPLE)
 PASSING = ("if_", "while_")
 """Control flow whose reference only passes values on, and asks a condition for its `item`."""
+STACKING = ("scan", "loop")
+"""Control flow whose reference passes its state on, `num_state` arguments or all, and the same number of its
+body's results; it computes with the others, which it takes apart and stacks.
+"""
 
 Symbols = dict[Var, int]
 Step = Callable[[list[Any], Symbols, int], Any]
@@ -187,7 +191,7 @@ class Steps:
 
     def _on_held(self, n: Node, at: Sequence[int]) -> Step:
         """A step on held values: what runs on the host takes and gives arrays."""
-        if n.op in (*MOVING, CALL_PRIM) or n.op.name in PASSING:
+        if n.op in (*MOVING, CALL_PRIM) or n.op.name in (*PASSING, *STACKING):
             return self._step(n, at)
         inner = self._step(n, range(len(at)))
         return lambda values, dims, threads: hold(inner([fetch(values[i]) for i in at], dims, threads))
@@ -229,11 +233,15 @@ class Steps:
         plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in fresh}
         reference = decl.reference
         assert reference is not None
-        on_values = _on_held if decl.name in PASSING and self._devices is not None else _on_arrays
+        count: int | None = None if decl.name in PASSING else plain.get("num_state", len(at))
+        held = self._devices is not None and decl.name in (*PASSING, *STACKING)
 
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
+            on_values = partial(_on_held, count) if held else _on_arrays
             callables = {name: partial(on_values, body, threads) for name, body in bodies.items()}
-            return reference(*[values[i] for i in at], **plain, **callables)
+            given = _but_first(count, [values[i] for i in at]) if held else [values[i] for i in at]
+            found = reference(*given, **plain, **callables)
+            return hold(found) if held else found
 
         return step
 
@@ -242,8 +250,18 @@ def _on_arrays(body: Steps, threads: int, *arrays: Any) -> Any:
     return fetch(body([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays], threads))
 
 
-def _on_held(body: Steps, threads: int, *values: Any) -> Any:
-    return body(values, threads)
+def _on_held(count: int | None, body: Steps, threads: int, *values: Any) -> Any:
+    """What a body gives for held values, of which the first `count` stay so; all where that is None."""
+    found = body(values, threads)
+    if isinstance(found, tuple):
+        return tuple(_but_first(count, found))
+    (one,) = _but_first(count, [found])
+    return one
+
+
+def _but_first(count: int | None, values: Sequence[Any]) -> list[Any]:
+    """Held values, those behind the first `count` as arrays."""
+    return [v if count is None or i < count else fetch(v) for i, v in enumerate(values)]
 
 
 __all__ = ["Run", "Steps"]

@@ -193,6 +193,46 @@ def test_failed_copies_come_out_of_the_call(cards, monkeypatch):
     check(exe, model, X)
 
 
+ROUNDS = 4
+
+
+def test_the_state_of_a_scan_stays_on_the_card(cards):
+    """What is taken apart and stacked is the host's: a part goes there each round, a row comes from there."""
+    y, part = param("y", SQUARE), param("part", SQUARE)
+    after = dense(y)
+    body = Function("body", (y, part), make_tuple((after, call("tanh", dense(call("add", after, part))))))
+    a, parts = param("a", SQUARE), param("parts", tensor_type((ROUNDS, 8, 8)))
+    scan = call("scan", a, parts, num_state=1, body=body)
+    model = module([a, parts], get_item(scan, 0), get_item(scan, 1))
+    exe = dlc.compile(model, targets=["first", "reference"])
+    xs = np.random.default_rng(2).standard_normal((ROUNDS, 8, 8)).astype(np.float32)
+    check(exe, model, X, xs)
+    log = cards[0].log
+    log.clear()
+    check(exe, model, X, xs)
+    # Into the card: the state once, a part each round.  Out of it: a row each round, the last state once.
+    assert (log.count("write"), log.count("read")) == (1 + ROUNDS, ROUNDS + 1)
+
+
+def test_the_state_of_a_loop_with_rows_stays_on_the_card(cards):
+    i, x = param("i", tensor_type((), "int32")), param("x", SQUARE)
+    cond = Function("cond", (i, x), call("less", i, constant(ROUNDS, "int32")))
+    j, y = param("j", tensor_type((), "int32")), param("y", SQUARE)
+    after = dense(y)
+    row = call("reduce_sum", call("tanh", after), axes=(0, 1))
+    body = Function("body", (j, y), make_tuple((call("sub", j, constant(-1, "int32")), after, row)))
+    a = param("a", SQUARE)
+    loop = call("loop", constant(0, "int32"), a, rounds=Var("rounds"), cond=cond, body=body)
+    model = module([a], get_item(loop, 1), get_item(loop, 2))
+    exe = dlc.compile(model, targets=["first", "reference"])
+    check(exe, model, X)
+    log = cards[0].log
+    log.clear()
+    check(exe, model, X)
+    assert (log.count("write"), log.count("read")) == (1, ROUNDS)
+    assert sum(name.startswith("region") for name in log) == ROUNDS
+
+
 def test_two_cards_work_at_once(cards):
     """The first card ends when the second has begun."""
     first, second = cards
