@@ -23,6 +23,12 @@ from dlc_core.runtime.resources import processor_words
 _STALE = 3600.0
 """Seconds after which a folder in which something was to be made is taken for abandoned."""
 
+_PARTS = 32
+"""Parts of the limit that this process may add before it looks whether all of them are within it."""
+
+_added: dict[Path, int] = {}
+"""Bytes that this process has added to a folder since it looked."""
+
 
 @dataclass(frozen=True)
 class KeptFile:
@@ -42,23 +48,17 @@ class KeptFiles:
 
     def entries(self) -> list[KeptFile]:
         """What is kept, the longest unused first."""
-        found = []
-        for path in self._paths():
-            with suppress(OSError):
-                if path.is_file():
-                    status = path.stat()
-                    found.append(KeptFile(path, status.st_size, status.st_mtime))
-        return sorted(found, key=lambda file: (file.used, file.path.name))
+        return self._looked()[0]
 
     def trim(self, keep: Path | None = None) -> int:
         """Remove what was used longest ago until the limit holds, and what was never finished; gives the
         number of files removed.
         """
-        for path in self._paths():
-            with suppress(OSError):
-                if path.is_dir() and time.time() - path.stat().st_mtime > _STALE:
-                    shutil.rmtree(path, ignore_errors=True)
-        entries, removed = self.entries(), 0
+        entries, folders = self._looked()
+        for path, changed in folders:
+            if time.time() - changed > _STALE:
+                shutil.rmtree(path, ignore_errors=True)
+        removed = 0
         total = sum(file.size for file in entries)
         for file in entries:
             if total <= self.limit:
@@ -72,11 +72,26 @@ class KeptFiles:
         """Remove everything; gives the number of files."""
         return sum(_remove(file.path) for file in self.entries())
 
-    def _paths(self) -> list[Path]:
-        try:
-            return list(self.folder.iterdir())
-        except OSError:
-            return []
+    def added(self, path: Path) -> None:
+        """Have the limit hold, now that a file is there; looked at once for each 32nd part of it."""
+        with suppress(OSError):
+            _added[self.folder] = _added.get(self.folder, self.limit) + path.stat().st_size
+        if _added.get(self.folder, 0) * _PARTS >= self.limit:
+            _added[self.folder] = 0
+            self.trim(keep=path)
+
+    def _looked(self) -> tuple[list[KeptFile], list[tuple[Path, float]]]:
+        """The files, and the folders in which some are made, with the times of their last change."""
+        files, folders = [], []
+        with suppress(OSError), os.scandir(self.folder) as found:
+            for each in found:
+                with suppress(OSError):
+                    status = each.stat()
+                    if each.is_dir():
+                        folders.append((Path(each.path), status.st_mtime))
+                    else:
+                        files.append(KeptFile(Path(each.path), status.st_size, status.st_mtime))
+        return sorted(files, key=lambda file: (file.used, file.path.name)), folders
 
 
 def _remove(path: Path) -> bool:
@@ -107,7 +122,7 @@ def kept(
         source.write_bytes(code)
         build(source, made)
         made.replace(place)
-    files.trim(keep=place)
+    files.added(place)
     return place
 
 
