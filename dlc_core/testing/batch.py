@@ -21,7 +21,7 @@ from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Artifact, Target
 from dlc_core.tir.functor import transform_stmt
-from dlc_core.tir.intrinsics import KERNEL, kernel_symbol
+from dlc_core.tir.intrinsics import KERNEL, LAUNCH, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import PrimFunc
 
 Compiled = Executable | DlcError
@@ -127,11 +127,11 @@ def _codegen(target: Target, attribute: str) -> bool:
 
 def _renamed(module: IRModule, prefix: str) -> _Lowered:
     def rename(expr: Expr) -> Expr | None:
-        symbol = kernel_symbol(expr)
-        if symbol is None:
-            return None
-        assert isinstance(expr, Call)
-        return call(f"{KERNEL}{prefix}{symbol}", expr.args, expr.dtype)
+        for kind, symbol in ((KERNEL, kernel_symbol(expr)), (LAUNCH, launch_symbol(expr))):
+            if symbol is not None:
+                assert isinstance(expr, Call)
+                return call(f"{kind}{prefix}{symbol}", expr.args, expr.dtype)
+        return None
 
     functions = {
         prefix + name: replace(func, name=prefix + name, body=transform_stmt(func.body, expr_fn=rename))
