@@ -40,7 +40,7 @@ class Spelling:
     `words` become macros: {"my_barrier()": "DLC_BARRIER()"}.  `simt.h` has what they may be defined by:
     DLC_GROUP(dim), DLC_THREAD(dim), DLC_GROUPS(dim), DLC_THREADS(dim), DLC_SHARED, DLC_BARRIER(),
     DLC_SHUFFLE(x, lane, width), DLC_SHUFFLE_DOWN, DLC_SHUFFLE_XOR, DLC_ATOMIC_ADD(p, x), DLC_ATOMIC_MIN,
-    DLC_ATOMIC_MAX.
+    DLC_ATOMIC_MAX, DLC_COPY_LATER(to, from, size), DLC_COPIES().
     """
 
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

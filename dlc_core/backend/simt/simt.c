@@ -131,6 +131,33 @@ void dlc_simt_take(void *value, size_t size, int64_t from)
     memcpy(value, dlc_now.values[round & 1] + other * DLC_VALUE, size);
 }
 
+#define DLC_COPIES_LEFT 256
+
+static __thread struct {
+    void *to;
+    const void *from;
+    size_t size;
+} dlc_left[DLC_COPIES_LEFT];
+static __thread int dlc_left_count;
+static void dlc_copy(void *to, const void *from, size_t size);
+
+/* Threads run one after the other from barrier to barrier, so that what is left is the present one's. */
+void dlc_simt_later(void *to, const void *from, size_t size)
+{
+    if (dlc_left_count == DLC_COPIES_LEFT)
+        dlc_simt_copies();
+    dlc_left[dlc_left_count].to = to;
+    dlc_left[dlc_left_count].from = from;
+    dlc_left[dlc_left_count++].size = size;
+}
+
+void dlc_simt_copies(void)
+{
+    for (int i = 0; i < dlc_left_count; ++i)
+        dlc_copy(dlc_left[i].to, dlc_left[i].from, dlc_left[i].size);
+    dlc_left_count = 0;
+}
+
 static int dlc_room(int64_t count)
 {
     if (dlc_now.room < count) {
@@ -230,6 +257,7 @@ int32_t dlc_simt_run(const struct dlc_simt_launch *launch)
     dlc_now.launch = launch;
     dlc_now.count = t[0] * t[1] * t[2];
     dlc_now.said[0] = 0;
+    dlc_left_count = 0;
     dlc_now.quiet = 0;
 #ifdef DLC_SIMT_CHECKED
     const int fibres = 1;
@@ -267,6 +295,7 @@ void dlc_simt_shared(const char *name, void *data, int64_t size)
 {
     (void)name, (void)data, (void)size;
 }
+static void dlc_copy(void *to, const void *from, size_t size) { memcpy(to, from, size); }
 static void dlc_begin(void) {}
 static void dlc_begin_group(void) {}
 static void dlc_end(void) {}
@@ -472,6 +501,7 @@ void *__tsan_memcpy(void *to, const void *from, size_t size)
     dlc_access(to, (int64_t)size, 1);
     return memcpy(to, from, size);
 }
+static void dlc_copy(void *to, const void *from, size_t size) { __tsan_memcpy(to, from, size); }
 void *__tsan_memset(void *to, int value, size_t size)
 {
     dlc_access(to, (int64_t)size, 1);

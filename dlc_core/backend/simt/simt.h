@@ -41,6 +41,8 @@ void dlc_simt_barrier(void);
 void dlc_simt_give(const void *value, size_t size);
 void dlc_simt_take(void *value, size_t size, int64_t from);
 int64_t dlc_simt_lane(int64_t width);
+void dlc_simt_later(void *to, const void *from, size_t size);
+void dlc_simt_copies(void);
 void dlc_simt_shared(const char *name, void *data, int64_t size);
 void dlc_simt_quiet(int on);
 int32_t dlc_simt_run(const struct dlc_simt_launch *launch);
@@ -52,6 +54,10 @@ const char *dlc_simt_said(void);
 #define DLC_THREADS(dim) dlc_simt_threads(dim)
 #define DLC_BARRIER() dlc_simt_barrier()
 #define DLC_SHARED static __thread
+
+/* A copy that a thread leaves to run beside it, and the wait for all it has left so: they are made then. */
+#define DLC_COPY_LATER(to, from, size) dlc_simt_later(to, from, size)
+#define DLC_COPIES() dlc_simt_copies()
 
 /* `number` is the subgroup's thread whose value is taken; `lane` may stand in it. */
 #define DLC_EXCHANGE(x, width, number) \

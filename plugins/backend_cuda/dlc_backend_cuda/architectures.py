@@ -59,18 +59,19 @@ def architecture(name: str) -> Architecture:
 
     Raises TargetError for a name that is none, and for architectures older than all of them.
     """
-    number = name.removeprefix("sm_").rstrip("af")
-    known = [each for each in ARCHITECTURES.values() if number.isdecimal() and _number(each) <= int(number)]
+    digits = name.removeprefix("sm_").rstrip("af")
+    known = [each for each in ARCHITECTURES.values() if digits.isdecimal() and number(each) <= int(digits)]
     if not name.startswith("sm_") or not known:
         raise TargetError(
             f"target option -arch={name}: no architecture that is known",
             hint=f"known are {', '.join(ARCHITECTURES)}, and later ones",
         )
-    return max(known, key=_number)
+    return max(known, key=number)
 
 
-def _number(each: Architecture) -> int:
+def number(each: Architecture) -> int:
+    """As its name has it, such as 90."""
     return int(each.name.removeprefix("sm_"))
 
 
-__all__ = ["ARCHITECTURES", "USUAL", "Architecture", "architecture"]
+__all__ = ["ARCHITECTURES", "USUAL", "Architecture", "architecture", "number"]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dlc_backend_cuda.architectures import architecture, number
 from dlc_backend_cuda.kind import AXES, is_binary
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
@@ -74,7 +75,7 @@ class CudaCodegen(LaunchCodegen):
             kernels=source.Kernels(
                 head="__global__ void",
                 axes={f"{level}.{axis}": f"{word}.{axis}" for axis in AXES for level, word in levels},
-                words=_WORDS,
+                words={**_WORDS, **({words.COPY: "dlc_copy_{0}({1}, {2})"} if has_copies(target) else {})},
                 moves=source.Moves(
                     words.LANES,
                     type="{scalar}x{lanes}",
@@ -120,6 +121,11 @@ class CudaCodegen(LaunchCodegen):
         if artifact.format == BINARY:
             return artifact.code[artifact.metadata[CODE_BYTES] :].decode()
         return nvrtc.compile_kernels(artifact.code.decode(), artifact.metadata[ARCH]).ptx.decode()
+
+
+def has_copies(target: Target) -> bool:
+    """Whether the architecture copies to shared memory beside its threads."""
+    return number(architecture(target["arch"])) >= 80
 
 
 def with_words(text: str) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,13 +15,12 @@ from dlc_backend_cuda.driver import Driver, OutOfMemory, PycudaDriver, Start
 from dlc_backend_cuda.kind import GROUPS, STATIC_SHARED
 from dlc_core.backend import Blocks, Kernel, Launch, LaunchList, read_launches
 from dlc_core.backend.launches import LAUNCHES, check_windows
+from dlc_core.backend.opened import OpenedDevice, PolledEvent
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError, bytes_text
 from dlc_core.target import Artifact, Target
 
 KEPT = 64
 """Sizes of calls whose launches an entry keeps ready."""
-_LOOKS = 2e-4
-"""Seconds between looks at an event that is waited for so long and no longer."""
 _LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "h", "uint16": "H",
             "int8": "b", "uint8": "B", "bool": "?"}  # fmt: skip
 """Of `struct`, for what kernels take by value."""
@@ -53,7 +49,6 @@ class Session:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.process = os.getpid()
         self.blocks: Blocks[Any] = Blocks(driver.name, driver.capacity)
 
     def alloc(self, size: int) -> int:
@@ -64,7 +59,7 @@ class Session:
             raise self.blocks.full(f"a buffer of {bytes_text(size)}", str(error)) from None
 
 
-class Event:
+class Event(PolledEvent):
     """A place in the stream."""
 
     def __init__(self, driver: Driver) -> None:
@@ -76,15 +71,9 @@ class Event:
         """Whether everything that was submitted before has finished."""
         return self._driver.reached(self._mark)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has; False where `timeout` seconds did not do.  RuntimeFailure for what failed."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while end is not None and not self.done:
-            if time.monotonic() > end:
-                return False
-            time.sleep(_LOOKS)
+    def finish(self) -> None:
+        """Wait until it has; RuntimeFailure for what failed."""
         self._driver.wait(self._mark)
-        return True
 
 
 @dataclass(frozen=True)
@@ -172,44 +161,32 @@ class CudaProgram:
         """The module goes with the last entry."""
 
 
-class CudaDevice:
+class CudaDevice(OpenedDevice[Session]):
     """A device of this machine, opened when it is first used; `at` gives that of a target's options."""
 
     name = "cuda"
     formats = (BINARY, PTX, TEXT)
-    queued = True
 
     def __init__(self, number: int = 0, open_driver: Callable[[int], Driver] = PycudaDriver) -> None:
+        super().__init__(number)
         self._number = number
         self._open = open_driver
         self.dlpack_device = DLPACK, number
-        self._others: dict[int, CudaDevice] = {number: self}
-        self._lock = threading.Lock()
-        self._opened: Session | None = None
 
     def at(self, target: Target) -> CudaDevice:
         """The device that a target's options name."""
-        number = int(target["device"])
-        with self._lock:
-            return self._others.setdefault(
-                number, self if number == self._number else CudaDevice(number, self._open)
-            )
+        found: CudaDevice = self.like(int(target["device"]))
+        return found
 
-    @property
-    def session(self) -> Session:
+    def another(self, which: Any) -> CudaDevice:
+        """The device of a number."""
+        return CudaDevice(which, self._open)
+
+    def opened(self) -> Session:
         """The device in use.  Raises UnsupportedError without pycuda, driver or device, TargetError for a
-        device that is not there, RuntimeFailure in a child of the process that opened it.
+        device that is not there.
         """
-        with self._lock:
-            if self._opened is None:
-                self._opened = Session(self._open(self._number))
-            if self._opened.process != os.getpid():
-                raise RuntimeFailure(
-                    f"{self._opened.driver.name} was opened before this process was forked",
-                    why="CUDA does not outlive a fork",
-                    hint='start processes by "spawn", or use the device in children only',
-                )
-            return self._opened
+        return Session(self._open(self._number))
 
     def alloc(self, size: int, align: int = 64) -> int:
         """Uninitialised memory, at a multiple of 256; RuntimeFailure where not so much is free."""
@@ -283,7 +260,7 @@ class CudaDevice:
 
     def sync(self) -> None:
         """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
-        if self._opened is not None:
+        if self.is_open:
             self.session.driver.sync()
 
 

@@ -54,57 +54,44 @@ class Driver(Protocol):
 
     def alloc(self, size: int) -> Any:
         """Memory, which `int` gives the address of; OutOfMemory where there is none."""
-        ...
 
     def write(self, address: int, data: Bytes) -> None:
         """Copy to the device, after everything before; `data` may change when this returns."""
-        ...
 
     def read(self, out: Bytes, address: int) -> None:
         """Copy from the device, after everything before; returns when that is done."""
-        ...
 
     def module(self, image: bytes) -> Any:
         """Machine code or PTX, ready to run."""
-        ...
 
     def function(self, module: Any, symbol: str, arguments: str) -> Any:
         """A kernel; `arguments` are letters of `struct`.  KeyError where the module has none of that name."""
-        ...
 
     def most_threads(self, function: Any) -> int:
         """Of a group, with the registers that the function needs."""
-        ...
 
     def submit(self, starts: Sequence[Start]) -> None:
         """Have launches run, in order, after everything before."""
-        ...
 
     def graph(self, starts: Sequence[Start]) -> Any:
         """The launches as one, or None where the driver has no graphs."""
-        ...
 
     def replay(self, graph: Any) -> None:
         """Have a graph run after everything before."""
-        ...
 
     def mark(self) -> Any:
         """A place in the stream."""
-        ...
 
     def reached(self, mark: Any) -> bool: ...
 
     def wait(self, mark: Any) -> None:
         """Wait for a place in the stream."""
-        ...
 
     def seconds(self, first: Any, last: Any) -> float:
         """Between two places that have been reached."""
-        ...
 
     def sync(self) -> None:
         """Wait for everything."""
-        ...
 
 
 @cache

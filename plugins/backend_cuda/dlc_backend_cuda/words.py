@@ -37,22 +37,47 @@ def _vectors() -> dict[str, str]:
     return types | makers
 
 
+COPY = "copy"
+"""The word of a dialect that copies from the caller's memory to a group's: bytes, to, from."""
+COPIED = (4, 8, 16)
+"""Bytes that such a copy has."""
+WAIT = "dlc_wait_for_copies"
+
+
+def _copies() -> dict[str, str]:
+    """Copies that run beside a thread; where a processor runs the threads, they are made when it waits."""
+    wait = f"{INLINE} void {WAIT}(void)"
+    found = {WAIT: _either(wait, 'asm volatile("cp.async.wait_all;" ::: "memory");', "DLC_COPIES();")}
+    for size in COPIED:
+        how = f"cp.async.{'cg' if size == WIDEST // 8 else 'ca'}.shared.global [%0], [%1], {size};"
+        given = '"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)'
+        head = f"{INLINE} void dlc_copy_{size}(void *to, const void *from)"
+        own = f'asm volatile("{how}" :: {given} : "memory");'
+        found[f"dlc_copy_{size}"] = _either(head, own, f"DLC_COPY_LATER(to, from, {size});")
+    return found
+
+
+def _either(head: str, own: str, elsewhere: str) -> str:
+    """A function by instructions of the device, and by C where a processor runs the threads."""
+    inside = "\n".join(f"    {line}" for line in own.splitlines())
+    return f"{head}\n{{\n#ifdef __CUDACC__\n{inside}\n#else\n    {elsewhere.strip()}\n#endif\n}}\n"
+
+
 WORDS = {
     "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n",
     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n",
     "INT64_C": "#ifndef INT64_C\n#define INT64_C(x) x##LL\n#endif\n",
     "UINT64_C": "#ifndef UINT64_C\n#define UINT64_C(x) x##ULL\n#endif\n",
     **_vectors(),
+    **_copies(),
 }
 """What stands before the kernels where they use it."""
 
 
-def _instruction(name: str, body: str) -> str:
-    """A function of the C family by an instruction of the device; its C is the meaning elsewhere."""
-    text = fixed_text(name, INLINE)
-    head, _, rest = text.partition("{\n")
-    own = "\n".join(f"    {line}" for line in body.splitlines())
-    return f"{head}{{\n#ifdef __CUDACC__\n{own}\n#else\n{rest.removesuffix('}' + chr(10))}#endif\n}}\n"
+def _instruction(name: str, own: str) -> str:
+    """A helper of the C family by an instruction of the device; its C is the meaning elsewhere."""
+    head, _, rest = fixed_text(name, INLINE).partition("\n{\n")
+    return _either(head, own, rest.removesuffix("}\n"))
 
 
 FIXED = {
@@ -79,4 +104,4 @@ _FUNCTIONS = """
 """
 RESERVED = frozenset((*_VARIABLES.split(), *_FUNCTIONS.split(), *WORDS))
 
-__all__ = ["FIXED", "INLINE", "LANES", "RESERVED", "TYPES", "WIDEST", "WORDS"]
+__all__ = ["COPIED", "COPY", "FIXED", "INLINE", "LANES", "RESERVED", "TYPES", "WAIT", "WIDEST", "WORDS"]

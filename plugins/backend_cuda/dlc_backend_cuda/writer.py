@@ -1,12 +1,23 @@
-"""What kernels in CUDA C have besides those of the C family: the most threads of their groups."""
+"""What kernels in CUDA C have besides those of the C family: the most threads of their groups, and copies
+from the caller's memory to a group's that run beside the thread until the next barrier.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 
+from dlc_backend_cuda.words import COPIED, COPY, WAIT
+from dlc_core.arith import compile_exprs
 from dlc_core.backend.kernels import KernelWriter, group_extents
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, Var, const, free_vars, substitute
+from dlc_core.target.source.expression import neighbours
+from dlc_core.tir.functor import exprs_of, loads_in, stmts
+from dlc_core.tir.stmt import For, PrimFunc, Store
+from dlc_core.tir.threads import THREAD, is_shared, level
 
 
 class CudaWriter(KernelWriter):
@@ -18,7 +29,78 @@ class CudaWriter(KernelWriter):
         if sizes is not None:
             head = f"{self.words.head} __launch_bounds__({prod(sizes.values())})"
             self.words = replace(self.words, head=head)
+        self._filled = _common(func) if COPY in self.words.words else set()
+        self._waits = any(self._is_copy(stmt) for stmt in stmts(func.body) if isinstance(stmt, Store))
         return super().kernel(func, symbol)
+
+    def visit_store(self, stmt: Store) -> None:
+        if not self._is_copy(stmt):
+            super().visit_store(stmt)
+            return
+        value = stmt.value
+        assert isinstance(value, Load)
+        lanes = value.dtype.lanes
+        to = _start(stmt.buffer, stmt.indices, lanes)
+        source = _start(value.buffer, value.indices, lanes)
+        assert to is not None
+        assert source is not None
+        self.text.named = {}
+        self.prepare(to, source)
+        given = self.text.address(stmt.buffer, to), self.text.address(value.buffer, source)
+        size = stmt.buffer.dtype.itemsize * lanes
+        self.line(self.words.words[COPY].format(size, *given) + ";")
+        self.text.named = {}
+
+    def _is_copy(self, stmt: Store) -> bool:
+        """Whether a store is a copy that may run beside the thread."""
+        value = stmt.value
+        if stmt.buffer not in self._filled or not isinstance(value, Load) or value.buffer.scope != "global":
+            return False
+        lanes = value.dtype.lanes
+        places = [_start(each.buffer, each.indices, lanes) for each in (stmt, value)]
+        whole = lanes == 1 or all(
+            start is not None and self._moves_whole(value.dtype, lanes, start) for start in places
+        )
+        return whole and stmt.buffer.dtype.itemsize * lanes in COPIED
+
+    def effect(self, value: Call) -> None:
+        if value.name == "barrier" and self._waits:
+            self.line(f"{WAIT}();")
+        super().effect(value)
+
+
+def _start(buffer: Buffer, indices: Sequence[Expr], lanes: int) -> Expr | None:
+    """The offset of the first of so many neighbours; None where they are none."""
+    return buffer.linear_index(indices) if lanes == 1 else neighbours(buffer, indices)
+
+
+def _common(func: PrimFunc) -> set[Buffer]:
+    """The arrays of a group of which every element that is read is read by several threads.
+
+    All but one of these read what another thread has written, so that there is a barrier between; a thread
+    that reads what it wrote itself might do so without one.
+    """
+    threads = {s.var: s.extent for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD}
+    found: dict[Buffer, bool] = {}
+    for stmt in stmts(func.body):
+        for load in loads_in(*exprs_of(stmt)):
+            if is_shared(load.buffer) and found.get(load.buffer, True):
+                found[load.buffer] = _several(load, threads)
+    return {buffer for buffer, common in found.items() if common}
+
+
+def _several(load: Load, threads: dict[Var, Expr]) -> bool:
+    """Whether threads of a group read the same elements of a buffer at once."""
+    place = _start(load.buffer, load.indices, load.dtype.lanes)
+    if place is None:
+        return False
+    others = {var: const(0, var.dtype) for var in free_vars(place) if var not in threads}
+    own = [var for var in free_vars(place) if var in threads]
+    counts = compile_exprs([threads[var] for var in threads], [])()
+    extents = dict(zip(threads, counts, strict=True))
+    points = compile_exprs([substitute(place, others)], own)
+    read = {points(*at)[0] for at in product(*(range(extents[var]) for var in own))}
+    return 2 * len(read) <= prod(extents.values())
 
 
 __all__ = ["CudaWriter"]

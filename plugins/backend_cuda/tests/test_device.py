@@ -128,7 +128,7 @@ def test_memory(driver: Any, device: CudaDevice) -> None:
     event = device.record()
     assert event.done
     assert event.wait(1.0)
-    device.session.process = -1
+    device._opened = (device.session, -1)
     with pytest.raises(RuntimeFailure, match="before this process was forked"):
         device.alloc(1)
 

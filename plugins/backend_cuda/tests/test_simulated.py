@@ -8,9 +8,13 @@ import pytest
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import RuntimeFailure
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.script import parse
 from dlc_core.testing import conformance_suite
+from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
     TILES,
     check_narrow_floats,
@@ -58,3 +62,36 @@ def test_a_network() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_floats_are_rounded_to_even(dtype: str) -> None:
     check_narrow_floats("cuda_simulated", dtype)
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80"])
+def test_copies_to_shared_memory_run_beside_the_threads(arch: str) -> None:
+    """Where the architecture has such; here they are made when a thread waits, which finds those too late."""
+    x, y = param("x", tensor_type((64, 40))), param("y", tensor_type((40, 96)))
+    module = module_of(std.matmul(x, y), [x, y])
+    exe = dlc.compile(module, f"cuda_simulated -arch={arch} -check=true", cache=False)
+    text = exe.source("cu")
+    assert ("    dlc_copy_4(" in text) is (arch != "sm_70")
+    assert ("dlc_wait_for_copies();\n" in text) is (arch != "sm_70")
+    given = numbers(64, 40), numbers(40, 96, seed=1)
+    np.testing.assert_array_equal(exe(*given), given[0] @ given[1])
+
+
+READ_BY_ALL = """
+@T.prim_func
+def main(a: T.Buffer((64,), "float32"), b: T.Buffer((64, 64), "float32")):
+    for g in T.thread_binding(64, thread="block.x"):
+        row = T.alloc_buffer((64,), "float32", scope="shared")
+        for t in T.thread_binding(64, thread="thread.x"):
+            row[t] = a[t]
+            b[g, t] = row[{read}]
+"""
+
+
+@pytest.mark.parametrize(("read", "beside"), [("t // 2", True), ("t", False), ("63 - t", False)])
+def test_what_a_thread_may_read_without_a_barrier_is_not_copied_beside_it(read: str, beside: bool) -> None:
+    exe = dlc.build(parse(READ_BY_ALL.replace("{read}", read)), "cuda_simulated -check=true")
+    assert ("    dlc_copy_4(" in exe.source("cu")) is beside
+    row = numbers(64)
+    wanted = {"t": row, "t // 2": row.repeat(2)[:64], "63 - t": row[::-1]}[read]
+    np.testing.assert_array_equal(exe(row), np.tile(wanted, (64, 1)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,13 +17,12 @@ from dlc_backend_opencl.platforms import find_device, pyopencl
 from dlc_backend_opencl.programs import build
 from dlc_core.backend import LaunchList, find_entry, read_launches
 from dlc_core.backend.launches import LAUNCHES
+from dlc_core.backend.opened import OpenedDevice, PolledEvent
 from dlc_core.diag import RuntimeFailure, UnsupportedError
 from dlc_core.target import Artifact, Target
 
 KEPT = 64
 """Sizes of calls whose commands an entry keeps."""
-_LOOKS = 2e-4
-"""Seconds between looks at an event that is waited for so long and no longer."""
 
 
 class Session:
@@ -36,7 +33,6 @@ class Session:
         self.device = find_device(platform, device)
         self.name = self.device.name
         self.extensions = frozenset(self.device.extensions.split())
-        self.process = os.getpid()
         try:
             self.context = cl.Context([self.device])
             self.queue = cl.CommandQueue(self.context)
@@ -58,7 +54,7 @@ class Session:
         return RuntimeFailure(f"{self.name} failed: {what}", why=str(error))
 
 
-class Event:
+class Event(PolledEvent):
     """A place in the queue."""
 
     def __init__(self, session: Session) -> None:
@@ -72,18 +68,12 @@ class Event:
         status = self._event.command_execution_status
         return bool(status == self._session.cl.command_execution_status.COMPLETE or status < 0)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has; False where `timeout` seconds did not do.  RuntimeFailure for what failed."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while end is not None and not self.done:
-            if time.monotonic() > end:
-                return False
-            time.sleep(_LOOKS)
+    def finish(self) -> None:
+        """Wait until it has; RuntimeFailure for what failed."""
         try:
             self._event.wait()
         except self._session.cl.Error as error:
             raise self._session.failed("a command", error) from None
-        return True
 
 
 @dataclass(frozen=True)
@@ -139,40 +129,30 @@ class OpenclProgram:
         """The program goes with the last entry."""
 
 
-class OpenclDevice:
+class OpenclDevice(OpenedDevice[Session]):
     """A device of this machine, opened when it is first used; `at` gives that of a target's options."""
 
     name = "opencl"
     formats = (FORMAT,)
-    queued = True
 
     def __init__(self, platform: str = "", device: str = "") -> None:
+        super().__init__((platform, device))
         self._named = platform, device
-        self._others: dict[tuple[str, str], OpenclDevice] = {self._named: self}
-        self._lock = threading.Lock()
-        self._opened: Session | None = None
 
     def at(self, target: Target) -> OpenclDevice:
         """The device that a target's options name."""
-        named = target["platform"], target["device"]
-        with self._lock:
-            return self._others.setdefault(named, self if named == self._named else OpenclDevice(*named))
+        found: OpenclDevice = self.like((target["platform"], target["device"]))
+        return found
 
-    @property
-    def session(self) -> Session:
+    def another(self, which: Any) -> OpenclDevice:
+        """The device of a platform and a name."""
+        return OpenclDevice(*which)
+
+    def opened(self) -> Session:
         """The device in use.  Raises UnsupportedError without OpenCL, TargetError for a device that is not
-        there, RuntimeFailure in a child of the process that opened it.
+        there.
         """
-        with self._lock:
-            if self._opened is None:
-                self._opened = Session(*self._named)
-            if self._opened.process != os.getpid():
-                raise RuntimeFailure(
-                    f"{self._opened.name} was opened before this process was forked",
-                    why="drivers of OpenCL do not outlive a fork",
-                    hint='start processes by "spawn", or use the device in children only',
-                )
-            return self._opened
+        return Session(*self._named)
 
     def alloc(self, size: int, align: int = 64) -> int:
         """Uninitialised memory, aligned as the device likes it; RuntimeFailure where not so much is free."""
@@ -247,7 +227,7 @@ class OpenclDevice:
 
     def sync(self) -> None:
         """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
-        if self._opened is None:
+        if not self.is_open:
             return
         session = self.session
         try:

@@ -179,6 +179,6 @@ def test_events(device: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_device_does_not_outlive_a_fork(device: Any) -> None:
-    device.session.process = -1
+    device._opened = (device.session, -1)
     with pytest.raises(RuntimeFailure, match="before this process was forked"):
         device.alloc(1)
