@@ -15,6 +15,7 @@ from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 
 WIDE = Description(vector_bits=128, vector_registers=16, cores=2)
+MANY = Description(vector_bits=128, vector_registers=16, cores=5)
 ALONE = Description(vector_bits=256, vector_registers=16, cores=1, parallel=False)
 CORE = Core(16, 30, (32 << 10, 1 << 20, 32 << 20), 1, 1)
 BERT = Shape(128, 768, 3072)
@@ -38,7 +39,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
+@pytest.mark.parametrize("machine", [WIDE, MANY, ALONE], ids=["threads", "uneven shares", "alone"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_programs_compute_the_same(case, machine):
     scheduled = check_schedule(kernel(*case), machine)

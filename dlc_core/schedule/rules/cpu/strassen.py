@@ -1,12 +1,14 @@
 """Matrix products by Strassen's algorithm (see `op/std/strassen.py`).
 
-    rows: sums of quarters of the left-hand side, once             vectors over the inner dim
-    for panel of columns of both halves (parallel):
-      for each of the seven products:                              as any matrix product: register tiles
-        …: accumulators += broadcast(rows) * (vector(rhs) + vector(rhs))
-      results: sums of products, with the epilogue                 vectors over columns
+    for share of the panels (parallel):
+      rows: sums of quarters of the left-hand side                 vectors over the inner dim
+      for panel of columns of both halves:
+        for each of the seven products:                            as any matrix product: register tiles
+          …: accumulators += broadcast(rows) * (vector(rhs) + vector(rhs))
+        results: sums of products, with the epilogue               vectors over columns
 
-Sums of quarters of the right-hand side, which is constant, are never stored: a tile adds them as it reads.
+Each thread makes the sums of rows for itself: what another one has just written takes longer to read.  Sums
+of quarters of the right-hand side, which is constant, are never stored: a tile adds them as it reads.
 """
 
 from __future__ import annotations
@@ -97,18 +99,34 @@ class _Strassen:
         right, panel, column = s.split(column, [2, None, self.panel], tail="exact")
         below, row = s.split(row, [2, self.half])
         s.reorder(panel, below, right, row, column)
-        self._parallel(panel)
+        share, panel = self._shares(panel)
         for number in range(PRODUCTS):
             self._product(number, panel, packed)
+        if share is not None:
+            s.compute_at(self.stage["rows"], share)
         s.unroll(below)
         s.unroll(right)
         vectorize_columns(s, column, self.lanes)
         self._rows()
         s.compact_buffers()
 
-    def _parallel(self, loop: LoopRV) -> None:
-        if self.threads > 1 and const_value(self.s.extent(loop)) != 1:
-            self.s.parallel(loop)
+    def _shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
+        """A parallel loop around that over panels, one share for each thread, if there are several.
+
+        Threads take panels in turn where these can be dealt out evenly: streams of weights that are far from
+        each other were measured to get in each other's way.
+        """
+        s, threads = self.s, self.threads
+        count = const_value(s.extent(panel))
+        if threads < 2 or count is None or count < 2:
+            return None, panel
+        if count % threads == 0:
+            panel, share = s.split(panel, [None, threads], tail="exact")
+            s.reorder(share, panel)
+        else:
+            share, panel = s.split(panel, [None, -(-count // threads)], tail="shrink")
+        s.parallel(share)
+        return share, panel
 
     def _epilogue(self) -> BlockRV:
         """Everything behind the results, and its operands, in one block."""
@@ -171,7 +189,7 @@ class _Strassen:
         # takes them to all places of the nearest cache in turn.
         line = self.machine.description.cache_line // s.get(handle).writes[0].buffer.dtype.itemsize
         s.storage_align(handle, 0, 1, 2 * line, line)
-        number, row, k = s.get_loops(handle)
+        number, row, k = s.get_loops(handle)[-3:]
         lanes = self.lanes
         while self.depth % lanes:
             lanes //= 2
@@ -180,7 +198,6 @@ class _Strassen:
         s.unroll(number)
         if lanes > 1:
             s.vectorize(lane)
-        self._parallel(row)
 
 
 __all__ = ["StrassenRule"]

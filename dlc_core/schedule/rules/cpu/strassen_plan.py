@@ -26,7 +26,7 @@ SHARE = 0.5
 RESULT_TRAFFIC = 3.0
 """Elements that are moved for each one of the result, beyond what the product by its definition moves."""
 ROW_TRAFFIC = 1.0
-"""Those for each one of the left-hand side, of which sums are stored."""
+"""Those for each one of the left-hand side, of which every thread stores sums."""
 LOADS_BESIDE = 1 / 32
 """Part of the loads that is not hidden behind arithmetic."""
 WIDEST = 8
@@ -83,7 +83,8 @@ def plan(shape: Shape, core: Core) -> Plan | None:
                     best = found
     if best is None:
         return None
-    moved = RESULT_TRAFFIC * shape.rows * shape.columns + ROW_TRAFFIC * shape.rows * shape.inner
+    sums = ROW_TRAFFIC * shape.rows * shape.inner * core.threads
+    moved = RESULT_TRAFFIC * shape.rows * shape.columns + sums
     return Plan(best.tile, best.cycles + moved * FLOAT / CACHE_BYTES_PER_CYCLE)
 
 
