@@ -18,8 +18,7 @@ from dlc_core.ir.module import IRModule
 from dlc_frontend_onnx.converters import SequenceValue
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.model import Model
-from dlc_frontend_onnx.parts import Layout, as_params, as_results, check_kind, names_in
-from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.parts import Layout, as_map, as_params, as_results, check_kind, has_parts, names_in
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
 from dlc_frontend_onnx.sizes import as_sizes
@@ -33,6 +32,8 @@ def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRM
 
     `context["shapes"]` pins dims: input name to shape (None leaves a dim as it is), or dim name to int.
     `context["taps"]` are names of nodes or values that become outputs too (see `taps`).
+    A map is its keys, ascending, and its values, an input "m" the inputs "m[0]" and "m[1]"; an output that is
+    a sequence or a map is its tensors "y[0]", "y[1]", ..., one of ZipMap the labels and a row for each map.
     `context["importers"]` are importers of operators (see `custom`), beside those that plugins give.
     ModelError for models that contradict themselves or the standard, UnsupportedError, which names every such
     node, for what cannot be expressed, UsageError for pins that do not fit.
@@ -53,7 +54,7 @@ def import_parts(
     """As `load`, and the layouts of the outputs.
 
     With `examples` (values by name, of the inputs that are sequences or optionals) the module is for their
-    lengths and shapes, and outputs may be sequences and optionals; without, all must be tensors.  `taps` are
+    lengths and shapes; without, there must be none of these.  `taps` are
     names of nodes or values that become outputs too, behind the others.  The elements of inputs in `sizes`
     (values by name) are symbolic dims (see `sizes`).
     """
@@ -77,6 +78,9 @@ def import_parts(
         if examples is not None and info.name in examples and info.type is not None:
             scope.values[info.name] = as_params(info.type, examples[info.name], info.name, params)
             continue
+        if info.type is not None and info.kind == "map" and has_parts(info.type):
+            scope.values[info.name] = as_map(info.type, info.name, params)
+            continue
         own = param(info.name, symbols.type_of(info, read))
         scope.values[info.name] = own
         params.append(own)
@@ -93,7 +97,7 @@ def import_parts(
         raise read.place.unsupported(
             "the graphs and functions of the model are nested too deep for the stack that is left"
         ) from None
-    results, layouts = _results(read, scope, symbols, examples is not None)
+    results, layouts = _results(read, scope, symbols)
     names = [name for layout in layouts for name in names_in(layout)]
     tapped = wanted.results(params, names)
     results += [value for _, value in tapped]
@@ -106,10 +110,8 @@ def import_parts(
     return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts
 
 
-def _results(
-    model: Model, scope: Scope, symbols: Symbols, parts: bool
-) -> tuple[list[Node], tuple[Layout, ...]]:
-    """The tensors of the outputs, and how each output is made of them; with `parts`, of several."""
+def _results(model: Model, scope: Scope, symbols: Symbols) -> tuple[list[Node], tuple[Layout, ...]]:
+    """The tensors of the outputs, and how each output is made of them."""
     found: list[Node] = []
     layouts: list[Layout] = []
     place = model.graph.place
@@ -117,15 +119,12 @@ def _results(
         value = scope.find(info.name)
         if isinstance(value, Missing):
             continue
-        if isinstance(value, SequenceValue) and parts:
+        if isinstance(value, SequenceValue):
             check_kind(info.type, value, info.name, place)
-        elif not isinstance(value, Node):
-            scope.session.problems.append(
-                place.unsupported(f"output {quoted(info.name)} is a sequence or an optional, not a tensor")
-            )
-            continue
-        else:
+        elif isinstance(value, Node):
             symbols.check_output(info, value, model)
+        else:
+            raise AssertionError(f"output {info.name!r} is left out")
         layouts.append(as_results(value, info.name, found))
     if scope.session.problems:
         raise combined(model, scope.session.problems)

@@ -16,12 +16,14 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, param
 from dlc_core.ir.dtype import STRING, DType
-from dlc_core.ir.types import TensorType, dim
+from dlc_core.ir.expr import Var
+from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.converters.base import SequenceValue, Value
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES, numpy_dtype
 from dlc_frontend_onnx.model import ValueType
 from dlc_frontend_onnx.place import Place, quoted
+from dlc_frontend_onnx.symbols import identifier
 
 
 @dataclass(frozen=True)
@@ -119,16 +121,22 @@ def as_params(type_: ValueType, value: Any, name: str, params: list[Node]) -> Va
         items = () if value is None else (as_params(type_.elem, value, name, params),)
         return SequenceValue(items, "optional")
     if type_.kind == "map":
-        columns = [
-            param(f"{name}[{index}]", TensorType((len(value),), DType(str(dtype))))
-            for index, dtype in enumerate((type_.key, type_.elem.dtype))
-        ]
-        params += columns
-        return SequenceValue(tuple(columns), "map")
+        return as_map(type_, name, params, len(value))
     elem = type_.elem
     return SequenceValue(
         tuple(as_params(elem, item, f"{name}[{index}]", params) for index, item in enumerate(value))
     )
+
+
+def as_map(type_: ValueType, name: str, params: list[Node], count: Dim | None = None) -> SequenceValue:
+    """A map of so many entries, or of any number, and its new params: the keys, ascending, and the values."""
+    size = Var(identifier(name)) if count is None else count
+    columns = [
+        param(f"{name}[{index}]", TensorType((size,), DType(str(dtype))))
+        for index, dtype in enumerate((type_.key, type_.innermost().dtype))
+    ]
+    params += columns
+    return SequenceValue(tuple(columns), "map")
 
 
 def as_results(value: Value, name: str, results: list[Node]) -> Layout:
@@ -170,6 +178,7 @@ def check_kind(type_: ValueType | None, value: SequenceValue, name: str, place: 
 __all__ = [
     "Layout",
     "Parts",
+    "as_map",
     "as_params",
     "as_results",
     "check_kind",

@@ -9,6 +9,7 @@ import pytest
 from dlc_frontend_onnx.specialized import CallableModel
 from onnx import TensorProto, TypeProto, helper
 
+import dlc_core as dlc
 from dlc_core.diag import DlcError, UsageError
 
 ort: Any = pytest.importorskip("onnxruntime")
@@ -95,10 +96,26 @@ def test_dicts_of_texts_are_cast():
         assert CallableModel(model)({"x": x})[0].tolist() == wanted
 
 
-def test_numbers_as_texts_are_refused():
+def test_dicts_of_numbers_are_cast_to_texts():
     model = model_of("CastMap", map_of(INT64, FLOAT), tensor(STRING), cast_to="TO_STRING")
-    with pytest.raises(DlcError, match="the standard does not say"):
-        CallableModel(model)({"x": {1: 2.5}})
+    assert CallableModel(model)({"x": {3: 2.5, 1: -7.0}})[0].tolist() == [["-7.0", "2.5"]]
+    sparse = model_of(
+        "CastMap", map_of(INT64, FLOAT), tensor(STRING), cast_to="TO_STRING", map_form="SPARSE", max_map=4
+    )
+    with pytest.raises(DlcError, match="no text for a gap"):
+        CallableModel(sparse)({"x": {1: 2.5}})
+
+
+def test_compiled_models_have_the_parts_of_maps():
+    result = helper.make_sequence_type_proto(map_of(INT64, FLOAT))
+    exe = dlc.compile(model_of("ZipMap", tensor(FLOAT, None, 3), result, classlabels_int64s=[4, 5, 7]))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = exe.run({"x": x})
+    assert {name: array.tolist() for name, array in found.items()} == {"y[0]": [4, 5, 7], "y[1]": x.tolist()}
+    exe = dlc.compile(model_of("CastMap", map_of(INT64, FLOAT), tensor(FLOAT)))
+    for count in (2, 3):
+        feeds = {"x[0]": np.arange(count), "x[1]": np.arange(count, dtype=np.float32) / 2}
+        assert exe.run(feeds)["y"].tolist() == [feeds["x[1]"].tolist()]
 
 
 @pytest.mark.parametrize("x", [["a", "?"], "not a dict", {"a": "b"}, {1: 1.0}])

@@ -31,6 +31,18 @@ def lstm(directions, scales, kind):
     return [f(4, 1, 3), *bytes_, *rest, scale, zero, scale, zero]
 
 
+OLD = [f(2, 2, 5, 4), f(2, 2, 5, 4)]
+SEEN = np.array([[1, 1, 1, 1], [0, 0, 1, 1]], np.int32)
+NEW = [f(2, 1, 8), f(2, 1, 8), f(2, 1, 8)]
+PLACE, ONE = np.array([3], np.int32), np.array([1], np.int32)
+SHARED = {"past_present_share_buffer": 1}
+DECODERS = [
+    ([*NEW, None, None, *OLD, PLACE, ONE, None, f(24)], 3, SHARED),
+    ([*NEW, SEEN, None, *OLD, PLACE, ONE, None, None], 3, {**SHARED, "scale": 0.3}),
+    ([NEW[0], *OLD, None, None, None, None, None, None, None, None], 1, {}),
+    ([*NEW, None, None, *OLD, PLACE, ONE, None, None], 3, SHARED),
+]
+
 IDS = np.array([[1, 2, 3, 1, 2], [4, 4, 4, 4, 4]], np.int64)
 BYTES = R.integers(0, 255, 50).astype(np.uint8)
 BNB = {"K": 20, "N": 5, "block_size": 16}
@@ -67,8 +79,23 @@ CASES = [
     ("DynamicQuantizeLSTM", lstm(1, (1,), "uint8"), 3, {"hidden_size": 5}),
     ("DynamicQuantizeLSTM", lstm(1, (1, 20), "int8"), 3, {"hidden_size": 5, "direction": "reverse"}),
     ("DynamicQuantizeLSTM", lstm(2, (2,), "uint8"), 3, {"hidden_size": 5, "direction": "bidirectional"}),
+    *(("DecoderMaskedMultiHeadAttention", given, count, {"num_heads": 2, **attributes})
+      for given, count, attributes in DECODERS),
     ("ConvTransposeWithDynamicPads", [f(1, 2, 5, 5), f(2, 3, 3, 3), i64(1, 1, 0, 1)], 1, {"strides": [2, 2]}),
 ]  # fmt: skip
+
+
+def test_a_cache_that_grows_gives_what_a_shared_one_does():
+    short = [past[:, :, :3] for past in OLD]
+    results = []
+    for past, length, attributes in ((short, None, {}), (OLD, PLACE, SHARED)):
+        inputs = [*NEW, None, None, *past, length, None if length is None else ONE, None, None]
+        model, feeds = model_of("DecoderMaskedMultiHeadAttention", inputs, 3, num_heads=2, **attributes)
+        results.append(run(model, feeds))
+    (one, keys, values), (other, wide, _) = results
+    np.testing.assert_allclose(one, other, rtol=1e-5)
+    np.testing.assert_array_equal(keys, wide[:, :, :4])
+    assert values.shape == (2, 2, 4, 4)
 
 
 @pytest.mark.parametrize(("op", "inputs", "outputs", "attributes"), CASES, ids=[case[0] for case in CASES])

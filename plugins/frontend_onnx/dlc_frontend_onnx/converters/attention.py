@@ -28,7 +28,7 @@ def joined(x: Node) -> Node:
     return std.reshape(std.transpose(x, axes=(0, 2, 1, 3)), shape=(batch, length, heads * size))
 
 
-def _attend(c: Call, q: Node, k: Node, v: Node, bias: Sequence[Node], scale: float, *, causal: bool) -> Node:
+def attend(c: Call, q: Node, k: Node, v: Node, bias: Sequence[Node], scale: float, *, causal: bool) -> Node:
     """softmax(q k' scale + bias) v, of [batch, heads, length, size]."""
     scores = scaled(c, std.matmul(q, k, transpose_b=True), scale)
     for part in bias:
@@ -41,7 +41,7 @@ def _attend(c: Call, q: Node, k: Node, v: Node, bias: Sequence[Node], scale: flo
     return std.matmul(std.softmax(scores, axis=-1), v)
 
 
-def _mask_bias(c: Call, mask: Node, batch: Dim, keys: Dim, dtype: object, fill: float) -> Node:
+def mask_bias(c: Call, mask: Node, batch: Dim, keys: Dim, dtype: object, fill: float) -> Node:
     """What a mask of zeros and ones adds to the scores."""
     if len(mask.shape) == 1:
         limit = std.reshape(std.slice(mask, begins=(0,), ends=(batch,), axes=(0,)), shape=(batch, 1))
@@ -93,12 +93,12 @@ def self_attention(
     fill = c.real("mask_filter_value", -10000.0)
     added = [] if extra is None else [extra]
     if mask is not None:
-        added.append(_mask_bias(c, mask, q.shape[0], k.shape[2], q.dtype, fill))
-    made = _attend(c, q, k, v, added, _scale(c, q), causal=c.flag("unidirectional"))
+        added.append(mask_bias(c, mask, q.shape[0], k.shape[2], q.dtype, fill))
+    made = attend(c, q, k, v, added, head_scale(c, q), causal=c.flag("unidirectional"))
     return [joined(made), present]
 
 
-def _scale(c: Call, q: Node) -> float:
+def head_scale(c: Call, q: Node) -> float:
     """The attribute, or 1 / sqrt(size of a head)."""
     given: float = c.real("scale", 0.0)
     size = q.shape[-1]
@@ -120,14 +120,14 @@ def _three(c: Call, query: Node, key: Node | None, value: Node | None, bias: Nod
         parts = [std.squeeze(get_item(fields, index), axes=(3,)) for index in range(count)]
         rows = [query] if key is not None else []
         folded = [std.reshape(part, shape=(*part.shape[:2], _width(c, part))) for part in parts]
-        return _with_bias(c, [*rows, *folded], bias, heads)
+        return with_bias(c, [*rows, *folded], bias, heads)
     if key is None or value is None or len(query.shape) != 3:
         raise c.unsupported(f"MultiHeadAttention of queries {query.type} alone")
     if len(key.shape) == 4 and len(value.shape) == 4:
         if bias is not None:
             bias = std.slice(bias, begins=(0,), ends=(query.shape[2],), axes=(0,))
-        return [*_with_bias(c, [query], bias, heads), key, value]
-    return _with_bias(c, [query, key, value], bias, heads)
+        return [*with_bias(c, [query], bias, heads), key, value]
+    return with_bias(c, [query, key, value], bias, heads)
 
 
 def _width(c: Call, part: Node) -> int:
@@ -137,7 +137,7 @@ def _width(c: Call, part: Node) -> int:
     return heads * size
 
 
-def _with_bias(c: Call, parts: list[Node], bias: Node | None, heads: int) -> list[Node]:
+def with_bias(c: Call, parts: list[Node], bias: Node | None, heads: int) -> list[Node]:
     """Parts [batch, length, hidden] plus their own pieces of the bias, as heads."""
     hidden = [part.shape[-1] for part in parts]
     if any(len(part.shape) != 3 for part in parts) or not all(
@@ -168,9 +168,9 @@ def multi_head_attention(
     added = [] if extra is None else [extra]
     if mask is not None:
         fill = c.real("mask_filter_value", -10000.0)
-        added.append(_mask_bias(c, mask, q.shape[0], k.shape[2], q.dtype, fill))
+        added.append(mask_bias(c, mask, q.shape[0], k.shape[2], q.dtype, fill))
     c.ignore("mask_filter_value")
-    made = _attend(c, q, k, v, added, _scale(c, q), causal=c.flag("unidirectional"))
+    made = attend(c, q, k, v, added, head_scale(c, q), causal=c.flag("unidirectional"))
     return [joined(made), k if c.wants(1) else None, v if c.wants(2) else None]
 
 

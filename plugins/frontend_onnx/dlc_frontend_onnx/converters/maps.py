@@ -74,12 +74,8 @@ def cast_map(c: Call, given: Value) -> Node:
     to = kinds[c.choice("cast_to", "TO_FLOAT", tuple(kinds))]
     dense = c.choice("map_form", "DENSE", ("DENSE", "SPARSE")) == "DENSE"
     count = c.integer("max_map", 1)
-    if to == "string" and not (values.dtype is STRING and dense):
-        raise c.unsupported(
-            "CastMap of numbers, or of a sparse map, to texts",
-            why="the standard does not say how numbers and gaps are written",
-            hint="cast to TO_FLOAT, then use Cast",
-        )
+    if to == "string" and not dense:
+        raise c.unsupported("CastMap of a sparse map to texts", why="the standard has no text for a gap")
     made = converted(c, values, DType(to))
     if dense:
         return std.unsqueeze(made, axes=(0,))
