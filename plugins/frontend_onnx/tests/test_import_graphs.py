@@ -278,10 +278,11 @@ def test_huge_constants_are_not_made_while_importing():
     assert ops_of(main) == ["full"]
 
 
-def test_sequences_cannot_leave_the_model():
-    text = "g (float[2] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }"
-    with pytest.raises(UnsupportedError, match="is a sequence"):
-        main_of(parse(text))
+def test_sequences_leave_the_model_as_their_tensors():
+    model = parse("g (float[2] x) => (seq(float[2]) s) { y = Neg(x) s = SequenceConstruct(x, y) }")
+    main = main_of(model)
+    assert main.attrs["outputs"] == ("s[0]", "s[1]")
+    assert [value.shape for value in main.results] == [(2,), (2,)]
 
 
 def test_unknown_sources_are_a_usage_error():
