@@ -20,6 +20,7 @@ import numpy as np
 from dlc_backend_c.bounds import bounds_of
 from dlc_backend_c.project import argument_names, project_files, stored_type
 from dlc_core.backend.emission import PACKED
+from dlc_core.backend.packed import FAILURE
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import const_value
@@ -109,6 +110,7 @@ class Sources:
         self.weights: str = exe.target["weights"] if exe.signature.weights_size else "array"
         self.binary = self.weights == "binary"
         self.arena = int(const_value(exe.signature.arena_size) or 0)
+        self.checked = f"{FAILURE}[3]".encode() in exe.artifact.code
         self.inputs, self.outputs = argument_names(name, self.signature)
 
     def files(self, single: str = "") -> dict[str, str | bytes]:
@@ -171,7 +173,7 @@ class Sources:
 #define {macro}_OK 0
 #define {macro}_ERROR_NULL (-1)      /* a pointer is NULL that may not be */
 #define {macro}_ERROR_ALIGNMENT (-2) /* a workspace or weights that are not aligned to {macro}_ALIGNMENT */
-#define {macro}_ALIGNMENT {self._alignment()}
+{self._failed()}#define {macro}_ALIGNMENT {self._alignment()}
 
 #ifdef __cplusplus
 extern "C" {{
@@ -188,6 +190,11 @@ extern "C" {{
 #endif
 #endif
 """
+
+    def _failed(self) -> str:
+        """The error of models whose accesses are checked."""
+        about = "/* an index was outside of its array; outputs may be written */"
+        return f"#define {self.macro}_ERROR_CHECK (-3)     {about}\n" if self.checked else ""
 
     def _arguments(self) -> str:
         """The rows of the comment that says what the function takes."""
@@ -212,6 +219,7 @@ extern "C" {{
     def source(self) -> str:
         code = self.exe.artifact.code.decode().partition(PACKED)[0].rstrip()
         code = re.sub(rf"\b(?={self.macro}_)", "v", code)  # those are names of the header's macros
+        code = code.replace(f"\nint64_t {FAILURE}[3];", f"\nstatic int64_t {FAILURE}[3];")
         head, rest = code.split("\n\n", 1) if "\n\n" in code else (code, "")
         return "\n".join(
             [
@@ -342,7 +350,11 @@ static union {{
                 f"    if ({aligned})",
                 f"        return {macro}_ERROR_ALIGNMENT;",
             ]
-        lines += [*use, *folded(f"    model({args});"), f"    return {macro}_OK;"]
+        lines += [*use, *folded(f"    model({args});")]
+        if self.checked:
+            lines += [f"    if ({FAILURE}[0] != 0) {{", f"        {FAILURE}[0] = 0;"]
+            lines += [f"        return {macro}_ERROR_CHECK;", "    }"]
+        lines.append(f"    return {macro}_OK;")
         return f"{arena}{self._head()}\n{{\n" + "\n".join(lines) + "\n}\n"
 
 

@@ -180,6 +180,37 @@ def test_arrays_of_nothing(tmp_path):
     assert run(tmp_path / "net", b"").size == 0
 
 
+PICK = """
+@T.prim_func
+def pick(A: T.Buffer((8,), "float32"), I: T.Buffer((4,), "int32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        B[i] = A[I[i]]
+"""
+
+
+def test_checks_of_accesses_are_errors_of_the_call(tmp_path):
+    exe = dlc.build(dlc.script.parse(PICK), "c", config={"check_bounds": True})
+    exe.export(tmp_path / "net.c")
+    exe.export(tmp_path / "other.c")
+    (tmp_path / "main.c").write_text(
+        """#include "net.h"
+#include "other.h"
+int main(void) {
+    static const float a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const int32_t good[4] = {7, 0, 1, 2}, bad[4] = {7, 8, 1, 2};
+    float b[4];
+    if (net_run(a, bad, b, NULL) != NET_ERROR_CHECK) return 1;
+    if (other_run(a, good, b, NULL) != OTHER_OK) return 2;
+    if (net_run(a, good, b, NULL) != NET_OK) return 3;
+    return b[0] == 8 && b[3] == 3 ? 0 : 4;
+}
+"""
+    )
+    made = compiled(tmp_path, COMPILERS[0], ["-std=c99", *STRICT], ["main.c", "net.c", "other.c"])
+    assert made.returncode == 0, made.stderr
+    assert subprocess.run(["./program"], cwd=tmp_path, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("target", ["c", "c -vector-bits=128"])
 def test_several_models_in_one_file(tmp_path, target):
     for name in ("mlp", "keywords"):
