@@ -16,12 +16,14 @@ from dlc_core.backend.compiler import compiler_problem
 from dlc_core.backend.kernels import emit_kernels
 from dlc_core.backend.launches import LAUNCHES
 from dlc_core.diag import ArtifactError, CodegenError, DlcError, RuntimeFailure
+from dlc_core.driver import find_target
 from dlc_core.ir.expr import Var
 from dlc_core.passes import PassContext
 from dlc_core.registry import registry
 from dlc_core.schedule import Schedule
 from dlc_core.script import parse
 from dlc_core.target.source import Kernels
+from dlc_core.testing.batch import compile_all
 from dlc_core.testing.networks import mlp
 from dlc_core.tir.interpreter import run
 
@@ -348,3 +350,16 @@ def main(A: T.Buffer((4, 32), "int32"), B: T.Buffer((5,), "int32")):
     x = np.random.default_rng(0).integers(0, 5, (4, 32)).astype(np.int32)
     found = dlc.build(parse(text), target)(x)
     np.testing.assert_array_equal(found, np.bincount(x.ravel(), minlength=5))
+
+
+def test_many_models_share_a_run_of_the_compiler(monkeypatch):
+    """What launches in them is called is told apart as their kernels are."""
+    codegen, emitted = registry().codegens["card"], []
+    emit = type(codegen).emit
+    monkeypatch.setattr(type(codegen), "emit", lambda *args: emitted.append(args) or emit(*args))
+    x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
+    made = compile_all([mlp(), mlp(), mlp()], find_target("card"))
+    assert len(emitted) == 1
+    want = dlc.compile(mlp(), "reference")(x)
+    for exe in made:
+        np.testing.assert_allclose(exe(x), want, 1e-5, 1e-6)
