@@ -3,7 +3,7 @@
 A plugin is a module or an object that an installed distribution names in the entry-point group `dlc`:
 
     [project.entry-points.dlc]
-    acme = "dlc_backend_acme.plugin"
+    npu = "dlc_backend_npu.plugin"
 
 Its hooks *return declarations*: values with a `name`.  Importing a plugin registers nothing, a hook is called
 at most once per session and never on a hot path, so it should build small values and leave heavy imports to
@@ -15,7 +15,7 @@ their use:
 
     @hookimpl
     def dlc_targets():
-        return [ACME_KIND]
+        return [NPU_KIND]
 
 The order of a plugin's declarations is kept; between plugins the core comes first, then the others by
 name.  A name given twice in one category is an error that names every claimant, raised when the name is asked
@@ -71,7 +71,7 @@ class Command:
     annotated parameters are its options, as typer reads them.  `help` is the one line that `dlc --help`
     shows.
 
-    >>> Command("greet", "dlc_backend_acme.cli:greet", "Say hello to the device.").name
+    >>> Command("greet", "dlc_backend_npu.cli:greet", "Say hello to the device.").name
     'greet'
     """
 
@@ -90,7 +90,7 @@ class Command:
 def dlc_ops() -> Iterable[Declaration]:
     """Operators: signature, type inference, reference, lowering, samples.
 
-    Example: `return [acme_gelu]` with `acme_gelu` an op declared through `dlc_core.op.declare`.
+    Example: `return [npu_gelu]` with `npu_gelu` an op declared through `dlc_core.op.declare`.
     """
     raise NotImplementedError
 
@@ -108,7 +108,7 @@ def dlc_rules() -> Iterable[Declaration]:
 def dlc_passes() -> Iterable[Declaration]:
     """Pass classes; a class attribute says at which place of the pipeline it stands.
 
-    Example: `return [PackForAcme]`.
+    Example: `return [PackForNpu]`.
     """
     raise NotImplementedError
 
@@ -117,7 +117,7 @@ def dlc_passes() -> Iterable[Declaration]:
 def dlc_frontends() -> Iterable[Frontend]:
     """Readers of model files: `name`, `suffixes`, `load(model, context) -> IRModule`.
 
-    Example: `return [AcmeNet(name="acmenet", suffixes=(".anet",))]`.
+    Example: `return [NpuNet(name="npunet", suffixes=(".nnet",))]`.
     """
     raise NotImplementedError
 
@@ -126,7 +126,7 @@ def dlc_frontends() -> Iterable[Frontend]:
 def dlc_importers() -> Iterable[Declaration]:
     """Importers of operators that a frontend does not know by itself; the frontend says how they are made.
 
-    Example: `return [swish]` with `swish` a function under the frontend's own `@operator("com.acme::Swish")`.
+    Example: `return [swish]` with `swish` a function under the frontend's own `@operator("com.npu::Swish")`.
     """
     raise NotImplementedError
 
@@ -135,7 +135,7 @@ def dlc_importers() -> Iterable[Declaration]:
 def dlc_targets() -> Iterable[Declaration]:
     """Target kinds: option schema and description record.  Making one never touches hardware.
 
-    Example: `return [TargetKind("acme", codegen="acme", device="acme")]`.
+    Example: `return [TargetKind("npu", codegen="npu", device="npu")]`.
     """
     raise NotImplementedError
 
@@ -144,7 +144,7 @@ def dlc_targets() -> Iterable[Declaration]:
 def dlc_codegens() -> Iterable[Declaration]:
     """Code generators: `emit(module, target) -> artifact`, pure, without hardware.
 
-    Example: `return [AcmeCodegen()]`.
+    Example: `return [NpuCodegen()]`.
     """
     raise NotImplementedError
 
@@ -153,7 +153,7 @@ def dlc_codegens() -> Iterable[Declaration]:
 def dlc_devices() -> Iterable[Declaration]:
     """Devices that run artefacts: `alloc free write read load launch sync`.
 
-    Example: `return [AcmeDevice()]`; a device opens its hardware on first use, not here.
+    Example: `return [NpuDevice()]`; a device opens its hardware on first use, not here.
     """
     raise NotImplementedError
 
@@ -162,7 +162,7 @@ def dlc_devices() -> Iterable[Declaration]:
 def dlc_schedule_rules() -> Iterable[Declaration]:
     """Rules that choose a schedule from a target's description record.
 
-    Example: `return [TileForAcme()]`.
+    Example: `return [TileForNpu()]`.
     """
     raise NotImplementedError
 
@@ -180,7 +180,7 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
 def dlc_tensor_intrins() -> Iterable[Declaration]:
     """Tensor intrinsics, which schedules name in `tensorize`: description, implementation, reference.
 
-    Example: `return [TensorIntrin("acme.mma16", desc, impl, reference)]`.
+    Example: `return [TensorIntrin("npu.mma16", desc, impl, reference)]`.
     """
     raise NotImplementedError
 
@@ -191,7 +191,7 @@ def dlc_partitioners() -> Iterable[Declaration]:
 
     Asked when something is compiled, so this is the place for imports that patterns need.
 
-    Example: `return [Partitioner("acme-blas", "acme", patterns=[matmul_bias], compile=compile_region)]`.
+    Example: `return [Partitioner("npu-blas", "npu", patterns=[matmul_bias], compile=compile_region)]`.
     """
     raise NotImplementedError
 
@@ -209,7 +209,7 @@ def dlc_watchers() -> Iterable[Declaration]:
 def dlc_commands() -> Iterable[Command]:
     """Commands for the command line.
 
-    Example: `return [Command("acme-info", "dlc_backend_acme.cli:info", "Show the attached devices.")]`.
+    Example: `return [Command("npu-info", "dlc_backend_npu.cli:info", "Show the attached devices.")]`.
     """
     raise NotImplementedError
 
@@ -218,7 +218,7 @@ def dlc_commands() -> Iterable[Command]:
 def dlc_knobs() -> Iterable[Declaration]:
     """Configuration: `dlc_core.config.Knob` values, read from `DLC_<NAME>` and listed by `dlc config`.
 
-    Example: `return [Knob("acme_slots", int, 4, "Slots of the command queue.")]`.
+    Example: `return [Knob("npu_slots", int, 4, "Slots of the command queue.")]`.
     """
     raise NotImplementedError
 
@@ -227,7 +227,7 @@ def dlc_knobs() -> Iterable[Declaration]:
 def dlc_expectations() -> Iterable[Declaration]:
     """Exemptions from the conformance kit, each with its reason: unsupported for good, or expected to fail.
 
-    Example: `return [Unsupported("acme: float64", reason="the device has no double precision")]`.
+    Example: `return [Unsupported("npu: float64", reason="the device has no double precision")]`.
     """
     raise NotImplementedError
 
@@ -236,7 +236,7 @@ def dlc_expectations() -> Iterable[Declaration]:
 def dlc_models() -> Iterable[Declaration]:
     """Models with inputs and what must come out, which the conformance kit tries on every target.
 
-    Example: `return [Models("acme-zoo", load_cases)]` of `dlc_core.testing.models`.
+    Example: `return [Models("npu-zoo", load_cases)]` of `dlc_core.testing.models`.
     """
     raise NotImplementedError
 

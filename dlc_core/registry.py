@@ -1,6 +1,6 @@
 """One frozen registry of everything the core and the installed plugins give, by category and name.
 
-    registry().targets["acme"]          the declaration, or an error that says what there is and what is
+    registry().targets["npu"]          the declaration, or an error that says what there is and what is
     broken registry().get_or_error("ops", "relu") registry().plugins                  every plugin: status,
     what it gives, what is wrong with it
 

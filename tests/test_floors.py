@@ -65,7 +65,7 @@ DYNAMIC = ("dlc_core/__init__.py", "dlc_core/lazy.py", "dlc_core/testing/__init_
 
 FOREIGN = (
     "llvm|llvmlite|mlir|nvptx|amdgpu|cuda|cublas|cudnn|cutlass|tensorrt|nvidia|nvcc|nvrtc|ptx|opencl|spirv|"
-    "vulkan|metal|webgpu|wgsl|directx|rocm|hip|miopen|sycl|oneapi|onednn|mkl|hexagon|tpu|vta|"
+    "vulkan|metal|webgpu|wgsl|directx|rocm|hip|miopen|sycl|oneapi|onednn|mkl|hexagon|tpu|dpu|vta|acme|"
     "amd|intel|apple|qualcomm|xeon|epyc|ryzen|geforce|"
     "x86|i386|i686|amd64|aarch64|armv7|armv8|arm64|riscv|riscv64|rvv|powerpc|ppc64le|"
     "sse|sse2|sse4|avx|avx2|avx512|avx512f|amx|vnni|neon|sve|sve2"

@@ -1,10 +1,10 @@
 """What backends inherit: a code generator of the C family, and a simulated device that runs what it emits.
 
-    class AcmeCodegen(SourceCodegen):
-        name, kinds, format = "acme", ("acme",), "acme-c"
+    class NpuCodegen(SourceCodegen):
+        name, kinds, format = "npu", ("npu",), "npu-c"
 
-    class AcmeDevice(SimulatedDevice):
-        name, formats = "acme", ("acme-c",)
+    class NpuDevice(SimulatedDevice):
+        name, formats = "npu", ("npu-c",)
 
 Both work as they are, so a package with these lines and a target kind computes every model.  A vendor
 replaces them part by part: the language's table and writer, then the device.

@@ -1,6 +1,6 @@
 """Devices that run kernels and no host code: a code generator of kernels, and a simulated card.
 
-    class AcmeCodegen(LaunchCodegen):              class AcmeDevice(LaunchDevice):
+    class NpuCodegen(LaunchCodegen):              class NpuDevice(LaunchDevice):
         name, kinds, format = …                        name, formats = …
         def dialect(self, module, target): …           spelling = Spelling({…})
 

@@ -78,7 +78,7 @@ def cache(
     - `dlc cache`
     - `dlc cache list --json`
     - `dlc cache explain model.onnx --opt-level 2`
-    - `dlc cache explain model.onnx -t ACME -t reference`
+    - `dlc cache explain model.onnx -t NPU -t reference`
     - `dlc cache clear`
     """
     store, files = Store(), KeptFiles()

@@ -62,7 +62,7 @@ def compile_model(
     - `dlc compile model.onnx --precision bf16`
     - `dlc compile model.onnx --shape batch=1 --shape image=1,3,224,224`
     - `dlc compile model.onnx -t "reference -level=tir"`
-    - `dlc compile model.onnx -t ACME -t reference --place softmax=reference`
+    - `dlc compile model.onnx -t NPU -t reference --place softmax=reference`
     """
     if model.suffix == ARTEFACT:
         raise UsageError(f"{model} is compiled already", hint="give the model it was made from")

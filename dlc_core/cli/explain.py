@@ -65,7 +65,7 @@ def explain(
     - `dlc explain model.onnx`
     - `dlc explain model.onnx --measure --threads 1`
     - `dlc explain model.dlc --refused --json`
-    - `dlc explain model.onnx -t ACME -t reference`
+    - `dlc explain model.onnx -t NPU -t reference`
     """
     shapes = parse_shapes(shape)
     options = model, target, threads, shapes, opt_level, no_cache, show_progress, precision

@@ -93,7 +93,7 @@ def inspect(
     - `dlc inspect model.onnx --stage tir --function fused_conv_relu`
     - `dlc inspect model.onnx --stage code --form asm`
     - `dlc inspect model.onnx --traces --function fused_conv_relu`
-    - `dlc inspect model.onnx -t ACME -t reference --list`
+    - `dlc inspect model.onnx -t NPU -t reference --list`
     - `dlc inspect model.dlc`
     """
     if model.suffix == ARTEFACT:

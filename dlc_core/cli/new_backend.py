@@ -50,9 +50,9 @@ def new_backend(
 
     Examples:
 
-    - `dlc new-backend acme`
-    - `pip install -e dlc-backend-acme && dlc targets`
-    - `cd dlc-backend-acme && pytest --dlc-level 0`
+    - `dlc new-backend npu`
+    - `pip install -e dlc-backend-npu && dlc targets`
+    - `cd dlc-backend-npu && pytest --dlc-level 0`
     """
     place = Path(f"dlc-backend-{name.replace('_', '-')}") if folder is None else folder
     written = write_backend(name, place)
@@ -77,7 +77,7 @@ def write_backend(name: str, folder: Path) -> list[Path]:
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name in RESERVED or len(name) > LONGEST:
         shown = shorten(repr(name), LONGEST, placeholder="…'")
-        raise UsageError(f"{shown} cannot name a target", hint="for example: acme, acme_npu2")
+        raise UsageError(f"{shown} cannot name a target", hint="for example: npu, npu_npu2")
     if (taken := _taken(name)) is not None:
         what, owner = taken
         why = f"plugin {owner} gives it" if owner else ""

@@ -64,7 +64,7 @@ def opt(
     - `dlc opt "fuse{max_ops=8}" module.py --verify each`
     - `dlc opt graph model.onnx --time --bisect`
     - `dlc opt lower model.onnx -o lowered.py`
-    - `dlc opt graph model.onnx -t ACME -t reference`
+    - `dlc opt graph model.onnx -t NPU -t reference`
     """
     if form not in IR_FORMS:
         raise UsageError(f"--form {form!r}", hint="one of " + ", ".join(IR_FORMS))

@@ -1,7 +1,7 @@
 """External code generation: which parts of a graph a vendor's own compiler takes, and that compiler.
 
     dense = match_op("relu", match_op("matmul", var("x"), const_var("w")))
-    Partitioner("acme-gemm", "acme", [RegionPattern("dense", dense, fits)], compile_region)
+    Partitioner("npu-gemm", "npu", [RegionPattern("dense", dense, fits)], compile_region)
 
 The hook `dlc_partitioners` returns such declarations.  Where a model is compiled for the target kind of one,
 the pass `partition` looks for its patterns, first those declared first; neighbouring matches become one

@@ -1,7 +1,7 @@
 """Targets: what code is made for.  A kind declares typed options and a description record; a Target is kind +
 options.
 
-    Target("acme -mcpu=big -num-threads=8")     text form, parsed against the kind's option schema
+    Target("npu -mcpu=big -num-threads=8")     text form, parsed against the kind's option schema
     target.describe()                           the record that schedules and legality read
 
 Making or parsing a target touches no hardware, except where an option is left to "this machine".

@@ -2,7 +2,7 @@
 
     from dlc_core.testing import conformance_suite
 
-    TestAcme = conformance_suite("acme")
+    TestNpu = conformance_suite("npu")
 
 The names are resolved on first use: pytest loads the plugin of this package in every session.
 """

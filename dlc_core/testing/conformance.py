@@ -1,6 +1,6 @@
 """The conformance kit as a test module, for a target that the command line names:
 
-pytest --pyargs dlc_core.testing.conformance --dlc-target=acme --dlc-level 0
+pytest --pyargs dlc_core.testing.conformance --dlc-target=npu --dlc-level 0
 """
 
 from dlc_core.testing import conformance_suite

@@ -5,8 +5,8 @@ A plugin gives them by the hook `dlc_expectations`:
     @hookimpl
     def dlc_expectations():
         return [
-            Unsupported("acme: float64", reason="the device has no double precision"),
-            ExpectedFailure("acme: ops/softmax/3/*", reason="-inf - -inf is not NaN in revision A"),
+            Unsupported("npu: float64", reason="the device has no double precision"),
+            ExpectedFailure("npu: ops/softmax/3/*", reason="-inf - -inf is not NaN in revision A"),
         ]
 
 The name says the target kind and which cases.  Cases are named by parts, such as `ops/relu/3/float16` (sample
@@ -65,7 +65,7 @@ class Expectation:
 class Unsupported(Expectation):
     """What the target does not do, for good: the cases are not run.
 
-    >>> Unsupported("acme: float64", "no double precision").covers("ops/relu/0/float64")
+    >>> Unsupported("npu: float64", "no double precision").covers("ops/relu/0/float64")
     True
     """
 

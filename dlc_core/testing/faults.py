@@ -1,6 +1,6 @@
 """A device whose calls can be made to fail, and whose memory is counted.
 
-device = Faulty(registry().devices["acme"])
+device = Faulty(registry().devices["npu"])
 exe = executable_on(compiled, device)
 with device.failing("launch", OSError("the bus is gone"), after=2):
     exe(x)                                  # its third launch raises

@@ -1,6 +1,6 @@
 """Checks of tensor intrinsics: description, implementation and reference mean the same.
 
-    check_intrin(TensorIntrin("acme.mma16", desc, impl, reference))
+    check_intrin(TensorIntrin("npu.mma16", desc, impl, reference))
 
 Values are small integers, so that no order of a sum changes the result.  Memory around the windows must stay
 as it was.

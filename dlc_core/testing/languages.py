@@ -1,7 +1,7 @@
 """Kernels that together use what a language for devices has: for golden files, and for checks of a device.
 
 LANGUAGE["symbolic"]()            a result and its parameters
-check_transposition("acme")       vectors and shared memory give the right numbers
+check_transposition("npu")       vectors and shared memory give the right numbers
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     @hookimpl
     def dlc_models():
-        return [Models("acme-zoo", load_cases, slow=True)]      # load_cases() gives Cases
+        return [Models("npu-zoo", load_cases, slow=True)]      # load_cases() gives Cases
 
-A plugin's cases are named after the group, `models/acme-zoo/<case>`, and made when they are asked for.
+A plugin's cases are named after the group, `models/npu-zoo/<case>`, and made when they are asked for.
 """
 
 from __future__ import annotations

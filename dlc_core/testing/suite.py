@@ -2,7 +2,7 @@
 
     from dlc_core.testing import conformance_suite
 
-    TestAcme = conformance_suite("acme")
+    TestNpu = conformance_suite("npu")
 
 The tiers, each a class of tests: `core` (laws that need no target), and the levels `device`, `ops`, `graphs`,
 `models`, `hostile` and `speed`, which are what a suite has by default; the last runs on demand alone.
