@@ -12,6 +12,7 @@ nothing gives NaN, as softmax does.
 The lowering divides by the sum of the weights last, once for each element of the result.  Its attribute
 `tile` changes the form of the loops, not the result: keys come in panels of `tile[1]`, the last one filled up
 with scores of -inf, and with `causal` the panels that are hidden from all of `tile[0]` queries are left out.
+So does `streamed`: see `attention_stages`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.graph.node import Node, constant
-from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, logical_and, maximum, select
+from dlc_core.ir.expr import Expr, as_expr, const, const_value, logical_and
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
@@ -37,18 +38,14 @@ from dlc_core.op.infer import (
     merge_dims,
     quotient,
 )
-from dlc_core.op.lower import at, compute_type, guarded, narrow, widen
+from dlc_core.op.lower import compute_type, guarded, narrow, widen
+from dlc_core.op.std.attention_stages import Tiled, streamed
 from dlc_core.op.std.binary import ADD, LESS_EQUAL, MUL, WHERE
 from dlc_core.op.std.creation import ARANGE
 from dlc_core.op.std.product import MATMUL
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.softmaxes import SOFTMAX
 from dlc_core.tir.intrinsics import intrinsic
-
-STAGE = "attention"
-"""Annotation of the blocks of an attention: which stage each is."""
-ROWS = "attention_rows"
-"""Annotation of the same blocks: how many queries the loops are to take at a time."""
 
 
 def _scale(attrs: Attrs, size: Dim) -> float:
@@ -106,6 +103,7 @@ def _attention(
     causal: bool,
     past: Dim,
     tile: tuple[int, int],
+    streamed: bool,
 ) -> Node:
     factor = _scale({"scale": scale}, q.shape[-1])
     shared = _shared(q.shape, k.shape)
@@ -148,6 +146,7 @@ def _reference(
     causal: bool,
     past: int,
     tile: tuple[int, int],
+    streamed: bool,
 ) -> NDArray:
     shared = q.shape[-3] // max(1, k.shape[-3])
     keys, values = (np.repeat(x.astype(np.float64), shared, -3) for x in (k, v))
@@ -169,32 +168,16 @@ def _lower(
     lead, n, m = q.shape[:-2], q.shape[-2], k.shape[-2]
     shared = _shared([dim(d) for d in q.shape], [dim(d) for d in k.shape])
     assert shared is not None
-    size, past = q.shape[-1], as_expr(attrs["past"])
+    size = q.shape[-1]
     factor = const(_scale(attrs, dim(size)), wide)
-    low = const(-math.inf, wide)
+    tiled = Tiled(rows, panel, shared, wide, factor, masks, attrs["causal"], as_expr(attrs["past"]))
+    if attrs["streamed"]:
+        return streamed(type_, tiled, q, k, v)
     panels = ceil_div(dim(m), panel)
     size_m = const_value(m)
     whole = panel == 1 or (size_m is not None and size_m % panel == 0)
     depth = len(lead)
-
-    def stage(
-        name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
-    ) -> te.Tensor:
-        made: te.Tensor = te.compute(shape, body, f"{STAGE}_{name}", annotations={STAGE: name, ROWS: rows})
-        return made
-
-    def group(outer: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Where the keys and values of a head are."""
-        return (*outer[:-1], outer[-1] if shared == 1 else outer[-1] // shared)
-
-    def seen(row: Expr, p: Expr) -> Expr | None:
-        """Whether a tile of queries needs a panel of keys (None: always); the first is always computed."""
-        if not attrs["causal"]:
-            return None
-        last = (row if rows == 1 else row // rows * rows + (rows - 1)) + past
-        before = const_value(past)
-        known: Expr = p * panel <= (maximum(last, 0) if before is None or before < 0 else last)
-        return known
+    stage, group, seen = tiled.stage, tiled.group, tiled.seen
 
     def over_keys(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
         p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
@@ -223,21 +206,9 @@ def _lower(
     products = stage("products", (*lead, n, panels, panel), product)
 
     def score(*i: Expr) -> Expr:
-        *outer, row, p, w = i
-        j = p * panel + w
-        value = products[i] * factor
-        inside = [] if whole else [j < m]
-        for mask in masks:
-            element = at(mask, (*outer, row, j), (*lead, n, m))
-            if not whole:
-                element = guarded(j < m, element, const(0, mask.dtype))
-            if mask.dtype.is_bool:
-                inside.append(element)
-            else:
-                value = value + cast_to(wide, element)
-        if attrs["causal"]:
-            inside.append(j <= row + past)
-        return select(logical_and(*inside), value, low) if inside else value
+        *point, p, w = i
+        place = (*point, p * panel + w)
+        return tiled.score(products[i], place, (*lead, n, m), None, None if whole else m)
 
     scores = stage("scores", products.shape, score)
     top = over_keys("top", te.max, scores)
@@ -285,6 +256,7 @@ ATTENTION = op(
         Attr("causal", "bool", False, "query i sees the keys up to i + past only"),
         Attr("past", "dim", 0, "keys before that of the first query"),
         Attr("tile", "ints", (1, 1), "queries and keys that the loops take at a time; changes no result"),
+        Attr("streamed", "bool", False, "whether scores are made twice and kept nowhere; changes no result"),
     ],
     kind="contraction",
     infer=_infer,
@@ -303,6 +275,8 @@ ATTENTION = op(
         Sample(_qkv(2, 4, 3, 4), {"causal": True, "tile": (2, 2)}, note="fewer keys than queries"),
         Sample(_qkv(6, 3, 5, 4, groups=2), {"tile": (3, 2)}, note="three heads share keys"),
         Sample(_qkv(4, 1, 5, 4, groups=1), note="one query, all heads share keys"),
+        Sample((*_qkv(4, 3, 7, 4, groups=2), Tensor((3, 7))), {"causal": True, "past": 2, "tile": (2, 4),
+               "streamed": True}, note="streamed"),
         Sample((Tensor((2, 3, 8), "special"), Tensor((2, 4, 8)), Tensor((2, 4, 8))), note="no batch"),
     ),
     error_samples=(

@@ -32,6 +32,7 @@ from dlc_core.passes.graph.attention_masks import LOW, diagonal, is_zero
 from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
 from dlc_core.schedule.rules.cpu.tile import choose
+from dlc_core.schedule.rules.gpu.attention import shape_for
 from dlc_core.target.target import Description
 
 ADD, MUL, DIV, WHERE, ARANGE = (OPS[name] for name in ("add", "mul", "div", "where", "arange"))
@@ -309,9 +310,10 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class Attention(GraphPass):
-    """Recognise attention where loops run on cores, and give it tiles of their vectors.
+    """Recognise attention, and give it tiles of the machine's vectors, or of its groups of threads.
 
-    For machines of threads it is spelt out, by its body: their rules know products of matrices.
+    Where a machine of threads has no place for a tile, or queries are few, it is spelt out, by its body:
+    rules know products of matrices.
     """
 
     name: ClassVar[str] = "attention"
@@ -323,8 +325,9 @@ class Attention(GraphPass):
         if context.target is None:
             return function
         machine = context.target.describe()
-        if machine.thread_axes:
+        if machine.thread_axes and machine.lanes(32) > 1:
             return self._rewritten(function, lambda old, new: _spelt_out(new))
+        tiled = _streamed if machine.thread_axes else _tiled
         used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
         used.update(function.results)
 
@@ -344,7 +347,7 @@ class Attention(GraphPass):
                     return found
             return None
 
-        return self._rewritten(self._rewritten(function, visit), lambda old, new: _tiled(new, machine))
+        return self._rewritten(self._rewritten(function, visit), lambda old, new: tiled(new, machine))
 
     def _rewritten(self, function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
         def one(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -364,6 +367,20 @@ def _spelt_out(value: Node) -> Node | None:
     args = [CAST.build(arg, to="float32") if narrow and not arg.dtype.is_bool else arg for arg in value.args]
     body = ATTENTION.expand(args, value.attrs)
     return CAST.build(body, to=value.dtype) if narrow else body
+
+
+def _streamed(value: Node, machine: Description) -> Node | None:
+    """Attention of groups of threads, or its body where these have no place for a tile."""
+    if value.op is not ATTENTION:
+        return None
+    (rows, features), size = value.shape[-2:], value.args[0].shape[-1]
+    known = isinstance(features, int) and isinstance(size, int) and value.dtype.bits <= 32
+    shape = shape_for(rows if isinstance(rows, int) else None, size, features, machine) if known else None
+    if shape is None:
+        return _spelt_out(value)
+    return ATTENTION.build(
+        *value.args, **{**value.attrs, "tile": (shape.rows, shape.panel), "streamed": True}
+    )
 
 
 def _tiled(value: Node, machine: Description) -> Node | None:

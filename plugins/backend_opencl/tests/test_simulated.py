@@ -9,9 +9,13 @@ from dlc_backend_opencl.simulated import c_literals
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import RuntimeFailure
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.script import parse
 from dlc_core.testing import conformance_suite
+from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import TILES, check_narrow_floats, check_transposition, numbers
 from dlc_core.testing.networks import cifar
 
@@ -43,6 +47,17 @@ def test_a_network() -> None:
     picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
     exe = dlc.compile(cifar(), "opencl_simulated")
     np.testing.assert_allclose(exe(picture), dlc.compile(cifar(), "reference")(picture), 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_one_launch(causal: bool) -> None:
+    shapes = (1, 2, 9, 16), (1, 2, 37, 16), (1, 2, 37, 16)
+    given = [param(name, tensor_type(shape, "float32")) for name, shape in zip("qkv", shapes, strict=True)]
+    module = module_of(std.attention(*given, causal=causal, past=28), given)
+    exe = dlc.compile(module, "opencl_simulated -check=true")
+    assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.attention"]
+    arrays = [numbers(*shape) for shape in shapes]
+    np.testing.assert_allclose(exe(*arrays), dlc.compile(module, "reference")(*arrays), 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

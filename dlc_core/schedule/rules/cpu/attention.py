@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Var, const_value
-from dlc_core.op.std.attentions import ROWS, STAGE
+from dlc_core.op.std.attention_stages import ROWS, STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import loads_of, work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule

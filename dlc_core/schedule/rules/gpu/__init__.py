@@ -1,12 +1,14 @@
 """Rules for machines that launch groups of threads: they read the axes and memories of the description."""
 
 from dlc_core.schedule.rules.base import ScheduleRule
+from dlc_core.schedule.rules.gpu.attention import AttentionRule
 from dlc_core.schedule.rules.gpu.contraction import ContractionRule
 from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
 from dlc_core.schedule.rules.gpu.maps import MapRule
 from dlc_core.schedule.rules.gpu.rows import RowsRule
 
 GPU_RULES: tuple[ScheduleRule, ...] = (
+    AttentionRule(),
     ContractionRule(),
     RowsRule(),
     MapRule(),

@@ -1,0 +1,98 @@
+"""Attention as one launch: ragged and unknown numbers of queries and keys, masks, shared keys, tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.schedule.rules.gpu.attention import Shape, dealt, shape_for
+from dlc_core.target import Description
+from dlc_core.testing.launches import check_launches, launch_for
+from dlc_core.testing.schedules import kernel_of
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import For, PrimFunc
+from dlc_core.tir.threads import is_axis
+from tests.schedule.rules.gpu.machines import QUICK, SMALL, USUAL
+
+N, M = Var("n"), Var("m")
+
+
+def kernel(
+    n: object, m: object, d: int = 4, e: int = 4, machine: Description = QUICK, *, heads=2, groups=2, mask=(),
+    dtype="float32", **attrs: object
+) -> PrimFunc:  # fmt: skip
+    """Attention over [1, heads, tokens, size], in the tile that the machine gets."""
+    shapes = {"q": (heads, n, d), "k": (groups, m, d), "v": (groups, m, e)}
+    args: list[Node] = [param(name, tensor_type((1, *shape), dtype)) for name, shape in shapes.items()]
+    if mask:
+        args.append(param("mask", tensor_type(*mask)))
+    shape = shape_for(n if isinstance(n, int) else None, d, e, machine)
+    assert shape is not None
+    tile = (shape.rows, shape.panel)
+    return kernel_of(std.attention(*args, tile=tile, streamed=True, **attrs), args)
+
+
+def check(func: PrimFunc, sizes: dict[Var, int] | None = None, machine: Description = QUICK) -> None:
+    launched = check_launches(func, machine, sizes or {})
+    assert launched.scheduled.attrs["why_not"] == ()
+    assert launched.rule == "gpu.attention"
+    assert len(launched.kernels) == 1
+    assert 0 < launched.shared_bytes <= machine.shared_bytes
+
+
+@pytest.mark.parametrize(("n", "m", "d", "e"), [(9, 21, 5, 7), (4, 16, 4, 3), (18, 7, 3, 4)])
+def test_sizes_that_are_no_multiples(n, m, d, e):
+    check(kernel(n, m, d, e))
+
+
+def test_lengths_that_are_not_known():
+    check(kernel(N, M), {N: 9, M: 21})
+    check(kernel(N, N, causal=True), {N: 17})
+
+
+@pytest.mark.parametrize(("n", "m", "past"), [(17, 17, 0), (5, 21, 16), (9, 4, 0)])
+def test_causal(n, m, past):
+    check(kernel(n, m, causal=True, past=past))
+
+
+def test_hidden_panels_are_left_out():
+    """Where results are mixed, panels end where the last query of a tile sees none."""
+    launched = launch_for(kernel(48, 48, causal=True), QUICK)
+    loops = [s for s in stmts(launched.kernels[0].body) if isinstance(s, For) and not is_axis(s)]
+    assert sum(const_value(s.extent) is None for s in loops) == 1
+
+
+def test_heads_that_share_keys():
+    check(kernel(9, 17, heads=4, groups=2))
+
+
+@pytest.mark.parametrize("mask", [((1, 2, 9, 17), "float32"), ((9, 17), "bool")])
+def test_masks(mask):
+    check(kernel(9, 17, mask=mask))
+
+
+def test_halves_are_computed_as_floats():
+    check(kernel(5, 9, dtype="float16"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "size"), [(USUAL, 64), (USUAL, 80), (USUAL, 128), (SMALL, 32), (SMALL, 80)]
+)
+def test_tiles_fit_the_machine(machine, size):
+    launched = launch_for(kernel(N, M, size, size, machine, causal=True), machine)
+    assert launched.rule == "gpu.attention"
+    assert launched.shared_bytes <= machine.shared_bytes
+
+
+def test_where_there_is_no_tile():
+    assert shape_for(3, 64, 64, USUAL) is None
+    assert shape_for(None, 128, 128, SMALL) is None
+    assert shape_for(None, 4096, 64, USUAL) is None
+    assert shape_for(None, 64, 64, replace(USUAL, group_threads=2)) is None
+    assert shape_for(None, 64, 64, USUAL) == Shape(32, 32, 8, 16)
+    assert dealt(16, 32, 64, 64, replace(USUAL, shared_bytes=1024)) is None
