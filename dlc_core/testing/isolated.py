@@ -53,7 +53,9 @@ def work() -> None:
     """What the process runs; its argument says with which words of the command line."""
     start = json.loads(sys.argv.pop())
     running.keep_in(start["running"])
-    sys.exit(pytest.main(start["args"], plugins=[Work(Connection(start["connection"]))]))
+    # This file is imported before pytest can rewrite the assertions of its package; it has none.
+    args = [*start["args"], "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    sys.exit(pytest.main(args, plugins=[Work(Connection(start["connection"]))]))
 
 
 __all__ = ["work"]
