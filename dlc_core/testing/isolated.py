@@ -1,9 +1,13 @@
-"""The worker of isolated tests: a session of pytest that runs tests for another one (`testing.isolation`)."""
+"""The worker of isolated tests: a session of pytest that runs tests for another one (`testing.isolation`).
+
+A plugin of pytest, which imports it when its own imports stand: what is there before is not rewritten, and
+warned of.
+"""
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from dlc_core.testing import running
+from dlc_core.testing.isolation import START
 
 
 class Work:
@@ -19,11 +24,6 @@ class Work:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_configure(self, config: pytest.Config) -> None:
-        # What plugins look at before they write files: the other session does that.
-        config.workerinput = {"workerid": "isolated", "workercount": 1}  # type: ignore[attr-defined]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -49,13 +49,13 @@ def _data(config: pytest.Config, reports: list[pytest.TestReport]) -> Iterator[d
         yield config.hook.pytest_report_to_serializable(config=config, report=report)
 
 
-def work() -> None:
-    """What the process runs; its argument says with which words of the command line."""
-    start = json.loads(sys.argv.pop())
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # What plugins look at before they write files: the other session does that.
+    config.workerinput = {"workerid": "isolated", "workercount": 1}  # type: ignore[attr-defined]
+    start = json.loads(os.environ.pop(START))
     running.keep_in(start["running"])
-    # This file is imported before pytest can rewrite the assertions of its package; it has none.
-    args = [*start["args"], "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    sys.exit(pytest.main(args, plugins=[Work(Connection(start["connection"]))]))
+    config.pluginmanager.register(Work(Connection(start["connection"])), "dlc-isolated")
 
 
-__all__ = ["work"]
+__all__ = ["pytest_configure"]

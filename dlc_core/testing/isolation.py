@@ -41,7 +41,10 @@ FATAL, CURRENT = "Fatal Python error", "Current thread"
 RUNNER = f"{os.sep}_pytest{os.sep}"
 """What is in frames that are pytest's own."""
 
-WORKER = "from dlc_core.testing.isolated import work; work()"
+WORKER = "import json, sys, pytest; sys.exit(pytest.main(json.loads(sys.argv.pop())))"
+PLUGIN = ("-p", "dlc_core.testing.isolated")
+START = "PYTEST_DLC_ISOLATED"
+"""The variable that tells a worker where to find whom it works for."""
 
 HINT = (
     "run it alone to see it again; --check-bounds compiles kernels that check their accesses, exe.source() "
@@ -135,12 +138,14 @@ class _Worker:
         self._running = Path(self._folder.name) / "running"
         self._errors = Path(self._folder.name) / "errors"
         self._connection, other = Pipe()
-        start = {"args": list(config.invocation_params.args), "running": str(self._running)}
+        arguments = json.dumps([*PLUGIN, *map(str, config.invocation_params.args)])
+        start = json.dumps({"running": str(self._running), "connection": other.fileno()})
+        paths = os.pathsep.join(filter(None, sys.path))
         with other, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", WORKER, json.dumps({**start, "connection": other.fileno()})],
+                [sys.executable, "-c", WORKER, arguments],
                 cwd=config.invocation_params.dir,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**os.environ, "PYTHONPATH": paths, START: start},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

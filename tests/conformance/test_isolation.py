@@ -62,6 +62,7 @@ TestToy = conformance_suite("toy", tiers=("ops", "hostile"))
 def session(folder: Path, *words: str) -> str:
     """What pytest prints about the suite."""
     (folder / "test_toy.py").write_text(SUITE)
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_toy.py", *words],
