@@ -5,8 +5,9 @@
     python -m benchmarks.exported check FOLDER --markdown
 
 `build` makes networks of random weights and small sizes by the exporters of PyTorch (both of them), of models
-of its own, of torchvision and of transformers, and of scikit-learn, LightGBM and XGBoost, each in a process
-of its own, seeded; and stores for each random inputs and what onnxruntime makes of them.  `check` compiles
-each with dlc and compares.  An outcome is "right", "wrong", or the first line of the one clear error;
-"still" is one whose outputs are right and hardly change with the inputs, which says little.
+of its own, of torchvision and of transformers, and of scikit-learn, LightGBM and XGBoost, takes the models
+that installed packages ship, each in a process of its own, seeded; and stores for each random inputs and what
+onnxruntime makes of them.  `check` compiles each with dlc and compares.  An outcome is "right", "wrong", or
+the first line of the one clear error; "still" is one whose outputs are right and hardly change with the
+inputs, which says little.
 """

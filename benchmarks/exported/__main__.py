@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import exported
 from benchmarks.exported.building import build, build_one
 from benchmarks.exported.checking import check, check_one, table
-from benchmarks.exported.recipes import all_recipes
+from benchmarks.exported.families import all_recipes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.exported.recipes import SEED, all_recipes
+from benchmarks.exported.families import all_recipes
+from benchmarks.exported.published import given
+from benchmarks.exported.recipes import SEED
 
 
 def build_one(name: str, folder: Path) -> None:
     """Write one model, its inputs and what onnxruntime makes of them."""
     import onnxruntime
 
-    if name.startswith(("torch", "vision", "timm", "transformers")):
+    if name.startswith(("torch", "vision", "timm", "transformers", "quantized")):
         import torch
 
         torch.manual_seed(SEED)
@@ -28,16 +30,30 @@ def build_one(name: str, folder: Path) -> None:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(SEED)
-    feeds = {info.name: drawn(info, rng) for info in session.get_inputs()}
-    found = session.run(None, feeds)
+    feeds = {info.name: drawn(info, rng, given(name, info)) for info in session.get_inputs()}
+    found = session.run(None, {n: a.astype(object) if a.dtype.kind == "U" else a for n, a in feeds.items()})
     arrays = {f"in_{n}": array for n, array in feeds.items()}
-    arrays |= {f"out_{i}": np.asarray(array) for i, array in enumerate(found) if not isinstance(array, list)}
+    arrays |= {f"out_{i}": plain(value) for i, value in enumerate(found)}
     np.savez(path.with_suffix(".npz"), **arrays)
 
 
-def drawn(info: Any, rng: np.random.Generator) -> Any:
-    """An input of a session: dims without a size are 2."""
-    shape = [size if isinstance(size, int) else 2 for size in info.shape]
+def plain(value: Any) -> Any:
+    """A value as an array that can be stored: texts of NumPy's own kind, of maps a row of values for each."""
+    if isinstance(value, list):
+        return np.array([list(item.values()) for item in value])
+    array = np.asarray(value)
+    return array.astype(str) if array.dtype == object else array
+
+
+def drawn(info: Any, rng: np.random.Generator, own: Any = None) -> Any:
+    """An input of a session, of a shape of its own or that value; dims without a size are 2."""
+    if isinstance(own, np.ndarray):
+        return own
+    shape = own or [size if isinstance(size, int) else 2 for size in info.shape]
+    if info.type == "tensor(string)":
+        return rng.choice(np.array(["red", "blue", "a bb e", "dd ccc dd", "?"]), shape)
+    if info.type == "tensor(int32)":
+        return rng.integers(0, 50, shape, np.int32)
     if info.type == "tensor(int64)":
         return np.ones(shape, np.int64) if "1" in info.name else rng.integers(3, 50, shape)
     if info.type == "tensor(bool)":

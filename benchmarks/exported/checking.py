@@ -12,9 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.exported.building import plain
 
-def check_one(path: Path, rtol: float = 2e-3) -> dict[str, Any]:
+QUANTIZED = ("ddddocr-common_old", "quantized-")
+"""Networks that round to 8 bits inside: where the last bit of a float decides, a result moves by a step."""
+
+
+def check_one(path: Path) -> dict[str, Any]:
     """The outcome of one model."""
+    rtol = 2e-2 if path.stem.startswith(QUANTIZED) else 2e-3
     from dlc_frontend_onnx.specialized import CallableModel
 
     from dlc_core.diag import DlcError
@@ -22,7 +28,7 @@ def check_one(path: Path, rtol: float = 2e-3) -> dict[str, Any]:
     start = time.perf_counter()
     record: dict[str, Any] = {"model": path.stem}
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as saved:
-        feeds = {key[3:]: saved[key] for key in saved.files if key.startswith("in_")}
+        feeds = {key[3:]: _fed(saved[key]) for key in saved.files if key.startswith("in_")}
         wanted = {int(key[4:]): saved[key] for key in saved.files if key.startswith("out_")}
     try:
         model = CallableModel(path)
@@ -34,7 +40,11 @@ def check_one(path: Path, rtol: float = 2e-3) -> dict[str, Any]:
     worst, moved = 0.0, False
     right = True
     for index, expected in wanted.items():
-        got = np.asarray(found[index])
+        got, other = plain(found[index]), plain(others[index])
+        if got.dtype.kind == "U":
+            right = right and np.array_equal(got, expected)
+            moved = moved or not np.array_equal(got, other)
+            continue
         if got.shape != expected.shape or got.dtype != expected.dtype:
             return {
                 **record,
@@ -46,7 +56,7 @@ def check_one(path: Path, rtol: float = 2e-3) -> dict[str, Any]:
             scale = max(float(np.abs(expected.astype(np.float64)).max()), 1e-6)
             off = float(np.abs(got.astype(np.float64) - expected.astype(np.float64)).max()) / scale
             worst, right = max(worst, off), right and off <= rtol
-            moved = moved or _moves(got, np.asarray(others[index]), rtol * scale)
+            moved = moved or _moves(got, other, rtol * scale)
     host = len(model.latest.about.get("host", ()))
     return {
         **record,
@@ -55,6 +65,10 @@ def check_one(path: Path, rtol: float = 2e-3) -> dict[str, Any]:
         "host": host,
         "seconds": time.perf_counter() - start,
     }
+
+
+def _fed(array: Any) -> Any:
+    return array.astype(object) if array.dtype.kind == "U" else array
 
 
 def _other(feeds: Mapping[str, Any]) -> dict[str, Any]:

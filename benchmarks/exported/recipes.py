@@ -425,24 +425,3 @@ def classic_recipes() -> None:
         for classes in (True, False):
             name = f"{kind}/{'classifier' if classes else 'regressor'}"
             recipe(name)(lambda path, kind=kind, classes=classes: boosted(path, kind, classes))  # type: ignore[misc]
-
-
-FAMILIES = {
-    torch_recipes: ("torch",),
-    vision_recipes: ("vision",),
-    timm_recipes: ("timm",),
-    text_recipes: ("transformers",),
-    classic_recipes: ("sklearn", "lightgbm", "xgboost"),
-}
-
-
-def all_recipes(name: str = "") -> dict[str, Callable[[Path], None]]:
-    """The recipes of all that is installed, or of the family of one name."""
-    for family, names in FAMILIES.items():
-        if name and name.partition("/")[0] not in names:
-            continue
-        try:
-            family()
-        except (ImportError, RuntimeError) as error:
-            sys.stderr.write(f"{family.__name__}: {error}\n")
-    return RECIPES
