@@ -203,6 +203,16 @@ def inline_pointwise(schedule: Schedule) -> BlockRV:
     return schedule.get_output_blocks()[0]
 
 
+def inline_behind(schedule: Schedule, stages: Iterable[BlockRV], results: BlockRV) -> BlockRV:
+    """Inline pointwise blocks, `results` too, but no other of `stages`; returns the output's block."""
+    (out,) = schedule.get_output_blocks()
+    kept = {*stages, out} - {results}
+    for handle in schedule.get_blocks():
+        if is_pointwise(schedule.get(handle)) and handle not in kept and handle != out:
+            schedule.compute_inline(handle)
+    return out
+
+
 def loop_of(schedule: Schedule, block: BlockRV, axis: int) -> LoopRV:
     """The loop that block axis number `axis` is bound to, while bindings are plain variables."""
     value = schedule.get(block).values[axis]

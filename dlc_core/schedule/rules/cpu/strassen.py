@@ -22,7 +22,7 @@ from dlc_core.ir.expr import Expr, ExprLike, const_value
 from dlc_core.op.std.strassen import PRODUCTS, STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.rules.analysis import contraction_of, is_pointwise, loads_of
+from dlc_core.schedule.rules.analysis import contraction_of, inline_behind, loads_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan
@@ -92,7 +92,7 @@ class _Strassen:
 
     def run(self) -> None:
         s = self.s
-        out = self._epilogue()
+        out = inline_behind(s, self.stage.values(), self.stage["results"])
         packed = self._pack()
         *rows, column = s.get_loops(out)
         row = s.fuse(*rows) if len(rows) > 1 else rows[0]
@@ -127,16 +127,6 @@ class _Strassen:
             share, panel = s.split(panel, [None, -(-count // threads)], tail="shrink")
         s.parallel(share)
         return share, panel
-
-    def _epilogue(self) -> BlockRV:
-        """Everything behind the results, and its operands, in one block."""
-        s = self.s
-        (out,) = s.get_output_blocks()
-        kept = {*self.stage.values(), out} - {self.stage["results"]}
-        for handle in s.get_blocks():
-            if is_pointwise(s.get(handle)) and handle not in kept and handle != out:
-                s.compute_inline(handle)
-        return out
 
     def _pack(self) -> str | None:
         """Repack the right-hand side into panels at compile time; its name where that can be."""

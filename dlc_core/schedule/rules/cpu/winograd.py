@@ -16,7 +16,7 @@ from typing import ClassVar
 from dlc_core.ir.expr import const_value
 from dlc_core.op.std.winograd import STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import anchor, is_pointwise
+from dlc_core.schedule.rules.analysis import anchor, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.maps import schedule_map
@@ -82,7 +82,7 @@ class _Winograd:
     def run(self) -> None:
         s, stage = self.s, self.stage
         borders = s.get_producers(stage["rows"])
-        out = self._epilogue(borders)
+        out = inline_behind(s, (*borders, *stage.values()), stage["results"])
         products = s.cache_write(stage["products"], 0, "local")
         batch, group, row, column = self._results(out)
         s.compute_at(stage["columns"], column)
@@ -108,16 +108,6 @@ class _Winograd:
     def _parallel(self, loop: LoopRV) -> None:
         if self.threads > 1 and const_value(self.s.extent(loop)) != 1:
             self.s.parallel(loop)
-
-    def _epilogue(self, borders: list[BlockRV]) -> BlockRV:
-        """Everything behind the results, and its operands, in one block."""
-        s = self.s
-        (out,) = s.get_output_blocks()
-        kept = {*borders, *self.stage.values(), out} - {self.stage["results"]}
-        for handle in s.get_blocks():
-            if is_pointwise(s.get(handle)) and (handle not in kept and handle != out):
-                s.compute_inline(handle)
-        return out
 
     def _results(self, out: BlockRV) -> tuple[LoopRV, LoopRV, LoopRV, LoopRV]:
         """Tile the loops of the results; those over images, groups, rows of a group and tiles of a row."""
