@@ -41,7 +41,8 @@ CODE_BYTES = "cubin"
 ARCH = "arch"
 """Where the metadata says what architecture code is for."""
 
-_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\(")
+_BOUNDS = re.compile(r"__launch_bounds__\((\d+)(?:, 1)?\) (\w+)\(")
+_OWN = "__align__(16)"
 _ALL = "0xffffffffu"
 """All threads of a warp, which meet where they exchange values."""
 _WORDS = {
@@ -50,6 +51,8 @@ _WORDS = {
     "subgroup_shuffle_down": f"__shfl_down_sync({_ALL}, {{0}}, (unsigned)({{1}}), {{2}})",
     "subgroup_shuffle_xor": f"__shfl_xor_sync({_ALL}, {{0}}, (int)({{1}}), {{2}})",
 }
+_COPIES = {"copy": "dlc_copy_{0}({1}, {2})"}
+"""Copies to shared memory that run beside the threads, which architectures from sm_80 on have."""
 
 
 class CudaCodegen(LaunchCodegen):
@@ -68,14 +71,15 @@ class CudaCodegen(LaunchCodegen):
             index="int" if kernels.narrow_index(module) else "int64_t",
             inline=words.INLINE,
             restrict="__restrict__",
-            scopes={"local": "__align__(16)", "shared": "__shared__ __align__(16)"},
+            # What a kernel allocates is its threads' own, unless they share it.
+            scopes={**dict.fromkeys(("local", "global"), _OWN), "shared": f"__shared__ {_OWN}"},
             headers=(),
             reserved=words.RESERVED,
             fixed=words.FIXED,
             kernels=source.Kernels(
                 head="__global__ void",
                 axes={f"{level}.{axis}": f"{word}.{axis}" for axis in AXES for level, word in levels},
-                words={**_WORDS, **({words.COPY: "dlc_copy_{0}({1}, {2})"} if has_copies(target) else {})},
+                words={**_WORDS, **(_COPIES if number(architecture(target["arch"])) >= 80 else {})},
                 moves=source.Moves(
                     words.LANES,
                     type="{scalar}x{lanes}",
@@ -93,15 +97,24 @@ class CudaCodegen(LaunchCodegen):
         return writer.CudaWriter
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
-        """The kernels, behind what their text needs besides the language."""
+        """The kernels, behind what their text needs besides the language.
+
+        What the assembler spills, to have more groups at once, is compiled again for one at least.
+        """
         made = super().emit(module, target)
         text = with_words(made.code.decode())
         made = replace(made, code=text.encode(), sources={"cu": text})
         if not is_binary(target.values()):
             return made
         compiled = nvrtc.compile_kernels(text, target["arch"])
+        facts = report.read_report(compiled.log)
+        spilt = {symbol for symbol, known in facts.items() if known.get("spill bytes")}
+        if spilt:
+            text = _BOUNDS.sub(lambda m: m[0].replace(")", ", 1)", 1) if m[2] in spilt else m[0], text)
+            compiled = nvrtc.compile_kernels(text, target["arch"])
+            facts = report.read_report(compiled.log)
         threads = {symbol: int(count) for count, symbol in _BOUNDS.findall(text)}
-        facts = report.with_occupancy(report.read_report(compiled.log), threads, target.describe())
+        facts = report.with_occupancy(facts, threads, target.describe())
         return replace(
             made,
             format=BINARY,
@@ -121,11 +134,6 @@ class CudaCodegen(LaunchCodegen):
         if artifact.format == BINARY:
             return artifact.code[artifact.metadata[CODE_BYTES] :].decode()
         return nvrtc.compile_kernels(artifact.code.decode(), artifact.metadata[ARCH]).ptx.decode()
-
-
-def has_copies(target: Target) -> bool:
-    """Whether the architecture copies to shared memory beside its threads."""
-    return number(architecture(target["arch"])) >= 80
 
 
 def with_words(text: str) -> str:

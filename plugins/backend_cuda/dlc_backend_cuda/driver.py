@@ -19,8 +19,6 @@ from dlc_backend_cuda.graphs import Graphs
 from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-Dims = tuple[int, int, int]
-
 REMEDY = 'pip install "dlc-backend-cuda[device]", and the driver of the card'
 STAGE = 4 << 20
 """Bytes of each of the two page-locked buffers through which memory is copied."""
@@ -35,8 +33,8 @@ class Start:
     """One launch: a function, its sizes, and its arguments as addresses and integers."""
 
     function: Any
-    grid: Dims
-    group: Dims
+    grid: tuple[int, int, int]
+    group: tuple[int, int, int]
     arguments: tuple[int, ...]
 
 

@@ -10,6 +10,7 @@ import ctypes
 import sys
 from collections.abc import Callable
 from typing import Any
+from weakref import finalize
 
 from dlc_core.diag import RuntimeFailure
 
@@ -31,6 +32,7 @@ class Graphs:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self.destroy = library.cuGraphExecDestroy
 
     @staticmethod
     def found() -> Graphs | None:
@@ -71,14 +73,11 @@ class Graph:
     def __init__(self, graphs: Graphs, ready: ctypes.c_void_p) -> None:
         self._graphs = graphs
         self._ready = ready
+        finalize(self, graphs.destroy, ready).atexit = False
 
     def launch(self, stream: int) -> None:
         """Have it run after everything that the stream has."""
         self._graphs.call("cuGraphLaunch", self._ready, ctypes.c_void_p(stream))
-
-    def close(self) -> None:
-        """Give its memory back; nothing of it may be running."""
-        self._graphs.call("cuGraphExecDestroy", self._ready)
 
 
 __all__ = ["Graph", "Graphs"]

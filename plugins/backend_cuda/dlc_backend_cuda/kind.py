@@ -113,4 +113,4 @@ SIMULATED_KIND = TargetKind(
     problem=compiler_problem,
 )
 
-__all__ = ["AXES", "GROUPS", "KIND", "OPTIONS", "SIDES", "SIMULATED_KIND", "WARP", "description", "is_binary"]
+__all__ = ["AXES", "GROUPS", "KIND", "SIMULATED_KIND", "STATIC_SHARED", "description", "is_binary"]

@@ -127,7 +127,8 @@ def _compile(text: bytes, arch: str) -> Compiled:
         status = _library().nvrtcCompileProgram(program, len(words), given)
         log = _part("ProgramLog", program).rstrip(b"\0").decode(errors="replace")
         if status:
-            raise _refused(log or _message(status))
+            lines = (log or _message(status)).strip().splitlines()[:_SHOWN]
+            raise CodegenError(f"{version()} refuses the kernels", details=["it says:", *lines])
         return Compiled(_part("CUBIN", program), _part("PTX", program).rstrip(b"\0"), log)
     finally:
         _library().nvrtcDestroyProgram(ctypes.byref(program))
@@ -149,12 +150,6 @@ def _call(name: str, *args: Any) -> None:
 
 def _message(status: int) -> str:
     return str(_library().nvrtcGetErrorString(status).decode())
-
-
-def _refused(log: str) -> CodegenError:
-    lines = log.strip().splitlines()
-    more = [f"… {len(lines) - _SHOWN} lines more"] if len(lines) > _SHOWN else []
-    return CodegenError(f"{version()} refuses the kernels", details=["it says:", *lines[:_SHOWN], *more])
 
 
 __all__ = ["REMEDY", "Compiled", "architectures", "compile_kernels", "problem", "version"]

@@ -101,6 +101,26 @@ ptxas info    : Used 10 registers
     assert report["two"] == {"stack bytes": 0, "spill bytes": 0, "registers": 10, "shared bytes": 0}
 
 
+def test_what_is_spilt_is_compiled_for_fewer_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+
+    def compiled(text: str, arch: str) -> nvrtc.Compiled:
+        texts.append(text)
+        spilt = 0 if len(texts) > 1 else 8
+        log = f"""Compiling entry function 'fused_matmul_relu_kernel' for 'sm_80'
+ 8 bytes stack frame, {spilt} bytes spill stores, 0 bytes spill loads
+Used 32 registers"""
+        return nvrtc.Compiled(b"code", b"text", log)
+
+    monkeypatch.setattr(nvrtc, "compile_kernels", compiled)
+    module = module_of(*product("float32", 64, 64, 64))
+    exe = dlc.compile(module, "cuda -arch=sm_80 -code=binary", cache=False)
+    assert exe.explain().compiled["fused_matmul_relu_kernel"]["spill bytes"] == 0
+    first, second = (re.findall(r"__launch_bounds__\((.*?)\)", text)[0] for text in texts)
+    assert second == f"{first}, 1"
+    assert f"__launch_bounds__({second})" in exe.source("cu")
+
+
 @needs_compiler
 def test_text_that_is_refused() -> None:
     with pytest.raises(CodegenError, match="refuses the kernels") as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 from dataclasses import replace
@@ -189,7 +188,7 @@ def test_graphs() -> None:
     done: list[str] = []
     graph = Graphs(library).captured(16, lambda: done.append("submitted"))
     graph.launch(16)
-    graph.close()
+    del graph
     assert done == ["submitted"]
     assert library.called == [
         "cuStreamBeginCapture_v2",
@@ -201,7 +200,6 @@ def test_graphs() -> None:
     ]
     with pytest.raises(RuntimeFailure, match="cuGraphLaunch gives the error 700"):
         Graphs(Library("cuGraphLaunch")).captured(0, list).launch(0)
-    assert Graphs(ctypes.CDLL(None)) is not None
 
 
 def test_capturing_ends_where_a_launch_fails() -> None:

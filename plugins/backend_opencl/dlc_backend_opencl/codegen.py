@@ -183,7 +183,8 @@ class OpenclCodegen(LaunchCodegen):
             float_suffix="",
             index="int" if kernels.narrow_index(module) else "long",
             # The words `local` and `__local` are one: declarations can be told from pointers.
-            scopes={"local": "", "shared": "__local"},
+            # What a kernel allocates is its threads' own, unless they share it.
+            scopes={"local": "", "global": "", "shared": "__local"},
             alignment="__attribute__((aligned({align})))",
             headers=(),
             reserved=_RESERVED,
