@@ -104,5 +104,6 @@ KIND = TargetKind(
     options=OPTIONS,
     describe=description,
     problem=compiler_problem,
+    host_rank=10,
     identity=identity,
 )

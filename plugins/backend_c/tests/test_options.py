@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,3 +159,12 @@ def test_the_wheel_of_a_compiler_stands_in(compiler: pytest.MonkeyPatch, tmp_pat
     command = toolchain.compiler()
     assert command is not None
     assert command[1:] == ("-m", "ziglang", "cc")
+
+
+def test_it_serves_models_that_name_no_target_where_it_is_the_only_backend() -> None:
+    text = "import dlc_core as dlc, dlc_core.testing.networks as n; print(dlc.compile(n.mlp()).target)"
+    environment = os.environ | {"DLC_PLUGINS": "c"}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("c\n", 0), done.stderr
