@@ -93,7 +93,18 @@ def test_every_dtype(dtype):
     [
         ((2, 1), (1, 1), 1),
         pytest.param((1, 1), (1, 1), 1, marks=pytest.mark.slow),
-        pytest.param((1, 1), (2, 2), 2, marks=pytest.mark.slow),
+        pytest.param(
+            (1, 1),
+            (2, 2),
+            2,
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.xfail(
+                    strict=True,
+                    reason="what follows reads channels, not groups of them",
+                ),
+            ],
+        ),
     ],
 )
 def test_windows(strides, dilation, groups):
