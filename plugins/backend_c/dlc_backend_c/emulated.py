@@ -22,7 +22,7 @@ from dlc_backend_c.kind import KIND
 from dlc_core.backend.compiler import compile_c
 from dlc_core.backend.kept import kept
 from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE
-from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
+from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError, bytes_text
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.failure import failure_of
@@ -30,6 +30,8 @@ from dlc_core.target import Artifact, Target
 
 EMULATED = "c-emulated"
 """Artefacts of this format are C whose metadata names the processor that runs it."""
+MEMORY_BYTES = 1 << 32
+"""What machines of 32 bits have at most."""
 
 _MAIN = """
 /* Runs one entry: its name is the argument, its buffers come from the standard input and go to the output. */
@@ -179,6 +181,14 @@ class EmulatedDevice(HostMemory):
     name = "c_emulated"
     formats = (EMULATED,)
     host_memory = False
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        """Uninitialised memory; RuntimeFailure where not so much is free."""
+        used = sum(block.nbytes for block in self._live.values())
+        if used + size > MEMORY_BYTES:
+            why = f"{bytes_text(used)} of {bytes_text(MEMORY_BYTES)} are in use"
+            raise RuntimeFailure(f"{self.name} has no memory for {bytes_text(size)}", why=why)
+        return super().alloc(size, align)
 
     def check(self, artifact: Artifact) -> None:
         """Raise ArtifactError where the processor cannot be emulated here."""

@@ -5,7 +5,6 @@ Memory belongs to no machine until code of one is launched on it: it is kept her
 
 from __future__ import annotations
 
-import itertools
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,8 @@ from dlc_backend_llvm.emulator.qemu import problem
 from dlc_backend_llvm.form import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.host import HostCpu, describe
 from dlc_backend_llvm.objects import read_object
-from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.backend import Blocks
+from dlc_core.diag import ArtifactError
 from dlc_core.lazy import lazy
 from dlc_core.runtime.failure import failure_of
 from dlc_core.target import Artifact
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from dlc_backend_llvm.emulator.server import Server
 else:
     process = lazy("dlc_backend_llvm.emulator.server")
+
+MEMORY_BYTES = 1 << 34
+"""Memory of all machines together."""
 
 _servers: dict[tuple[str, str, str], Server] = {}
 _lock = threading.RLock()
@@ -90,20 +93,16 @@ class EmulatorDevice:
     formats = (FORMAT,)
 
     def __init__(self) -> None:
-        self._blocks: dict[int, _Block] = {}
-        self._names = itertools.count(1)
+        self._blocks: Blocks[_Block] = Blocks(f"device {self.name!r}", MEMORY_BYTES)
 
     # Memory
 
     def alloc(self, size: int, align: int = 64) -> int:
-        handle = next(self._names)
-        self._blocks[handle] = _Block(size, align, bytearray(size))
-        return handle
+        """Memory of zeros; RuntimeFailure where not so much is free."""
+        return self._blocks.add(size, lambda: _Block(size, align, bytearray(size)))
 
     def free(self, handle: int) -> None:
-        block = self._blocks.pop(handle, None)
-        if block is None:
-            raise RuntimeFailure(f"freeing {handle}, which is not allocated")
+        block = self._blocks.take(handle)
         if block.server is not None and block.server.alive:
             block.server.free(block.place)
 
@@ -124,16 +123,11 @@ class EmulatorDevice:
             out.cast("B")[:] = block.server.read(block.place + offset, out.nbytes)
 
     def _part(self, handle: int, offset: int, size: int) -> _Block:
-        block = self._blocks.get(handle)
-        if block is None or not 0 <= offset <= offset + size <= block.size:
-            raise RuntimeFailure(f"bytes {offset}:{offset + size} are outside the memory {handle}")
-        return block
+        return self._blocks.window(handle, offset, size)
 
     def _on(self, handle: int, server: Server) -> int:
         """The address of memory in a process, moved there where it is elsewhere."""
-        block = self._blocks.get(handle)
-        if block is None:
-            raise RuntimeFailure(f"memory {handle} is not allocated")
+        block = self._blocks.get(handle).memory
         if block.server is not server:
             data = block.here
             if data is None and block.server is not None:
