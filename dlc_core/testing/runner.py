@@ -46,17 +46,17 @@ def expectations_of(kind: str) -> Expectations:
 
 def kind_of(text: str) -> str:
     """The name of the target kind that a target's text means."""
-    return find_target(text).kind.name
+    return Target.parse(text, registry().targets).kind.name
 
 
 @lru_cache(maxsize=32)
 def usable_target(text: str) -> Target:
     """The target, or a skip that says why this machine cannot run it."""
-    target = find_target(text)
-    problem = target.kind.problem()
+    kind = Target.parse(text, registry().targets).kind
+    problem = kind.problem()  # asked first: options of a device that is missing have no description
     if problem is not None:
-        pytest.skip(f"{target.kind.name}: {problem}")
-    return target
+        pytest.skip(f"{kind.name}: {problem}")
+    return find_target(text)
 
 
 def run_cases(
