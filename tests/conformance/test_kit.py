@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlc_core.diag import CodegenError, DlcError, UsageError
+from dlc_core.diag import CodegenError, DlcError, UnsupportedError, UsageError
 from dlc_core.driver import find_target
 from dlc_core.graph.node import param
 from dlc_core.hooks import hookimpl
@@ -23,7 +23,7 @@ from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
 from dlc_core.registry import fresh_registry
 from dlc_core.runtime.reference import Entry, LoadedModule, ReferenceDevice
-from dlc_core.target import STAGES, Artifact
+from dlc_core.target import STAGES, Artifact, Description
 from dlc_core.target.reference import KIND, ReferenceCodegen
 from dlc_core.testing import ExpectedFailure, Golden, Unsupported, compile_all, conformance_suite
 from dlc_core.testing.cases import difference, module_of, op_cases, symbolic_cases
@@ -77,12 +77,19 @@ class PickyCodegen:
         return Artifact(self.format, b"", str(target), tuple(f.name for f in funcs if f.attrs.get("entry")))
 
 
+def no_description(options: Mapping[str, Any]) -> Description:
+    """What a kind gives whose description is that of a device which is not there."""
+    raise UnsupportedError("there is no device to ask")
+
+
 class WrongPlugin:
     """A target whose results are wrong in two dtypes; it says so of one, and of one that is right."""
 
     @hookimpl
     def dlc_targets(self) -> Sequence[Any]:
-        absent = replace(KIND, name="absent", problem=lambda: "there is no such machine")
+        absent = replace(
+            KIND, name="absent", problem=lambda: "there is no such machine", describe=no_description
+        )
         picky = replace(KIND, name="picky", codegen="picky", stages=STAGES)
         return [replace(KIND, name="wrong", codegen="wrong", device="wrong"), absent, picky]
 
