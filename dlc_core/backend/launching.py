@@ -11,12 +11,20 @@ runs the text on this machine's processor (`simt`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlc_core.backend.codegen import SourceCodegen
-from dlc_core.backend.launches import LAUNCHES, Launch, LaunchList, check_windows, find_entry, read_launches
+from dlc_core.backend.launches import (
+    LAUNCHES,
+    Launch,
+    LaunchList,
+    add_figures,
+    check_windows,
+    find_entry,
+    read_launches,
+)
 from dlc_core.backend.packed import CYCLES
 from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
 from dlc_core.backend.simulated import SimulatedDevice
@@ -137,17 +145,15 @@ class LaunchDevice(SimulatedDevice):
         """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
         blocks = [self.memory(handle) for handle in buffers]
 
-        def job() -> None:
+        def spent() -> Iterator[tuple[Launch, int]]:
             sizes = [block.nbytes for block in blocks]
-            seen: set[int] = set()
             for launch in entry.list.launches(scalars):
                 self.check_launch(launch, sizes)
                 start = time.perf_counter_ns()
                 self.execute(entry.program, launch, blocks)
-                figures[launch.site] += (time.perf_counter_ns() - start, launch.site not in seen)
-                seen.add(launch.site)
+                yield launch, time.perf_counter_ns() - start
 
-        self.submit(job)
+        self.submit(lambda: add_figures(figures, spent()))
         self.sync()
 
     def check_launch(self, launch: Launch, sizes: Sequence[int]) -> None:

@@ -42,7 +42,7 @@ class PolledEvent:
 class OpenedDevice(Generic[S]):
     """A device that is opened when it is first used, and those like it, told apart by what options name.
 
-    A subclass gives `opened`, and makes devices of its own kind by `named`.
+    A subclass gives `opened`, and makes others of its own kind by `another`.
     """
 
     name: str

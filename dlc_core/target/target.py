@@ -148,6 +148,11 @@ class Description:
         """Vector registers, or scalar ones where there is no vector unit, for the values of a tile."""
         return TILE_OF_ONE if self.short_code else (self.vector_registers or 16) - self.spare_registers
 
+    @property
+    def workers(self) -> int:
+        """Threads that loops are dealt out to, where a compile does not say how many."""
+        return self.cores if self.parallel else 1
+
     def lanes(self, bits: int) -> int:
         """Elements of `bits` width in one vector register; 1 on a scalar machine."""
         return max(1, self.vector_bits // bits)

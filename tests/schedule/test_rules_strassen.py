@@ -9,8 +9,8 @@ import pytest
 from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
-from dlc_core.schedule.rules.cpu.winograd_plan import Core
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 

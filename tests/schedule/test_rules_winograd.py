@@ -12,7 +12,8 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.std.winograd import exact_inputs
 from dlc_core.schedule.rules.cpu import winograd
-from dlc_core.schedule.rules.cpu.winograd_plan import Core, Layer, Plan, direct_cycles, plan
+from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.schedule.rules.cpu.winograd_plan import Layer, Plan, direct_cycles, plan
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 

@@ -81,7 +81,7 @@ def _pays(products: Sequence[Node], machine: Description) -> bool:
     if len(works) < len(products):
         return True
     whole = Work(*(sum(figures) for figures in zip(*map(_figures, works), strict=True)))
-    limits, threads = Machine.of(machine), machine.cores if machine.parallel else 1
+    limits, threads = Machine.of(machine), machine.workers
     # All weights of the model are read between two runs of a kernel: these lie where they all fit.
     apart, together = (
         [limits.estimate(work, threads=threads, resident=whole.bytes or 0) for work in given]

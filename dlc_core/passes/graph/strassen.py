@@ -14,8 +14,8 @@ from dlc_core.graph.node import CONST, Function, Node, rewrite
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
+from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
-from dlc_core.schedule.rules.cpu.winograd_plan import Core
 
 MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "strassen_matmul"))
 GAIN = 0.96
@@ -41,8 +41,7 @@ class Strassen(GraphPass):
         lanes = machine.lanes(32)
         if lanes < 2 or machine.thread_axes:
             return function
-        threads = machine.cores if machine.parallel else 1
-        core = Core(lanes, machine.usable_registers, machine.caches, threads, machine.vector_units)
+        core = Core.of(machine, machine.workers)
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             shape = _shape(old, lanes)

@@ -20,14 +20,8 @@ from dlc_core.ir.types import Dim
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import lowers_activations
-from dlc_core.schedule.rules.cpu.winograd_plan import (
-    CACHE_BYTES_PER_CYCLE,
-    FLOAT,
-    Core,
-    Layer,
-    direct_cycles,
-    plan,
-)
+from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
+from dlc_core.schedule.rules.cpu.winograd_plan import Layer, direct_cycles, plan
 
 CONV, WEIGHTS, TILED = (OPS[name] for name in ("conv", "winograd_weights", "winograd_conv"))
 RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
@@ -61,8 +55,7 @@ class Winograd(GraphPass):
         # Of narrow elements the products are as fast, and transforms would round once more.
         if lanes < 2 or machine.thread_axes or not self.tiles or lowers_activations(context):
             return function
-        threads = machine.cores if machine.parallel else 1
-        core = Core(lanes, machine.usable_registers, machine.caches, threads, machine.vector_units)
+        core = Core.of(machine, machine.workers)
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             layer = _layer(old, lanes)

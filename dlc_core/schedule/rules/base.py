@@ -32,6 +32,11 @@ class Machine:
         """Whether tiles are of one value, for short code."""
         return self.description.short_code
 
+    @property
+    def workers(self) -> int:
+        """Threads that loops are dealt out to."""
+        return self.threads if self.description.parallel else 1
+
     def lanes(self, bits: int) -> int:
         return self.description.lanes(bits)
 

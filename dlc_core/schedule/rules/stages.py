@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlc_core.ir.expr import Binary, Call, Expr, Var, post_order
-from dlc_core.schedule.handles import BlockRV
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Binary, Call, Expr, Var, const_value, post_order
+from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import is_pointwise, loads_of, reductions
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -13,6 +14,44 @@ from dlc_core.tir.stmt import PrimFunc, Store
 
 Along = Mapping[BlockRV, Mapping[Var, Var | None]]
 """Which axis of the output each axis of a block runs with, None for one that runs with none."""
+
+
+def marked_stages(s: Schedule, mark: str) -> dict[str, BlockRV]:
+    """The blocks that an op has marked as its stages by an annotation, by the names that it gave."""
+    blocks = {handle: s.get(handle).annotations for handle in s.get_blocks()}
+    return {str(known[mark]): handle for handle, known in blocks.items() if mark in known}
+
+
+def stage_names(func: PrimFunc, mark: str) -> list[str]:
+    """The names of the stages that an op has marked so, sorted."""
+    return sorted(str(b.annotations[mark]) for b in block_list(func.body) if mark in b.annotations)
+
+
+def has_known_sizes(func: PrimFunc) -> bool:
+    """Whether no axis of a kernel is of a symbolic size."""
+    return all(const_value(a.dom.extent) is not None for b in block_list(func.body) for a in b.axes)
+
+
+def known_extent(s: Schedule, handle: BlockRV, axis: int) -> int:
+    """The size of an axis of a block, of a kernel of known sizes."""
+    size = const_value(s.get(handle).axes[axis].dom.extent)
+    assert isinstance(size, int)
+    return size
+
+
+def loops_that_read(s: Schedule, out: BlockRV, of: BlockRV) -> list[LoopRV]:
+    """The loops of a block, in the order of the results of another that it reads, each for one of its own;
+    ScheduleError where it reads them otherwise.
+    """
+    block, own = s.get(out), s.get_loops(out)
+    buffer = s.get(of).writes[0].buffer
+    load = next(e for e in loads_of(block) if e.buffer is buffer)
+    loops = {axis.var: loop for axis, loop in zip(block.axes, own, strict=True)}
+    found = [loops.get(index) for index in load.indices if isinstance(index, Var)]
+    order = [loop for loop in found if loop is not None]
+    if not len(order) == len(load.indices) == len(set(order)) == len(own):
+        raise ScheduleError(f"block {out.name!r} does not read each result of {of.name!r} for one of its own")
+    return order
 
 
 def has_row_stages(func: PrimFunc) -> bool:
@@ -57,4 +96,15 @@ def is_costly(value: Expr) -> bool:
     return any(isinstance(e, Call) or (isinstance(e, Binary) and e.op == "div") for e in post_order(value))
 
 
-__all__ = ["Along", "axes_along", "has_row_stages", "is_costly", "row_axes"]
+__all__ = [
+    "Along",
+    "axes_along",
+    "has_known_sizes",
+    "has_row_stages",
+    "is_costly",
+    "known_extent",
+    "loops_that_read",
+    "marked_stages",
+    "row_axes",
+    "stage_names",
+]

@@ -17,21 +17,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dlc_backend_c.codegen import CCodegen
 from dlc_backend_c.kind import KIND
+from dlc_core.backend import SimulatedDevice
 from dlc_core.backend.compiler import compile_c
 from dlc_core.backend.kept import kept
 from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE
-from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError, bytes_text
+from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
 from dlc_core.ir.module import IRModule
-from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.failure import failure_of
+from dlc_core.runtime.memory import NDArray
 from dlc_core.target import Artifact, Target
 
 EMULATED = "c-emulated"
 """Artefacts of this format are C whose metadata names the processor that runs it."""
-MEMORY_BYTES = 1 << 32
-"""What machines of 32 bits have at most."""
 
 _MAIN = """
 /* Runs one entry: its name is the argument, its buffers come from the standard input and go to the output. */
@@ -175,20 +176,13 @@ class Program:
         """The program is kept for the next time."""
 
 
-class EmulatedDevice(HostMemory):
+class EmulatedDevice(SimulatedDevice):
     """Foreign processes; memory is copied to them and back for each call."""
 
     name = "c_emulated"
     formats = (EMULATED,)
-    host_memory = False
-
-    def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory; RuntimeFailure where not so much is free."""
-        used = sum(block.nbytes for block in self._live.values())
-        if used + size > MEMORY_BYTES:
-            why = f"{bytes_text(used)} of {bytes_text(MEMORY_BYTES)} are in use"
-            raise RuntimeFailure(f"{self.name} has no memory for {bytes_text(size)}", why=why)
-        return super().alloc(size, align)
+    memory_bytes = 1 << 32
+    """What machines of 32 bits have at most."""
 
     def check(self, artifact: Artifact) -> None:
         """Raise ArtifactError where the processor cannot be emulated here."""
@@ -200,9 +194,8 @@ class EmulatedDevice(HostMemory):
         self.check(artifact)
         return Program(artifact)
 
-    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+    def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
         """Run one process; RuntimeFailure where it fails."""
-        blocks = [self._live[handle] for handle in buffers]
         data = [struct.pack("<3q", len(blocks), len(scalars), threads)]
         data += [struct.pack("<q", block.nbytes) for block in blocks]
         data += [struct.pack("<q", value) for value in scalars]
@@ -224,7 +217,7 @@ class EmulatedDevice(HostMemory):
             raise failure_of(entry.symbol, status, entry.metadata, (index, extent))
         at = 32
         for block in blocks:
-            block[:] = memoryview(done.stdout)[at : at + block.nbytes]
+            block[:] = np.frombuffer(done.stdout, np.uint8, block.nbytes, at)
             at += block.nbytes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, PTX, TEXT
 from dlc_backend_cuda.driver import Driver, OutOfMemory, PycudaDriver, Start
 from dlc_backend_cuda.kind import GROUPS, STATIC_SHARED
 from dlc_core.backend import Blocks, Kernel, Launch, LaunchList, read_launches
-from dlc_core.backend.launches import LAUNCHES, check_windows
+from dlc_core.backend.launches import LAUNCHES, add_figures, check_windows
 from dlc_core.backend.opened import OpenedDevice, PolledEvent
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError, bytes_text
 from dlc_core.target import Artifact, Target
@@ -248,11 +249,8 @@ class CudaDevice(OpenedDevice[Session]):
             driver.submit([start])
             marks.append(driver.mark())
         driver.sync()
-        seen: set[int] = set()
-        for ready, first, last in zip(entry.ready(scalars), marks, marks[1:]):
-            site = ready.launch.site
-            figures[site] += (round(1e9 * driver.seconds(first, last)), site not in seen)
-            seen.add(site)
+        spent = (round(1e9 * driver.seconds(first, last)) for first, last in pairwise(marks))
+        add_figures(figures, zip((ready.launch for ready in entry.ready(scalars)), spent, strict=True))
 
     def record(self) -> Event:
         """An event that is reached when everything launched so far has finished."""

@@ -6,13 +6,13 @@ are set again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlc_core.backend.launches import Launch, check_windows
+from dlc_core.backend.launches import Launch, add_figures, check_windows
 from dlc_core.diag import ArtifactError, RuntimeFailure
 
 if TYPE_CHECKING:
@@ -113,16 +113,16 @@ class Commands:
         """Run all launches; add nanoseconds and 1 to `figures` for each of the entry's calls of kernels."""
         self.finish()
         events = self._enqueue(self._session.clocked)
-        seen: set[int] = set()
-        for command, event in zip(self._commands, events, strict=True):
-            try:
-                event.wait()
-                spent = event.profile.end - event.profile.start
-            except self._session.cl.Error as error:
-                raise self._session.failed("a command", error) from None
-            site = command.launch.site
-            figures[site] += (spent, site not in seen)
-            seen.add(site)
+
+        def spent() -> Iterator[tuple[Launch, int]]:
+            for command, event in zip(self._commands, events, strict=True):
+                try:
+                    event.wait()
+                    yield command.launch, event.profile.end - event.profile.start
+                except self._session.cl.Error as error:
+                    raise self._session.failed("a command", error) from None
+
+        add_figures(figures, spent())
 
     def _enqueue(self, queue: Any) -> list[Any]:
         cl, events = self._session.cl, []

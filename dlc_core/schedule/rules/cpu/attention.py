@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.expr import const_value
 from dlc_core.op.std.attention_stages import ROWS, STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import loads_of, work_of
+from dlc_core.schedule.rules.analysis import work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
 from dlc_core.schedule.rules.cpu.tile import FMA_LATENCY, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long
+from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc
@@ -80,11 +81,7 @@ class _Attend:
         self.s = s = schedule
         self.machine = machine
         self.lanes = machine.lanes(32)
-        self.stage = {
-            str(s.get(handle).annotations[STAGE]): handle
-            for handle in s.get_blocks()
-            if STAGE in s.get(handle).annotations
-        }
+        self.stage = marked_stages(s, STAGE)
         scores = s.get(self.stage["scores"])
         self.rows = int(scores.annotations[ROWS])
         self.panel = const_value(scores.axes[-1].dom.extent)
@@ -99,7 +96,7 @@ class _Attend:
                 continue
             if handle not in kept or (handle == self.stage["keys"] and self.panel == 1):
                 s.compute_inline(handle)
-        heads, row, feature = self._loops(out)
+        *heads, row, feature = loops_that_read(s, out, self.stage["mixed"])
         s.reorder(*heads, row, feature)
         head = s.fuse(*heads) if len(heads) > 1 else heads[0]
         self._deal_out(head)
@@ -110,21 +107,6 @@ class _Attend:
             self._tile(part)
         s.compute_at(self.stage["keys"], head)
         s.vectorize(s.get_loops(self.stage["keys"])[-1])
-
-    def _loops(self, out: BlockRV) -> tuple[list[LoopRV], LoopRV, LoopRV]:
-        """The loops of the output over batches and heads, over queries and over features."""
-        s = self.s
-        block, own = s.get(out), s.get_loops(out)
-        mixed = s.get(self.stage["mixed"]).writes[0].buffer
-        load = next(e for e in loads_of(block) if e.buffer is mixed)
-        loops = {axis.var: loop for axis, loop in zip(block.axes, own, strict=True)}
-        order = [loops.get(index) for index in load.indices if isinstance(index, Var)]
-        if None in order or len(order) != len(load.indices) or len(set(order)) != len(own):
-            raise ScheduleError(
-                f"block {out.name!r} does not read each result of the attention for one of its own"
-            )
-        *heads, row, feature = (loop for loop in order if loop is not None)
-        return heads, row, feature
 
     def _deal_out(self, loop: LoopRV) -> None:
         machine = self.machine

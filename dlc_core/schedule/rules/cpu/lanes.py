@@ -183,7 +183,7 @@ def _bands(
     if size is None or not outer:
         return outer, strips
     *before, row = outer
-    threads = machine.threads if machine.description.parallel else 1
+    threads = machine.workers
     bands: list[LoopRV] = []
     if threads > 1:
         if (const_value(s.extent(row)) or 1) % threads:

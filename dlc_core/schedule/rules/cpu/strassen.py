@@ -25,11 +25,11 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import contraction_of, inline_behind, loads_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
-from dlc_core.schedule.rules.cpu.winograd_plan import Core
+from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = frozenset(
@@ -52,10 +52,7 @@ class StrassenRule(ScheduleRule):
     priority: ClassVar[int] = 110
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        blocks = block_list(func.body)
-        marked = [b.annotations[STAGE] for b in blocks if STAGE in b.annotations]
-        known = all(const_value(a.dom.extent) is not None for b in blocks for a in b.axes)
-        return len(marked) == len(STAGES) and STAGES.issuperset(marked) and known
+        return stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Strassen(schedule, machine).run()
@@ -65,30 +62,20 @@ class _Strassen:
     def __init__(self, schedule: Schedule, machine: Machine) -> None:
         self.s = s = schedule
         self.machine = machine
-        self.stage = {
-            s.get(handle).annotations[STAGE]: handle
-            for handle in s.get_blocks()
-            if STAGE in s.get(handle).annotations
-        }
-        facts = machine.description
-        self.lanes = machine.lanes(s.get(self.stage["results"]).writes[0].buffer.dtype.bits)
+        self.stage = marked_stages(s, STAGE)
+        bits = s.get(self.stage["results"]).writes[0].buffer.dtype.bits
+        self.lanes = machine.lanes(bits)
         self.half, self.depth = (self._extent("rows", axis) for axis in (1, 2))
         rows, columns = (self._extent("results", axis) for axis in (0, 1))
-        core = Core(self.lanes, machine.registers, facts.caches, self.threads, facts.vector_units)
+        core = Core.of(machine.description, machine.workers, bits)
         found = plan(Shape(rows, 2 * self.depth, columns), core)
         if found is None:
             raise ScheduleError(f"no tile divides {columns // 2} columns", why="they are no whole vectors")
         self.tile = found.tile
         self.panel = found.tile.vectors * self.lanes
 
-    @property
-    def threads(self) -> int:
-        return self.machine.threads if self.machine.description.parallel else 1
-
     def _extent(self, stage: str, axis: int) -> int:
-        size = const_value(self.s.get(self.stage[stage]).axes[axis].dom.extent)
-        assert isinstance(size, int)
-        return size
+        return known_extent(self.s, self.stage[stage], axis)
 
     def run(self) -> None:
         s = self.s
@@ -116,7 +103,7 @@ class _Strassen:
         Threads take panels in turn where these can be dealt out evenly: streams of weights that are far from
         each other were measured to get in each other's way.
         """
-        s, threads = self.s, self.threads
+        s, threads = self.s, self.machine.workers
         count = const_value(s.extent(panel))
         if threads < 2 or count is None or count < 2:
             return None, panel

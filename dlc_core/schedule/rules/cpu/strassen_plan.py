@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dlc_core.op.std.strassen import PRODUCTS
+from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
 from dlc_core.schedule.rules.cpu.tile import (
     FMA_LATENCY,
     FMA_PER_CYCLE,
@@ -18,9 +20,7 @@ from dlc_core.schedule.rules.cpu.tile import (
     domain_cycles,
     fits,
 )
-from dlc_core.schedule.rules.cpu.winograd_plan import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
 
-PRODUCTS = 7
 SHARE = 0.5
 """Part of the second cache that the products of a panel may take."""
 RESULT_TRAFFIC = 3.0
@@ -71,7 +71,7 @@ def plan(shape: Shape, core: Core) -> Plan | None:
     best: Plan | None = None
     for width in range(1, min(vectors, WIDEST) + 1):
         between = PRODUCTS * shape.half * width * core.lanes * FLOAT
-        if vectors % width or between > SHARE * core.caches[min(SECOND_CACHE, len(core.caches) - 1)]:
+        if vectors % width or between > SHARE * core.second_cache:
             continue
         panels = vectors // width
         uneven = -(-panels // core.threads) * core.threads / panels

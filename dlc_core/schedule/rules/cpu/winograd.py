@@ -19,12 +19,13 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import anchor, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
-from dlc_core.schedule.rules.cpu.winograd_plan import Core, Layer, plan
+from dlc_core.schedule.rules.cpu.winograd_plan import Layer, plan
+from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = ("rows", "inputs", "products", "columns", "results")
@@ -38,10 +39,9 @@ class WinogradRule(ScheduleRule):
     priority: ClassVar[int] = 110
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        blocks = block_list(func.body)
-        marked = [b.annotations[STAGE] for b in blocks if STAGE in b.annotations]
-        known = all(const_value(a.dom.extent) is not None for b in blocks for a in b.axes)
-        return sorted(marked) == sorted(STAGES) and known and anchor(func) is not None
+        return (
+            stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func) and anchor(func) is not None
+        )
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Winograd(schedule, machine).run()
@@ -51,11 +51,7 @@ class _Winograd:
     def __init__(self, schedule: Schedule, machine: Machine) -> None:
         self.s = s = schedule
         self.machine = machine
-        self.stage = {
-            s.get(handle).annotations[STAGE]: handle
-            for handle in s.get_blocks()
-            if STAGE in s.get(handle).annotations
-        }
+        self.stage = marked_stages(s, STAGE)
         found = anchor(s.func)
         assert found is not None
         self.contract = Contract(s, machine, found)
@@ -65,19 +61,13 @@ class _Winograd:
         height, width = self._extent("results", 1), self._extent("results", 2)
         self.tile = points - 2
         self.across = -(-width // self.tile)
-        facts = machine.description
-        core = Core(self.lanes, machine.registers, facts.caches, self.threads, facts.vector_units)
+        bits = s.get(self.stage["products"]).writes[0].buffer.dtype.bits
+        core = Core.of(machine.description, machine.workers, bits)
         self.plan = plan(Layer(batch, height, width, inputs, self.outputs), self.tile, core)
         assert tiles == self.across * -(-height // self.tile)
 
-    @property
-    def threads(self) -> int:
-        return self.machine.threads if self.machine.description.parallel else 1
-
     def _extent(self, stage: str, axis: int) -> int:
-        size = const_value(self.s.get(self.stage[stage]).axes[axis].dom.extent)
-        assert isinstance(size, int)
-        return size
+        return known_extent(self.s, self.stage[stage], axis)
 
     def run(self) -> None:
         s, stage = self.s, self.stage
@@ -106,7 +96,7 @@ class _Winograd:
             vectorize_long(s, s.get_loops(border)[-1], self.lanes)
 
     def _parallel(self, loop: LoopRV) -> None:
-        if self.threads > 1 and const_value(self.s.extent(loop)) != 1:
+        if self.machine.workers > 1 and const_value(self.s.extent(loop)) != 1:
             self.s.parallel(loop)
 
     def _results(self, out: BlockRV) -> tuple[LoopRV, LoopRV, LoopRV, LoopRV]:

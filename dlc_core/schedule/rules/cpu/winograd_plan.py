@@ -11,12 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dlc_core.schedule.rules.cpu.tile import FMA_PER_CYCLE, choose, domain_cycles
+from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
+from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
 
-FLOAT = 4
-"""Bytes of an element."""
-CACHE_BYTES_PER_CYCLE = 8.0
-"""What a core reads from the last cache."""
 MEMORY_BYTES_PER_CYCLE = 5.0
 """What a core reads from memory, where the weights of a model are when a kernel begins."""
 EXCHANGED_BYTES_PER_CYCLE = (1.4, 0.7)
@@ -30,7 +27,6 @@ LAST_SHARE = 0.25
 INPUT_STEPS = {2: 28.0, 4: 240.0}
 RESULT_STEPS = {2: 40.0, 4: 200.0}
 """Cycles of the transforms of one tile for each vector of channels: about one instruction a cycle."""
-SECOND_CACHE = 1
 PHASES = 3 * 2000.0
 """Cycles that each thread waits for the others at the ends of the three stages."""
 
@@ -45,22 +41,6 @@ class Layer:
     inputs: int
     outputs: int
     """Results in each direction, and channels."""
-
-
-@dataclass(frozen=True)
-class Core:
-    """What the costs depend on."""
-
-    lanes: int
-    registers: int
-    caches: tuple[int, ...]
-    threads: int
-    units: int = 2
-    """Vector multiply-adds that begin in a cycle."""
-
-    def products(self, cycles: float) -> float:
-        """Cycles of register tiles, which are counted for two units."""
-        return cycles * FMA_PER_CYCLE / self.units
 
 
 @dataclass(frozen=True)
@@ -79,7 +59,7 @@ class Plan:
 
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
     """What repeated reads of so many bytes run at; None where the second cache holds them."""
-    if size <= core.caches[min(SECOND_CACHE, len(core.caches) - 1)] * CACHE_SHARE:
+    if size <= core.second_cache * CACHE_SHARE:
         return None
     if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * LAST_SHARE:
         return MEMORY_BYTES_PER_CYCLE
@@ -142,4 +122,4 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
             yield Plan(tile, group, True, _beside(cycles, moved) + exchanged + PHASES * shared)
 
 
-__all__ = ["Core", "Layer", "Plan", "direct_cycles", "plan"]
+__all__ = ["Layer", "Plan", "direct_cycles", "plan"]

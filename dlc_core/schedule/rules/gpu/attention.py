@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.expr import const_value
 from dlc_core.op.std.attention_stages import ROWS, STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import loads_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.tile import PADDING
+from dlc_core.schedule.rules.stages import loops_that_read, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Description
 from dlc_core.tir.functor import block_list
@@ -113,9 +113,8 @@ class AttentionRule(ScheduleRule):
     priority: ClassVar[int] = 120
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        stages = [b.annotations[STAGE] for b in block_list(func.body) if STAGE in b.annotations]
         reductions = [b for b in block_list(func.body) if b.init is not None]
-        return sorted(stages) == sorted(STAGES) and len(reductions) == 3
+        return stage_names(func, STAGE) == sorted(STAGES) and len(reductions) == 3
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Attend(schedule, machine).run()
@@ -126,11 +125,7 @@ class _Attend:
         self.s = s
         self.grid = Grid.of(machine)
         self.banks = machine.description.shared_banks
-        self.stage = {
-            str(s.get(handle).annotations[STAGE]): handle
-            for handle in s.get_blocks()
-            if STAGE in s.get(handle).annotations
-        }
+        self.stage = marked_stages(s, STAGE)
         self.shape = self._shape(machine.description)
 
     def _shape(self, facts: Description) -> Shape:
@@ -153,7 +148,7 @@ class _Attend:
         for handle in s.get_blocks():
             if handle != out and handle not in kept:
                 s.compute_inline(handle)
-        heads, row, feature = self._loops(out)
+        *heads, row, feature = loops_that_read(s, out, stage["mixed"])
         tiles, ty, i = s.split(row, [None, shape.tall, shape.rows // shape.tall])
         tx, j = s.split(feature, [shape.wide, None])
         s.reorder(*heads, tiles, ty, tx, i, j)
@@ -166,21 +161,6 @@ class _Attend:
         self._queries(tiles)
         s.compact_buffers()
         s.bind(s.fuse(*heads, tiles) if heads else tiles, self.grid.groups)
-
-    def _loops(self, out: BlockRV) -> tuple[list[LoopRV], LoopRV, LoopRV]:
-        """The loops of the output over batches and heads, over queries and over features."""
-        s = self.s
-        block, own = s.get(out), s.get_loops(out)
-        mixed = s.get(self.stage["mixed"]).writes[0].buffer
-        load = next(e for e in loads_of(block) if e.buffer is mixed)
-        loops = {axis.var: loop for axis, loop in zip(block.axes, own, strict=True)}
-        order = [loops.get(index) for index in load.indices if isinstance(index, Var)]
-        if None in order or len(order) != len(load.indices) or len(set(order)) != len(own):
-            raise ScheduleError(
-                f"block {out.name!r} does not read each result of the attention for one of its own"
-            )
-        *heads, row, feature = (loop for loop in order if loop is not None)
-        return heads, row, feature
 
     def _scores_again(self) -> Mapping[str, BlockRV]:
         """Stages of their own for the tops and totals."""

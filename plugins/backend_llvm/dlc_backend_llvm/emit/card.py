@@ -21,7 +21,6 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Call, Expr, const_value
 from dlc_core.tir.functor import allocations
-from dlc_core.tir.in_place import shared_buffers
 from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc
 from dlc_core.tir.threads import is_shared
 
@@ -150,18 +149,7 @@ def module_text(funcs: Sequence[PrimFunc], cpu: HostCpu) -> tuple[str, dict[str,
 
 
 def _kernel(emitter: KernelEmitter, func: PrimFunc) -> str:
-    params = []
-    both = shared_buffers(func)
-    for index, param in enumerate(func.params):
-        operand = f"%arg{index}"
-        if isinstance(param, Buffer):
-            params.append(f"ptr {'' if param in both else 'noalias '}align {_ALIGNED} {operand}")
-            emitter.pointers[param] = (operand, 0)
-        else:
-            params.append(f"{register_type(param.dtype)} {operand}")
-            emitter.vars[param] = (operand, 0)
-            if param.dtype.is_int:
-                emitter._nonnegative.add(param)
+    params = emitter.take_params(func, f"align {_ALIGNED} ")
     sizes = group_extents(func)
     most = "" if sizes is None else f' "nvvm.maxntid"="{prod(sizes.values())}"'
     return emitter.function_text(f"define ptx_kernel void @{func.name}({', '.join(params)}){most}", func.body)

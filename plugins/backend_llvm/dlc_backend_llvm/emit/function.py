@@ -393,6 +393,22 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         for scope in self.scopes:
             scope.volatile.clear()
 
+    def take_params(self, func: PrimFunc, about: str = "") -> list[str]:
+        """The parameters of a function's signature, whose values the emitter knows then; `about` pointers."""
+        params = []
+        shared = shared_buffers(func)
+        for index, param in enumerate(func.params):
+            operand = f"%arg{index}"
+            if isinstance(param, Buffer):
+                params.append(f"ptr {'' if param in shared else 'noalias '}{about}{operand}")
+                self.pointers[param] = (operand, 0)
+            else:
+                params.append(f"{register_type(param.dtype)} {operand}")
+                self.vars[param] = (operand, 0)
+                if param.dtype.is_int:
+                    self._nonnegative.add(param)
+        return params
+
     def function_text(self, signature: str, body: Stmt, head: Sequence[str] = ()) -> str:
         """The whole text of a function with this signature and statement."""
         with self.scope():
@@ -411,18 +427,6 @@ def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None
     """Add a PrimFunc to the unit: `void @name(ptr …, scalars …, i32 %threads)`."""
     emitter = FunctionEmitter(unit, func.name)
     emitter.flushes = func.attrs.get("denormals") == "flush" and rounds_bfloat16(unit.cpu)
-    params = []
-    shared = shared_buffers(func)
-    for index, param in enumerate(func.params):
-        operand = f"%arg{index}"
-        if isinstance(param, Buffer):
-            params.append(f"ptr {operand}" if param in shared else f"ptr noalias {operand}")
-            emitter.pointers[param] = (operand, 0)
-        else:
-            params.append(f"{register_type(param.dtype)} {operand}")
-            emitter.vars[param] = (operand, 0)
-            if param.dtype.is_int:
-                emitter._nonnegative.add(param)
-    params.append("i32 %threads")
-    signature = f"define {linkage} void @{func.name}({', '.join(params)})"
+    params = ", ".join([*emitter.take_params(func), "i32 %threads"])
+    signature = f"define {linkage} void @{func.name}({params})"
     unit.functions.append(emitter.function_text(signature, func.body))
