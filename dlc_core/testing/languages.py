@@ -11,14 +11,19 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from dlc_core import te
+from dlc_core.diag import RuntimeFailure
 from dlc_core.driver import build
+from dlc_core.driver import compile as compile_model
 from dlc_core.graph.node import Node, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.passes import PassContext
 from dlc_core.script import parse
+from dlc_core.testing.networks import cifar
 
 Built = tuple[Node, list[Node]]
 
@@ -122,11 +127,28 @@ def check_narrow_floats(target: str, dtype: str) -> None:
     assert same.all(), x[~same][:5]
 
 
+def check_missing_barrier(target: str) -> None:
+    """`TILES` without the barrier that it needs is a failure which names the memory.  The target checks."""
+    with PassContext(disabled=("thread_sync",)):
+        exe = build(parse(TILES), target)
+    with pytest.raises(RuntimeFailure, match=r"race: byte \d+ of shared_tile"):
+        exe(numbers(64, 64))
+
+
+def check_network(target: str) -> None:
+    """A small network of convolutions gives what the reference gives."""
+    picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    wanted = compile_model(cifar(), "reference")(picture)
+    np.testing.assert_allclose(compile_model(cifar(), target)(picture), wanted, 1e-4, 1e-6)
+
+
 __all__ = [
     "LANGUAGE",
     "SHUFFLES",
     "TILES",
+    "check_missing_barrier",
     "check_narrow_floats",
+    "check_network",
     "check_shuffles",
     "check_transposition",
     "numbers",

@@ -7,22 +7,20 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler_problem
-from dlc_core.diag import RuntimeFailure
 from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.passes import PassContext
 from dlc_core.script import parse
 from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
-    TILES,
+    check_missing_barrier,
     check_narrow_floats,
+    check_network,
     check_shuffles,
     check_transposition,
     numbers,
 )
-from dlc_core.testing.networks import cifar
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 
@@ -47,16 +45,11 @@ def test_threads_exchange_values() -> None:
 
 
 def test_a_missing_barrier_is_reported() -> None:
-    with PassContext(disabled=("thread_sync",)):
-        exe = dlc.build(parse(TILES), "cuda_simulated -check=true")
-    with pytest.raises(RuntimeFailure, match=r"race: byte \d+ of shared_tile"):
-        exe(numbers(64, 64))
+    check_missing_barrier("cuda_simulated -check=true")
 
 
 def test_a_network() -> None:
-    picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
-    exe = dlc.compile(cifar(), "cuda_simulated -arch=sm_90")
-    np.testing.assert_allclose(exe(picture), dlc.compile(cifar(), "reference")(picture), 1e-4, 1e-6)
+    check_network("cuda_simulated -arch=sm_90")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
