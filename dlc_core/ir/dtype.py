@@ -125,6 +125,11 @@ class DType:
         """Bytes of one element in memory, all lanes; types below a byte take one byte per element."""
         return self.lanes * max(1, self.bits // 8)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type of one lane; NumPy takes this where it takes a dtype: `np.zeros(shape, i.dtype)`."""
+        return self.numpy
+
     def with_lanes(self, lanes: int) -> DType:
         """The vector type of this many lanes of the same scalar."""
         found = self._widened.get(lanes)
