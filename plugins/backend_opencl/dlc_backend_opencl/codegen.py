@@ -47,20 +47,23 @@ _BITS = {_TYPES[f"{sign}int{bits}"]: bits for sign in ("", "u") for bits in (8, 
 _BITS |= {"float": 32, "double": 64}
 _STORED = {**_TYPES, "bool": "uchar", "float16": "ushort", "bfloat16": "ushort"}
 
+# Memory that is read as one type and written as another has the type `uchar`, which may stand for any:
+# compilers take a `half` and a `ushort` for different places.
 _NARROW = {
     "f16_to_f32": """static inline float dlc_f16_to_f32(ushort half_bits)
 {
-    return vload_half(0, (const half *)&half_bits);
+    const uchar2 held = as_uchar2(half_bits);
+    return vload_half(0, (const half *)&held);
 }
 """,
     "f32_to_f16": """static inline ushort dlc_f32_to_f16(float value)
 {
     const uint wide = as_uint(value);
-    ushort bits;
+    uchar2 held;
     if (value != value)
         return (ushort)((wide >> 16 & 0x8000u) | 0x7e00u | (wide >> 13 & 0x3ffu));
-    vstore_half_rte(value, 0, (half *)&bits);
-    return bits;
+    vstore_half_rte(value, 0, (half *)&held);
+    return as_ushort(held);
 }
 """,
     "bf16_to_f32": """static inline float dlc_bf16_to_f32(ushort bits)

@@ -59,6 +59,7 @@ def _text() -> str:
         for name, type_ in _TYPES.items():
             struct = fields.replace("T", type_)
             lines.append(f"typedef struct {{ {struct} }} __attribute__((packed, may_alias)) {name}{lanes};")
+            lines.append(f"#define as_{name}{lanes}(x) DLC_AS({name}{lanes}, x)")
         cases = ", ".join(f"{type_}: *(const {name}{lanes} *)(p)" for name, type_ in _TYPES.items())
         lines.append(f"#define vload{lanes}(i, p) _Generic(*(p), {cases})")
         lines.append(f"#define vstore{lanes}(v, i, p) (*(__typeof__((0, (v))) *)(p) = (v))")

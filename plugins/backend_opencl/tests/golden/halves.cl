@@ -1,16 +1,17 @@
 static inline float dlc_f16_to_f32(ushort half_bits)
 {
-    return vload_half(0, (const half *)&half_bits);
+    const uchar2 held = as_uchar2(half_bits);
+    return vload_half(0, (const half *)&held);
 }
 
 static inline ushort dlc_f32_to_f16(float value)
 {
     const uint wide = as_uint(value);
-    ushort bits;
+    uchar2 held;
     if (value != value)
         return (ushort)((wide >> 16 & 0x8000u) | 0x7e00u | (wide >> 13 & 0x3ffu));
-    vstore_half_rte(value, 0, (half *)&bits);
-    return bits;
+    vstore_half_rte(value, 0, (half *)&held);
+    return as_ushort(held);
 }
 
 static inline float dlc_round_f16(float value)
