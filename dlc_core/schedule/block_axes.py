@@ -96,15 +96,7 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
                 "known to be a multiple",
                 hint="pad_einsum makes the tiles of a product whole",
             )
-    made: Stmt = replace(
-        block,
-        axes=axes,
-        values=tuple(loops),
-        reads=tuple(_moved(r, env) for r in block.reads),
-        writes=tuple(_moved(r, env) for r in block.writes),
-        body=substitute_stmt(block.body, env),
-        init=None if block.init is None else substitute_stmt(block.init, env),
-    )
+    made: Stmt = replace(_over_others(block, env, analyzer), axes=axes, values=tuple(loops))
     for var, new in reversed(list(zip(loops, axes, strict=True))):
         made = loop(var, new.dom.extent, made)
     program.replace({chain[0] if chain else block: made})
@@ -140,6 +132,15 @@ def fuse_block_axes(program: Program, handle: BlockRV, first: int, count: int) -
     axes = (*block.axes[:first], fused, *block.axes[first + count :])
     loops = {a: Var(a.var.name.removeprefix("v_")) for a in axes}
 
+    nest: Stmt = replace(_over_others(block, env, analyzer), axes=axes, values=tuple(loops[a] for a in axes))
+    for axis in reversed(axes):
+        nest = loop(loops[axis], axis.dom.extent, nest)
+    program.replace({chain[0] if chain else block: nest})
+
+
+def _over_others(block: Block, env: dict[Var, Expr], analyzer: Analyzer) -> Block:
+    """A block whose axes have these values over others, places being as simple as they can be."""
+
     def settled(stmt: Stmt) -> Stmt:
         return transform_stmt(
             substitute_stmt(stmt, env),
@@ -153,30 +154,18 @@ def fuse_block_axes(program: Program, handle: BlockRV, first: int, count: int) -
             ),
         )
 
-    body = settled(block.body)
-    made = replace(
+    def moved(region: Region) -> Region:
+        begins = (analyzer.simplify(substitute(r.begin, env)) for r in region.ranges)
+        extents = (substitute(r.extent, env) for r in region.ranges)
+        return Region(region.buffer, tuple(map(Range, begins, extents)))
+
+    return replace(
         block,
-        axes=axes,
-        values=tuple(loops[a] for a in axes),
-        writes=tuple(_settled(_moved(r, env), analyzer) for r in block.writes),
-        reads=tuple(_settled(_moved(r, env), analyzer) for r in block.reads),
-        body=body,
+        writes=tuple(map(moved, block.writes)),
+        reads=tuple(map(moved, block.reads)),
+        body=settled(block.body),
         init=None if block.init is None else settled(block.init),
     )
-    nest: Stmt = made
-    for axis in reversed(axes):
-        nest = loop(loops[axis], axis.dom.extent, nest)
-    program.replace({chain[0] if chain else block: nest})
-
-
-def _settled(region: Region, analyzer: Analyzer) -> Region:
-    ranges = (Range(analyzer.simplify(r.begin), r.extent) for r in region.ranges)
-    return Region(region.buffer, tuple(ranges))
-
-
-def _moved(region: Region, env: dict[Var, Expr]) -> Region:
-    ranges = (Range(substitute(r.begin, env), substitute(r.extent, env)) for r in region.ranges)
-    return Region(region.buffer, tuple(ranges))
 
 
 __all__ = ["fuse_block_axes", "plain_nest", "reorder_block_axes", "transform_block_layout"]

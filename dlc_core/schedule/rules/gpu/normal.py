@@ -14,7 +14,8 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Binary, Cast, Expr, ExprLike, Load, Var, as_expr, const_value
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.rules.analysis import Contraction, Operand, loads_of, loop_of, update_of
+from dlc_core.schedule.rules.analysis import Contraction, Operand, loop_of, update_of
+from dlc_core.schedule.rules.gpu.epilogue import epilogue_order
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Block, IterVar, Store
 
@@ -82,7 +83,7 @@ def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
     dims = [places[i] for i in body.indices if isinstance(i, Var)]
     sizes = [axis.dom.extent for axis in order]
     first, rows = len(found.shared), len(found.m)
-    plan = _epilogue(s, out, body, order)
+    plan = epilogue_order(s, out, body, order)
     _relay(
         s,
         block,
@@ -112,20 +113,6 @@ def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
         _size(found.k),
         body.buffer.dtype.bits,
     )
-
-
-def _epilogue(s: Schedule, out: BlockRV, body: Store, order: Sequence[IterVar]) -> list[int]:
-    """The order of the output's axes in which it reads results as the contraction makes them."""
-    axes = s.get(out).axes
-    loads = [e for e in loads_of(s.get(out)) if e.buffer is body.buffer]
-    numbers: dict[Expr, int] = {axis.var: number for number, axis in enumerate(axes)}
-    read = dict(zip(body.indices, loads[0].indices, strict=True)) if loads else {}
-    found = [numbers.get(read[a.var]) for a in order if a.var in read]
-    plan = [number for number in found if number is not None]
-    alike = all(e.indices == loads[0].indices for e in loads)
-    if not alike or len(plan) < len(found) or sorted(plan) != list(range(len(axes))):
-        raise ScheduleError(f"block {out.name!r} reads {body.buffer.name} in an order of its own")
-    return plan
 
 
 def _side(s: Schedule, block: BlockRV, found: Contraction, operand: Operand, own: Sequence[IterVar]) -> Side:

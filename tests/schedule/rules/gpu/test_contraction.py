@@ -93,18 +93,7 @@ def test_every_dtype(dtype):
     [
         ((2, 1), (1, 1), 1),
         pytest.param((1, 1), (1, 1), 1, marks=pytest.mark.slow),
-        pytest.param(
-            (1, 1),
-            (2, 2),
-            2,
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.xfail(
-                    strict=True,
-                    reason="what follows reads channels, not groups of them",
-                ),
-            ],
-        ),
+        ((1, 1), (2, 2), 2),
     ],
 )
 def test_windows(strides, dilation, groups):
@@ -114,6 +103,43 @@ def test_windows(strides, dilation, groups):
         kernel_layout="XIO",
     )  # fmt: skip
     is_contraction(check_launches(kernel_of(std.relu(std.add(made, tensor(8, name="b")))), TINY))
+
+
+def test_rows_of_several_pictures_are_rows_of_one_product():
+    w, bias = tensor(8, 12, name="w"), tensor(12, name="b")
+    is_contraction(check_launches(kernel_of(std.relu(std.add(std.matmul(tensor(2, 3, 8), w), bias))), TINY))
+    beside = std.add(std.matmul(tensor(1, 7, 8), w), tensor(1, 7, 12, name="r"))
+    is_contraction(check_launches(kernel_of(beside), TINY))
+    x, narrow = tensor(2, 3, 8, dtype="float16"), tensor(8, 12, name="w", dtype="float16")
+    is_contraction(check_launches(kernel_of(std.matmul(x, narrow)), TINY))
+    shared = std.relu(std.matmul(tensor(2, 1, 256), tensor(256, 8, name="w")))
+    is_contraction(check_launches(kernel_of(shared), TINY), 2)
+
+
+def convolution(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: object) -> Node:
+    return std.conv(tensor(*shape), tensor(*kernel, name="w"), layout="NXC", kernel_layout="XIO", **attrs)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda: convolution((2, 4, 3, 8), (1, 1, 8, 8)), id="points"),
+        pytest.param(lambda: convolution((1, 5, 6, 6), (1, 1, 2, 9), groups=3), id="points in groups"),
+        pytest.param(lambda: convolution((2, 9, 4), (3, 4, 8), strides=(2,)), id="1D"),
+        pytest.param(lambda: convolution((1, 3, 4, 3, 4), (2, 2, 2, 4, 8)), id="3D"),
+        pytest.param(
+            lambda: std.conv_transpose(
+                tensor(1, 3, 4, 4), tensor(3, 3, 4, 8, name="w"), strides=(2, 2), layout="NXC",
+                kernel_layout="XIO",
+            ),
+            id="transposed",
+        ),
+    ],
+)  # fmt: skip
+def test_convolutions_of_every_kind(made):
+    node = made()
+    bias = tensor(node.shape[-1], name="b")
+    is_contraction(check_launches(kernel_of(std.relu(std.add(node, bias))), TINY))
 
 
 def test_groups_share_the_steps_of_a_tile():

@@ -1,0 +1,101 @@
+"""What stores the results of a contraction, over the axes of these: rows that it has as pictures and pixels
+become one axis, channels that are those of groups become two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.arith import Analyzer
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Binary, Expr, const_value, free_vars
+from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.rules.analysis import loads_of
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import IterVar, Store
+
+
+def epilogue_order(s: Schedule, out: BlockRV, body: Store, order: Sequence[IterVar]) -> list[int]:
+    """The order of the output's axes in which it reads results as the contraction makes them.
+
+    Axes are split and fused before, where results are read by parts of them; ScheduleError where that is
+    not enough.
+    """
+    _split(s, out, body.buffer)
+    _fuse(s, out, body.buffer)
+    axes = s.get(out).axes
+    place = _place(s, out, body.buffer)
+    numbers: dict[Expr, int] = {axis.var: number for number, axis in enumerate(axes)}
+    read = dict(zip(body.indices, place, strict=True))
+    single = [axes.index(a) for a in _single(axes, place)]
+    found = [numbers.get(read[a.var]) for a in order if a.var in read]
+    plan = [single.pop(0) if number is None and single else number for number in found]
+    known = [number for number in plan if number is not None]
+    if len(known) < len(plan) or sorted(known) != list(range(len(axes))):
+        raise _strange(out, body.buffer)
+    return known
+
+
+def _strange(out: BlockRV, buffer: Buffer) -> ScheduleError:
+    return ScheduleError(f"block {out.name!r} reads {buffer.name} in an order of its own")
+
+
+def _place(s: Schedule, out: BlockRV, buffer: Buffer) -> tuple[Expr, ...]:
+    """Where an output reads results, which is one place for each of its points."""
+    places = dict.fromkeys(e.indices for e in loads_of(s.get(out)) if e.buffer is buffer)
+    if len(places) != 1:
+        raise _strange(out, buffer)
+    (place,) = places
+    return place
+
+
+def _split(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
+    """Make two axes of one whose multiples and remainders are indices of their own."""
+    place = _place(s, out, buffer)
+    sizes = {i.a: i.b for i in place if isinstance(i, Binary) and i.op == "floormod"}
+    axes = [a.var for a in s.get(out).axes]
+    if not any(v in sizes and v // sizes[v] in place for v in axes):
+        return
+
+    def digits(*outer: Expr) -> list[Expr]:
+        made: list[Expr] = []
+        for new, old in zip(outer, axes, strict=True):
+            made += [new // sizes[old], new % sizes[old]] if old in sizes else [new]
+        return made
+
+    s.transform_block_layout(out, IndexMap.of(digits, len(axes)))
+
+
+def _fuse(s: Schedule, out: BlockRV, buffer: Buffer) -> None:
+    """Make one axis of those that are one index."""
+    for dim in range(buffer.ndim):
+        place = _place(s, out, buffer)
+        axes = s.get(out).axes
+        here = free_vars(place[dim])
+        spare = _single(axes, place)[sum(not free_vars(i) for i in place) :] if here else []
+        parts = [a for a in axes if a.var in here or a in spare]
+        if len(parts) > 1:
+            _check_digits(out, buffer, place[dim], [a for a in parts if a not in spare])
+            rest = [a for a in axes if a not in parts]
+            s.reorder_block_axes(out, [axes.index(a) for a in (*parts, *rest)])
+            s.fuse_block_axes(out, 0, len(parts))
+
+
+def _single(axes: Sequence[IterVar], place: Sequence[Expr]) -> list[IterVar]:
+    """Axes of one point that no index has."""
+    used = free_vars(*place)
+    return [a for a in axes if const_value(a.dom.extent) == 1 and a.var not in used]
+
+
+def _check_digits(out: BlockRV, buffer: Buffer, index: Expr, parts: Sequence[IterVar]) -> None:
+    """Axes are the digits of an index, the first being the highest one."""
+    total: Expr = parts[0].var
+    for axis in parts[1:]:
+        total = total * axis.dom.extent + axis.var
+    if not Analyzer().prove_equal(index, total):
+        raise _strange(out, buffer)
+
+
+__all__ = ["epilogue_order"]
