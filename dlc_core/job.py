@@ -29,7 +29,7 @@ from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.hosted import Program
-from dlc_core.runtime.memory import NDArray, aligned_bytes
+from dlc_core.runtime.memory import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.runtime.signature import Signature
 from dlc_core.script import script
 from dlc_core.shares import share_out
@@ -384,7 +384,7 @@ def _host_program(module: IRModule) -> Program | None:
 
 def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) -> NDArray:
     """All constants at the places that the memory plan gives them; the list is emptied on the way."""
-    weights = aligned_bytes(signature.weights_size)
+    weights = lasting_bytes(signature.weights_size)
     following = signature.weights_size
     while constants:
         offset, constant = constants.pop()

@@ -20,8 +20,9 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.dtype import DTypeLike
 from dlc_core.runtime.checked import PLANS, Checked, Host, Transient, failing, failure
 from dlc_core.runtime.device import Device, is_queued, prepare
-from dlc_core.runtime.memory import address, aligned_bytes, bytes_of, empty, maker
+from dlc_core.runtime.memory import address, bytes_of, empty, lasting_bytes
 from dlc_core.runtime.ndarray import NDArray
+from dlc_core.runtime.recycled import Recycled
 from dlc_core.runtime.signature import Shape, Signature
 
 ndarray = np.ndarray
@@ -38,6 +39,7 @@ class InPlace(Checked):
         self._weights = weights
         self._weights_at = address(weights)
         self._arenas: list[tuple[Host, int, int]] = []
+        self._outputs = Recycled()
         self._run = _launcher(device, entry, self.count + len(self.results) + 2, len(signature.symbols))
         self._known: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
@@ -69,7 +71,7 @@ class InPlace(Checked):
     def _know(self, shapes: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
         """What makes the outputs, the dims, and the bytes of scratch memory of a call with these shapes."""
         plan = self.plan(shapes)
-        makers = [maker(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
+        makers = self._outputs.makers(plan.outputs, self.results)
         if len(self._known) >= PLANS:
             self._known.clear()
         made = self._known[shapes] = makers, plan.scalars, plan.arena
@@ -79,7 +81,7 @@ class InPlace(Checked):
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
-        held = [*given, *results, self._weights, aligned_bytes(plan.arena)]
+        held = [*given, *results, self._weights, lasting_bytes(plan.arena)]
         run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
         return holding(run, held), results
 
@@ -91,12 +93,13 @@ class InPlace(Checked):
         plan = self.plan(tuple(a.shape for a in given))
         results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         figures = np.zeros((max(1, sites), 2), np.int64)
-        held = [*given, *results, self._weights, aligned_bytes(plan.arena), figures]
+        held = [*given, *results, self._weights, lasting_bytes(plan.arena), figures]
         run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
         return holding(run, held), figures
 
     def release(self) -> None:
         self._arenas.clear()
+        self._outputs.clear()
 
     def _take(self, size: int) -> tuple[Host, int, int]:
         """Scratch memory of at least `size` bytes; smaller pieces met on the way are dropped."""
@@ -105,7 +108,7 @@ class InPlace(Checked):
             try:
                 arena = arenas.pop()
             except IndexError:
-                memory = aligned_bytes(size)
+                memory = lasting_bytes(size)
                 return memory, address(memory), size
             if arena[2] >= size:
                 return arena

@@ -17,7 +17,7 @@ from dlc_core.diag import UsageError
 from dlc_core.runtime.calling import InPlace, holding
 from dlc_core.runtime.checked import Host, failing
 from dlc_core.runtime.device import prepare
-from dlc_core.runtime.memory import address, aligned_bytes, empty
+from dlc_core.runtime.memory import address, empty, lasting_bytes
 from dlc_core.runtime.ndarray import contiguous, is_plain
 from dlc_core.runtime.signature import Donation, Plan, Shape
 
@@ -58,7 +58,7 @@ class Donating(InPlace):
                     hint="use np.ascontiguousarray",
                 )
         results = self._results(given, plan, outputs)
-        arena = aligned_bytes(plan.arena)
+        arena = lasting_bytes(plan.arena)
         return self._prepared(given, results, arena, plan, threads), results
 
     def measuring(
@@ -68,7 +68,7 @@ class Donating(InPlace):
         plan = self.plan(tuple(a.shape for a in given))
         results = self._results(given, plan, None)
         figures = np.zeros((max(1, sites), 2), np.int64)
-        held = [*given, *results, self._weights, aligned_bytes(plan.arena), figures]
+        held = [*given, *results, self._weights, lasting_bytes(plan.arena), figures]
         run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
         return holding(run, held), figures
 

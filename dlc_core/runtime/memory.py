@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,12 @@ NDArray = np.ndarray[Any, Any]
 
 ALIGN = 64
 """Bytes: a cache line, and the widest vector register."""
+
+LARGE_PAGE = 1 << 21
+"""Bytes of the pages that systems give for large memory on request."""
+
+LARGE_FROM = 1 << 19
+"""Bytes of memory that lasts, and is used again and again, from which large pages are asked for."""
 
 ALIGNED_FROM = 4096
 """Results of at least this many bytes are aligned; for smaller ones it would cost more than it gains."""
@@ -30,6 +38,27 @@ def aligned_bytes(size: int) -> NDArray:
     except (MemoryError, ValueError, OverflowError) as error:
         raise RuntimeFailure(f"cannot allocate {size} bytes", why=str(error)) from None
     start = -address(raw) % ALIGN
+    return raw[start : start + size]
+
+
+def lasting_bytes(size: int) -> NDArray:
+    """As `aligned_bytes`, for memory that is used by many calls: in large pages where the system has them.
+
+    There translating addresses takes less time, and nothing keeps the processor from reading ahead.
+    """
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    if size < LARGE_FROM or advice is None:
+        return aligned_bytes(size)
+    length = -(-size // LARGE_PAGE) * LARGE_PAGE
+    try:
+        memory = mmap.mmap(-1, length + LARGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, ValueError, OverflowError) as error:
+        raise RuntimeFailure(f"cannot allocate {size} bytes", why=str(error)) from None
+    raw = np.frombuffer(memory, np.uint8)
+    start = -address(raw) % LARGE_PAGE
+    # Systems without large pages, or told not to give any, refuse: what there is does as well.
+    with suppress(OSError):
+        memory.madvise(advice, start, length)
     return raw[start : start + size]
 
 
@@ -84,4 +113,4 @@ address = _choose_address()
 """The address of an array's first element; the array must be kept alive while it is used."""
 
 
-__all__ = ["ALIGN", "NDArray", "address", "aligned_bytes", "bytes_of", "empty", "maker"]
+__all__ = ["ALIGN", "NDArray", "address", "aligned_bytes", "bytes_of", "empty", "lasting_bytes", "maker"]

@@ -233,6 +233,12 @@ def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, wanted):
     assert noted == [("p1", (512 << 10) // 8 // 4)] * wanted
 
 
+def test_products_of_few_rows_leave_it_to_the_processor_to_read_ahead():
+    machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10))
+    func = check_schedule(matmul((1, 256), (256, 96), constants=(1,)), machine)
+    assert not any(isinstance(s, For) and s.annotations for s in stmts(func.body))
+
+
 @machines
 @pytest.mark.parametrize("columns", [48, 49, 100])
 @pytest.mark.parametrize("rows", [29, 100, 512])

@@ -48,6 +48,10 @@ NUMBERS_OF_BYTE = 4
 """Most numbers that are packed into a byte."""
 AHEAD = 8
 """Weights are asked for one part in so many of the second cache before they are used."""
+PREFETCHED_ROWS = 8
+"""Rows from which products take longer than memory takes to give weights.  Below it the processor reads ahead
+by itself, as fast as memory and caches are, and hints only take places in its queues.
+"""
 MANY_COLUMNS = 128
 """Columns from which a copy of the left-hand side costs little beside the products."""
 
@@ -256,10 +260,15 @@ class Contract:
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
         self.packed = next(r.buffer for r in s.get(self.block).reads if r.buffer.name == buffer.name)
 
-    def _prefetch(self, reduction: Sequence[LoopRV]) -> None:
+    def _prefetch(self, reduction: Sequence[LoopRV], names: _Names) -> None:
         """Ask for the next panels while these are used: the first tile of a panel outruns memory."""
         caches = self.machine.description.caches
         if self.packed is None or len(caches) < 2:
+            return
+        rows = _product(self.found.m)
+        if rows is None:
+            rows = 1 if names.row is None else const_value(self.s.extent(names.row))
+        if rows is not None and rows < PREFETCHED_ROWS:
             return
         size = bytes_of(self.packed)
         ahead = caches[1] // AHEAD
@@ -415,7 +424,7 @@ class Contract:
             reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
-        self._prefetch(reduction)
+        self._prefetch(reduction, names)
         init = s.decompose_reduction(names.block, reduction[0])
         if self.dot is None:
             self._registers(spatial)

@@ -1,0 +1,111 @@
+"""Memory of results that serves again once nobody holds a result in it.
+
+Memory fresh from the system is given and cleared page by page while it is written, which takes longer than
+writing it.  So that of large results is kept, for as many calls as callers hold results of at a time.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dlc_core.runtime.memory import aligned_bytes, maker
+from dlc_core.runtime.resident import class_of
+
+Host = np.ndarray[Any, Any]
+Kept = tuple[Host, Host]
+"""The array that owns memory, and its aligned part."""
+
+LARGE = 1 << 16
+"""Bytes of a result from which its memory is kept."""
+CALLS = 2
+"""Calls whose results there is memory for: callers hold those of one while they make the next."""
+
+
+class Recycled:
+    """Memory for the results of one entry point."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[int, deque[Kept]] = {}
+        self._bytes = 0
+        self._most = 0
+
+    def makers(
+        self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]
+    ) -> list[Callable[[], Host]]:
+        """What makes the results of a call, uninitialised arrays of these shapes."""
+        made: list[Callable[[], Host]] = []
+        total = 0
+        for shape, dtype in zip(shapes, dtypes, strict=True):
+            size = math.prod(shape) * dtype.itemsize
+            if size < LARGE:
+                made.append(maker(shape, dtype))
+            else:
+                total += class_of(size)
+                made.append(partial(self._make, class_of(size), shape, dtype))
+        self._most = max(self._most, CALLS * total)
+        return made
+
+    def clear(self) -> None:
+        """Keep nothing: memory that no result is in goes back to the system."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+    def _make(self, size: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Host:
+        kept = self._kept.get(size)
+        for _ in range(len(kept) if kept else 0):
+            assert kept is not None
+            try:
+                # Who has taken it out of the queue is the only one who looks at it.
+                found, holders = _next(kept)
+            except IndexError:
+                break
+            made: Host | None = np.ndarray(shape, dtype, found[1]) if holders == _UNHELD else None
+            kept.append(found)
+            if made is not None:
+                return made
+        new = _owned(aligned_bytes(size))
+        fresh: Host = np.ndarray(shape, dtype, new[1])
+        with self._lock:
+            own = self._kept.setdefault(size, deque())
+            own.append(new)
+            self._bytes += size
+            for other in sorted(self._kept, key=size.__eq__):
+                self._leave(other)
+        return fresh
+
+    def _leave(self, size: int) -> None:
+        """Leave the oldest of a size to their holders, as long as there is too much."""
+        kept = self._kept[size]
+        while kept and self._bytes > self._most:
+            with suppress(IndexError):
+                kept.popleft()
+                self._bytes -= size
+
+
+def _owned(aligned: Host) -> Kept:
+    owner = aligned.base
+    return (owner if isinstance(owner, np.ndarray) else aligned), aligned
+
+
+def _next(kept: deque[Kept]) -> tuple[Kept, int]:
+    """The one that waits longest, and how many hold its memory."""
+    found = kept.popleft()
+    return found, sys.getrefcount(found[0])
+
+
+_UNHELD = _next(deque([_owned(aligned_bytes(1))]))[1]
+"""What `_next` counts of memory that nobody else holds."""
+
+
+__all__ = ["Recycled"]
