@@ -10,7 +10,7 @@ too, come before what has to wait for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,10 @@ import numpy as np
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.dims import dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
-from dlc_core.ir.expr import Var
-from dlc_core.ir.types import TensorType
+from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl
-from dlc_core.op.reference import apply, evaluate
+from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.resident import fetch, hold
 
 Run = Callable[[str, list[Any], int], list[Any]]
@@ -231,6 +231,8 @@ class Steps:
         self.bodies[n] = list(bodies.values())
         fresh = {a.name for a in decl.attrs.values() if a.kind == "fresh"}
         plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in fresh}
+        symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
+        told = _told(n.type, n.attrs, fresh)
         reference = decl.reference
         assert reference is not None
         count: int | None = None if decl.name in PASSING else plain.get("num_state", len(at))
@@ -240,10 +242,22 @@ class Steps:
             on_values = partial(_on_held, count) if held else _on_arrays
             callables = {name: partial(on_values, body, threads) for name, body in bodies.items()}
             given = _but_first(count, [values[i] for i in at]) if held else [values[i] for i in at]
-            found = reference(*given, **plain, **callables)
+            attrs = {k: evaluate_dim(v, dims) if k in symbolic else v for k, v in plain.items()}
+            found = reference(*given, **attrs, **callables)
+            for var, field, axis in told:
+                dims[var] = found[field].shape[axis]
             return hold(found) if held else found
 
         return step
+
+
+def _told(type_: Type, attrs: Mapping[str, Any], fresh: Iterable[str]) -> list[tuple[Var, int, int]]:
+    """Where the results of control flow tell its fresh dims: which result, which axis."""
+    wanted = [attrs[name] for name in fresh]
+    fields = type_.fields if isinstance(type_, TupleType) else (type_,)
+    shapes = [field.shape for field in fields if isinstance(field, TensorType)]
+    places = {d: (k, axis) for k, shape in enumerate(shapes) for axis, d in enumerate(shape) if d in wanted}
+    return [(var, *place) for var, place in places.items() if isinstance(var, Var)]
 
 
 def _on_arrays(body: Steps, threads: int, *arrays: Any) -> Any:

@@ -65,10 +65,14 @@ TOLERANCE = {"float16": (1e-2, 1e-3)}
 
 
 class RandomControl:
-    """Branches and loops inside each other, over all kinds of shapes and dtypes, drawn from one seed."""
+    """Branches and loops inside each other, over all kinds of shapes and dtypes, drawn from one seed.
 
-    def __init__(self, seed: int) -> None:
+    With `stacking` there are loops that stack results and whose data tells how many rounds there are.
+    """
+
+    def __init__(self, seed: int, *, stacking: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
+        self.stacking = stacking
 
     def choose(self, items: Sequence[T]) -> T:
         return items[int(self.rng.integers(len(items)))]
@@ -100,7 +104,8 @@ class RandomControl:
         own = [param(f"a{i}", x.type) for i, x in enumerate(picked)]
         other = [param(f"b{i}", x.type) for i, x in enumerate(picked)]
         rows = [x for x in values if len(x.shape) == 2]
-        kind = self.choose(["branch", "while", "scan"] if rows else ["branch", "while"])
+        kinds = ["branch", "while", *(["scan"] if rows else []), *(["loop"] * 3 if self.stacking else [])]
+        kind = self.choose(kinds)
         inner = self.body(own, own, depth)
         if kind == "branch":
             first = std.cast(picked[0], to="float32")
@@ -112,17 +117,23 @@ class RandomControl:
                 else_branch=Function("else", tuple(other), make_tuple(self.body(other, other, depth))),
             )
             return [get_item(made, i) for i in range(len(picked))]
-        if kind == "while":
+        if kind in ("while", "loop"):
             i, j = (param(name, tensor_type((), "int32")) for name in "ij")
             rounds = constant(np.int32(self.rng.integers(0, 5)))
-            after = make_tuple([std.add(i, constant(np.int32(1))), *inner])
-            made = std.while_(
-                constant(np.int32(0)),
-                *picked,
-                cond=Function("cond", (j, *other), std.less(j, rounds)),
-                body=Function("body", (i, *own), after),
-            )
-            return [get_item(made, i + 1) for i in range(len(picked))]
+            after = [std.add(i, constant(np.int32(1))), *inner]
+            cond = Function("cond", (j, *other), std.less(j, rounds))
+            start = (constant(np.int32(0)), *picked)
+            if kind == "while":
+                body = Function("body", (i, *own), make_tuple(after))
+                made = std.while_(*start, cond=cond, body=body)
+                return [get_item(made, i + 1) for i in range(len(picked))]
+            row = self.like(own, self.choose(own))
+            body = Function("body", (i, *own), make_tuple([*after, row]))
+            most = self.choose([None, 3, 2**63 - 1])
+            made = std.loop(*start, rounds=Var("rounds"), most=most, cond=cond, body=body)
+            stacked = std.cast(get_item(made, len(start)), to="float32")
+            total = std.reduce_sum(stacked, axes=(0,))
+            return [*(get_item(made, i + 1) for i in range(len(picked))), total]
         table = self.choose(rows)
         row = param("row", tensor_type(table.shape[1:], table.dtype))
         results = make_tuple([*inner, self.like([row, *own], row)])
@@ -152,12 +163,12 @@ class RandomControl:
             yield np.asarray(drawn > 0) if own.dtype.is_bool else np.asarray(drawn).astype(own.dtype.numpy)
 
 
-def check_random_control(seed: int, target: str) -> None:
+def check_random_control(seed: int, target: str, *, stacking: bool = False) -> None:
     """Draw a program and compare the target with the reference, for several sizes where these are open."""
-    random = RandomControl(seed)
+    random = RandomControl(seed, stacking=stacking)
     module = random.module()
     want, exe = driver.compile(module, "reference"), driver.compile(module, target, cache=False)
-    assert exe.program is None
+    assert stacking or exe.program is None
     sizes = [(3, 5), (1, 1), (2, 17)] if "m" in str(exe.inputs[0]) else [(3, 5)]
     for rows, columns in sizes:
         arrays = list(random.arrays(module, rows, columns))

@@ -48,7 +48,7 @@ def _bound(value: Dim, symbols: dict[Var, Expr | int]) -> Dim:
     return dim(substitute(value, known))
 
 
-def _check_condition(cond: TensorType, what: str) -> None:
+def check_condition(cond: TensorType, what: str) -> None:
     if not cond.dtype.is_bool or any(d != 1 for d in cond.shape):
         raise fail(f"{what} is {cond}", "a bool with one element is needed")
 
@@ -71,7 +71,7 @@ def _like(function: Function, results: tuple[TensorType, ...]) -> Type:
 
 def _if_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     cond, *args = tensor_types(types)
-    _check_condition(cond, "the condition")
+    check_condition(cond, "the condition")
     chosen, other = attrs["then_branch"], attrs["else_branch"]
     first, second = result_of(chosen, args, "then_branch"), result_of(other, args, "else_branch")
     if len(first) != len(second):
@@ -88,7 +88,7 @@ _SCALAR = tensor_type((), "int32")
 
 
 @cache
-def _example(body: str) -> Function:
+def example(body: str) -> Function:
     """Functions over int32 scalars for the samples."""
     x, y = param("x", _SCALAR), param("y", _SCALAR)
     if body == "one":
@@ -104,7 +104,7 @@ def _example(body: str) -> Function:
     return Function(body, (x, y), results[body]())
 
 
-_INT, _PAIR = Tensor((), "positive", "int32"), (Tensor((), "positive", "int32"),) * 2
+_INT, PAIR = Tensor((), "positive", "int32"), (Tensor((), "positive", "int32"),) * 2
 
 IF = op(
     "if_",
@@ -117,37 +117,37 @@ IF = op(
     dtypes=("int32",),
     samples=tuple(
         Sample(
-            (Tensor((), [chosen], "bool"), *_PAIR),
-            {"then_branch": _example("add"), "else_branch": _example("sub")},
+            (Tensor((), [chosen], "bool"), *PAIR),
+            {"then_branch": example("add"), "else_branch": example("sub")},
         )
         for chosen in (True, False)
     ),
     error_samples=[
         ErrorSample(
-            (Tensor((2,), "bool", "bool"), *_PAIR),
-            {"then_branch": _example("add"), "else_branch": _example("sub")},
+            (Tensor((2,), "bool", "bool"), *PAIR),
+            {"then_branch": example("add"), "else_branch": example("sub")},
             "one element",
         ),
         ErrorSample(
-            (Tensor((), "bool", "bool"), *_PAIR),
-            {"then_branch": _example("add"), "else_branch": _example("step")},
+            (Tensor((), "bool", "bool"), *PAIR),
+            {"then_branch": example("add"), "else_branch": example("step")},
             "1 results, else_branch 2",
         ),
         ErrorSample(
-            (Tensor((), "bool", "bool"), *_PAIR),
-            {"then_branch": _example("add"), "else_branch": _example("one")},
+            (Tensor((), "bool", "bool"), *PAIR),
+            {"then_branch": example("add"), "else_branch": example("one")},
             "else_branch takes 1",
         ),
         ErrorSample(
             (Tensor((), "bool", "bool"), _INT, Tensor(())),
-            {"then_branch": _example("add"), "else_branch": _example("sub")},
+            {"then_branch": example("add"), "else_branch": example("sub")},
             "is given",
         ),
     ],
 )
 
 
-def _keeps_state(state: Sequence[TensorType], after: Sequence[TensorType]) -> tuple[TensorType, ...]:
+def keeps_state(state: Sequence[TensorType], after: Sequence[TensorType]) -> tuple[TensorType, ...]:
     if len(state) != len(after):
         raise fail(f"the body gives {len(after)} values for {len(state)} of the state")
     return tuple(
@@ -160,8 +160,8 @@ def _while_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     condition = result_of(attrs["cond"], state, "cond")
     if len(condition) != 1:
         raise fail(f"cond gives {len(condition)} values")
-    _check_condition(condition[0], "the result of cond")
-    return TupleType(_keeps_state(state, result_of(attrs["body"], state, "body")))
+    check_condition(condition[0], "the result of cond")
+    return TupleType(keeps_state(state, result_of(attrs["body"], state, "body")))
 
 
 def _while_reference(*state: Any, cond: Any, body: Any) -> Any:
@@ -171,7 +171,7 @@ def _while_reference(*state: Any, cond: Any, body: Any) -> Any:
     return state
 
 
-_ENDLESS = {"cond": _example("add"), "body": _example("step")}
+_ENDLESS = {"cond": example("add"), "body": example("step")}
 
 WHILE = op(
     "while_",
@@ -183,17 +183,17 @@ WHILE = op(
     reference=_while_reference,
     dtypes=("int32",),
     samples=(
-        Sample(_PAIR, {"cond": _example("cond"), "body": _example("step")}),
+        Sample(PAIR, {"cond": example("cond"), "body": example("step")}),
         Sample(
             (Tensor((), [20], "int32"), _INT),
-            {"cond": _example("cond"), "body": _example("step")},
+            {"cond": example("cond"), "body": example("step")},
             note="no round",
         ),
     ),
     error_samples=[
-        ErrorSample(_PAIR, _ENDLESS, "result of cond is int32"),
-        ErrorSample(_PAIR, {"cond": _example("cond"), "body": _example("add")}, "1 values for 2"),
-        ErrorSample((_INT,), {"cond": _example("cond"), "body": _example("step")}, "takes 2 arguments"),
+        ErrorSample(PAIR, _ENDLESS, "result of cond is int32"),
+        ErrorSample(PAIR, {"cond": example("cond"), "body": example("add")}, "1 values for 2"),
+        ErrorSample((_INT,), {"cond": example("cond"), "body": example("step")}, "takes 2 arguments"),
     ],
 )
 
@@ -211,7 +211,7 @@ def _scan_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     results = result_of(attrs["body"], [*state, *(TensorType(x.shape[1:], x.dtype) for x in xs)], "body")
     if len(results) < count:
         raise fail(f"the body gives {len(results)} values, of which {count} should be state")
-    kept = _keeps_state(state, results[:count])
+    kept = keeps_state(state, results[:count])
     return TupleType((*kept, *(TensorType((length, *r.shape), r.dtype) for r in results[count:])))
 
 
@@ -239,68 +239,94 @@ SCAN = op(
     reference=_scan_reference,
     dtypes=("int32",),
     samples=(
-        Sample((_INT, Tensor((5,), "normal", "int32")), {"num_state": 1, "body": _example("sum")}),
-        Sample((Tensor((4,), "normal", "int32"),), {"num_state": 0, "body": _example("one")}),
+        Sample((_INT, Tensor((5,), "normal", "int32")), {"num_state": 1, "body": example("sum")}),
+        Sample((Tensor((4,), "normal", "int32"),), {"num_state": 0, "body": example("one")}),
     ),
     error_samples=[
-        ErrorSample(_PAIR, {"num_state": 2, "body": _example("sum")}, "left to scan"),
-        ErrorSample(_PAIR, {"num_state": 1, "body": _example("sum")}, "rank"),
+        ErrorSample(PAIR, {"num_state": 2, "body": example("sum")}, "left to scan"),
+        ErrorSample(PAIR, {"num_state": 1, "body": example("sum")}, "rank"),
         ErrorSample(
             (Tensor((3,), dtype="int32"), Tensor((4,), dtype="int32")),
-            {"num_state": 0, "body": _example("sum")},
+            {"num_state": 0, "body": example("sum")},
             "must be equal",
         ),
     ],
 )
 
 
-def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+def stacking(types: Sequence[Type], attrs: Attrs, length: Dim) -> tuple[TensorType, ...]:
+    """The types of a loop's state and of its stacked results, of which there are `length`."""
     state = tensor_types(types)
     condition = result_of(attrs["cond"], state, "cond")
     if len(condition) != 1:
         raise fail(f"cond gives {len(condition)} values")
-    _check_condition(condition[0], "the result of cond")
+    check_condition(condition[0], "the result of cond")
     results = result_of(attrs["body"], state, "body")
     if len(results) < len(state):
         raise fail(f"the body gives {len(results)} values, of which {len(state)} should be state")
-    kept = _keeps_state(state, results[: len(state)])
-    rows = (TensorType((attrs["rounds"], *r.shape), r.dtype) for r in results[len(state) :])
-    return TupleType((*kept, *rows))
+    kept = keeps_state(state, results[: len(state)])
+    return (*kept, *(TensorType((length, *r.shape), r.dtype) for r in results[len(state) :]))
 
 
-def _loop_reference(*state: Any, cond: Any, body: Any) -> Any:
-    count, rows = len(state), []
-    while cond(*state).item():
-        after = body(*state)
-        state, row = after[:count], after[count:]
-        rows.append(row)
+def stacked(
+    state: Sequence[Any], cond: Any, body: Any, most: int | None
+) -> tuple[list[Any], list[NDArray], int, bool]:
+    """The rounds of a loop, at most so many: the last state, the other results stacked, how many rounds there
+    were, and whether another one would follow.
+    """
+    kept, count = list(state), len(state)
+    rows: list[Any] = []
+    going: bool = cond(*kept).item()
+    while going and (most is None or len(rows) < most):
+        after = body(*kept)
+        kept = list(after[:count])
+        rows.append(after[count:])
+        going = cond(*kept).item()
     if not rows:
         # The round that is not made tells how large its rows would be.
-        return (*state, *(np.empty((0, *row.shape), row.dtype) for row in body(*state)[count:]))
-    return (*state, *(np.stack(column) for column in zip(*rows, strict=True)))
+        return kept, [np.empty((0, *row.shape), row.dtype) for row in body(*kept)[count:]], 0, going
+    return kept, [np.stack(column) for column in zip(*rows, strict=True)], len(rows), going
+
+
+def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    return TupleType(stacking(types, attrs, attrs["rounds"]))
+
+
+def _loop_reference(*state: Any, most: int | None, cond: Any, body: Any) -> Any:
+    kept, columns, _, _ = stacked(state, cond, body, most)
+    return (*kept, *columns)
 
 
 LOOP = op(
     "loop",
-    "runs `body` on the state as long as `cond` holds of it; gives the last state and, stacked along a new"
-    " first axis as long as there were rounds, the body's other results",
+    "runs `body` on the state as long as `cond` holds of it, at most `most` rounds where that is given; gives"
+    " the last state and, stacked along a new first axis as long as there were rounds, the body's other"
+    " results",
     ["*state"],
-    [Attr("rounds", "fresh"), Attr("cond", "function"), Attr("body", "function")],
+    [
+        Attr("rounds", "fresh"),
+        Attr("most", "dim", None),
+        Attr("cond", "function"),
+        Attr("body", "function"),
+    ],
     kind="opaque",
     infer=_loop_infer,
     reference=_loop_reference,
     dtypes=("int32",),
     samples=(
-        Sample(_PAIR, {"rounds": Var("rounds"), "cond": _example("cond"), "body": _example("collect")}),
+        Sample(PAIR, {"rounds": Var("rounds"), "cond": example("cond"), "body": example("collect")}),
         Sample(
             (Tensor((), [20], "int32"), _INT),
-            {"rounds": Var("rounds"), "cond": _example("cond"), "body": _example("collect")},
+            {"rounds": Var("rounds"), "cond": example("cond"), "body": example("collect")},
             note="no round",
+        ),
+        Sample(
+            PAIR, {"rounds": Var("rounds"), "most": 2, "cond": example("cond"), "body": example("collect")}
         ),
     ),
     error_samples=[
         ErrorSample(
-            _PAIR, {"rounds": Var("rounds"), "cond": _example("cond"), "body": _example("add")}, "1 values"
+            PAIR, {"rounds": Var("rounds"), "cond": example("cond"), "body": example("add")}, "1 values"
         ),
     ],
 )

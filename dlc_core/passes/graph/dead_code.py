@@ -34,7 +34,7 @@ from dlc_core.ir.types import TupleType
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 
-IF, WHILE = OPS["if_"], OPS["while_"]
+IF, WHILE, LOOP = OPS["if_"], OPS["while_"], OPS["loop"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class DeadCode(GraphPass):
                 return get_item(args[0], old.attrs["index"])
             if old.op is IF:
                 return _narrow_if(old, args, users[old])
-            if old.op is WHILE:
-                return _narrow_while(old, args, users[old])
+            if old.op in (WHILE, LOOP):
+                return _narrow_loop(old, args, users[old])
             return None
 
         body = rewrite(function.body, visit)
@@ -100,33 +100,40 @@ def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node
     return _spread(new, kept, old) if kept is not None and fewer else new
 
 
-def _narrow_while(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
-    """Keep the state that is read behind the loop, by its condition, or by the next round of what is kept."""
+def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
+    """Keep the rows that are read, and the state that is read behind the loop, by its condition, by the rows,
+    or by the next round of what is kept.  Without rows and limit a `loop` is a `while_`.
+    """
     read = _read_fields(old, users)
     if read is None:
         return None
     cond, body = old.attrs["cond"], old.attrs["body"]
-    needed = {i for i, p in enumerate(cond.params) if p in set(post_order(cond.body))} | set(read)
+    rows = [i for i in read if i >= len(args)]
+    needed = {i for i, p in enumerate(cond.params) if p in set(post_order(cond.body))} | {*read} - {*rows}
     while True:
-        reached = set(post_order(*(body.results[i] for i in sorted(needed))))
+        reached = set(post_order(*(body.results[i] for i in (*sorted(needed), *rows))))
         grown = needed | {i for i, p in enumerate(body.params) if p in reached}
         if grown == needed:
             break
         needed = grown
     kept = sorted(needed)
-    if len(kept) == len(args):
+    if len(kept) + len(rows) == len(body.results):
         return None
-    new = WHILE.build(
-        *(args[i] for i in kept),
-        cond=Function(cond.name, tuple(cond.params[i] for i in kept), cond.body, cond.attrs),
-        body=Function(
+    functions = {
+        "cond": Function(cond.name, tuple(cond.params[i] for i in kept), cond.body, cond.attrs),
+        "body": Function(
             body.name,
             tuple(body.params[i] for i in kept),
-            make_tuple([body.results[i] for i in kept]),
+            make_tuple([body.results[i] for i in (*kept, *rows)]),
             body.attrs,
         ),
-    )
-    return _spread(new, kept, old)
+    }
+    given = [args[i] for i in kept]
+    if old.op is WHILE or (not rows and old.attrs["most"] is None):
+        new = WHILE.build(*given, **functions)
+    else:
+        new = LOOP.build(*given, rounds=old.attrs["rounds"], most=old.attrs["most"], **functions)
+    return _spread(new, [*kept, *rows], old)
 
 
 def without_unused(module: IRModule) -> IRModule:

@@ -7,10 +7,12 @@ from dlc_core.passes.lower.group import LowerGroups
 from dlc_core.passes.lower.host import HostRegions, HostSegments
 from dlc_core.passes.lower.instrument import Instrument
 from dlc_core.passes.lower.joins import JoinParts
+from dlc_core.passes.lower.loops import GrowLoops
 from dlc_core.passes.lower.main import BuildMain
 from dlc_core.passes.lower.results import CopyResults
 
 PASSES: tuple[type[Pass], ...] = (
+    GrowLoops,
     HostSegments,
     JoinParts,
     LowerGroups,
@@ -27,6 +29,7 @@ __all__ = [
     "BuildMain",
     "CopyResults",
     "DescribeGraph",
+    "GrowLoops",
     "HostRegions",
     "HostSegments",
     "Instrument",

@@ -12,9 +12,21 @@ from dataclasses import dataclass
 from dlc_core.graph.node import CALL_PRIM, Function, Node, make_tuple, node
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, load, maximum, substitute
+from dlc_core.ir.expr import (
+    Expr,
+    Var,
+    as_expr,
+    cast_to,
+    const,
+    free_vars,
+    load,
+    logical_and,
+    maximum,
+    substitute,
+)
 from dlc_core.ir.types import Dim
 from dlc_core.op.std.control import IF, SCAN, WHILE
+from dlc_core.op.std.rounds import BOUNDED_LOOP
 from dlc_core.passes.lower.memory import ALIGN
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, If, Let, Stmt, View, While, loop, seq, store
@@ -22,7 +34,7 @@ from dlc_core.tir.stmt import Eval, If, Let, Stmt, View, While, loop, seq, store
 
 def is_control(value: Node) -> bool:
     """Whether a node is control flow that native entries know."""
-    return value.op in (IF, WHILE, SCAN)
+    return value.op in (IF, WHILE, SCAN, BOUNDED_LOOP)
 
 
 def is_step(value: Node) -> bool:
@@ -46,7 +58,7 @@ def state_size(value: Node) -> int:
     if value.op is SCAN:
         count: int = value.attrs["num_state"]
         return count
-    return len(value.args) if value.op is WHILE else 0
+    return len(value.args) if value.op in (WHILE, BOUNDED_LOOP) else 0
 
 
 def unchanged(function: Function, count: int) -> tuple[bool, ...]:
@@ -125,18 +137,22 @@ class Control:
     @property
     def spaces(self) -> list[Buffer]:
         """The workspaces."""
-        loops = [self.counter, self.flag] if self.value.op is WHILE else []
+        loops = [self.counter, self.flag] if self.value.op in (WHILE, BOUNDED_LOOP) else []
         return [self.arena, *self.turns.values(), *loops]
 
     def symbols(self) -> list[Var]:
         """The dims that the statements mention, those of shapes aside."""
         lengths = [as_expr(d) for arg in self.value.args for d in arg.shape]
+        if self.value.op is BOUNDED_LOOP:
+            lengths.append(as_expr(self.value.attrs["most"]))
         return free_vars(*lengths, *(e for body in self.bodies.values() for e in body.scalars))
 
     def statements(self, memory: Memory) -> Stmt:
         """What the node does."""
         if self.value.op is IF:
             return self._branch(memory)
+        if self.value.op is BOUNDED_LOOP:
+            return self._bounded(memory)
         return self._scan(memory) if self.value.op is SCAN else self._while(memory)
 
     def _call(self, name: str, ins: Sequence[Buffer], outs: Sequence[Buffer], memory: Memory) -> Stmt:
@@ -192,26 +208,55 @@ class Control:
         return seq(self._begin(memory), loop(t, rounds, _viewed(views, call)), self._end(rounds % 2, memory))
 
     def _while(self, memory: Memory) -> Stmt:
-        counter, flag = memory.spaces[self.counter], memory.spaces[self.flag]
-        first: list[tuple[Buffer, Buffer]] = []
-        begun = self._call("cond", self._state(const(0), memory, first), [flag], memory)
         turn, last = Var("turn", INDEX), Var("last", INDEX)
+        rounds = load(memory.spaces[self.counter], [0])
+        going = load(memory.spaces[self.flag], [])
+        return seq(
+            self._started(memory),
+            While(going, Let(turn, rounds % 2, self._round(turn, rounds, [], memory))),
+            Let(last, rounds % 2, self._end(last, memory)),
+        )
+
+    def _bounded(self, memory: Memory) -> Stmt:
+        *rows, made, more = memory.outs[len(self.same) :]
+        most = as_expr(self.value.attrs["most"])
+        rounds = load(memory.spaces[self.counter], [0])
+        going = load(memory.spaces[self.flag], [])
+        now, turn, last, total = (Var(name, INDEX) for name in ("now", "turn", "last", "total"))
+        one = Let(now, rounds, Let(turn, now % 2, self._round(turn, now, rows, memory)))
+        ended = seq(
+            self._end(last, memory),
+            *(_cleared(row, total) for row in rows),
+            store(made, [0], cast_to(made.dtype, total)),
+            store(more, [0] * more.ndim, going),
+        )
+        return seq(
+            self._started(memory),
+            While(logical_and(going, rounds < most), one),
+            Let(total, rounds, Let(last, total % 2, ended)),
+        )
+
+    def _started(self, memory: Memory) -> Stmt:
+        """Before the first round of a loop with a condition."""
+        first: list[tuple[Buffer, Buffer]] = []
+        begun = self._call("cond", self._state(const(0), memory, first), [memory.spaces[self.flag]], memory)
+        counted = store(memory.spaces[self.counter], [0], const(0))
+        return seq(self._begin(memory), counted, _viewed(first, begun))
+
+    def _round(self, turn: Expr, now: Expr, rows: Sequence[Buffer], memory: Memory) -> Stmt:
+        """Round `now` of a loop with a condition: what it stacks goes to that place of the rows."""
         views: list[tuple[Buffer, Buffer]] = []
         before = self._state(turn, memory, views)
         changed = {i: self._turn(i, 1 - turn, memory, views) for i in self.turns}
         after = [changed.get(i, own) for i, own in enumerate(before)]
-        rounds = load(counter, [0])
-        body = seq(
-            self._call("body", before, list(changed.values()), memory),
-            store(counter, [0], rounds + 1),
-            self._call("cond", after, [flag], memory),
-        )
-        return seq(
-            self._begin(memory),
-            store(counter, [0], const(0)),
-            _viewed(first, begun),
-            While(load(flag, []), Let(turn, rounds % 2, _viewed(views, body))),
-            Let(last, rounds % 2, self._end(last, memory)),
+        made = [_row(row, now, views) for row in rows]
+        return _viewed(
+            views,
+            seq(
+                self._call("body", before, [*changed.values(), *made], memory),
+                store(memory.spaces[self.counter], [0], now + 1),
+                self._call("cond", after, [memory.spaces[self.flag]], memory),
+            ),
         )
 
 
@@ -241,6 +286,15 @@ def _row(buffer: Buffer, t: Expr, views: list[tuple[Buffer, Buffer]]) -> Buffer:
     made = Buffer("row", shape, buffer.dtype, offset=buffer.offset + t * _count(shape))
     views.append((made, buffer))
     return made
+
+
+def _cleared(rows: Buffer, made: Expr) -> Stmt:
+    """Zeros in the rows behind the first ones."""
+    size, count = _count(rows.shape[1:]), _count(rows.shape)
+    flat = Buffer("flat", (count,), rows.dtype, offset=rows.offset)
+    i = Var("i", INDEX)
+    begin = made * size
+    return View(flat, rows, loop(i, count - begin, store(flat, [i], const(0, rows.dtype)), begin=begin))
 
 
 def _copy(source: Buffer, target: Buffer) -> Stmt:

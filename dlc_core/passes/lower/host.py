@@ -37,9 +37,12 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import OpDecl
+from dlc_core.op.std.rounds import GROWING_LOOP
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import body_dims, is_control
 from dlc_core.passes.lower.views import is_view
+
+TOLD = "data tells how many results there are"
 
 
 def is_host(function: Function) -> bool:
@@ -125,13 +128,15 @@ def why_host(n: Node, control: bool = False) -> str:
         if is_region(n.attrs["function"]):
             return f"it is compiled for {n.attrs['function'].attrs[REGION]}"
         return next(filter(None, map(why_host, post_order(n.attrs["function"].body))), "")
+    if n.op is GROWING_LOOP:
+        return TOLD
     if functions_of(n):
         return _why_control(n) if control and is_control(n) else "control flow"
     if isinstance(n.op, OpDecl) and touches_texts(n):
         return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
         told = any(attr.kind == "fresh" for attr in n.op.attrs.values())
-        return "data tells how many results there are" if told else "the op has no lowering"
+        return TOLD if told else "the op has no lowering"
     return ""
 
 

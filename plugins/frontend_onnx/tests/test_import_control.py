@@ -7,6 +7,7 @@ import pytest
 from dlc_frontend_onnx import InferenceSession, backend
 from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 
+from dlc_core import compile as compile_model
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
 from dlc_core.graph.node import post_order
 
@@ -179,6 +180,40 @@ def test_a_loop_with_results_of_unknown_number(limit):
     assert found[2].shape == (found[1].item(), 2)
     if limit:
         check(model, feeds)
+
+
+EARLY = """g (float[n] x, int64 stop) => (float[n] y, float[?,n] o, int64[?] s) {
+    most = Constant <value_int = MOST> ()
+    go = Constant <value = bool {1}> ()
+    y, o, s = Loop (most, go, x) <
+        body: graph = b (int64 i, bool c, float[n] h) => (bool more, float[n] k, float[n] w, int64 t) {
+            k = Add(h, x)
+            w = Neg(h)
+            t = Mul(i, i)
+            more = Less(i, stop)
+        }>
+}"""
+
+
+@pytest.mark.parametrize("most", [5, 2**63 - 1])
+def test_a_loop_that_ends_before_its_limit(most):
+    model = parse(EARLY.replace("MOST", str(most)))
+    exe = compile_model(model)
+    assert [entry["op"] for entry in exe.about["host"]] == ["growing_loop"]
+    x = np.float32([1, -2, 3])
+    for stop in (-1, 2, 40):
+        rounds = min(max(stop, 0) + 1, most)
+        y, o, s = exe.run({"x": x, "stop": np.array(stop)}).values()
+        np.testing.assert_array_equal(y, x * (rounds + 1))
+        np.testing.assert_array_equal(o, -x * np.arange(1, rounds + 1, dtype="f4")[:, None])
+        np.testing.assert_array_equal(s, np.arange(rounds) ** 2)
+
+
+def test_a_loop_whose_rows_nobody_takes_is_native():
+    text = EARLY.replace("MOST", "9").replace(", float[?,n] o, int64[?] s)", ")")
+    exe = compile_model(parse(text.replace("y, o, s = Loop", "y = Loop")))
+    assert [entry["op"] for entry in exe.about.get("host", ())] == []
+    np.testing.assert_array_equal(exe(np.float32([1, 2]), np.array(3)), [5, 10])
 
 
 def test_loops_whose_state_grows_are_unrolled():

@@ -90,7 +90,9 @@ def _captured(c: Call) -> list[Node]:
 
 
 @converter("Loop", 1, sequences=True)
-def loop(c: Call, limit: Value | None = None, go: Value | None = None, *state: Value) -> Sequence[Value]:
+def loop(
+    c: Call, limit: Value | None = None, go: Value | None = None, *state: Value
+) -> Sequence[Value | None]:
     body = c.graph("body")
     if len(body.inputs) != len(state) + 2 or len(body.outputs) < len(state) + 1:
         raise c.error(
@@ -110,7 +112,7 @@ def loop(c: Call, limit: Value | None = None, go: Value | None = None, *state: V
         unrolled = _unrolled(c, body, rounds, state)
         if unrolled is not None:
             return unrolled
-    return _while_loop(c, body, limit, go, _tensors(c, state, "the state"))
+    return _while_loop(c, body, limit, rounds, go, _tensors(c, state, "the state"))
 
 
 def _rounds(c: Call, limit: Value) -> Dim | None:
@@ -216,9 +218,9 @@ def _stacked(c: Call, body: Graph, index: int, column: Sequence[Node]) -> Node:
 
 
 def _while_loop(
-    c: Call, body: Graph, limit: Value | None, go: Value | None, state: Sequence[Node]
-) -> list[Value]:
-    """A loop whose end depends on data."""
+    c: Call, body: Graph, limit: Value | None, rounds: Dim | None, go: Value | None, state: Sequence[Node]
+) -> list[Value | None]:
+    """A loop whose end depends on data, be it only before it has made the `rounds` that are its limit."""
     count = len(state)
     number = param(body.inputs[0].name, TensorType((), DType("int64")))
     cond = param(body.inputs[1].name, TensorType((), DType("bool")))
@@ -229,8 +231,9 @@ def _while_loop(
     _check_condition(c, results[0])
     next_go = std.reshape(results[0], shape=())
     step = [std.add(number, c.const(1, "int64")), next_go, *results[1 : count + 1]]
-    rows = results[count + 1 :]
-    most = _scalar_tensor(c, limit, "int64")
+    stacked = [place for place in range(count, len(results) - 1) if c.wants(place)]
+    rows = [results[place + 1] for place in stacked]
+    most = None if rows and rounds is not None else _scalar_tensor(c, limit, "int64")
     running = cond if most is None else std.logical_and(cond, std.less(number, most))
     first = c.const(True, "bool") if go is None else _scalar_tensor(c, go, "bool")
     own = (number, cond, *params)
@@ -251,9 +254,13 @@ def _while_loop(
     if not rows:
         made = std.while_(*given, cond=test, body=run)
     else:
-        made = std.loop(*given, rounds=Var("rounds"), cond=test, body=run)
-    places = [*range(2, 2 + count), *range(len(given), len(given) + len(rows))]
-    return [get_item(made, place) for place in places]
+        made = std.loop(*given, rounds=Var("rounds"), most=rounds, cond=test, body=run)
+    values: list[Value | None] = [None] * (len(results) - 1)
+    for place in range(count):
+        values[place] = get_item(made, 2 + place)
+    for index, place in enumerate(stacked):
+        values[place] = get_item(made, len(given) + index)
+    return values
 
 
 def _scalar_tensor(c: Call, value: Value | None, dtype: str) -> Node | None:

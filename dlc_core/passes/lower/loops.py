@@ -1,0 +1,78 @@
+"""grow_loops: loops whose data tells how many rounds there are become native, part by part.
+
+Law: the entry computes the same values.  A `loop` that stacks results cannot be one native call: nobody knows
+how much memory its results need.  Its rounds can, as long as there is room for the results: a `bounded_loop`.
+A `growing_loop` on the host calls it with more and more room.  So the memory of a call follows the rounds
+that it makes, with never more than twice as many rows as these beside the joined result, and the host has a
+part in one round of each power of two.
+
+    loop(s, rounds=n, cond=c, body=f)
+        =>      growing_loop(s, rounds=n, first=4096, part=p)
+                p(s, room) = bounded_loop(s, most=len(room), cond=c, body=f)
+
+Loops with something in them that the host must do stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.graph.node import Function, Node, get_item, make_tuple, node, param, rewrite
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, static_bytes
+from dlc_core.op.std.control import LOOP
+from dlc_core.op.std.rounds import BOOL, BOUNDED_LOOP, GROWING_LOOP
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.lower.control import unchanged
+from dlc_core.passes.lower.host import why_host
+from dlc_core.passes.lower.views import result_types
+
+
+@dataclass(frozen=True)
+class GrowLoops(GraphPass):
+    """Make the rounds of loops native where the target branches and loops.
+
+    The first part of a loop has room for `first_bytes` of rows, and for `first_rounds` where their size
+    depends on dims.
+    """
+
+    name: ClassVar[str] = "grow_loops"
+    stage: ClassVar[str] = "lower"
+    place: ClassVar[tuple[float, ...]] = (40,)
+    first_bytes: int = 1 << 16
+    first_rounds: int = 16
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        target = context.target
+        return super().run(module, context) if target is not None and target.describe().control else module
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        body = rewrite(function.body, self._visit)
+        return function if body is function.body else function.with_body(body)
+
+    def _visit(self, old: Node, args: tuple[Node, ...]) -> Node | None:
+        if old.op is not LOOP:
+            return None
+        cond, body = old.attrs["cond"], old.attrs["body"]
+        own = [param(p.attrs["name"], arg.type) for p, arg in zip(body.params, args, strict=True)]
+        room = param("room", TensorType((Var("room"),), BOOL))
+        made = BOUNDED_LOOP.build(*own, most=room.shape[0], cond=cond, body=body)
+        if why_host(made, control=True):
+            return None
+        same = unchanged(body, len(own))
+        results = [get_item(made, i) for i in range(len(result_types(made)))]
+        kept = [p if alike else result for p, alike, result in zip(own, same, results)]
+        part = Function("part", (*own, room), make_tuple([*kept, *results[len(own) :]]))
+        attrs = {"rounds": old.attrs["rounds"], "first": self._first(old), "most": old.attrs["most"]}
+        return node(GROWING_LOOP, args, {**attrs, "part": part}, old.type)
+
+    def _first(self, value: Node) -> int:
+        """How many rounds the first part has room for."""
+        rows = [TensorType(t.shape[1:], t.dtype) for t in result_types(value)[len(value.args) :]]
+        sizes = [static_bytes(row) for row in rows]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return self.first_rounds
+        return max(self.first_bytes // max(sum(known), 1), 1)

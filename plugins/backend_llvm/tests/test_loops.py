@@ -1,0 +1,205 @@
+"""Loops that stack results and whose data tells how many rounds there are: native, part by part."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dlc_core as dlc
+from dlc_core.graph.node import Function, constant, get_item, make_tuple, param, post_order
+from dlc_core.ir.expr import Var, maximum
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.std.rounds import GROWING_LOOP
+from dlc_core.testing.control_programs import check_random_control, number, vector
+
+TARGETS = ["llvm", "c", "reference -level=tir -check=true"]
+TOLD = {"op": "growing_loop", "nodes": [], "why": "data tells how many results there are"}
+
+
+def powers(size, most=None):
+    """Row i is x * step^i, as long as i < wanted; the last value, the rows, and their sum behind the loop."""
+    k, n = Var("k"), size or Var("n")
+    i, limit = (param(name, tensor_type((), "int32")) for name in ("i", "limit"))
+    h, step = (vector(name, size or k) for name in ("h", "step"))
+    cond = Function("cond", (i, h, step, limit), std.less(i, limit))
+    row = std.mul(h, step)
+    body = Function("body", (i, h, step, limit), make_tuple([std.add(i, number(1)), row, step, limit, h]))
+    x, by, wanted = vector("x", n), vector("by", n), param("wanted", limit.type)
+    attrs = {"rounds": Var("rounds"), "most": most, "cond": cond, "body": body}
+    made = std.loop(number(0), x, by, wanted, **attrs)
+    rows = get_item(made, 4)
+    total = std.reduce_sum(rows, axes=(0,))
+    return IRModule({"main": Function("main", (x, by, wanted), make_tuple([get_item(made, 1), rows, total]))})
+
+
+def wanted_powers(x, by, rounds):
+    rows = np.float32([x * by**i for i in range(rounds)]).reshape(rounds, x.size)
+    return x * by**rounds, rows, rows.sum(0)
+
+
+@pytest.mark.parametrize("size", [3, None])
+@pytest.mark.parametrize("target", TARGETS)
+def test_rounds_are_native(target, size, tmp_path):
+    exe = dlc.compile(powers(size), target)
+    assert exe.about["host"] == (TOLD,)
+    exe.save(tmp_path / "m.dlc")
+    x, by = np.float32([1, -2, 3]), np.float32([1, -1, 1])
+    for made in (exe, dlc.open(tmp_path / "m.dlc")):
+        # Around the ends of parts, which have room for 16 rounds where the size of a row is not known.
+        for rounds in (-1, 0, 1, 15, 16, 17, 32, 33, 100):
+            for found, expected in zip(
+                made(x, by, np.int32(rounds)), wanted_powers(x, by, max(rounds, 0)), strict=True
+            ):
+                assert found.shape == expected.shape
+                np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("most", [0, 1, 7, 2**63 - 1])
+def test_a_limit_that_is_known(most):
+    exe = dlc.compile(powers(2, most), "llvm")
+    x, by = np.float32([1, 2]), np.float32([-1, 1])
+    for rounds in (0, 3, 20):
+        for found, expected in zip(
+            exe(x, by, np.int32(rounds)), wanted_powers(x, by, min(rounds, most)), strict=True
+        ):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_limit_that_dims_tell():
+    n, size = Var("n"), Var("size")
+    i, limit = (param(name, tensor_type((), "int32")) for name in ("i", "limit"))
+    cond = Function("cond", (i, limit), std.less(i, limit))
+    body = Function("body", (i, limit), make_tuple([std.add(i, number(1)), limit, std.mul(i, i)]))
+    x, wanted = param("x", tensor_type((n, size))), param("wanted", limit.type)
+    made = std.loop(number(0), wanted, rounds=Var("rounds"), most=maximum(n - 2, -1), cond=cond, body=body)
+    module = IRModule({"main": Function("main", (x, wanted), get_item(made, 2))})
+    exe = dlc.compile(module, "llvm")
+    for rows, rounds, expected in ((1, 5, 0), (2, 5, 0), (5, 5, 3), (9, 5, 5)):
+        found = exe(np.zeros((rows, 2), np.float32), np.int32(rounds))
+        np.testing.assert_array_equal(found, np.arange(expected) ** 2)
+
+
+def test_memory_follows_the_rounds_that_are_made():
+    """Rows of 4 KB: a limit of 2^63 - 1 rounds takes memory for those that are made."""
+    exe = dlc.compile(powers(1024, 2**63 - 1), "llvm")
+    x = by = np.ones(1024, np.float32)
+    exe(x, by, np.int32(1))
+    for rounds in (1, 100, 1000):
+        tracemalloc.start()
+        try:
+            exe(x, by, np.int32(rounds))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 4096 * (3 * rounds + 40)
+
+
+def test_a_result_does_not_keep_the_room_that_is_left():
+    exe = dlc.compile(powers(1024), "llvm")
+    x = by = np.ones(1024, np.float32)
+    rows = exe(x, by, np.int32(1))[1]
+    assert rows.base is None or rows.base.nbytes == rows.nbytes
+
+
+def test_rows_that_nobody_reads_are_not_kept():
+    module = powers(3)
+    main = module["main"]
+    last = main.with_body(main.results[0])
+    exe = dlc.compile(IRModule({"main": last}), "llvm")
+    assert "host" not in exe.about
+    np.testing.assert_array_equal(exe(np.float32([1, 2, 3]), np.float32([2, 2, 2]), np.int32(3)), [8, 16, 24])
+
+
+def nested():
+    """For j as long as j < outer: the sum of the rows i * i for i as long as i < j; stacked."""
+    i, end, j, outer = (param(name, tensor_type((), "int32")) for name in ("i", "end", "j", "outer"))
+    inner = std.loop(
+        number(0),
+        j,
+        rounds=Var("few"),
+        cond=Function("cond", (i, end), std.less(i, end)),
+        body=Function("body", (i, end), make_tuple([std.add(i, number(1)), end, std.mul(i, i)])),
+    )
+    total = std.reduce_sum(get_item(inner, 2), axes=(0,))
+    a, b = (param(name, j.type) for name in "ab")
+    made = std.loop(
+        number(0),
+        param("most", j.type),
+        rounds=Var("many"),
+        cond=Function("cond", (a, b), std.less(a, b)),
+        body=Function("body", (j, outer), make_tuple([std.add(j, number(1)), outer, total])),
+    )
+    return IRModule({"main": Function("main", (made.args[1],), get_item(made, 2))})
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_loop_in_a_loop(target):
+    exe = dlc.compile(nested(), target)
+    for rounds in (0, 1, 7):
+        wanted = [sum(i * i for i in range(j)) for j in range(rounds)]
+        np.testing.assert_array_equal(exe(np.int32(rounds)), np.int32(wanted))
+    # Only the outer loop, whose body has results of unknown size in it, runs on the host.
+    assert [entry["op"] for entry in exe.about["host"]] == ["loop", "growing_loop"]
+
+
+def test_what_the_host_must_do_stays_a_loop():
+    i, end = (param(name, tensor_type((), "int32")) for name in ("i", "end"))
+    text = std.texts(values=("a",), shape=(1,))
+    size = std.cast(std.equal(text, text), to="int32")
+    body = make_tuple([std.add(i, std.reshape(size, shape=())), end, i])
+    wanted = param("wanted", end.type)
+    made = std.loop(
+        number(0),
+        wanted,
+        rounds=Var("rounds"),
+        cond=Function("cond", (i, end), std.less(i, end)),
+        body=Function("body", (i, end), body),
+    )
+    exe = dlc.compile(IRModule({"main": Function("main", (wanted,), get_item(made, 2))}), "llvm")
+    assert not any(n.op is GROWING_LOOP for n in post_order(exe.program.function(exe.weights).body))
+    np.testing.assert_array_equal(exe(np.int32(4)), [0, 1, 2, 3])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rounds=st.integers(0, 80),
+    stop=st.integers(0, 90),
+    shape=st.sampled_from([(), (3,), (2, 5), (0, 2)]),
+    dtype=st.sampled_from(["float32", "int8", "bool", "float16", "int64"]),
+)
+def test_any_rows(rounds, stop, shape, dtype):
+    i, end = (param(name, tensor_type((), "int32")) for name in ("i", "end"))
+    x = param("x", tensor_type(shape, dtype))
+    far = std.logical_or(std.less(i, end), std.equal(i, end))
+    cond = Function("cond", (i, end, x), std.logical_and(far, std.less(i, number(stop))))
+    after = std.logical_not(x) if dtype == "bool" else std.add(x, constant(np.ones((), dtype)))
+    wide = std.cast(x, to="float32")
+    body = Function("body", (i, end, x), make_tuple([std.add(i, number(1)), end, after, x, wide, x]))
+    wanted, first = param("wanted", end.type), param("first", x.type)
+    made = std.loop(number(0), wanted, first, rounds=Var("n"), cond=cond, body=body)
+    results = make_tuple([get_item(made, k) for k in (2, 3, 4, 5)])
+    module = IRModule({"main": Function("main", (wanted, first), results)})
+    given_ = (np.int32(rounds), np.zeros(shape, dtype))
+    found = dlc.compile(module, "llvm")(*given_)
+    for one, expected in zip(found, dlc.compile(module, "reference")(*given_), strict=True):
+        assert one.shape == expected.shape
+        np.testing.assert_array_equal(one, expected)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_random_control_flow_with_rows():
+    for seed in range(4):
+        check_random_control(seed, "llvm", stacking=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("seed", range(4, 60))
+def test_more_random_control_flow_with_rows(seed):
+    check_random_control(seed, "llvm" if seed % 3 else "c", stacking=True)
