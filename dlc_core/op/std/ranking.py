@@ -32,7 +32,7 @@ def _reference(x: NDArray, *, count: int, largest: bool) -> NDArray:
     return np.ascontiguousarray(places[..., :count])
 
 
-def _before(a: Expr, b: Expr, largest: bool) -> Expr:
+def before(a: Expr, b: Expr, largest: bool) -> Expr:
     """Whether a comes before b: NaN comes first among the largest, last among the smallest."""
     better = a > b if largest else a < b
     if not a.dtype.is_float:
@@ -64,14 +64,14 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
             here = load(place, [0])
             above = select(here > 0, here - 1, const(0, "int64"))
-            moving = logical_and(here > 0, _before(value(k), kept(above), largest))
+            moving = logical_and(here > 0, before(value(k), kept(above), largest))
             shifted = seq(store(out, [*at, here], load(out, [*at, above])), store(place, [0], above))
             inserted = seq(
                 store(place, [0], select(k < count, k, const(count - 1, "int64"))),
                 While(moving, shifted),
                 store(out, [*at, here], k),
             )
-            wanted = binary("or", k < count, _before(value(k), kept(const(count - 1, "int64")), largest))
+            wanted = binary("or", k < count, before(value(k), kept(const(count - 1, "int64")), largest))
             cleared = nest((const(count),), lambda i: store(out, [*at, *i], const(0, "int64")))
             return seq(cleared, loop(k, size, If(wanted, inserted)))
 
@@ -110,4 +110,4 @@ TOP_INDICES = op(
 
 OPS = (TOP_INDICES,)
 
-__all__ = ["OPS"]
+__all__ = ["OPS", "before"]

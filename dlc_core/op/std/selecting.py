@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from dlc_core.graph.node import Node, const_array, get_item
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
-from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     ALL,
     Attr,
@@ -19,8 +17,8 @@ from dlc_core.op.declare import (
     Tensor,
     op,
 )
-from dlc_core.op.infer import Attrs, axis_of, check_rank, of_input
-from dlc_core.op.std import bounded, suppression
+from dlc_core.op.infer import Attrs, of_input
+from dlc_core.op.std import bounded, suppression, uniques
 from dlc_core.op.std.bounded import FIRST_OF, NONZERO_PLACES, nonzero_of
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import SLICE
@@ -55,53 +53,6 @@ NONZERO = op(
     ),
     error_samples=[ErrorSample((Tensor((2,), dtype="complex64"),), {"count": Var("n")}, "dtype")],
 )  # fmt: skip
-
-
-def _unique_infer(x: TensorType, attrs: Attrs) -> Type:
-    count = attrs["count"]
-    length = TensorType((count,), _INT64)
-    if attrs["axis"] is None:
-        size = 1
-        for d in x.shape:
-            size = size * d  # type: ignore[assignment]
-        return TupleType((TensorType((count,), x.dtype), length, TensorType((size,), _INT64), length))
-    check_rank(x, 1)
-    axis = axis_of(attrs["axis"], x.ndim)
-    kept = TensorType((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
-    return TupleType((kept, length, TensorType((x.shape[axis],), _INT64), length))
-
-
-def _unique_reference(x: NDArray, *, axis: int | None, ordered: bool) -> tuple[NDArray, ...]:
-    values, first, inverse, counts = np.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    inverse = inverse.reshape(-1)
-    if not ordered:
-        order = np.argsort(first)
-        place = np.empty_like(order)
-        place[order] = np.arange(order.size)
-        values = np.take(values, order, 0 if axis is None else axis)
-        first, inverse, counts = first[order], place[inverse], counts[order]
-    return values, *(part.astype(np.int64) for part in (first, inverse, counts))
-
-
-UNIQUE = op(
-    "unique",
-    "the different elements (slices along `axis`, where one is given), ascending or in the order of their"
-    " first places; these places; for each element of x which one it is; how often each occurs",
-    ["x"],
-    [Attr("count", "fresh"), Attr("axis", "int", None), Attr("ordered", "bool", True)],
-    kind="opaque",
-    infer=of_input(_unique_infer, ALL),
-    reference=_unique_reference,
-    dtypes=("float32", "int64"),
-    samples=(
-        Sample((Tensor((6,), [2, 1, 1, 3, 4, 3]),), {"count": Var("n")}),
-        Sample((Tensor((2, 3), [[2, 1, 1], [5, 4, 3]]),), {"count": Var("n"), "ordered": False}),
-        Sample((Tensor((3, 2), [[1, 0], [1, 0], [0, 3]]),), {"count": Var("n"), "axis": 0}),
-    ),
-    error_samples=[ErrorSample((Tensor((2,)),), {"count": Var("n"), "axis": 1}, "axis")],
-)
 
 
 def _nms_infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -159,4 +110,4 @@ NMS = op(
     ],
 )
 
-OPS = (*bounded.OPS, *suppression.OPS, NONZERO, UNIQUE, NMS)
+OPS = (*bounded.OPS, *suppression.OPS, *uniques.OPS, NONZERO, NMS)
