@@ -87,9 +87,13 @@ class Analyzer(Simplifier):
     def assume(self, *conds: ExprLike) -> Iterator[None]:
         """Inside, every condition holds."""
         with self.scope():
-            for cond in conds:
-                self._learn(self._expr(as_expr(cond)))
+            self.suppose(*conds)
             yield
+
+    def suppose(self, *conds: ExprLike) -> None:
+        """Every condition holds from now on."""
+        for cond in conds:
+            self._learn(self._expr(as_expr(cond)))
 
     def simplify(self, expr: ExprLike) -> Expr:
         """The canonical form: same value for all values within the declared ranges.  Idempotent and

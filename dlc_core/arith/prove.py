@@ -289,7 +289,7 @@ class Prover(State):
         factor, rest = parts
         x, d = self.parse(atom.a), self.parse(atom.b)
         value = constant_of(d)
-        if self._poly_bounds(d)[0] <= 0:
+        if self._poly_bounds(d)[0] <= 0 and not (len(d) > 1 and self._nonneg(shifted(d, -1), depth - 1)):
             return False
         sign = self._sign(factor)
         if not sign:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from dlc_core.arith import Analyzer
-from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load, substitute
+from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load, loads_in, substitute
 from dlc_core.schedule.dependence import check_not_recurrent
 from dlc_core.schedule.handles import BlockRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.functor import substitute_stmt, transform_stmt
+from dlc_core.tir.functor import exprs_of, stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Block, For, IterVar, Range, Region, Stmt, Store, loop
 
 
@@ -129,33 +130,62 @@ def fuse_block_axes(program: Program, handle: BlockRV, first: int, count: int) -
         part = fused.var // inner if number == 0 else fused.var // inner % axis.dom.extent
         env[axis.var] = analyzer.simplify(part)
         inner = analyzer.simplify(inner * axis.dom.extent)
+    known = _positions(block, old, fused.var, analyzer)
     axes = (*block.axes[:first], fused, *block.axes[first + count :])
     loops = {a: Var(a.var.name.removeprefix("v_")) for a in axes}
-
-    nest: Stmt = replace(_over_others(block, env, analyzer), axes=axes, values=tuple(loops[a] for a in axes))
+    made = _over_others(block, env, analyzer, known)
+    nest: Stmt = replace(made, axes=axes, values=tuple(loops[a] for a in axes))
     for axis in reversed(axes):
         nest = loop(loops[axis], axis.dom.extent, nest)
     program.replace({chain[0] if chain else block: nest})
 
 
-def _over_others(block: Block, env: dict[Var, Expr], analyzer: Analyzer) -> Block:
-    """A block whose axes have these values over others, places being as simple as they can be."""
+def _positions(block: Block, old: Sequence[IterVar], fused: Var, analyzer: Analyzer) -> dict[Expr, Expr]:
+    """What places that move with all old axes as with one are over that one.
+
+    Found before old axes are divisions of the new one, which of symbolic sizes say nothing.
+    """
+    if all(const_value(axis.dom.extent) is not None for axis in old):
+        return {}
+    total: Expr = const(0)
+    for axis in old:
+        total = total * axis.dom.extent + axis.var
+    nothing: dict[Var, Expr] = {axis.var: const(0) for axis in old}
+    found: dict[Expr, Expr] = {}
+    inside = [s for part in (block.init, block.body) if part is not None for s in stmts(part)]
+    places: list[Load | Store] = [e for s in inside for e in loads_in(*exprs_of(s))]
+    places += [s for s in inside if isinstance(s, Store)]
+    for index in dict.fromkeys(i for place in places for i in place.indices):
+        factor = analyzer.coefficient_of(index, old[-1].var)
+        if factor is None or const_value(factor) == 0:
+            continue
+        rest = substitute(index, nothing)
+        if analyzer.prove_equal(index, total * factor + rest):
+            found[index] = analyzer.simplify(fused * factor + rest)
+    return found
+
+
+def _over_others(
+    block: Block, env: dict[Var, Expr], analyzer: Analyzer, known: Mapping[Expr, Expr] = MappingProxyType({})
+) -> Block:
+    """A block whose axes have these values over others, places being as simple as they can be.
+
+    `known` has places that are simpler than what follows from the values of axes.
+    """
+
+    def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        # An axis of one point stays one: as a number it is no index any more.
+        return tuple(i if isinstance(i, Var) else analyzer.simplify(i) for i in indices)
 
     def settled(stmt: Stmt) -> Stmt:
         return transform_stmt(
-            substitute_stmt(stmt, env),
-            stmt_fn=lambda s: (
-                Store(s.buffer, tuple(map(analyzer.simplify, s.indices)), s.value)
-                if isinstance(s, Store)
-                else None
-            ),
-            expr_fn=lambda e: (
-                load(e.buffer, [analyzer.simplify(i) for i in e.indices]) if isinstance(e, Load) else None
-            ),
+            substitute_stmt(transform_stmt(stmt, expr_fn=known.get), env),
+            stmt_fn=lambda s: Store(s.buffer, place(s.indices), s.value) if isinstance(s, Store) else None,
+            expr_fn=lambda e: load(e.buffer, place(e.indices)) if isinstance(e, Load) else None,
         )
 
     def moved(region: Region) -> Region:
-        begins = (analyzer.simplify(substitute(r.begin, env)) for r in region.ranges)
+        begins = (analyzer.simplify(substitute(known.get(r.begin, r.begin), env)) for r in region.ranges)
         extents = (substitute(r.extent, env) for r in region.ranges)
         return Region(region.buffer, tuple(map(Range, begins, extents)))
 

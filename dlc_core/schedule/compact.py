@@ -96,7 +96,7 @@ def is_private_to(program: Program, loop: For, buffer: Buffer) -> bool:
     found = accesses(loop.body, [buffer])
     if any(a.block is None for a in found) or escapes(loop.body, buffer):
         return False
-    analyzer = program.analyzer(loop)
+    analyzer = program.analyzer(loop, inside=True)
     order = list(dict.fromkeys(a.block for a in found if a.block is not None))
     written: dict[Block, list[Span] | None] = {}
     for position, block in enumerate(order):

@@ -66,7 +66,7 @@ def compute_at(
     if index is not None:
         ready = _parts_with(inside, writers(program, read_by(block)))
         first = _checked_index(program, at, index, max(ready, default=-1) + 1, first, what)
-    analyzer = program.analyzer(at)
+    analyzer = program.analyzer(at, inside=True)
     nest = _nest(block, _needed(program, block, at, analyzer, what), analyzer, units)
     program.replace({block: EMPTY_STMT})
     for buffer in buffers:
@@ -99,7 +99,7 @@ def reverse_compute_at(
                 what, block, at, maker, why=f"block {maker.name!r} computes an input of it after that loop"
             )
     _check_between(program, block, inner, what)
-    analyzer = program.analyzer(at)
+    analyzer = program.analyzer(at, inside=True)
     spans: dict[Var, Part] = {}
     for maker in inner:
         for outer in (*program.tree.loops_above(at), at):

@@ -37,7 +37,10 @@ def binding_map(
     used = set(free_vars(*values))
     loops = [s for s in _loops_within(program, block, within) if s.var in used]
     still = () if within is None else list(program.tree.ancestors(within))[:1]
-    found = iter_map(values, loops, TRUE, program.analyzer(*still))
+    analyzer = program.analyzer(*still, inside=True)
+    for s in loops:
+        program.suppose_iterations(analyzer, s.extent)
+    found = iter_map(values, loops, TRUE, analyzer)
     return None if found is None else found[0]
 
 
@@ -96,9 +99,7 @@ def check_free_axes(program: Program, block: Block, what: str) -> None:
     if shared and binding_map(program, block, block.axes) is None:
         raise program.error(what, block, why="its axes depend on each other", hint=hint)
     check_accumulates_all(program, block, what)
-    analyzer = program.analyzer()
-    for axis in block.axes:
-        analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+    analyzer = program.analyzer_of_points(block)
     for region in block.writes:
         for part, size in zip(region.ranges, region.buffer.shape, strict=True):
             if not (analyzer.prove(part.begin >= 0) and analyzer.prove(part.begin < size)):

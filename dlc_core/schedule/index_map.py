@@ -104,12 +104,35 @@ class IndexMap:
                 result.append(output.b)
                 continue
             found = analyzer.bounds(output, self.inputs)
-            if found is None or not analyzer.prove(found[0] >= 0):
+            if found is not None and analyzer.prove(found[0] >= 0):
+                result.append(analyzer.simplify(found[1] + 1))
+                continue
+            radix = self._radix_size(output, shape, analyzer)
+            if radix is None:
                 raise ScheduleError(
                     f"the layout {self} has no known bounds over the shape ({', '.join(map(str, shape))})"
                 )
-            result.append(analyzer.simplify(found[1] + 1))
+            result.append(radix)
         return tuple(result)
+
+    def _radix_size(self, output: Expr, shape: Sequence[ExprLike], analyzer: Analyzer) -> Expr | None:
+        """How many values an output has of which some inputs are the digits; None for any other."""
+        used = free_vars(output)
+        left = {v: as_expr(size) for v, size in zip(self.inputs, shape, strict=True) if v in used}
+        step: Expr = const(1)
+        total: Expr = const(0)
+        while left:
+            # Of digits of the same weight those of one value come before the one that has more.
+            order = sorted(left, key=lambda v: const_value(left[v]) != 1)
+            factors = {v: analyzer.coefficient_of(output, v) for v in order}
+            lowest = next(
+                (v for v, f in factors.items() if f is not None and analyzer.prove_equal(f, step)), None
+            )
+            if lowest is None:
+                return None
+            total = total + lowest * step
+            step = analyzer.simplify(step * left.pop(lowest))
+        return step if analyzer.prove_equal(output, total) else None
 
     def output_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """`output_exprs` of a static shape."""

@@ -280,10 +280,13 @@ def fuse(program: Program, handles: Sequence[LoopRV]) -> LoopRV:
     fused = Var("_".join([*(h.name for h in handles), "fused"]))
     total: Expr = const(1)
     values: dict[Var, Expr] = {}
+    # Of unknown sizes it is not found out later that a loop of one iteration has one.
+    unknown = [i for i, s in enumerate(chain) if const_value(s.extent) is None]
+    first = next((i for i, s in enumerate(chain) if const_value(s.extent) != 1), 0) if unknown else 0
     for i in range(len(chain) - 1, -1, -1):
-        index = fused // total
+        index = fused // total if i >= first else const(0)
         # The outermost quotient never reaches its extent.
-        values[chain[i].var] = (index % chain[i].extent if i > 0 else index) + chain[i].begin
+        values[chain[i].var] = (index % chain[i].extent if i > first else index) + chain[i].begin
         total = analyzer.simplify(chain[i].extent * total)
     body = substitute_stmt(chain[-1].body, values)
     program.replace({chain[0]: loop(fused, total, body, annotations=chain[0].annotations)})

@@ -89,9 +89,7 @@ def _place(program: Program, block: Block, buffer: Buffer, what: str) -> tuple[E
 
 
 def _check_inside(program: Program, block: Block, buffer: Buffer, point: Sequence[Expr], what: str) -> None:
-    analyzer = program.analyzer()
-    for axis in block.axes:
-        analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+    analyzer = program.analyzer_of_points(block)
     for index, size in zip(point, buffer.shape, strict=True):
         if not (analyzer.prove(index >= 0) and analyzer.prove(index < size)):
             raise program.error(

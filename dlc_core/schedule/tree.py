@@ -9,7 +9,7 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, const_value, free_vars, loads_in, substitute
+from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, loads_in, substitute, transform
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.tir.functor import (
     bound_vars,
@@ -183,7 +183,8 @@ class Program:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
         self._tree: Tree | None = None
-        self._given: list[Var] | None = None
+        self._given: list[Expr] | None = None
+        self._needed: dict[Expr, list[Expr]] = {}
 
     @property
     def tree(self) -> Tree:
@@ -199,6 +200,7 @@ class Program:
         self.func = func
         self._tree = None
         self._given = None
+        self._needed = {}
 
     def replace(self, new: Mapping[Stmt, Stmt]) -> None:
         self.set_body(self.tree.replace(new))
@@ -235,21 +237,48 @@ class Program:
             number += 1
         return f"{base}_{number}"
 
-    def analyzer(self, *around: Stmt) -> Analyzer:
-        """Knows symbolic dims, and the loops and conditions around the first statement (itself included)."""
+    def analyzer(self, *around: Stmt, inside: bool = False) -> Analyzer:
+        """Knows symbolic dims, and the loops and conditions around the first statement (itself included),
+        which is run: loops around it have iterations, and with `inside` it has too.
+        """
         analyzer = Analyzer()
-        if self._given is None:
-            dims = [v for b in self.func.buffers for v in free_vars(*b.shape)]
-            self._given = list(dict.fromkeys(dims))
-        for var in self._given:
-            analyzer.declare_dim(var, 0)
+        for dim in self._dims():
+            if isinstance(dim, Var):
+                analyzer.declare_dim(dim, 0)
+            else:
+                analyzer.suppose(dim >= 0)
         for stmt in self.tree.path(around[0]) if around else ():
             if isinstance(stmt, For):
                 analyzer.bind(stmt.var, stmt.begin, stmt.extent)
+                if inside or stmt is not around[0]:
+                    self.suppose_iterations(analyzer, stmt.extent)
             elif isinstance(stmt, Block):
                 for axis in stmt.axes:
                     analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
         return analyzer
+
+    def analyzer_of_points(self, block: Block) -> Analyzer:
+        """Knows symbolic dims, and the axes of a block that has points."""
+        analyzer = self.analyzer()
+        for axis in block.axes:
+            analyzer.bind(axis.var, axis.dom.begin, axis.dom.extent)
+            self.suppose_iterations(analyzer, axis.dom.extent)
+        return analyzer
+
+    def suppose_iterations(self, analyzer: Analyzer, extent: Expr) -> None:
+        """Let a loop of that extent have iterations: no dim is 0 without which it had none."""
+        if const_value(extent) is not None:
+            return
+        if extent not in self._needed:
+            self._needed[extent] = [dim >= 1 for dim in self._dims() if _is_multiple(extent, dim, analyzer)]
+        analyzer.suppose(*self._needed[extent])
+
+    def _dims(self) -> list[Expr]:
+        """The symbolic dims of the function's buffers, those that they are computed from first."""
+        if self._given is None:
+            shapes = [dim for b in self.func.buffers for dim in b.shape if const_value(dim) is None]
+            self._given = list(dict.fromkeys([*free_vars(*shapes), *shapes]))
+        return self._given
 
     def widen(self, buffers: Iterable[Buffer], users: Iterable[Stmt], what: str) -> None:
         """Let buffers be alive at all of the given statements: move allocations outward, but out of no
@@ -399,3 +428,18 @@ def _limits_axes(block: Block) -> bool:
 def uses(stmt: Stmt, var: Var) -> bool:
     """Whether an expression anywhere inside mentions a variable."""
     return any(var in free_vars(*exprs_of(s, regions=True)) for s in stmts(stmt))
+
+
+def _is_multiple(extent: Expr, dim: Expr, analyzer: Analyzer) -> bool:
+    """Whether an extent is known to be 0 where a dim is."""
+    if const_value(extent) is not None:
+        return False
+    zero: Expr | None = None
+    for var in free_vars(dim):
+        root = analyzer.solve(dim, 0, var)
+        if root is not None and const_value(analyzer.simplify(substitute(dim, {var: root}))) == 0:
+            zero = substitute(extent, {var: root})
+            break
+    if zero is None:
+        zero = transform(extent, lambda e: const(0) if e is dim else None)
+    return const_value(analyzer.simplify(zero)) == 0

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, const, const_value, eq, load, substitute
+from dlc_core.ir.expr import Expr, Var, cast_to, const, const_value, eq, load, substitute
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.thread_base import ThreadPass, has_threads
 from dlc_core.schedule.dependence import TRUE, axis_kinds
@@ -190,7 +190,9 @@ def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> 
     steps: list[Stmt] = []
     distance = width // 2
     while distance:
-        other = intrinsic("subgroup_shuffle_down", own[0], distance, width)
+        # Threads exchange numbers.
+        mine = cast_to("int32", own[0]) if own.dtype.is_bool else own[0]
+        other = cast_to(own.dtype, intrinsic("subgroup_shuffle_down", mine, distance, width))
         (value,) = found.combination.combine((own[0],), (other,))
         steps.append(Store(own, (const(0),), value))
         distance //= 2

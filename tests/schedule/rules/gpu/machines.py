@@ -69,10 +69,15 @@ machines = pytest.mark.parametrize(
 class Launching:
     """The plugin of the target `launching`, whose kernels the interpreter runs, races being errors."""
 
+    def __init__(self, machine: Description = QUICK) -> None:
+        self.machine = machine
+
     @hookimpl
     def dlc_targets(self):
         level, check, *others = KIND.options
         options = (replace(level, default="tir"), replace(check, default=True), *others)
         return [
-            replace(KIND, name="launching", options=options, stages=STAGES, describe=lambda options: QUICK)
+            replace(
+                KIND, name="launching", options=options, stages=STAGES, describe=lambda options: self.machine
+            )
         ]

@@ -24,7 +24,7 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Store
 from dlc_core.tir.threads import is_shared
 from tests.schedule.rules.gpu.machines import SMALL, USUAL
 
-M = Var("m")
+M, N = Var("m"), Var("n")
 TINY = replace(
     USUAL,
     thread_axes={"block.x": (1 << 31) - 1, "thread.x": 16},
@@ -81,6 +81,20 @@ def test_symbolic_rows():
     func = kernel_of(std.relu(product(M, 10, 8)))
     for rows in (11, 0):
         is_contraction(check_launches(func, TINY, {M: rows}))
+
+
+def test_rows_of_an_unknown_number_of_pictures():
+    w, bias = tensor(8, 12, name="w"), tensor(12, name="b")
+    func = kernel_of(std.add(std.matmul(tensor(M, N, 8), w), bias))
+    for sizes in ({M: 2, N: 3}, {M: 0, N: 3}, {M: 3, N: 0}):
+        is_contraction(check_launches(func, TINY, sizes))
+
+
+def test_windows_over_pictures_of_unknown_sizes():
+    made = std.conv(
+        tensor(1, M, N, 3), tensor(3, 2, 3, 8, name="w"), strides=(2, 1), layout="NXC", kernel_layout="XIO"
+    )
+    is_contraction(check_launches(kernel_of(std.relu(made)), TINY, {M: 5, N: 4}))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", pytest.param("int8", marks=pytest.mark.slow)])

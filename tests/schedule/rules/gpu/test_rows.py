@@ -95,6 +95,11 @@ def test_every_dtype(dtype):
         is_rows(check_launches(kernel_of(std.softmax(tensor(5, 48, dtype=dtype))), USUAL))
 
 
+def test_threads_exchange_truths():
+    made = is_rows(check_launches(kernel_of(std.reduce_any(tensor(3, 200, dtype="bool"), axes=(1,))), USUAL))
+    assert "subgroup_shuffle_down" in calls(made)
+
+
 @machines
 def test_symbolic_rows(machine):
     known, unknown = std.softmax(tensor(M, 12)), std.softmax(tensor(3, N))
@@ -103,6 +108,10 @@ def test_symbolic_rows(machine):
     for sizes in ({N: 45}, {N: 0}):
         is_rows(check_launches(kernel_of(unknown), machine, sizes))
         is_rows(check_launches(kernel_of(std.reduce_sum(tensor(N, 20), axes=(0,))), machine, sizes))
+    x, scale, shift = tensor(M, N, 24), tensor(24, name="s"), tensor(24, name="b")
+    beside = kernel_of(std.layer_norm(x, scale, shift, axis=-1), [x, scale, shift])
+    for sizes in ({M: 3, N: 2}, {M: 0, N: 2}, {M: 2, N: 0}):
+        is_rows(check_launches(beside, machine, sizes))
 
 
 def test_rows_are_read_as_vectors_and_exchanged_by_subgroups():

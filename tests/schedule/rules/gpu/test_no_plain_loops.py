@@ -1,0 +1,71 @@
+"""What reduces is no plain loop of a thread: products are tiles, rows are dealt out, sizes known or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dlc_core import job
+from dlc_core.driver import find_target
+from dlc_core.ir.module import IRModule
+from dlc_core.passes import Pipeline
+from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
+from dlc_core.registry import fresh_registry, registry
+from dlc_core.schedule.rules.analysis import reductions
+from dlc_core.testing.cases import op_cases, symbolic_cases
+from dlc_core.testing.models import all_models
+from dlc_core.tir.stmt import PrimFunc
+from tests.schedule.rules.gpu.machines import USUAL, Launching
+
+with fresh_registry({}):
+    OPS = list(registry().ops)
+    NETWORKS = [name for name in all_models() if name.endswith("/float32")]
+USED = {
+    "avg_pool", "conv", "conv_transpose", "integer_conv", "integer_matmul", "layer_norm", "matmul",
+    "max_pool", "reduce_any", "softmax",
+}  # fmt: skip
+QUICK = {"encoder/float32", "micro-mobilenet/float32"}
+LEFT = {
+    "ops/conv/7/symbolic": "groups of an unknown number of channels",
+    **{f"ops/{op}/": "made for processors alone" for op in ("strassen_matmul", "winograd_conv")},
+    "ops/packed_matmul/2/": "weights with more columns than there are results, for processors alone",
+}
+"""Cases that are plain loops, by how their names begin, and why that may be."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def target():
+    with fresh_registry({"launching": Launching(USUAL)}):
+        yield find_target("launching")
+
+
+def plain(module: IRModule, target) -> Iterator[str]:
+    """Why kernels of a model that reduce are plain loops."""
+    context = job.context_for(target, 3, {})
+    stages = job.pipelines(target, context)
+    for stage in ("graph", "lower"):
+        module = Pipeline(tuple(stages[stage])).run(module, context)
+    for func in module.of_kind(PrimFunc).values():
+        if reductions(func):
+            attrs = ScheduleKernels().run_function(func, context).attrs
+            if attrs["rule"] in ("gpu.loops", "gpu.alone") or (attrs["rule"] == "none" and attrs["why_not"]):
+                yield f"{func.name} is {attrs['rule']}: {attrs['why_not']}"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in USED else pytest.mark.slow) for name in OPS]
+)
+def test_samples(name, target):
+    decl = registry().ops[name]
+    for case in (*op_cases(decl, ("float32", "int32")), *symbolic_cases(decl)):
+        if not any(case.name.startswith(left) for left in LEFT):
+            assert list(plain(case.module, target)) == [], case.name
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NETWORKS]
+)
+def test_networks(name, target):
+    for case in all_models()[name].cases():
+        assert list(plain(case.module, target)) == []
