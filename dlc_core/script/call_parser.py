@@ -14,6 +14,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, DType, dtype, scalar_dtypes
 from dlc_core.ir.expr import (
+    Call,
     Expr,
     ExprLike,
     Load,
@@ -37,6 +38,7 @@ from dlc_core.tir.intrinsics import (
     EXTERN,
     address_of,
     call_kernel,
+    check_call,
     if_then_else,
     intrinsic,
     launch_kernel,
@@ -46,6 +48,7 @@ from dlc_core.tir.intrinsics import (
     vector_dot,
     vector_shuffle,
 )
+from dlc_core.tir.matrix import MATRIX
 
 MAX_LANES = 1 << 16
 _TEXTS = {"inf": float("inf"), "-inf": -float("inf"), "nan": float("nan")}
@@ -334,6 +337,15 @@ class CallParser(ExprParser):
             return vector_dot(*(self.expr(argument) for argument in self.exactly(node, 3)))
         except UsageError as error:
             self.fail(node, error.what)
+
+    def _call_subgroup_matrix(self, node: ast.Call) -> Expr:
+        arguments = [self.value(a) for a in self.plain(node)]
+        if not arguments or not isinstance(arguments[0], Expr):
+            self.fail(node, f"{MATRIX} takes a value to add to, two more, and numbers")
+        made = call(MATRIX, arguments, arguments[0].dtype)
+        assert isinstance(made, Call)
+        problem = check_call(made)
+        return made if problem is None else self.fail(node, problem)
 
     def lanes(self, node: ast.expr) -> int:
         lanes = self.integer(node, "a number of lanes")

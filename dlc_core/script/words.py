@@ -29,7 +29,7 @@ BINARY = ARITH | BITS | COMPARE | LOGIC
 SPECIAL = (
     "Cast", "all", "any", "address_of", "bitnot", "broadcast", "call", "call_extern", "call_kernel", "cast",
     "ceildiv", "if_then_else", "infinity", "launch_kernel", "likely", "max_value", "min_value", "neg", "not",
-    "ramp", "reinterpret", "select", "vector_concat", "vector_dot", "vector_shuffle",
+    "ramp", "reinterpret", "select", "subgroup_matrix", "vector_concat", "vector_dot", "vector_shuffle",
 )  # fmt: skip
 """Calls with a form of their own."""
 

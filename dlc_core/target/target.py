@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlc_core.diag import TargetError
+from dlc_core.tir.matrix import MatrixUnit
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
@@ -135,6 +136,8 @@ class Description:
     """Whether native entries may branch and loop on what kernels wrote: they see the kernels' memory."""
     dots: tuple[Dot, ...] = ()
     """Dot products of narrow elements that are faster than multiply-adds of wide ones."""
+    matrix_units: tuple[MatrixUnit, ...] = ()
+    """Instructions by which a subgroup of threads multiplies matrices that it holds, best first."""
     vector_units: int = 2
     """Vector multiply-adds that a core begins in a cycle."""
     frequency: float = 3e9
@@ -160,6 +163,11 @@ class Description:
     def dot(self, a: str, b: str, acc: str) -> Dot | None:
         """The dot product of these dtypes, where the machine has it."""
         return next((d for d in self.dots if (d.a, d.b, d.acc) == (a, b, acc)), None)
+
+    def matrix_unit(self, a: str, b: str, acc: str) -> MatrixUnit | None:
+        """The matrix unit for these dtypes, where the machine has one for its subgroups."""
+        found = (u for u in self.matrix_units if (u.a, u.b, u.acc) == (a, b, acc))
+        return next((u for u in found if u.width == self.subgroup), None)
 
 
 @dataclass(frozen=True)

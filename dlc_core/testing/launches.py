@@ -119,7 +119,7 @@ def check_launches(
     outputs = [i for i, b in enumerate(func.buffers) if b in set(buffers_written(func.body))]
     expected = run_kernel(lower_blocks(func), given, sizes, outputs)
     launched = launch_for(func, description, rules)
-    private = first_difference(replayed(func, launched.scheduled), launched.scheduled)
+    private = first_difference(replayed(func, launched.scheduled, description), launched.scheduled)
     if private is not None:
         raise AssertionError(f"the trace of {launched.rule} gives another kernel: {private}")
     if not launched.kernels:

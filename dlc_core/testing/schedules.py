@@ -31,6 +31,7 @@ from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
 from dlc_core.schedule import Schedule
+from dlc_core.schedule.matrices import matrix_intrin, matrix_tiles
 from dlc_core.target import Description, Target, TargetKind
 from dlc_core.testing.cases import difference
 from dlc_core.tir.functor import buffers_written
@@ -72,10 +73,14 @@ def schedule_for(
     return ScheduleKernels().run_function(func, context)
 
 
-def replayed(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
+def replayed(func: PrimFunc, scheduled: PrimFunc, machine: Description | None = None) -> PrimFunc:
     """What the printed trace of a scheduled kernel makes of the unscheduled one."""
-    schedule = Schedule(func)
-    exec(scheduled.attrs.get("trace", ""), {"sch": schedule})  # noqa: S102
+    trace = scheduled.attrs.get("trace", "")
+    facts = machine or Description()
+    tiles = (t for unit in facts.matrix_units for axis in facts.thread_axes for t in matrix_tiles(unit, axis))
+    named = {each.name: matrix_intrin(each) for each in tiles if repr(each.name) in trace}
+    schedule = Schedule(func, intrins=named)
+    exec(trace, {"sch": schedule})  # noqa: S102
     return replace(schedule.func, attrs=MappingProxyType({**schedule.func.attrs, **_notes(scheduled)}))
 
 

@@ -14,8 +14,8 @@ Threads of thread axes meet at the *convergent* ones: every thread of the group 
 others after it.  `subgroup_…` exchange values within `width` consecutive iterations of the innermost thread
 axis.
 
-Names that begin with `vector_` mix widths: `expr.call` leaves their arguments alone, where it broadcasts the
-scalar arguments of any other call of several lanes.
+Names that begin with `vector_`, and `subgroup_matrix`, mix widths: `expr.call` leaves their arguments alone,
+where it broadcasts the scalar arguments of any other call of several lanes.
 
 Laws for floats, which code generators keep and the reference interpreter has:
   * `Binary` min and max give NaN where either side is NaN (as np.minimum); which zero comes of -0.0 and 0.0
@@ -43,6 +43,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL, HANDLE, DType, DTypeLike, dtype
 from dlc_core.ir.expr import Call, Expr, ExprLike, as_expr, call, load
+from dlc_core.tir.matrix import MATRIX, matrix_problem
 
 Reference = Callable[..., Any]
 
@@ -223,6 +224,15 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         None,
         "(x, mask, width): the x of the lane whose number differs in the bits of `mask`",
     ),
+    Intrinsic(
+        MATRIX,
+        -1,
+        _NUMBER,
+        "first",
+        None,
+        "(acc, a, b, numbers…): the thread's values of acc + a @ b, matrices that its subgroup holds as the"
+        " numbers say; see `tir.matrix`",
+    ),
     Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory behind a handle is used soon"),
     Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the entry fails with `code` unless cond"),
     Intrinsic(
@@ -243,7 +253,9 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     ),
 )
 
-CONVERGENT = frozenset({"barrier", "subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor"})
+EXCHANGES = frozenset({"subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor", MATRIX})
+"""By which threads of a subgroup get what others have."""
+CONVERGENT = EXCHANGES | {"barrier"}
 """Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
 EFFECTS = CONVERGENT | {"prefetch", "check", "check_index", "clock"}
 """Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
@@ -289,6 +301,8 @@ def check_call(expr: Call) -> str | None:
         return f"if_then_else of {', '.join(map(str, types))}: wants a bool and two values of one dtype"
     if expr.name == "vector_dot":
         return _dot_problem(expr.dtype, *types)
+    if expr.name == MATRIX:
+        return matrix_problem(expr)
     if entry.result == "first" and not all(t.is_int and t.lanes == 1 for t in types[1:]):
         return f"{expr.name} of {', '.join(map(str, types))}: wants integers after the value"
     expected = _result(entry, expr, types)

@@ -496,11 +496,15 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
     return _intern(Select, (Select, cond, a, b), (cond, a, b), cond=cond, a=a, b=b, dtype=a.dtype)
 
 
+_MIXED = ("vector_", "subgroup_matrix")
+"""How the names of calls begin whose arguments have widths of their own."""
+
+
 def call(name: str, args: Sequence[ExprLike], type_: DTypeLike) -> Expr:
-    """An intrinsic call.  Scalar arguments of a vector call are broadcast; `vector_*` calls mix widths."""
+    """An intrinsic call.  Scalar arguments of a vector call are broadcast, unless its kind mixes widths."""
     exprs = [as_expr(arg) for arg in args]
     type_ = dtype(type_)
-    if not name.startswith("vector_"):
+    if not name.startswith(_MIXED):
         exprs = [broadcast(e, type_.lanes) if e.dtype.lanes == 1 and type_.lanes > 1 else e for e in exprs]
     return _intern(Call, (Call, name, type_, *exprs), exprs, name=name, args=tuple(exprs), dtype=type_)
 

@@ -57,8 +57,8 @@ from dlc_core.tir.functor import (
     substitute_stmt,
     transform_stmt,
 )
-from dlc_core.tir.intrinsics import CONVERGENT, FUNCTIONS
-from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc, Seq, Stmt, Store, loop
+from dlc_core.tir.intrinsics import CONVERGENT, EXCHANGES, FUNCTIONS
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, PrimFunc, Range, Seq, Stmt, Store, loop
 from dlc_core.tir.threads import GROUP, THREAD, VIRTUAL, is_private, is_shared, launches, level
 
 
@@ -219,7 +219,7 @@ class _Launch:
             assert isinstance(stmt, For)
             innermost = stmt.thread
         if [innermost] != self.axes[THREAD][-1:] and any(
-            isinstance(e, Call) and e.name.startswith("subgroup_") for e in post_order(*exprs_of(stmt))
+            isinstance(e, Call) and e.name in EXCHANGES for e in post_order(*exprs_of(stmt))
         ):
             inside = self.axes[THREAD][-1]
             raise self.error(
@@ -249,7 +249,17 @@ class _Launch:
         self.virtual += virtual
         built = with_children(stmt, [self._build(c, path) for c in child_stmts(stmt)])
         del self.virtual[len(self.virtual) - len(virtual) :]
-        return built
+        return self._with_axes(built) if isinstance(built, Block) else built
+
+    def _with_axes(self, block: Block) -> Block:
+        """A block whose body held loops of threads, which are around it now: it sees them by axes."""
+        for one in self.loops.values():
+            if any(one.var in free_vars(*exprs_of(s)) for s in stmts(block) if s is not block):
+                axis = IterVar(Var(f"v_{one.var.name}", one.var.dtype), Range(const(0), one.extent))
+                inner = substitute_stmt(replace(block, values=()), {one.var: axis.var})
+                assert isinstance(inner, Block)
+                block = replace(inner, axes=(*block.axes, axis), values=(*block.values, one.var))
+        return block
 
     def _threads(self, path: Path) -> list[str]:
         return [axis for axis in self.axes[THREAD] if axis in path]

@@ -32,6 +32,7 @@ from dlc_core.ir.expr import (
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.intervals import Intervals
 from dlc_core.tir.intrinsics import CONVERGENT, EXTERN, has_effect, kernel_symbol, launch_symbol
+from dlc_core.tir.matrix import MATRIX, unit_of
 
 MAX_DEPTH = 20
 _INFIX = {
@@ -120,7 +121,7 @@ class Writer:
         if isinstance(e, Call):
             if e.name == "if_then_else":
                 return e.args[:1]
-            if e.name.startswith("vector_") or e.name in ("address_of", "prefetch"):
+            if e.name.startswith("vector_") or e.name in ("address_of", "prefetch", MATRIX):
                 return ()
         return e.children
 
@@ -153,7 +154,7 @@ class Writer:
         if isinstance(e, Cast):
             return e.a.dtype.is_float and (e.dtype.bits < 32 or e.dtype.bits < e.a.dtype.bits)
         if isinstance(e, Call):
-            if e.name.startswith(("vector_", "reinterpret")) or e.name in ("if_then_else", "fma"):
+            if e.name.startswith(("vector_", "reinterpret", MATRIX)) or e.name in ("if_then_else", "fma"):
                 return False
             return e.name not in scalars.EXACT
         return False
@@ -285,6 +286,8 @@ class Writer:
             return text if type_.is_float else wrap(text, type_)
         if name == "popcount":
             return f"({kids[0]} & {(1 << type_.bits) - 1}).bit_count()"
+        if name == MATRIX:
+            return f"{self.lanes(e)}[{self.lane or 0}]"
         if name in CONVERGENT:
             return self._meeting(e, kids)
         if name in ("prefetch", "clock"):
@@ -307,6 +310,15 @@ class Writer:
             return f"(yield {self.count})" if self.yielding else "0"
         asked = f"({self.count}, {e.name!r}, {', '.join(kids)})"
         return f"(yield {asked})" if self.yielding else f"exchanged([{asked}], 'of one thread')[0]"
+
+    def _matrix(self, e: Call) -> str:
+        """The name of a list with the thread's part of a product of matrices."""
+        self.count += 1
+        unit = unit_of(e)
+        own = ", ".join(self.lanes(arg) for arg in e.args[:3])
+        asked = f"({self.count}, {e.name!r}, ({own}), {self.helper(self.fresh('U'), unit)}, {unit.width})"
+        answer = f"(yield {asked})" if self.yielding else f"exchanged([{asked}], 'of one thread')[0]"
+        return self.temporary(answer)
 
     def _branch(self, e: Call, cond: str) -> str:
         name = self.fresh("t")
@@ -331,6 +343,8 @@ class Writer:
 
     def lanes(self, e: Expr) -> str:
         """The name of a list with all lanes of a value."""
+        if isinstance(e, Call) and e.name == MATRIX:
+            return self._matrix(e)
         name, lane = self.fresh("t"), self.fresh("l")
         outer, outer_lane = self.memo, self.lane
         self.emit(f"{name} = []")
@@ -346,7 +360,7 @@ class Writer:
         vectors = [self.lanes(arg) for arg in (e.args[:1] if e.name == "vector_shuffle" else e.args)]
         if e.name == "vector_shuffle":
             chosen = tuple(int(literal(i)) for i in e.args[1:] if isinstance(i, Const))
-            return f"{vectors[0]}[{chosen}[{self.lane}]]"
+            return f"{vectors[0]}[{chosen}[{self.lane or 0}]]"
         if e.name == "vector_concat":
             return f"({' + '.join(vectors)})[{self.lane}]"
         if e.name == "vector_dot":

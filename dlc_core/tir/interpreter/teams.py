@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dlc_core.diag import RuntimeFailure
 from dlc_core.tir.interpreter.memory import Frame, Races
+from dlc_core.tir.matrix import MATRIX
 
 Thread = Generator[Any, Any, None]
 _DONE = object()
@@ -76,13 +79,24 @@ def _next(thread: Thread, answer: Any) -> Any:
         return _DONE
 
 
-def exchanged(asked: Sequence[tuple[int, str, Any, int, int]], loop: str) -> list[Any]:
+def multiplied(asked: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
+    """What each thread of a subgroup gets of a product of matrices: lists of values."""
+    unit = asked[0][3]
+    acc, a, b = (np.array([own[side] for _, _, own, _, _ in asked]) for side in range(3))
+    made: list[Any] = unit.product(acc, a, b).astype(np.float64 if acc.dtype.kind == "f" else np.int64).tolist()
+    return made
+
+
+def exchanged(asked: Sequence[tuple[int, str, Any, Any, int]], loop: str) -> list[Any]:
     """What each thread gets of the others in its subgroup of `width` consecutive ones."""
     answers: list[Any] = []
     for lane, (_, operation, own, argument, width) in enumerate(asked):
         if width <= 0 or len(asked) % width:
             raise RuntimeFailure(f"{len(asked)} threads of the loop {loop} are no subgroups of {width}")
         first, within = lane - lane % width, lane % width
+        if operation == MATRIX:
+            answers += multiplied(asked[lane : lane + width]) if within == 0 else ()
+            continue
         if operation == "subgroup_shuffle":
             source = argument
             if not 0 <= source < width:

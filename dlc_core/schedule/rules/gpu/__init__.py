@@ -5,10 +5,12 @@ from dlc_core.schedule.rules.gpu.attention import AttentionRule
 from dlc_core.schedule.rules.gpu.contraction import ContractionRule
 from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
 from dlc_core.schedule.rules.gpu.maps import MapRule
+from dlc_core.schedule.rules.gpu.matrix import MatrixRule
 from dlc_core.schedule.rules.gpu.rows import RowsRule
 
 GPU_RULES: tuple[ScheduleRule, ...] = (
     AttentionRule(),
+    MatrixRule(),
     ContractionRule(),
     RowsRule(),
     MapRule(),

@@ -57,15 +57,15 @@ class ContractionRule(ScheduleRule):
         s, grid = schedule, Grid.of(machine)
         found = anchor(s.func)
         assert found is not None
-        problem = _problem(found)
+        problem = problem_of(found)
         tile = choose(problem, machine, grid)
         if tile is None:
             raise ScheduleError("no tile fits the machine")
         block = BlockRV(found.block.name)
         if tile.splits > 1:
-            block, out = _split_steps(s, grid, found, tile.splits)
+            block, out = split_steps(s, grid, found, tile.splits)
         else:
-            out = _epilogue(s, block)
+            out = epilogue_of(s, block)
         made = contraction_of(s.get(block))
         if made is None:
             raise ScheduleError("the parts of the contraction are none")
@@ -74,7 +74,8 @@ class ContractionRule(ScheduleRule):
         Contract(s, machine, grid, normalise(s, made, out), tile).run()
 
 
-def _problem(found: Contraction) -> Problem:
+def problem_of(found: Contraction) -> Problem:
+    """The sizes that a tile is chosen by."""
     body = found.block.body
     assert isinstance(body, Store)
 
@@ -99,15 +100,15 @@ def _problem(found: Contraction) -> Problem:
     )
 
 
-def _epilogue(s: Schedule, block: BlockRV) -> BlockRV:
+def epilogue_of(s: Schedule, block: BlockRV) -> BlockRV:
     """The block that stores what a contraction has accumulated."""
     return s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
 
 
-def _split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tuple[BlockRV, BlockRV]:
+def split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tuple[BlockRV, BlockRV]:
     """Let groups share the steps of a tile: the contraction of parts, and what stores its results."""
     block = BlockRV(found.block.name)
-    out = _epilogue(s, block)
+    out = epilogue_of(s, block)
     axis = max(found.k, key=lambda a: extent_of(a) or 1)
     number = [a.var for a in s.get(block).axes].index(axis.var)
     value = s.get(block).values[number]
@@ -278,4 +279,4 @@ class Contract:
             s.unroll(j)
 
 
-__all__ = ["Contract", "ContractionRule"]
+__all__ = ["Contract", "ContractionRule", "epilogue_of", "problem_of", "split_steps"]

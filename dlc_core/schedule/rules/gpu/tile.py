@@ -84,7 +84,7 @@ def choose(problem: Problem, machine: Machine, grid: Grid) -> Tile | None:
         tile
         for shape in shapes
         for depth in (8, 16, 32)
-        for splits in _splits(problem)
+        for splits in splits_of(problem)
         if _fits(tile := replace(shape, depth=depth, splits=splits), problem, machine, grid)
     ]
     return next(iter(best(found, 1)), None)
@@ -169,7 +169,7 @@ def _wasteful(tile: int, size: int | None) -> bool:
     return size is not None and tile > 1 and tile // 2 >= size
 
 
-def _splits(problem: Problem) -> list[int]:
+def splits_of(problem: Problem) -> list[int]:
     """In how many parts the steps may be cut."""
     found = [1]
     while 2 * found[-1] <= MOST_SPLITS and problem.splittable % (2 * found[-1]) == 0:
@@ -177,4 +177,4 @@ def _splits(problem: Problem) -> list[int]:
     return found
 
 
-__all__ = ["PADDING", "Problem", "Tile", "choose", "cost", "resident", "shared_bytes"]
+__all__ = ["PADDING", "Problem", "Tile", "choose", "cost", "resident", "shared_bytes", "splits_of"]

@@ -1,0 +1,219 @@
+"""Tensor intrinsics of the matrix units that a target's description names.
+
+    C[threads…, i, j, own…] += A[row, k] * B[k, column]       row and column of tile (i, j), that value of C
+
+A subgroup multiplies `down` x `across` tiles at once: operands in shared memory, results in memory of its
+threads, of which each element has the digits of its thread before, and those of its number behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from itertools import product
+
+import numpy as np
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, cast_to, const, load
+from dlc_core.schedule.intrin import Array, TensorIntrin
+from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
+from dlc_core.tir.matrix import Fragment, MatrixUnit, matrix_product
+from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop, seq
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """What a subgroup multiplies at once: `down` x `across` tiles of a unit.
+
+    With `a_turned` the first operand lies as [k, m], with `b_turned` the second as [n, k].  `axis` is that of
+    the threads.
+    """
+
+    unit: MatrixUnit
+    down: int
+    across: int
+    axis: str
+    a_turned: bool = False
+    b_turned: bool = False
+
+    @property
+    def rows(self) -> int:
+        return self.down * self.unit.m
+
+    @property
+    def columns(self) -> int:
+        return self.across * self.unit.n
+
+    @property
+    def name(self) -> str:
+        turned = "at" * self.a_turned + "bt" * self.b_turned
+        return f"matrix.{self.unit.name}.{self.down}x{self.across}.{self.axis}{turned}"
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A digit of a row or column in a tile: which dim it moves along, its step there, its extent."""
+
+    dim: int
+    step: int
+    extent: int
+
+
+def digits_of(fragment: Fragment) -> tuple[list[Digit], list[Digit]]:
+    """The digits of the thread's number and of its values' numbers, highest first."""
+    found = [
+        [Digit(*fragment.along(step), extent) for step, extent in reversed(part)]
+        for part in (fragment.threads, fragment.own)
+    ]
+    return found[0], found[1]
+
+
+@cache
+def matrix_intrin(tiles: Tiles) -> TensorIntrin:
+    """The product of the tiles, each of which is a call of the unit."""
+    unit = tiles.unit
+    return TensorIntrin(
+        tiles.name,
+        _description(tiles),
+        _implementation(tiles),
+        _Reference(tiles),
+        doc=f"{tiles.rows} x {tiles.columns} += products of {unit.a} and {unit.b}, {unit.k} deep",
+    )
+
+
+DOWN, ACROSS = (1, 2, 4), (1, 2, 4, 8)
+"""Tiles of a unit that a subgroup computes beside each other."""
+
+
+def matrix_tiles(unit: MatrixUnit, axis: str) -> Iterator[Tiles]:
+    """All that rules make for a unit and an axis of threads."""
+    for down, across, a_turned, b_turned in product(DOWN, ACROSS, (False, True), (False, True)):
+        yield Tiles(unit, down, across, axis, a_turned, b_turned)
+
+
+def _buffers(tiles: Tiles) -> tuple[Buffer, Buffer, Buffer]:
+    unit = tiles.unit
+    threads, own = digits_of(unit.of_acc)
+    a, b = (tiles.rows, unit.k), (unit.k, tiles.columns)
+    shape = [d.extent for d in threads] + [tiles.down, tiles.across] + [d.extent for d in own]
+    return (
+        Buffer("A", a[::-1] if tiles.a_turned else a, unit.a, scope="shared"),
+        Buffer("B", b[::-1] if tiles.b_turned else b, unit.b, scope="shared"),
+        Buffer("C", tuple(shape), unit.acc, scope="local"),
+    )
+
+
+def _description(tiles: Tiles) -> PrimFunc:
+    unit = tiles.unit
+    a, b, c = _buffers(tiles)
+    threads, own = digits_of(unit.of_acc)
+    names = [*(f"t{i}" for i in range(len(threads))), "i", "j", *(f"o{i}" for i in range(len(own)))]
+    places = [Var(f"v{name}") for name in names]
+    k = Var("vk")
+    at: list[Expr] = [
+        places[len(threads) + dim] * size for dim, size in enumerate((unit.m, unit.n))
+    ]
+    digits = zip((*threads, *own), [*places[: len(threads)], *places[len(threads) + 2 :]], strict=True)
+    for digit, place in digits:
+        at[digit.dim] = at[digit.dim] + place * digit.step
+    left = (k, at[0]) if tiles.a_turned else (at[0], k)
+    right = (at[1], k) if tiles.b_turned else (k, at[1])
+    sum_, one, other = load(c, places), load(a, left), load(b, right)
+    value = sum_ + cast_to(c.dtype, one) * cast_to(c.dtype, other)
+    reads = tuple(
+        Region(buffer, tuple(Range(i, const(1)) for i in indices))
+        for buffer, indices in ((a, left), (b, right), (c, places))
+    )
+    sizes = [size for size in c.static_shape() or ()]
+    axes = [IterVar(v, Range(const(0), const(size))) for v, size in zip(places, sizes, strict=True)]
+    axes.append(IterVar(k, Range(const(0), const(unit.k)), "reduce"))
+    loops = [Var(name) for name in (*names, "k")]
+    body: Stmt = Block("product", tuple(axes), tuple(loops), reads, reads[2:], Store(c, tuple(places), value))
+    for var, axis in reversed(list(zip(loops, axes, strict=True))):
+        body = loop(var, axis.dom.extent, body)
+    return PrimFunc("product", (a, b, c), body)
+
+
+def _implementation(tiles: Tiles) -> PrimFunc:
+    unit = tiles.unit
+    a, b, c = _buffers(tiles)
+    threads, own = digits_of(unit.of_acc)
+    thread = Var("lane")
+    lets: list[tuple[Var, Expr]] = []
+
+    def held(buffer: Buffer, fragment: Fragment, dim: int, tile: int, turned: bool) -> Expr:
+        parts = []
+        for number in range(fragment.count):
+            at = list(fragment.place(thread, number))
+            at[dim] = at[dim] + tile * (unit.m, unit.n)[dim]
+            parts.append(load(buffer, [as_expr(i) for i in (at[::-1] if turned else at)]))
+        var = Var(f"{buffer.name.lower()}{tile}", buffer.dtype.with_lanes(fragment.count))
+        lets.append((var, vector_concat(*parts) if len(parts) > 1 else parts[0]))
+        return var
+
+    left = [held(a, unit.of_a, 0, i, tiles.a_turned) for i in range(tiles.down)]
+    right = [held(b, unit.of_b, 1, j, tiles.b_turned) for j in range(tiles.across)]
+    first = [_digit(thread, [d.extent for d in threads], place) for place in range(len(threads))]
+    steps = []
+    for i in range(tiles.down):
+        for j in range(tiles.across):
+            places = [
+                (*first, as_expr(i), as_expr(j), *map(as_expr, _number(number, own)))
+                for number in range(unit.of_acc.count)
+            ]
+            steps.append(_step(unit, c, places, left[i], right[j]))
+    body: Stmt = seq(*steps)
+    for var, value in reversed(lets):
+        body = Let(var, value, body)
+    return PrimFunc("product", (a, b, c), loop(thread, unit.width, body, "thread", thread=tiles.axis))
+
+
+def _step(unit: MatrixUnit, c: Buffer, places: Sequence[Sequence[ExprLike]], a: Expr, b: Expr) -> Stmt:
+    """One call of the unit."""
+    parts = [load(c, place) for place in places]
+    made = Var("sum", c.dtype.with_lanes(len(parts)))
+    acc = vector_concat(*parts) if len(parts) > 1 else parts[0]
+    stores = [
+        Store(c, tuple(map(as_expr, place)), vector_shuffle(made, [lane]) if len(parts) > 1 else made)
+        for lane, place in enumerate(places)
+    ]
+    return Let(made, matrix_product(unit, acc, a, b), seq(*stores))
+
+
+def _digit(value: Expr, extents: Sequence[int], place: int) -> Expr:
+    """A digit of a number that is written with digits of these extents, highest first."""
+    below = reduce(lambda x, y: x * y, extents[place + 1 :], 1)
+    digit = value // below if below > 1 else value
+    return digit % extents[place] if place else digit
+
+
+def _number(number: int, digits: Sequence[Digit]) -> list[int]:
+    """A number's digits, highest first."""
+    found = []
+    for digit in reversed(digits):
+        found.append(number % digit.extent)
+        number //= digit.extent
+    return found[::-1]
+
+
+@dataclass(frozen=True)
+class _Reference:
+    tiles: Tiles
+
+    def __call__(self, a: Array, b: Array, c: Array) -> None:
+        unit = self.tiles.unit
+        left = (a.T if self.tiles.a_turned else a).astype(c.dtype)
+        right = (b.T if self.tiles.b_turned else b).astype(c.dtype)
+        made = left @ right
+        threads, own = digits_of(unit.of_acc)
+        for place in np.ndindex(*c.shape):
+            digits, (i, j), values = place[: len(threads)], place[len(threads) :][:2], place[len(threads) + 2 :]
+            at = [i * unit.m, j * unit.n]
+            for digit, value in zip((*threads, *own), (*digits, *values), strict=True):
+                at[digit.dim] += value * digit.step
+            c[place] += made[at[0], at[1]]
+
+
+__all__ = ["ACROSS", "DOWN", "Digit", "Tiles", "digits_of", "matrix_intrin", "matrix_tiles"]

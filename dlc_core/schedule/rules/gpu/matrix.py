@@ -1,0 +1,273 @@
+"""Matrix products and convolutions by the matrix units of a machine that launches groups of threads.
+
+    for tile of rows and columns (group):
+      for subgroup:
+        accumulators = 0                          dealt out over its threads as the unit holds them
+        for tile of steps:
+          copies of both operands' tiles          by all threads, as vectors, to shared memory
+          for step: accumulators += product       each thread gets its parts of the operands, units multiply
+        epilogue on the accumulators
+
+Operands lie in shared memory as in the caller's, or, where the unit cannot turn them, so that a thread's
+values are neighbours.  Padding, splits, and the order of groups are those of `contraction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Expr, const_value
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin
+from dlc_core.schedule.rules.analysis import Contraction, anchor, contraction_of
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.contraction import Contract, epilogue_of, problem_of, split_steps
+from dlc_core.schedule.rules.gpu.grid import Grid, count_of
+from dlc_core.schedule.rules.gpu.maps import vector_lanes
+from dlc_core.schedule.rules.gpu.matrix_tile import MatrixTile, choose_matrix
+from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, normalise
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.matrix import MatrixUnit
+from dlc_core.tir.stmt import PrimFunc, Store
+
+
+@dataclass(frozen=True)
+class MatrixRule(ScheduleRule):
+    """See the module's text."""
+
+    name: ClassVar[str] = "gpu.matrix"
+    priority: ClassVar[int] = 110
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        found = anchor(func) if machine.description.matrix_units else None
+        known = found is not None and bool(found.m) and is_product(found.block)
+        return known and found is not None and unit_for(found, machine) is not None
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        s, grid = schedule, Grid.of(machine)
+        found = anchor(s.func)
+        assert found is not None
+        unit = unit_for(found, machine)
+        assert unit is not None
+        tile = choose_matrix(unit, problem_of(found), machine, grid)
+        if tile is None:
+            raise ScheduleError("no tile of the matrix unit fits the product and the machine")
+        block = BlockRV(found.block.name)
+        if tile.splits > 1:
+            block, out = split_steps(s, grid, found, tile.splits)
+        else:
+            out = epilogue_of(s, block)
+        made = contraction_of(s.get(block))
+        if made is None:
+            raise ScheduleError("the parts of the contraction are none")
+        MatrixContract(s, machine, grid, normalise(s, made, out), tile).run()
+
+
+def unit_for(found: Contraction, machine: Machine) -> MatrixUnit | None:
+    """The unit that multiplies a contraction's operands."""
+    body = found.block.body
+    assert isinstance(body, Store)
+    a, b = found.lhs.load.buffer.dtype.name, found.rhs.load.buffer.dtype.name
+    return machine.description.matrix_unit(a, b, body.buffer.dtype.name)
+
+
+class MatrixContract(Contract):
+    """The steps of the rule, for a contraction in normal form."""
+
+    def __init__(
+        self, s: Schedule, machine: Machine, grid: Grid, normal: Normal, matrix_tile: MatrixTile
+    ) -> None:
+        super().__init__(s, machine, grid, normal, matrix_tile.plain)
+        self.blocks = matrix_tile
+        self.unit = matrix_tile.unit
+
+    def run(self) -> None:
+        s, tile, normal, unit = self.s, self.blocks, self.normal, self.unit
+        block, out = normal.block, normal.out
+        if not normal.a.both or not normal.b.both:
+            raise ScheduleError("an operand of the product is a vector")
+        stored = vector_lanes(s.get(out), self.machine)
+        self._pad()
+        a, b = self._operands()
+        threads, _ = digits_of(unit.of_acc)
+        layout = _Layout(normal.batch, tile)
+        s.transform_block_layout(block, layout.of_block())
+        loops = layout.named(s.get_loops(block))
+        s.set_scope(block, 0, "local")
+        subgroup = [loops[name] for name in ("high", "wide") if name in loops]
+        inner = subgroup[-1] if subgroup else loops["no"]
+        s.reverse_compute_at(out, inner)
+        if subgroup:
+            s.bind(s.fuse(*subgroup) if len(subgroup) > 1 else subgroup[0], self.grid.rows)
+        init = s.decompose_reduction(block, loops["ko"])
+        copies = [s.cache_read(block, side, "shared") for side in (a, b)]
+        lies = [self._turned(side) for side in (normal.a, normal.b)]
+        for copy, turned in zip(copies, lies, strict=True):
+            if turned:
+                rank = s.get(copy).writes[0].buffer.ndim
+                s.transform_layout(copy, ("write", 0), _swapped(rank))
+                s.reorder_block_axes(copy, [*range(rank - 2), rank - 1, rank - 2])
+        for copy in copies:
+            s.compute_at(copy, loops["ko"])
+            self._inline_into(copy)
+            inner_extent = s.get_loops(copy)[-1]
+            width = const_value(s.extent(inner_extent))
+            self._keep_apart(copy, width if isinstance(width, int) else 1)
+        s.transform_layout(block, ("write", 0), layout.of_results())
+        s.compact_buffers()
+        # A buffer of the first operand lies as [k, m] in normal form, and the unit's as [m, k].
+        tiles = Tiles(unit, tile.down, tile.across, self.grid.threads, not lies[0], lies[1])
+        s.tensorize(loops["thread0"], matrix_intrin(tiles))
+        batches = [loops[f"b{i}"] for i in range(normal.batch)]
+        self._bind_groups(batches, loops["mo"], loops["no"])
+        for copy, side, turned in zip(copies, (normal.a, normal.b), lies, strict=True):
+            all_loops = s.get_loops(copy)
+            self._fill_from(all_loops[all_loops.index(loops["ko"]) + 1 :], side, turned)
+        if self._twice():
+            for copy in copies:
+                s.double_buffer(copy)
+        self._begin(init, len(threads))
+        self._end(out, stored)
+
+    def _turned(self, side: Side) -> bool:
+        """Whether an operand's tile has its steps innermost, where they are outermost in normal form."""
+        return side.along_k or not self.unit.turns
+
+    # Sums
+
+    def _begin(self, init: BlockRV, digits: int) -> None:
+        """The sums begin at 0, each thread's own."""
+        s = self.s
+        loops = s.get_loops(init)
+        count = sum(len(part) for part in digits_of(self.unit.of_acc))
+        count += (self.blocks.down > 1) + (self.blocks.across > 1)
+        loops = loops[len(loops) - count :]
+        lane = s.fuse(*loops[:digits]) if digits > 1 else loops[0]
+        s.bind(lane, self.grid.threads)
+        for loop in loops[digits:]:
+            s.unroll(loop)
+
+    def _end(self, out: BlockRV, lanes: int) -> None:
+        """What follows on the sums, each thread's own."""
+        s, unit = self.s, self.unit
+        rows, columns = s.get_loops(out)[-2:]
+        found: dict[tuple[str, int], LoopRV] = {}
+        threads, own = digits_of(unit.of_acc)
+        whose = [("thread", i, d) for i, d in enumerate(threads)] + [("own", i, d) for i, d in enumerate(own)]
+        rest = []
+        for dim, loop in ((0, rows), (1, columns)):
+            digits = sorted((x for x in whose if x[2].dim == dim), key=lambda x: -x[2].step)
+            outer, *parts = s.split(loop, [None, *(d.extent for _, _, d in digits)])
+            rest.append(outer)
+            found.update({(kind, i): part for (kind, i, _), part in zip(digits, parts, strict=True)})
+        lane = [found["thread", i] for i in range(len(threads))]
+        values = [found["own", i] for i in range(len(own))]
+        s.reorder(*lane, *rest, *values)
+        s.bind(s.fuse(*lane) if len(lane) > 1 else lane[0], self.grid.threads)
+        last = own[-1] if own else None
+        side_by_side = last is not None and last.dim == 1 and last.step == 1 and lanes >= last.extent > 1
+        for loop in (*rest, *values):
+            if side_by_side and loop is values[-1]:
+                s.vectorize(loop)
+            else:
+                s.unroll(loop)
+
+    # Copies
+
+    def _fill_from(self, loops: Sequence[LoopRV], side: Side, turned: bool) -> None:
+        """Fill a tile in shared memory: all threads, along what is contiguous in the operand."""
+        s, tile, grid = self.s, self.tile, self.grid
+        *others, one, last = loops
+        if turned != side.along_k:
+            s.reorder(last, one)
+            one, last = last, one
+        points, inner = count_of(s, (one, last)), const_value(s.extent(last))
+        if points is None or not isinstance(inner, int):
+            raise ScheduleError("a tile of an operand has no known size")
+        lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
+        while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * tile.threads):
+            lanes //= 2
+        flat = s.fuse(*others, one, last)
+        turns, subgroup, thread, lane = s.split(flat, [None, self.blocks.subgroups, self.unit.width, lanes])
+        if lanes > 1:
+            s.vectorize(lane)
+        if self.blocks.subgroups > 1:
+            s.bind(subgroup, grid.rows)
+        s.bind(thread, grid.threads)
+        s.unroll(turns)
+
+    def _twice(self) -> bool:
+        facts, normal, tile = self.machine.description, self.normal, self.blocks
+        bits = max(normal.a.bits, normal.b.bits)
+        several = normal.k is None or normal.k > tile.depth
+        fits = not facts.shared_bytes or tile.shared_bytes(bits, 2) <= facts.shared_bytes
+        return several and fits
+
+
+def _swapped(rank: int) -> IndexMap:
+    """The last two dims the other way round."""
+    return IndexMap.of(lambda *at: [*at[:-2], at[-1], at[-2]], rank)
+
+
+class _Layout:
+    """The axes of a product in the order of its loops, and the dims of its results in theirs."""
+
+    def __init__(self, batch: int, tile: MatrixTile) -> None:
+        unit = tile.unit
+        threads, own = digits_of(unit.of_acc)
+        found: dict[str, tuple[int, int, int | None]] = {}
+        """For each name the axis that it is a digit of, its lowest value there, its extent."""
+
+        def add(name: str, axis: int, lower: int, extent: int | None) -> None:
+            if extent != 1:
+                found[name] = axis, lower, extent
+
+        m, n, k = batch, batch + 1, batch + 2
+        for axis in range(batch):
+            add(f"b{axis}", axis, 1, None)
+        add("mo", m, tile.rows, None)
+        add("no", n, tile.columns, None)
+        add("high", m, tile.down * unit.m, tile.high)
+        add("wide", n, tile.across * unit.n, tile.wide)
+        add("ko", k, tile.depth, None)
+        add("ki", k, unit.k, tile.deep)
+        for number, digit in enumerate(threads):
+            add(f"thread{number}", m + digit.dim, digit.step, digit.extent)
+        add("down", m, unit.m, tile.down)
+        add("across", n, unit.n, tile.across)
+        for number, digit in enumerate(own):
+            add(f"own{number}", m + digit.dim, digit.step, digit.extent)
+        add("kk", k, 1, unit.k)
+        self._found = found
+        self._steps = k
+
+    def of_block(self) -> IndexMap:
+        """From the axes of the normal form."""
+        return self._map(list(self._found), self._steps + 1)
+
+    def of_results(self) -> IndexMap:
+        """From the dims of the results."""
+        names = [name for name, (axis, _, _) in self._found.items() if axis != self._steps]
+        return self._map(names, self._steps)
+
+    def named(self, loops: Sequence[LoopRV]) -> dict[str, LoopRV]:
+        """The block's loops by name."""
+        return dict(zip(self._found, loops, strict=True))
+
+    def _map(self, names: Sequence[str], rank: int) -> IndexMap:
+        def digits(*axes: Expr) -> list[Expr]:
+            made = []
+            for name in names:
+                axis, lower, extent = self._found[name]
+                value = axes[axis] // lower if lower > 1 else axes[axis]
+                made.append(value if extent is None else value % extent)
+            return made
+
+        return IndexMap.of(digits, rank)
+
+
+__all__ = ["MatrixContract", "MatrixRule", "unit_for"]

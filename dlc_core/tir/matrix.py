@@ -1,0 +1,236 @@
+"""Products of small matrices that the threads of a subgroup hold between them: the units of a machine that
+make them, and the call that stands for one in a program.
+
+    acc = T.subgroup_matrix(acc, a, b, …)          for every thread of the subgroup: its values of acc + a @ b
+
+Each thread has some elements of each matrix, which ones a `Fragment` says.  The call carries the unit's shape
+and fragments as numbers, so that it means the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import dtype
+from dlc_core.ir.expr import Call, Expr, call, const_value
+
+MATRIX = "subgroup_matrix"
+"""The intrinsic's name."""
+Digits = tuple[tuple[int, int], ...]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Which elements of a matrix of `rows` x `columns` a thread of a subgroup has.
+
+    `threads` writes the number of the thread in digits, `own` the number of one of its values, lowest digit
+    first: each is (step, extent), and the element, counted row by row, is the sum of all digits times their
+    steps.  Every element belongs to one thread.  UsageError for digits that say something else.
+    """
+
+    rows: int
+    columns: int
+    threads: Digits
+    own: Digits
+
+    def __post_init__(self) -> None:
+        every = sorted(self.element(t, i) for t in range(self.width) for i in range(self.count))
+        inside = all(step % self.columns == 0 or step < self.columns for step, _ in self.digits)
+        if every != list(range(self.rows * self.columns)) or not inside:
+            raise UsageError(
+                f"{self} is no way to hold a matrix of {self.rows} x {self.columns}",
+                why="each element belongs to one thread, each digit moves along rows or along columns",
+            )
+
+    @property
+    def digits(self) -> Digits:
+        """Those of the thread, then those of its values."""
+        return (*self.threads, *self.own)
+
+    @property
+    def width(self) -> int:
+        """Threads that hold it."""
+        return prod(extent for _, extent in self.threads)
+
+    @property
+    def count(self) -> int:
+        """Values of each thread."""
+        return prod(extent for _, extent in self.own)
+
+    def element(self, thread: int, number: int) -> int:
+        """The element, counted row by row, that value `number` of a thread is."""
+        total = 0
+        for value, digits in ((thread, self.threads), (number, self.own)):
+            for step, extent in digits:
+                total += value % extent * step
+                value //= extent
+        return total
+
+    def place(self, thread: Expr, number: int) -> tuple[Expr | int, Expr | int]:
+        """Row and column of value `number` of a thread."""
+        at: list[Expr | int] = [0, 0]
+        below, last = 1, len(self.threads) - 1
+        for place, (step, extent) in enumerate(self.threads):
+            digit = thread // below
+            along, factor = self.along(step)
+            at[along] = at[along] + (digit if place == last else digit % extent) * factor
+            below *= extent
+        for step, extent in self.own:
+            along, factor = self.along(step)
+            at[along] = at[along] + number % extent * factor
+            number //= extent
+        return at[0], at[1]
+
+    def along(self, step: int) -> tuple[int, int]:
+        """The dim that a digit moves along, and by how much."""
+        return (0, step // self.columns) if step % self.columns == 0 else (1, step)
+
+    @cached_property
+    def numbers(self) -> Array:
+        """The element that each value is, by thread and number."""
+        return np.array([[self.element(t, i) for i in range(self.count)] for t in range(self.width)])
+
+    def gathered(self, parts: Array) -> Array:
+        """The matrix of what each thread has of it."""
+        whole = np.empty(self.rows * self.columns, parts.dtype)
+        whole[self.numbers] = parts
+        return whole.reshape(self.rows, self.columns)
+
+    def literals(self) -> tuple[int, ...]:
+        """The digits as a list of numbers: how many, then each step and extent, for threads and values."""
+        return tuple(n for part in (self.threads, self.own) for n in (len(part), *(x for d in part for x in d)))
+
+
+@dataclass(frozen=True)
+class MatrixUnit:
+    """An instruction that multiplies matrices which a subgroup holds: `acc` [m, n] += `a` [m, k] @ `b` [k, n].
+
+    `a`, `b` and `acc` are dtypes; the order of the sum, and its rounding, are open.  With `mantissa` the
+    operands have so many bits of their mantissas at most when they are multiplied.
+    """
+
+    a: str
+    b: str
+    acc: str
+    of_a: Fragment
+    of_b: Fragment
+    of_acc: Fragment
+    mantissa: int = 0
+    turns: bool = False
+    """Whether operands are loaded as quickly where the other dim of them is the contiguous one."""
+    products: int = 0
+    """Multiply-adds that all of a processor's units of this kind begin in a cycle; 0 where not known."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.of_acc.rows, self.of_acc.columns, self.of_a.columns)
+        fit = sizes == (self.of_a.rows, self.of_b.columns, self.of_b.rows)
+        if not fit or not self.of_a.width == self.of_b.width == self.of_acc.width:
+            raise UsageError(f"a unit for {self.a} and {self.b}: its fragments do not fit each other")
+
+    @property
+    def m(self) -> int:
+        return self.of_acc.rows
+
+    @property
+    def n(self) -> int:
+        return self.of_acc.columns
+
+    @property
+    def k(self) -> int:
+        return self.of_a.columns
+
+    @property
+    def width(self) -> int:
+        """Threads of the subgroup."""
+        return self.of_acc.width
+
+    @property
+    def name(self) -> str:
+        """What it computes in a word: dtypes and sizes."""
+        return f"{self.a}_{self.b}_{self.acc}_{self.m}x{self.n}x{self.k}"
+
+    def product(self, acc: Array, a: Array, b: Array) -> Array:
+        """What each thread gets, of what each thread has: arrays by thread and number of the value."""
+        kind = dtype(self.acc)
+        wide = np.float64 if kind.is_float else np.int64
+        left, right, total = (
+            fragment.gathered(np.asarray(part).astype(wide))
+            for fragment, part in ((self.of_a, a), (self.of_b, b), (self.of_acc, acc))
+        )
+        if self.mantissa:
+            left, right = (_cut(side, self.mantissa) for side in (left, right))
+        made: Array = (total + left @ right).reshape(-1)[self.of_acc.numbers]
+        return made.astype(kind.numpy)
+
+
+def _cut(values: Array, bits: int) -> Array:
+    """Values rounded to so many bits behind the point of their mantissas."""
+    part, power = np.frexp(values)
+    scale = 2.0 ** (bits + 1)
+    rounded: Array = np.ldexp(np.rint(part * scale) / scale, power)
+    return rounded
+
+
+def matrix_product(unit: MatrixUnit, acc: Expr, a: Expr, b: Expr) -> Expr:
+    """The call; UsageError where operands are not what the unit's threads hold."""
+    numbers = (unit.m, unit.n, unit.k, unit.mantissa)
+    layouts = (n for f in (unit.of_acc, unit.of_a, unit.of_b) for n in f.literals())
+    made = call(MATRIX, (acc, a, b, *numbers, *layouts), acc.dtype)
+    assert isinstance(made, Call)
+    problem = matrix_problem(made)
+    if problem:
+        raise UsageError(problem)
+    return made
+
+
+def unit_of(expr: Call) -> MatrixUnit:
+    """The unit of a call; UsageError where its numbers are none."""
+    values = [const_value(arg) for arg in expr.args[3:]]
+    numbers = [int(v) for v in values if v is not None]
+    if len(expr.args) < 7 or len(numbers) < len(values):
+        raise UsageError(f"{MATRIX} takes three operands, and literals that say what they are parts of")
+    m, n, k, mantissa, *rest = numbers
+    acc, a, b = (arg.dtype.scalar.name for arg in expr.args[:3])
+    fragments = []
+    for rows, columns in ((m, n), (m, k), (k, n)):
+        threads, rest = _digits(rest)
+        own, rest = _digits(rest)
+        fragments.append(Fragment(rows, columns, threads, own))
+    if rest:
+        raise UsageError(f"{MATRIX} has {len(rest)} numbers too many")
+    return MatrixUnit(a, b, acc, fragments[1], fragments[2], fragments[0], mantissa)
+
+
+def _digits(numbers: Sequence[int]) -> tuple[Digits, list[int]]:
+    count = numbers[0] if numbers else -1
+    if not 0 <= 2 * count <= len(numbers) - 1:
+        raise UsageError(f"{MATRIX}: its numbers are no fragments")
+    pairs = tuple((numbers[1 + 2 * i], numbers[2 + 2 * i]) for i in range(count))
+    return pairs, list(numbers[1 + 2 * count :])
+
+
+def matrix_problem(expr: Call) -> str | None:
+    """What is wrong with a call, or None."""
+    try:
+        unit = unit_of(expr)
+    except UsageError as error:
+        return error.what
+    wanted = (unit.of_acc.count, unit.of_a.count, unit.of_b.count)
+    lanes = tuple(arg.dtype.lanes for arg in expr.args[:3])
+    if lanes != wanted:
+        return f"{MATRIX} of {lanes} values, its matrices have {wanted} for each thread"
+    if expr.dtype is not expr.args[0].dtype:
+        return f"{MATRIX} adding to {expr.args[0].dtype} gives that, not {expr.dtype}"
+    kinds = {"float" if dtype(t).is_float else "int" for t in (unit.a, unit.b, unit.acc)}
+    return None if len(kinds) == 1 else f"{MATRIX} of {unit.a}, {unit.b} and {unit.acc}: floats or integers"
+
+
+__all__ = ["MATRIX", "Fragment", "MatrixUnit", "matrix_problem", "matrix_product", "unit_of"]
