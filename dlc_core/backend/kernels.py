@@ -80,7 +80,9 @@ class KernelWriter(ModuleWriter):
         for buffer in allocations(func.body):
             if is_shared(buffer):
                 self._declare_shared(buffer)
-        return self.function(func, f"{self.words.head} {symbol}")
+        sizes = group_extents(func) if self.words.bounds else None
+        bounds = "" if sizes is None else f" {self.words.bounds.format(threads=prod(sizes.values()))}"
+        return self.function(func, f"{self.words.head}{bounds} {symbol}")
 
     def _declare_shared(self, buffer: Buffer) -> None:
         """All of a group's memory stands at the top: some languages allow it nowhere else."""

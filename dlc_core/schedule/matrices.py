@@ -112,9 +112,7 @@ def _description(tiles: Tiles) -> PrimFunc:
     names = [*(f"t{i}" for i in range(len(threads))), "i", "j", *(f"o{i}" for i in range(len(own)))]
     places = [Var(f"v{name}") for name in names]
     k = Var("vk")
-    at: list[Expr] = [
-        places[len(threads) + dim] * size for dim, size in enumerate((unit.m, unit.n))
-    ]
+    at: list[Expr] = [places[len(threads) + dim] * size for dim, size in enumerate((unit.m, unit.n))]
     digits = zip((*threads, *own), [*places[: len(threads)], *places[len(threads) + 2 :]], strict=True)
     for digit, place in digits:
         at[digit.dim] = at[digit.dim] + place * digit.step
@@ -126,7 +124,7 @@ def _description(tiles: Tiles) -> PrimFunc:
         Region(buffer, tuple(Range(i, const(1)) for i in indices))
         for buffer, indices in ((a, left), (b, right), (c, places))
     )
-    sizes = [size for size in c.static_shape() or ()]
+    sizes = c.static_shape() or ()
     axes = [IterVar(v, Range(const(0), const(size))) for v, size in zip(places, sizes, strict=True)]
     axes.append(IterVar(k, Range(const(0), const(unit.k)), "reduce"))
     loops = [Var(name) for name in (*names, "k")]
@@ -209,7 +207,11 @@ class _Reference:
         made = left @ right
         threads, own = digits_of(unit.of_acc)
         for place in np.ndindex(*c.shape):
-            digits, (i, j), values = place[: len(threads)], place[len(threads) :][:2], place[len(threads) + 2 :]
+            digits, (i, j), values = (
+                place[: len(threads)],
+                place[len(threads) :][:2],
+                place[len(threads) + 2 :],
+            )
             at = [i * unit.m, j * unit.n]
             for digit, value in zip((*threads, *own), (*digits, *values), strict=True):
                 at[digit.dim] += value * digit.step

@@ -19,7 +19,9 @@ import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import dtype
-from dlc_core.ir.expr import Call, Expr, call, const_value
+from dlc_core.ir.expr import Call, Expr, Var, call, const_value
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.stmt import Let, Stmt
 
 MATRIX = "subgroup_matrix"
 """The intrinsic's name."""
@@ -42,7 +44,8 @@ class Fragment:
     own: Digits
 
     def __post_init__(self) -> None:
-        every = sorted(self.element(t, i) for t in range(self.width) for i in range(self.count))
+        sizes = all(extent > 0 for _, extent in self.digits)
+        every = sorted(self.element(t, i) for t in range(self.width) for i in range(self.count) if sizes)
         inside = all(step % self.columns == 0 or step < self.columns for step, _ in self.digits)
         if every != list(range(self.rows * self.columns)) or not inside:
             raise UsageError(
@@ -106,12 +109,14 @@ class Fragment:
 
     def literals(self) -> tuple[int, ...]:
         """The digits as a list of numbers: how many, then each step and extent, for threads and values."""
-        return tuple(n for part in (self.threads, self.own) for n in (len(part), *(x for d in part for x in d)))
+        return tuple(
+            n for part in (self.threads, self.own) for n in (len(part), *(x for d in part for x in d))
+        )
 
 
 @dataclass(frozen=True)
 class MatrixUnit:
-    """An instruction that multiplies matrices which a subgroup holds: `acc` [m, n] += `a` [m, k] @ `b` [k, n].
+    """An instruction that multiplies what a subgroup holds: `acc` [m, n] += `a` [m, k] @ `b` [k, n].
 
     `a`, `b` and `acc` are dtypes; the order of the sum, and its rounding, are open.  With `mantissa` the
     operands have so many bits of their mantissas at most when they are multiplied.
@@ -209,6 +214,18 @@ def unit_of(expr: Call) -> MatrixUnit:
     return MatrixUnit(a, b, acc, fragments[1], fragments[2], fragments[0], mantissa)
 
 
+def products(root: Stmt) -> list[Call]:
+    """The calls in a program."""
+    found = (e for s in stmts(root) for e in exprs_of(s))
+    return [e for e in found if isinstance(e, Call) and e.name == MATRIX]
+
+
+def operands(root: Stmt) -> dict[Var, Expr]:
+    """What the variables stand for that are operands of products."""
+    used = {arg for call in products(root) for arg in call.args[1:3]}
+    return {s.var: s.value for s in stmts(root) if isinstance(s, Let) and s.var in used}
+
+
 def _digits(numbers: Sequence[int]) -> tuple[Digits, list[int]]:
     count = numbers[0] if numbers else -1
     if not 0 <= 2 * count <= len(numbers) - 1:
@@ -233,4 +250,13 @@ def matrix_problem(expr: Call) -> str | None:
     return None if len(kinds) == 1 else f"{MATRIX} of {unit.a}, {unit.b} and {unit.acc}: floats or integers"
 
 
-__all__ = ["MATRIX", "Fragment", "MatrixUnit", "matrix_problem", "matrix_product", "unit_of"]
+__all__ = [
+    "MATRIX",
+    "Fragment",
+    "MatrixUnit",
+    "matrix_problem",
+    "matrix_product",
+    "operands",
+    "products",
+    "unit_of",
+]

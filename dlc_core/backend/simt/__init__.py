@@ -24,6 +24,8 @@ from dlc_core.backend.kept import kept
 from dlc_core.backend.launches import Kernel, Launch
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
+from dlc_core.target.source import Blocks
+from dlc_core.tir.matrix import MatrixUnit
 
 FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-ffp-contract=fast", "-fno-trapping-math", "-w")
 """The options of a compiler in the manner of gcc."""
@@ -40,7 +42,9 @@ class Spelling:
     `words` become macros: {"my_barrier()": "DLC_BARRIER()"}.  `simt.h` has what they may be defined by:
     DLC_GROUP(dim), DLC_THREAD(dim), DLC_GROUPS(dim), DLC_THREADS(dim), DLC_SHARED, DLC_BARRIER(),
     DLC_SHUFFLE(x, lane, width), DLC_SHUFFLE_DOWN, DLC_SHUFFLE_XOR, DLC_ATOMIC_ADD(p, x), DLC_ATOMIC_MIN,
-    DLC_ATOMIC_MAX, DLC_COPY_LATER(to, from, size), DLC_COPIES().
+    DLC_ATOMIC_MAX, DLC_COPY_LATER(to, from, size), DLC_COPIES(), DLC_MATRIX(acc, a, b, unit) and
+    DLC_BLOCKS(to, from, count, block), whose last arguments are arrays of int16_t with the numbers that
+    `matrix_numbers` and `block_numbers` give.
     """
 
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -55,6 +59,22 @@ class Spelling:
         """The C that stands before the kernels."""
         defined = [f"#define {word} {meaning}" for word, meaning in self.words.items()]
         return "\n".join([*defined, self.text, ""])
+
+
+_TYPES = ("float32", "int32", "float16", "bfloat16", "int8", "uint8", "float8_e4m3fn", "float8_e5m2")
+"""Those of matrices, by the numbers that the runtime knows them by."""
+
+
+def matrix_numbers(unit: MatrixUnit) -> str:
+    """What the runtime has to know of a unit, as text: dtypes, sizes, fragments."""
+    types = [_TYPES.index(name) for name in (unit.acc, unit.a, unit.b)]
+    layouts = [n for each in (unit.of_acc, unit.of_a, unit.of_b) for n in each.literals()]
+    return ", ".join(map(str, [*types, unit.m, unit.n, unit.k, unit.mantissa, *layouts]))
+
+
+def block_numbers(blocks: Blocks) -> str:
+    """What the runtime has to know of blocks that a subgroup loads, as text."""
+    return ", ".join(map(str, [blocks.of.rows, blocks.of.columns, blocks.bits // 8, *blocks.of.literals()]))
 
 
 @cache
@@ -217,4 +237,4 @@ def _registered(text: str, kernels: Sequence[Kernel], spelling: Spelling) -> str
     return declared.sub(r'\1 dlc_simt_shared("\2", \2, sizeof \2);', text)
 
 
-__all__ = ["FLAGS", "SimtProgram", "Spelling", "load_simt"]
+__all__ = ["FLAGS", "SimtProgram", "Spelling", "block_numbers", "load_simt", "matrix_numbers"]

@@ -43,6 +43,8 @@ void dlc_simt_take(void *value, size_t size, int64_t from);
 int64_t dlc_simt_lane(int64_t width);
 void dlc_simt_later(void *to, const void *from, size_t size);
 void dlc_simt_copies(void);
+void dlc_simt_matrix(void *acc, const uint32_t *a, const uint32_t *b, const int16_t *unit);
+void dlc_simt_blocks(uint32_t *to, const void *from, int count, const int16_t *block);
 void dlc_simt_shared(const char *name, void *data, int64_t size);
 void dlc_simt_quiet(int on);
 int32_t dlc_simt_run(const struct dlc_simt_launch *launch);
@@ -54,6 +56,10 @@ const char *dlc_simt_said(void);
 #define DLC_THREADS(dim) dlc_simt_threads(dim)
 #define DLC_BARRIER() dlc_simt_barrier()
 #define DLC_SHARED static __thread
+
+/* What a subgroup does with matrices that its threads hold in words: `unit` and `block` are numbers. */
+#define DLC_MATRIX(acc, a, b, unit) dlc_simt_matrix(acc, a, b, unit)
+#define DLC_BLOCKS(to, from, count, block) dlc_simt_blocks(to, from, count, block)
 
 /* A copy that a thread leaves to run beside it, and the wait for all it has left so: they are made then. */
 #define DLC_COPY_LATER(to, from, size) dlc_simt_later(to, from, size)

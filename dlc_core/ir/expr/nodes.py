@@ -251,7 +251,7 @@ class Call(Expr):
     def rebuild(self, children: Sequence[Expr]) -> Expr:
         if all(new is old for new, old in zip(children, self.args, strict=True)):
             return self
-        if self.name.startswith("vector_"):
+        if self.name.startswith(_MIXED):
             return call(self.name, children, self.dtype)
         lanes = max((child.dtype.lanes for child in children), default=1)
         return call(self.name, children, self.dtype.with_lanes(lanes))

@@ -1,7 +1,18 @@
 """The shared emitter of languages of the C family: a table per language, one writer for all."""
 
-from dlc_core.target.source.dialect import C99, MATH, Dialect, Kernels, Moves
+from dlc_core.target.source.dialect import C99, MATH, Blocks, Copies, Dialect, Kernels, Matrices, Moves
 from dlc_core.target.source.function import FunctionWriter
 from dlc_core.target.source.unit import Unit
 
-__all__ = ["C99", "MATH", "Dialect", "FunctionWriter", "Kernels", "Moves", "Unit"]
+__all__ = [
+    "C99",
+    "MATH",
+    "Blocks",
+    "Copies",
+    "Dialect",
+    "FunctionWriter",
+    "Kernels",
+    "Matrices",
+    "Moves",
+    "Unit",
+]

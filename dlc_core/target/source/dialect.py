@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from dlc_core.tir.matrix import Fragment
+
 SCALARS: Mapping[str, str] = MappingProxyType(
     {
         "bool": "bool",
@@ -66,6 +68,50 @@ class Moves:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """Copies from the caller's memory to a group's that run beside the thread until it waits."""
+
+    bytes: tuple[int, ...]
+    """What such a copy may have."""
+    copy: str
+    """Format of the statement: `{bytes}`, and pointers `{to}` and `{source}`."""
+    wait: str
+    """What waits for all of them."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """An instruction by which a subgroup loads `count` small matrices from memory of its group, one row of
+    which each of its threads points to; `of` says what a thread then has of one.
+    """
+
+    of: Fragment
+    bits: int
+    """Of an element."""
+    counts: tuple[int, ...] = ()
+    """How many at once, most first; thread i points to row i % rows of block i // rows."""
+    load: str = ""
+    """Format of the statement: `{count}`, `{to}`, words of 32 bits, and `{source}`, the thread's pointer."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """How subgroups multiply what they hold: a thread has its part of an operand in words of 32 bits.
+
+    Formats of statements are over texts of C.
+    """
+
+    products: Mapping[str, str]
+    """By the unit's name: `{acc}`, an array of values to add to, and words of `{a}` and `{b}`."""
+    word: str = "uint32_t"
+    load: str = "dlc_word({at})"
+    """A word from memory, at the pointer `{at}`."""
+    pack: str = "dlc_pack_{bits}({values})"
+    """A word of values, as they lie in memory, of so many bits each."""
+    blocks: tuple[Blocks, ...] = ()
+
+
+@dataclass(frozen=True)
 class Kernels:
     """How a language writes kernels, each of which is one launch over axes of threads.
 
@@ -84,6 +130,10 @@ class Kernels:
     """Whether a pointer parameter is followed by the number of elements from there to the buffer, of 64 bits:
     languages whose hosts name memory by handles have no pointers into it."""
     moves: Moves | None = None
+    bounds: str = ""
+    """What stands behind the head of a kernel whose groups have `{threads}` threads."""
+    copies: Copies | None = None
+    matrices: Matrices | None = None
 
 
 @dataclass(frozen=True)
@@ -130,4 +180,15 @@ class Dialect:
 C99 = Dialect("c99")
 """Standard C, scalar values alone."""
 
-__all__ = ["C99", "MATH", "SCALARS", "STORED", "Dialect", "Kernels", "Moves"]
+__all__ = [
+    "C99",
+    "MATH",
+    "SCALARS",
+    "STORED",
+    "Blocks",
+    "Copies",
+    "Dialect",
+    "Kernels",
+    "Matrices",
+    "Moves",
+]

@@ -83,7 +83,9 @@ def multiplied(asked: Sequence[tuple[int, str, Any, Any, int]]) -> list[Any]:
     """What each thread of a subgroup gets of a product of matrices: lists of values."""
     unit = asked[0][3]
     acc, a, b = (np.array([own[side] for _, _, own, _, _ in asked]) for side in range(3))
-    made: list[Any] = unit.product(acc, a, b).astype(np.float64 if acc.dtype.kind == "f" else np.int64).tolist()
+    made: list[Any] = (
+        unit.product(acc, a, b).astype(np.float64 if acc.dtype.kind == "f" else np.int64).tolist()
+    )
     return made
 
 

@@ -3,13 +3,18 @@
 Figures of a unit are those of the architecture; its number of units, clock, cache and memory are those of a
 card that is usual for it.  Source: CUDA C++ Programming Guide, table of technical specifications per compute
 capability, and the data sheets of the cards.
+
+[1] PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dlc_core.diag import TargetError
+from dlc_core.tir.matrix import Fragment, MatrixUnit
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ class Architecture:
     """Shared memory of a multiprocessor."""
     multiply_adds: int
     """Of float32, that a multiprocessor begins in a cycle."""
+    products: int
+    """Of matrices of float16, that the matrix units of a multiprocessor begin in a cycle."""
     frequency: float
     """Cycles a second."""
     cache: int
@@ -39,15 +46,15 @@ _MIB = 1 << 20
 ARCHITECTURES = {
     each.name: each
     for each in (
-        Architecture("sm_70", "V100", 80, 2048, 96, 64, 1.53e9, 6 * _MIB, 9.0e11),
-        Architecture("sm_75", "T4", 40, 1024, 64, 64, 1.59e9, 4 * _MIB, 3.2e11),
-        Architecture("sm_80", "A100", 108, 2048, 164, 64, 1.41e9, 40 * _MIB, 2.04e12),
-        Architecture("sm_86", "A10", 72, 1536, 100, 128, 1.70e9, 6 * _MIB, 6.0e11),
-        Architecture("sm_87", "Orin", 16, 1536, 164, 128, 1.30e9, 4 * _MIB, 2.05e11),
-        Architecture("sm_89", "L40S", 142, 1536, 100, 128, 2.52e9, 96 * _MIB, 8.64e11),
-        Architecture("sm_90", "H100", 132, 2048, 228, 128, 1.98e9, 50 * _MIB, 3.35e12),
-        Architecture("sm_100", "B200", 148, 2048, 228, 128, 1.97e9, 126 * _MIB, 8.0e12),
-        Architecture("sm_120", "RTX 5090", 170, 1536, 100, 128, 2.41e9, 96 * _MIB, 1.79e12),
+        Architecture("sm_70", "V100", 80, 2048, 96, 64, 512, 1.53e9, 6 * _MIB, 9.0e11),
+        Architecture("sm_75", "T4", 40, 1024, 64, 64, 512, 1.59e9, 4 * _MIB, 3.2e11),
+        Architecture("sm_80", "A100", 108, 2048, 164, 64, 1024, 1.41e9, 40 * _MIB, 2.04e12),
+        Architecture("sm_86", "A10", 72, 1536, 100, 128, 512, 1.70e9, 6 * _MIB, 6.0e11),
+        Architecture("sm_87", "Orin", 16, 1536, 164, 128, 1024, 1.30e9, 4 * _MIB, 2.05e11),
+        Architecture("sm_89", "L40S", 142, 1536, 100, 128, 512, 2.52e9, 96 * _MIB, 8.64e11),
+        Architecture("sm_90", "H100", 132, 2048, 228, 128, 2048, 1.98e9, 50 * _MIB, 3.35e12),
+        Architecture("sm_100", "B200", 148, 2048, 228, 128, 2048, 1.97e9, 126 * _MIB, 8.0e12),
+        Architecture("sm_120", "RTX 5090", 170, 1536, 100, 128, 512, 2.41e9, 96 * _MIB, 1.79e12),
     )
 }
 USUAL = "sm_80"
@@ -74,4 +81,38 @@ def number(each: Architecture) -> int:
     return int(each.name.removeprefix("sm_"))
 
 
-__all__ = ["ARCHITECTURES", "USUAL", "Architecture", "architecture", "number"]
+_SUMS = Fragment(16, 8, ((2, 4), (8, 8)), ((1, 2), (64, 2)))
+
+
+def _unit(operand: str, acc: str, bits: int, rate: int, mantissa: int = 0) -> MatrixUnit:
+    """The unit of 16 x 8 results whose operands are rows of 32 bytes: a thread has words of them [1]."""
+    own, k = 32 // bits, 256 // bits
+    inner = ((1, own),) if own > 1 else ()
+    columns = ((8, own),) if own > 1 else ()
+    return MatrixUnit(
+        operand,
+        operand,
+        acc,
+        Fragment(16, k, ((own, 4), (k, 8)), (*inner, (8 * k, 2), (4 * own, 2))),
+        Fragment(k, 8, ((8 * own, 4), (1, 8)), (*columns, (32 * own, 2))),
+        _SUMS,
+        mantissa,
+        turns=bits != 8,
+        products=rate,
+    )
+
+
+def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[MatrixUnit, ...]:
+    """Those that code for an architecture may use; that for float32, which rounds, only by an option."""
+    if number(arch) < 80 or options.get("codegen") not in (None, "", "cuda"):
+        return ()
+    rate = arch.products
+    found = [_unit(name, "float32", 16, rate) for name in ("float16", "bfloat16")]
+    names = ("int8", "uint8")
+    found += [replace(_unit(a, "int32", 8, 2 * rate), b=b) for a in names for b in names]
+    if options.get("tf32"):
+        found.append(_unit("float32", "float32", 32, rate // 2, 10))
+    return tuple(found)
+
+
+__all__ = ["ARCHITECTURES", "USUAL", "Architecture", "architecture", "matrix_units", "number"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dlc_backend_cuda.architectures import architecture, number
@@ -19,15 +20,18 @@ from dlc_core.lazy import lazy
 from dlc_core.target import COMPILED, Artifact, Target
 
 if TYPE_CHECKING:
-    from dlc_backend_cuda import nvrtc, report, words, writer
-    from dlc_core.backend import kernels
+    from dlc_backend_cuda import matrices, nvrtc, report, words
+    from dlc_core.backend import fragments, kernels
+    from dlc_core.backend import words as plain
     from dlc_core.target import source
 else:
+    matrices = lazy("dlc_backend_cuda.matrices")
     nvrtc = lazy("dlc_backend_cuda.nvrtc")
     report = lazy("dlc_backend_cuda.report")
     words = lazy("dlc_backend_cuda.words")
-    writer = lazy("dlc_backend_cuda.writer")
+    fragments = lazy("dlc_core.backend.fragments")
     kernels = lazy("dlc_core.backend.kernels")
+    plain = lazy("dlc_core.backend.words")
     source = lazy("dlc_core.target.source")
 
 TEXT = "cuda-c"
@@ -51,8 +55,6 @@ _WORDS = {
     "subgroup_shuffle_down": f"__shfl_down_sync({_ALL}, {{0}}, (unsigned)({{1}}), {{2}})",
     "subgroup_shuffle_xor": f"__shfl_xor_sync({_ALL}, {{0}}, (int)({{1}}), {{2}})",
 }
-_COPIES = {"copy": "dlc_copy_{0}({1}, {2})"}
-"""Copies to shared memory that run beside the threads, which architectures from sm_80 on have."""
 
 
 class CudaCodegen(LaunchCodegen):
@@ -79,7 +81,10 @@ class CudaCodegen(LaunchCodegen):
             kernels=source.Kernels(
                 head="__global__ void",
                 axes={f"{level}.{axis}": f"{word}.{axis}" for axis in AXES for level, word in levels},
-                words={**_WORDS, **(_COPIES if number(architecture(target["arch"])) >= 80 else {})},
+                words=_WORDS,
+                bounds="__launch_bounds__({threads})",
+                copies=words.COPIES if number(architecture(target["arch"])) >= 80 else None,
+                matrices=matrices.matrices(target.describe().matrix_units),
                 moves=source.Moves(
                     words.LANES,
                     type="{scalar}x{lanes}",
@@ -94,7 +99,7 @@ class CudaCodegen(LaunchCodegen):
 
     def writer(self) -> type[kernels.KernelWriter]:
         """What writes the kernels."""
-        return writer.CudaWriter
+        return fragments.FragmentWriter
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
         """The kernels, behind what their text needs besides the language.
@@ -102,7 +107,7 @@ class CudaCodegen(LaunchCodegen):
         What the assembler spills, to have more groups at once, is compiled again for one at least.
         """
         made = super().emit(module, target)
-        text = with_words(made.code.decode())
+        text = with_words(made.code.decode(), matrices.matrix_words(target.describe().matrix_units))
         made = replace(made, code=text.encode(), sources={"cu": text})
         if not is_binary(target.values()):
             return made
@@ -136,11 +141,12 @@ class CudaCodegen(LaunchCodegen):
         return nvrtc.compile_kernels(artifact.code.decode(), artifact.metadata[ARCH]).ptx.decode()
 
 
-def with_words(text: str) -> str:
+def with_words(text: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
     """A text of kernels that stands for itself: names as C has them, and all words explained."""
-    types = kernels.defined(text, words.TYPES)
+    explained = [*kernels.defined(text, words.WORDS), *kernels.defined(text, more)]
+    types = kernels.defined("\n".join([*explained, text]), plain.INTEGERS)
     lines = ["#ifdef __CUDACC_RTC__", *types, "#else", "#include <stdint.h>", "#endif", ""] if types else []
-    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", *kernels.defined(text, words.WORDS)]
+    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", *explained]
     return "\n".join([*lines, text, "#ifdef __cplusplus", "}", "#endif", ""])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc_backend_cuda import nvrtc
-from dlc_backend_cuda.architectures import USUAL, architecture
+from dlc_backend_cuda.architectures import USUAL, architecture, matrix_units
 from dlc_backend_cuda.driver import problem
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
@@ -17,6 +17,7 @@ from dlc_core.target import COMPUTED, Description, Option, TargetKind
 
 OPTIONS = (
     Option("arch", "str", USUAL, "the architecture that code is for, sm_70 to sm_120"),
+    Option("tf32", "bool", False, "products of float32 by matrix units, which round operands to 10 bits"),
     Option("units", "int", 0, "multiprocessors; 0 takes those of the architecture's usual card"),
 )
 
@@ -74,6 +75,7 @@ def description(options: Mapping[str, Any]) -> Description:
         unit_threads=each.unit_threads,
         unit_shared_bytes=each.unit_shared_kib << 10,
         vector_units=each.multiply_adds,
+        matrix_units=matrix_units(each, options),
         frequency=each.frequency,
         memory_bandwidth=each.bandwidth / units,
     )

@@ -8,18 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from dlc_core.backend.occupancy import Grains, occupancy
 from dlc_core.target import Description
 
 _KERNEL = re.compile(r"Compiling entry function '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
-_WARP_REGISTERS = 256
-"""Registers of a warp are given out in multiples of so many."""
-_RESERVED = 1 << 10
-"""Shared memory of each group that the system takes."""
-_MOST_GROUPS = 32
-"""Groups that a multiprocessor runs at once."""
+_GRAINS = Grains(registers=256, shared_bytes=1 << 10, groups=32)
+"""Source: [1]."""
 
 Report = dict[str, dict[str, int]]
 
@@ -46,19 +43,10 @@ def with_occupancy(report: Report, threads: Mapping[str, int], machine: Descript
     """
     for symbol, facts in report.items():
         count = threads.get(symbol)
-        if count is None or "registers" not in facts:
-            continue
-        warps = -(-count // machine.subgroup)
-        own = -(-facts["registers"] * machine.subgroup // _WARP_REGISTERS) * _WARP_REGISTERS
-        shared = facts["shared bytes"]
-        groups = min(
-            _MOST_GROUPS,
-            machine.unit_threads // (warps * machine.subgroup),
-            machine.unit_registers // (own * warps) if own else _MOST_GROUPS,
-            machine.unit_shared_bytes // (shared + _RESERVED),
-        )
-        facts["group threads"] = count
-        facts["occupancy %"] = 100 * groups * warps * machine.subgroup // machine.unit_threads
+        if count is not None and "registers" in facts:
+            facts["group threads"] = count
+            used = facts["registers"], facts["shared bytes"]
+            facts["occupancy %"] = occupancy(machine, _GRAINS, count, *used)
     return report
 
 

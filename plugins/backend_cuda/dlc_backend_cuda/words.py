@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dlc_core.backend.words import vector_words
+from dlc_core.target.source import Copies
 from dlc_core.target.source.helpers import fixed_text
 
 INLINE = "static __device__ __forceinline__"
@@ -9,55 +11,25 @@ WIDEST = 128
 """Bits that a thread loads or stores at once."""
 LANES = (2, 4, 8, 16)
 
-_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
-TYPES = {
-    f"{sign}int{bits}_t": f"typedef {'unsigned' if sign else 'signed'} {word} {sign}int{bits}_t;"
-    for bits, word in _INTEGERS.items()
-    for sign in ("", "u")
-}
-"""Integers of C, which are no words of kernels that are compiled with no header."""
-_BITS = {"float": 32, "double": 64} | {f"{sign}int{bits}_t": bits for bits in _INTEGERS for sign in ("", "u")}
-
-
-def _vectors() -> dict[str, str]:
-    """Vectors as structures, which move as a whole, and the functions that make them."""
-    types, makers = {}, {}
-    for scalar, bits in _BITS.items():
-        for lanes in LANES:
-            if bits * lanes > WIDEST:
-                continue
-            name, size = f"{scalar}x{lanes}", bits * lanes // 8
-            parts = [f"s{lane:x}" for lane in range(lanes)]
-            given = ", ".join(f"{scalar} {part}" for part in parts)
-            types[name] = f"typedef struct __align__({size}) {{ {scalar} {', '.join(parts)}; }} {name};\n"
-            makers[f"make_{name}"] = (
-                f"{INLINE} {name} make_{name}({given})\n{{\n"
-                f"    const {name} vector = {{{', '.join(parts)}}};\n    return vector;\n}}\n"
-            )
-    return types | makers
-
-
-COPY = "copy"
-"""The word of a dialect that copies from the caller's memory to a group's: bytes, to, from."""
-COPIED = (4, 8, 16)
-"""Bytes that such a copy has."""
-WAIT = "dlc_wait_for_copies"
+COPIES = Copies((4, 8, 16), "dlc_copy_{bytes}({to}, {source})", "dlc_wait_for_copies()")
+"""Copies to shared memory, which architectures from sm_80 on have."""
 
 
 def _copies() -> dict[str, str]:
     """Copies that run beside a thread; where a processor runs the threads, they are made when it waits."""
-    wait = f"{INLINE} void {WAIT}(void)"
-    found = {WAIT: _either(wait, 'asm volatile("cp.async.wait_all;" ::: "memory");', "DLC_COPIES();")}
-    for size in COPIED:
+    name = "dlc_wait_for_copies"
+    wait = f"{INLINE} void {name}(void)"
+    found = {name: either(wait, 'asm volatile("cp.async.wait_all;" ::: "memory");', "DLC_COPIES();")}
+    for size in COPIES.bytes:
         how = f"cp.async.{'cg' if size == WIDEST // 8 else 'ca'}.shared.global [%0], [%1], {size};"
         given = '"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)'
         head = f"{INLINE} void dlc_copy_{size}(void *to, const void *from)"
         own = f'asm volatile("{how}" :: {given} : "memory");'
-        found[f"dlc_copy_{size}"] = _either(head, own, f"DLC_COPY_LATER(to, from, {size});")
+        found[f"dlc_copy_{size}"] = either(head, own, f"DLC_COPY_LATER(to, from, {size});")
     return found
 
 
-def _either(head: str, own: str, elsewhere: str) -> str:
+def either(head: str, own: str, elsewhere: str) -> str:
     """A function by instructions of the device, and by C where a processor runs the threads."""
     inside = "\n".join(f"    {line}" for line in own.splitlines())
     return f"{head}\n{{\n#ifdef __CUDACC__\n{inside}\n#else\n    {elsewhere.strip()}\n#endif\n}}\n"
@@ -68,7 +40,7 @@ WORDS = {
     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n",
     "INT64_C": "#ifndef INT64_C\n#define INT64_C(x) x##LL\n#endif\n",
     "UINT64_C": "#ifndef UINT64_C\n#define UINT64_C(x) x##ULL\n#endif\n",
-    **_vectors(),
+    **vector_words(INLINE, "__align__({size})", LANES, WIDEST),
     **_copies(),
 }
 """What stands before the kernels where they use it."""
@@ -77,7 +49,7 @@ WORDS = {
 def _instruction(name: str, own: str) -> str:
     """A helper of the C family by an instruction of the device; its C is the meaning elsewhere."""
     head, _, rest = fixed_text(name, INLINE).partition("\n{\n")
-    return _either(head, own, rest.removesuffix("}\n"))
+    return either(head, own, rest.removesuffix("}\n"))
 
 
 FIXED = {
@@ -104,4 +76,4 @@ _FUNCTIONS = """
 """
 RESERVED = frozenset((*_VARIABLES.split(), *_FUNCTIONS.split(), *WORDS))
 
-__all__ = ["COPIED", "COPY", "FIXED", "INLINE", "LANES", "RESERVED", "TYPES", "WAIT", "WIDEST", "WORDS"]
+__all__ = ["COPIES", "FIXED", "INLINE", "LANES", "RESERVED", "WIDEST", "WORDS", "either"]

@@ -62,6 +62,35 @@ def test_products(arch: str, dtype: str) -> None:
     assert 0 < facts["occupancy %"] <= 100
 
 
+MATRICES = {
+    "float16": "m16n8k16.row.col.f32.f16.f16.f32",
+    "bfloat16": "m16n8k16.row.col.f32.bf16.bf16.f32",
+    "int8": "m16n8k32.row.col.s32.s8.s8.s32",
+}
+
+
+@needs_compiler
+@archs
+@pytest.mark.parametrize("dtype", MATRICES)
+def test_matrix_units(arch: str, dtype: str) -> None:
+    """From sm_80 on, products of narrow types are made by them, and operands loaded as blocks."""
+    exe = dlc.compile(module_of(*product(dtype, 1024, 1024, 512)), f"cuda -arch={arch}", cache=False)
+    unspilt(exe)
+    ptx = exe.source("ptx")
+    assert (f"mma.sync.aligned.{MATRICES[dtype]}" in ptx) is (arch != "sm_70")
+    assert ("ldmatrix.sync.aligned.m8n8.x4.shared.b16" in ptx) is (arch != "sm_70")
+    assert [kernel.rule for kernel in exe.explain().kernels] == [
+        "gpu.contraction" if arch == "sm_70" else "gpu.matrix"
+    ]
+
+
+@needs_compiler
+def test_float32_is_rounded_where_an_option_allows_it() -> None:
+    for option, used in (("", False), (" -tf32", True)):
+        exe = dlc.compile(module_of(*product("float32", 256, 256, 256)), f"cuda{option}", cache=False)
+        assert ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in exe.source("ptx")) is used
+
+
 @needs_compiler
 @pytest.mark.parametrize("kernel", LANGUAGE)
 def test_the_language(kernel: str) -> None:

@@ -70,6 +70,37 @@ def test_copies_to_shared_memory_run_beside_the_threads(arch: str) -> None:
     np.testing.assert_array_equal(exe(*given), given[0] @ given[1])
 
 
+@pytest.mark.parametrize(
+    ("dtype", "option"),
+    [("float16", ""), ("bfloat16", ""), ("int8", ""), ("uint8", ""), ("float32", " -tf32")],
+)
+def test_products_by_matrix_units(dtype: str, option: str) -> None:
+    """Tiles are cut, operands and sums dealt out to threads as the instructions want them, races reported."""
+    x, y = param("x", tensor_type((70, 100), dtype)), param("y", tensor_type((100, 52), dtype))
+    whole = dtype.endswith("int8")
+    made = std.matmul(x, y, out_dtype="int32") if whole else std.matmul(x, y)
+    exe = dlc.compile(module_of(made, [x, y]), f"cuda_simulated -check=true{option}", cache=False)
+    assert exe.explain().kernels[0].rule == "gpu.matrix"
+    given = [numbers(70, 100), numbers(100, 52, seed=1)]
+    given = [(np.abs(each) if dtype == "uint8" else each).astype(x.type.dtype.numpy) for each in given]
+    wanted = given[0].astype(np.float64) @ given[1].astype(np.float64)
+    np.testing.assert_allclose(exe(*given).astype(np.float64), wanted, {"bfloat16": 1e-2}.get(dtype, 1e-3))
+
+
+@pytest.mark.parametrize("layout", ["NXC", "NCX"])
+def test_convolutions_by_matrix_units(layout: str) -> None:
+    shape = (1, 9, 10, 16) if layout == "NXC" else (1, 16, 9, 10)
+    x, w = param("x", tensor_type(shape, "float16")), param("w", tensor_type((24, 16, 3, 3), "float16"))
+    made = std.relu(std.conv(x, w, padding=(1, 1, 1, 1), layout=layout))
+    module = module_of(made, [x, w])
+    exe = dlc.compile(module, "cuda_simulated -check=true", cache=False)
+    assert "gpu.matrix" in [kernel.rule for kernel in exe.explain().kernels]
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(each).astype(np.float16) for each in (shape, (24, 16, 3, 3))]
+    wanted = dlc.compile(module, "reference")(*given)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 2e-2, 2e-2)
+
+
 READ_BY_ALL = """
 @T.prim_func
 def main(a: T.Buffer((64,), "float32"), b: T.Buffer((64, 64), "float32")):

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import dlc_core as dlc
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
 from dlc_core.script import parse
 from dlc_core.testing import Golden
 from dlc_core.testing.cases import module_of
@@ -25,6 +28,14 @@ def test_text(kernel: str, bless: bool) -> None:
 @pytest.mark.parametrize(("name", "script"), [("shuffles", SHUFFLES), ("tiles", TILES)])
 def test_what_threads_have_in_common(name: str, script: str, bless: bool) -> None:
     Golden(GOLDEN, bless).check(f"{name}.cu", dlc.build(parse(script), TARGET).source("cu"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_products_by_matrix_units(dtype: str, bless: bool) -> None:
+    x, y = param("x", tensor_type((64, 64), dtype)), param("y", tensor_type((64, 64), dtype))
+    made = std.matmul(x, y, out_dtype="int32" if dtype == "int8" else None)
+    text = dlc.compile(module_of(made, [x, y]), TARGET, cache=False).source("cu")
+    Golden(GOLDEN, bless).check(f"matrix_{dtype}.cu", text)
 
 
 SHIFTED = """

@@ -160,15 +160,20 @@ class MatrixContract(Contract):
         whose = [("thread", i, d) for i, d in enumerate(threads)] + [("own", i, d) for i, d in enumerate(own)]
         rest = []
         for dim, loop in ((0, rows), (1, columns)):
-            digits = sorted((x for x in whose if x[2].dim == dim), key=lambda x: -x[2].step)
+            size = const_value(s.extent(loop))
+            # What lies behind the end of a narrow result are digits that are always 0.
+            inside = [x for x in whose if x[2].dim == dim and (size is None or x[2].step < size)]
+            digits = sorted(inside, key=lambda x: -x[2].step)
             outer, *parts = s.split(loop, [None, *(d.extent for _, _, d in digits)])
             rest.append(outer)
             found.update({(kind, i): part for (kind, i, _), part in zip(digits, parts, strict=True)})
-        lane = [found["thread", i] for i in range(len(threads))]
-        values = [found["own", i] for i in range(len(own))]
+        lane = [found[key] for i in range(len(threads)) if (key := ("thread", i)) in found]
+        values = [found[key] for i in range(len(own)) if (key := ("own", i)) in found]
+        if len(lane) < len(threads):
+            raise ScheduleError("the result is too narrow for the matrix unit")
         s.reorder(*lane, *rest, *values)
         s.bind(s.fuse(*lane) if len(lane) > 1 else lane[0], self.grid.threads)
-        last = own[-1] if own else None
+        last = own[-1] if ("own", len(own) - 1) in found else None
         side_by_side = last is not None and last.dim == 1 and last.step == 1 and lanes >= last.extent > 1
         for loop in (*rest, *values):
             if side_by_side and loop is values[-1]:
@@ -201,11 +206,7 @@ class MatrixContract(Contract):
         s.unroll(turns)
 
     def _twice(self) -> bool:
-        facts, normal, tile = self.machine.description, self.normal, self.blocks
-        bits = max(normal.a.bits, normal.b.bits)
-        several = normal.k is None or normal.k > tile.depth
-        fits = not facts.shared_bytes or tile.shared_bytes(bits, 2) <= facts.shared_bytes
-        return several and fits
+        return self.normal.k is None or self.normal.k > self.blocks.depth
 
 
 def _swapped(rank: int) -> IndexMap:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 
@@ -10,7 +11,7 @@ from dlc_core.schedule.matrices import ACROSS, DOWN
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.tile import (
-    BYTES,
+    FINALISTS,
     MOST_GROUPS,
     OVERHEAD,
     PADDING,
@@ -27,11 +28,20 @@ from dlc_core.tir.matrix import MatrixUnit
 
 FASTER = 8
 """How many times the products of other threads a unit of matrices does, where that is not known."""
+BYTES = 32
+"""Bytes that a processor gets from global memory in a cycle: most from a cache, for many groups at once."""
 HIDING = 8
 """Subgroups of a unit from which latencies are hidden."""
-MOST_SUBGROUPS = 8
-DEPTHS = (16, 32, 64)
-"""Bytes of a row of an operand's tile, in units of four."""
+APART = 0.1
+"""What part of the time of each is not spent beside the others."""
+LATENCY = 800
+"""Cycles from when a tile is asked for until it is in shared memory."""
+MEETING = 80
+"""Cycles that a group takes for the threads to meet, once for each depth of a tile."""
+GROUPS = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2))
+"""Subgroups of a group below and beside each other."""
+DEPTHS = (32, 64, 128)
+"""Bytes of an operand's tile along the steps."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,10 @@ class MatrixTile:
         own = self.rows * self.columns // (self.subgroups * self.unit.width)
         return Tile(self.rows, self.columns, self.depth, 1, own, self.splits)
 
+    def buffers(self, k: int | None) -> int:
+        """Tiles of an operand in shared memory: the next is filled while one is used."""
+        return 1 if k is not None and k <= self.depth * self.splits else 2
+
     def shared_bytes(self, bits: int, buffers: int = 1) -> int:
         """Shared memory for operands of so many bits, rows kept apart, whichever way they lie."""
         size = bits // 8
@@ -99,46 +113,71 @@ class MatrixTile:
 
 def choose_matrix(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> MatrixTile | None:
     """The best tile; None where none fits the machine, or all of them would be mostly padding."""
-    if problem.m is not None and 2 * problem.m < unit.m:
+    sizes = ((problem.m, unit.m), (problem.n, unit.n), (problem.k, unit.k))
+    if any(size is not None and 2 * size < least for size, least in sizes):
         return None
-    if problem.n is not None and 2 * problem.n < unit.n or problem.k is not None and 2 * problem.k < unit.k:
-        return None
-    most = min(MOST_SUBGROUPS, grid.group_threads // unit.width)
-    counts = [c for c in (1, 2, 4, 8) if c <= (most if grid.rows else 1) and c <= grid.most_rows]
-    deeps = sorted({max(1, 4 * depth // (problem.bits // 8) // unit.k // 4) for depth in DEPTHS})
-    found = [
-        (cost(tile, problem, machine, grid), number, tile)
-        for number, tile in enumerate(
-            MatrixTile(unit, *sizes)
-            for sizes in product(counts, counts, DOWN, ACROSS, deeps, splits_of(problem))
-        )
-        if tile.subgroups <= most and _fits(tile, problem, machine)
-    ]
-    return min(found)[2] if found else None
+
+    def best(tiles: Iterable[MatrixTile], count: int) -> list[MatrixTile]:
+        fitting = [tile for tile in tiles if _fits(tile, problem, machine, grid)]
+        known = [(cost(tile, problem, machine, grid), number, tile) for number, tile in enumerate(fitting)]
+        return [tile for _, _, tile in sorted(known, key=lambda one: one[:2])[:count]]
+
+    # Depth and splits matter less than shapes, of which the best few are looked at again.
+    deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in DEPTHS)} - {0})
+    forms = product(GROUPS, DOWN, ACROSS)
+    splits = splits_of(problem) if problem.m is not None else [1]
+    plain = (MatrixTile(unit, *group, down, across, 1) for group, down, across in forms)
+    usual = (replace(tile, splits=_filling(tile, problem, splits, grid.units)) for tile in plain)
+    shapes = best((replace(tile, deep=deep) for tile in usual for deep in deeps), FINALISTS)
+    every = product(shapes, deeps, splits)
+    found = best((replace(shape, deep=deep, splits=count) for shape, deep, count in every), 1)
+    return found[0] if found else None
 
 
 def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> float:
     """Cycles that the busiest processor takes."""
     unit = tile.unit
-    m, n, k = (UNKNOWN if size is None else size for size in (problem.m, problem.n, problem.k))
-    groups = (problem.batches or 1) * -(-m // tile.rows) * -(-n // tile.columns) * tile.splits
+    k = UNKNOWN if problem.k is None else problem.k
+    groups = _groups(tile, problem)
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
     size = problem.bits / 8
     own = tile.rows * tile.columns
     # What the subgroups of a row or column read of an operand, each for itself.
     reads = (tile.rows * tile.wide + tile.columns * tile.high) * size / (4 * machine.description.shared_banks)
-    products = own / (unit.products or FASTER * PRODUCTS)
-    step = max(products, reads, (tile.rows + tile.columns) * size / BYTES)
-    at_once = max(1, tile.resident(problem.bits, problem.result_bits, machine.description, 2))
+    parts = (
+        own / (unit.products or FASTER * PRODUCTS),
+        reads,
+        (tile.rows + tile.columns) * size / BYTES,
+    )
+    step = max(parts) + APART * sum(parts)
+    at_once = max(
+        1, tile.resident(problem.bits, problem.result_bits, machine.description, tile.buffers(problem.k))
+    )
     turns = -(-groups // grid.units)
-    hidden = min(1.0, min(at_once, turns) * tile.subgroups / HIDING)
+    side_by_side = min(at_once, turns)
+    hidden = min(1.0, side_by_side * tile.subgroups / HIDING)
+    # A tile arrives while the one before is used, or the groups of a processor wait for it in turn.
+    each = MEETING + max(tile.depth * step / hidden, LATENCY / side_by_side)
     write = own * problem.result_bits / 8 / BYTES * (2 if tile.splits > 1 else 1)
-    total = turns * (steps * step / hidden + OVERHEAD + write)
+    total = turns * (steps / tile.depth * each + OVERHEAD + write)
     return total if tile.splits == 1 else total + 4 * OVERHEAD
 
 
-def _fits(tile: MatrixTile, problem: Problem, machine: Machine) -> bool:
+def _groups(tile: MatrixTile, problem: Problem) -> int:
+    m, n = (UNKNOWN if size is None else size for size in (problem.m, problem.n))
+    return (problem.batches or 1) * -(-m // tile.rows) * -(-n // tile.columns) * tile.splits
+
+
+def _filling(tile: MatrixTile, problem: Problem, splits: Sequence[int], units: int) -> int:
+    """Into how many parts the steps are cut so that every processor has a group, and few have two."""
+    groups, k = _groups(tile, problem), UNKNOWN if problem.k is None else problem.k
+    return max((c for c in splits if groups * c <= units and tile.depth * c <= k), default=1)
+
+
+def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> bool:
     facts = machine.description
+    if tile.subgroups * tile.unit.width > grid.group_threads or tile.subgroups > grid.most_rows:
+        return False
     if tile.registers(problem.bits, problem.result_bits) > (facts.thread_registers or REGISTERS):
         return False
     for size, own, least in (
@@ -148,7 +187,10 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine) -> bool:
     ):
         if size is not None and own > least and own // 2 >= size:
             return False
-    return not facts.shared_bytes or tile.shared_bytes(problem.bits) <= facts.shared_bytes
+    return (
+        not facts.shared_bytes
+        or tile.shared_bytes(problem.bits, tile.buffers(problem.k)) <= facts.shared_bytes
+    )
 
 
 __all__ = ["MatrixTile", "choose_matrix", "cost"]

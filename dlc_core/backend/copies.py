@@ -1,35 +1,29 @@
-"""What kernels in CUDA C have besides those of the C family: the most threads of their groups, and copies
-from the caller's memory to a group's that run beside the thread until the next barrier.
-"""
+"""Kernels in languages that copy from the caller's memory to a group's beside the thread, until the next
+barrier."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from math import prod
 
-from dlc_backend_cuda.words import COPIED, COPY, WAIT
 from dlc_core.arith import compile_exprs
-from dlc_core.backend.kernels import KernelWriter, group_extents
+from dlc_core.backend.kernels import KernelWriter
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, Var, const, free_vars, substitute
 from dlc_core.target.source.expression import neighbours
 from dlc_core.tir.functor import exprs_of, loads_in, stmts
+from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import For, PrimFunc, Store
 from dlc_core.tir.threads import THREAD, is_shared, level
 
 
-class CudaWriter(KernelWriter):
+class CopyWriter(KernelWriter):
     """Writes a kernel."""
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:
-        """The text of a PrimFunc that is one launch; compilers know how many threads share the registers."""
-        sizes = group_extents(func)
-        if sizes is not None:
-            head = f"{self.words.head} __launch_bounds__({prod(sizes.values())})"
-            self.words = replace(self.words, head=head)
-        self._filled = _common(func) if COPY in self.words.words else set()
+        """The text of a PrimFunc that is one launch."""
+        self._filled = _common(func) if self.words.copies is not None else set()
         self._waits = any(self._is_copy(stmt) for stmt in stmts(func.body) if isinstance(stmt, Store))
         return super().kernel(func, symbol)
 
@@ -48,7 +42,8 @@ class CudaWriter(KernelWriter):
         self.prepare(to, source)
         given = self.text.address(stmt.buffer, to), self.text.address(value.buffer, source)
         size = stmt.buffer.dtype.itemsize * lanes
-        self.line(self.words.words[COPY].format(size, *given) + ";")
+        assert self.words.copies is not None
+        self.line(self.words.copies.copy.format(bytes=size, to=given[0], source=given[1]) + ";")
         self.text.named = {}
 
     def _is_copy(self, stmt: Store) -> bool:
@@ -61,11 +56,12 @@ class CudaWriter(KernelWriter):
         whole = lanes == 1 or all(
             start is not None and self._moves_whole(value.dtype, lanes, start) for start in places
         )
-        return whole and stmt.buffer.dtype.itemsize * lanes in COPIED
+        copies = self.words.copies
+        return whole and copies is not None and stmt.buffer.dtype.itemsize * lanes in copies.bytes
 
     def effect(self, value: Call) -> None:
-        if value.name == "barrier" and self._waits:
-            self.line(f"{WAIT}();")
+        if value.name == "barrier" and self._waits and self.words.copies is not None:
+            self.line(f"{self.words.copies.wait};")
         super().effect(value)
 
 
@@ -82,10 +78,12 @@ def _common(func: PrimFunc) -> set[Buffer]:
     """
     threads = {s.var: s.extent for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD}
     found: dict[Buffer, bool] = {}
+    multiplied = {load for value in operands(func.body).values() for load in loads_in(value)}
     for stmt in stmts(func.body):
         for load in loads_in(*exprs_of(stmt)):
             if is_shared(load.buffer) and found.get(load.buffer, True):
-                found[load.buffer] = _several(load, threads)
+                # Threads hold parts of matrices that are spread over the vectors which they have copied.
+                found[load.buffer] = load in multiplied or _several(load, threads)
     return {buffer for buffer, common in found.items() if common}
 
 
@@ -103,4 +101,4 @@ def _several(load: Load, threads: dict[Var, Expr]) -> bool:
     return 2 * len(read) <= prod(extents.values())
 
 
-__all__ = ["CudaWriter"]
+__all__ = ["CopyWriter"]

@@ -1,0 +1,215 @@
+"""Kernels in languages by which subgroups multiply matrices that they hold (`tir.matrix`).
+
+A thread's part of an operand is an array of words: loaded at once by an instruction of the language's
+(`Blocks`) where the elements lie as that one deals them out, else word by word, or packed of single elements.
+Its part of the result is an array that the product adds to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.arith import Analyzer, compile_exprs
+from dlc_core.backend.copies import CopyWriter
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, free_vars, loads_in, substitute
+from dlc_core.target.source import Blocks, Matrices
+from dlc_core.target.source.values import Key
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.matrix import MATRIX, operands, products, unit_of
+from dlc_core.tir.stmt import For, Let, PrimFunc, Seq, Stmt, Store, seq
+from dlc_core.tir.threads import THREAD, level
+
+_WORD = 32
+
+
+class FragmentWriter(CopyWriter):
+    """Writes a kernel."""
+
+    def kernel(self, func: PrimFunc, symbol: str) -> str:
+        """The text of a PrimFunc that is one launch."""
+        self._operands = set(operands(func.body))
+        self._sums = {load.buffer for call in products(func.body) for load in loads_in(call.args[0])}
+        threads = [s for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD]
+        self._threads = threads[-1] if threads else None
+        return super().kernel(func, symbol)
+
+    @property
+    def _matrices(self) -> Matrices:
+        if self.words.matrices is None:
+            raise CodegenError(f"{self.unit.dialect.name} has no products of matrices")
+        return self.words.matrices
+
+    def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
+        """Sums are arrays: products take pointers to them, which compilers see through."""
+        return None if buffer in self._sums else super().promoted(buffer, body)
+
+    def visit_let(self, stmt: Let) -> None:
+        value = stmt.value
+        if stmt.var in self._operands:
+            self._operand(stmt)
+        elif isinstance(value, Call) and value.name == MATRIX:
+            self._product(stmt, value)
+        else:
+            super().visit_let(stmt)
+
+    # Operands
+
+    def _operand(self, stmt: Let) -> None:
+        matrices = self._matrices
+        loads = _parts(stmt.value)
+        first = loads[0]
+        if not all(isinstance(load, Load) and load.buffer is first.buffer for load in loads):
+            raise CodegenError(f"the operand {stmt.var.name} of a product is not what memory holds")
+        buffer, bits = first.buffer, first.buffer.dtype.bits
+        places = [buffer.linear_index(load.indices) for load in loads]
+        each = max(1, _WORD // bits)
+        if len(loads) % each:
+            raise CodegenError(f"{stmt.var.name} has {len(loads)} values of {bits} bits: no words")
+        name = self.names.fresh(stmt.var.name)
+        self.text.named = {}
+        found = self._blocks_of(places, bits)
+        if found is not None:
+            blocks, start, count = found
+            self.prepare(start)
+            self.line(f"{matrices.word} {name}[{len(loads) // each}];")
+            at = self.text.address(buffer, start)
+            self.line(blocks.load.format(count=count, to=name, source=at) + ";")
+        else:
+            self.prepare(*places)
+            words = [self._word(buffer, places[i : i + each], bits) for i in range(0, len(places), each)]
+            self.line(f"const {matrices.word} {name}[{len(words)}] = {{{', '.join(words)}}};")
+        self.text.named = {}
+        self.text.vars[stmt.var] = name
+        self.stmt(stmt.body)
+
+    def _word(self, buffer: Buffer, places: Sequence[Expr], bits: int) -> str:
+        """Neighbours in memory move as one."""
+        analyzer, matrices = Analyzer(), self._matrices
+        together = all(analyzer.prove_equal(place, places[0] + i) for i, place in enumerate(places))
+        factor, rest = analyzer.modular(places[0])
+        if together and factor % len(places) == 0 and rest % len(places) == 0:
+            return matrices.load.format(at=self.text.address(buffer, places[0]))
+        values = ", ".join(self.text.element(buffer, place) for place in places)
+        return matrices.pack.format(bits=bits, values=values)
+
+    def _blocks_of(self, places: Sequence[Expr], bits: int) -> tuple[Blocks, Expr, int] | None:
+        """The instruction that loads the elements, where a thread points to, and how many blocks they are."""
+        axis = self._threads
+        if axis is None or const_value(axis.begin) != 0:
+            return None
+        analyzer = Analyzer()
+        base = analyzer.simplify(substitute(places[0], {axis.var: const(0, axis.var.dtype)}))
+        away = [analyzer.simplify(place - base) for place in places]
+        if any(set(free_vars(each)) - {axis.var} for each in away):
+            return None
+        offsets = compile_exprs(away, [axis.var])
+        table = [offsets(thread) for thread in range(const_value(axis.extent) or 0)]
+        for blocks in self._matrices.blocks:
+            count, rest = divmod(len(places), blocks.of.count)
+            if blocks.bits != bits or rest or count not in blocks.counts or len(table) != blocks.of.width:
+                continue
+            starts = _rows_of(blocks, table, count)
+            factor, begin = analyzer.modular(base)
+            whole = all(n % blocks.of.columns == 0 for n in (factor, begin, *(starts or ())))
+            own = None if starts is None or not whole else _linear(starts, axis.var)
+            if own is not None:
+                return blocks, base + own, count
+        return None
+
+    # Products
+
+    def _product(self, stmt: Let, call: Call) -> None:
+        unit = unit_of(call)
+        text = self._matrices.products.get(unit.name)
+        if text is None:
+            raise CodegenError(f"{self.unit.dialect.name} has no product of matrices {unit.name}")
+        parts = _parts(call.args[0])
+        a, b = (self.text.vars[arg] for arg in call.args[1:3] if isinstance(arg, Var))
+        self.text.named = {}
+        rest = _behind(stmt, parts)
+        first = const_value(parts[0].buffer.linear_index(parts[0].indices)) if rest is not None else None
+        if rest is not None and first is not None:
+            acc = self.text.address(parts[0].buffer, const(first))
+            self.line(text.format(acc=acc, a=a, b=b) + ";")
+            self.stmt(rest)
+            return
+        self.prepare(*parts)
+        name = self.names.fresh(stmt.var.name)
+        values = ", ".join(map(self.text.value, parts))
+        self.line(f"{self.kind(stmt.var.dtype.scalar)} {name}[{len(parts)}] = {{{values}}};")
+        self.line(text.format(acc=name, a=a, b=b) + ";")
+        self._parts[stmt.var] = [f"{name}[{lane}]" for lane in range(len(parts))]
+        if len(parts) == 1:
+            self.text.vars[stmt.var] = f"{name}[0]"
+        self.text.named = {}
+        self.stmt(stmt.body)
+
+
+def _parts(value: Expr) -> tuple[Load, ...]:
+    """The scalars of a vector that is put together of them."""
+    return value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)  # type: ignore[return-value]
+
+
+def _behind(stmt: Let, parts: Sequence[Load]) -> Stmt | None:
+    """What follows where a sum is first put back to where it came from, which are neighbours; else None."""
+    body = stmt.body.stmts if isinstance(stmt.body, Seq) else (stmt.body,)
+    stores, rest = body[: len(parts)], body[len(parts) :]
+    if len(stores) < len(parts) or not all(isinstance(part, Load) for part in parts):
+        return None
+    buffer = parts[0].buffer
+    first = const_value(buffer.linear_index(parts[0].indices))
+    for lane, (part, store) in enumerate(zip(parts, stores, strict=True)):
+        if not isinstance(store, Store) or part.buffer is not buffer or store.buffer is not buffer:
+            return None
+        at = [const_value(buffer.linear_index(indices)) for indices in (part.indices, store.indices)]
+        if first is None or at != [first + lane] * 2 or not _is_lane(store.value, stmt.var, lane):
+            return None
+    used = any(stmt.var in free_vars(e) for s in rest for inner in stmts(s) for e in _values(inner))
+    return None if used else seq(*rest)
+
+
+def _values(stmt: Stmt) -> Sequence[Expr]:
+    return (stmt.value,) if isinstance(stmt, (Let, Store)) else ()
+
+
+def _is_lane(value: Expr, var: Var, lane: int) -> bool:
+    if var.dtype.lanes == 1:
+        return value is var
+    chosen = isinstance(value, Call) and value.name == "vector_shuffle"
+    return chosen and isinstance(value, Call) and value.args[0] is var and const_value(value.args[1]) == lane
+
+
+def _rows_of(blocks: Blocks, table: Sequence[Sequence[int]], count: int) -> list[int] | None:
+    """Where each row of each block begins, from the places of each thread's values; None for other places."""
+    of, found = blocks.of, dict[tuple[int, int], int]()
+    for thread, places in enumerate(table):
+        for number, place in enumerate(places):
+            block, value = divmod(number, of.count)
+            row, column = divmod(of.element(thread, value), of.columns)
+            if found.setdefault((block, row), place - column) != place - column:
+                return None
+    return [found[block, row] for block in range(count) for row in range(of.rows)]
+
+
+def _linear(values: Sequence[int], var: Var) -> Expr | None:
+    """A list as an expression of an index, where each bit of it adds a number of its own."""
+    bits = len(values).bit_length() - 1
+    steps = [values[1 << bit] - values[0] for bit in range(bits)]
+    for index, value in enumerate(values):
+        if value != values[0] + sum(step for bit, step in enumerate(steps) if index >> bit & 1):
+            return None
+    total: Expr = const(values[0])
+    bit = 0
+    while bit < bits:
+        size = 1
+        while bit + size < bits and steps[bit + size] == steps[bit] << size:
+            size += 1
+        digit = var // (1 << bit) if bit else var
+        total = total + digit % (1 << size) * steps[bit]
+        bit += size
+    return total
+
+
+__all__ = ["FragmentWriter"]

@@ -1,0 +1,36 @@
+"""What part of a processor's threads a kernel keeps busy, by what each of its groups takes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.target import Description
+
+
+@dataclass(frozen=True)
+class Grains:
+    """How a processor deals out what it has."""
+
+    registers: int
+    """Those of a subgroup are a multiple of so many."""
+    shared_bytes: int
+    """Shared memory of each group that the system takes."""
+    groups: int
+    """Most of them at once."""
+
+
+def occupancy(machine: Description, grains: Grains, threads: int, registers: int, shared_bytes: int) -> int:
+    """The percentage of a processor's threads that run at once, for groups of so many `threads`, each with so
+    many `registers`, that share so much memory."""
+    subgroups = -(-threads // machine.subgroup)
+    own = -(-registers * machine.subgroup // grains.registers) * grains.registers
+    groups = min(
+        grains.groups,
+        machine.unit_threads // (subgroups * machine.subgroup),
+        machine.unit_registers // (own * subgroups) if own else grains.groups,
+        machine.unit_shared_bytes // (shared_bytes + grains.shared_bytes),
+    )
+    return 100 * groups * subgroups * machine.subgroup // machine.unit_threads
+
+
+__all__ = ["Grains", "occupancy"]

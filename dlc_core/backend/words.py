@@ -1,0 +1,52 @@
+"""Words for languages of kernels that lack them, each with the text that gives it its meaning: integers of C,
+vectors as structures, words packed of narrow values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
+INTEGERS = {
+    f"{sign}int{bits}_t": f"typedef {'unsigned' if sign else 'signed'} {word} {sign}int{bits}_t;"
+    for bits, word in _INTEGERS.items()
+    for sign in ("", "u")
+}
+"""Integers of C, for texts that are compiled with no header."""
+_BITS = {"float": 32, "double": 64} | {f"{sign}int{bits}_t": bits for bits in _INTEGERS for sign in ("", "u")}
+
+
+def vector_words(inline: str, align: str, lanes: Sequence[int], widest: int) -> dict[str, str]:
+    """Vectors of up to `widest` bits as structures, which move as a whole, and the functions that make them.
+
+    `inline` stands before a function, `align` is the format of what aligns a type to `{size}` bytes.
+    """
+    types, makers = {}, {}
+    for scalar, bits in _BITS.items():
+        for count in lanes:
+            if bits * count > widest:
+                continue
+            name, aligned = f"{scalar}x{count}", align.format(size=bits * count // 8)
+            parts = [f"s{lane:x}" for lane in range(count)]
+            given = ", ".join(f"{scalar} {part}" for part in parts)
+            types[name] = f"typedef struct {aligned} {{ {scalar} {', '.join(parts)}; }} {name};\n"
+            makers[f"make_{name}"] = (
+                f"{inline} {name} make_{name}({given})\n{{\n"
+                f"    const {name} vector = {{{', '.join(parts)}}};\n    return vector;\n}}\n"
+            )
+    return types | makers
+
+
+def packing_words(inline: str) -> dict[str, str]:
+    """Words of 32 bits made of narrower values, the first in the lowest bits."""
+    made = {}
+    for bits in (8, 16):
+        count = 32 // bits
+        given = ", ".join(f"uint{bits}_t v{i}" for i in range(count))
+        value = " | ".join(["v0", *(f"(uint32_t)v{i} << {bits * i}" for i in range(1, count))])
+        name = f"dlc_pack_{bits}"
+        made[name] = f"{inline} uint32_t {name}({given})\n{{\n    return {value};\n}}\n"
+    return made
+
+
+__all__ = ["INTEGERS", "packing_words", "vector_words"]
