@@ -31,6 +31,7 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
+from dlc_core.schedule.rules.gpu.long_rows import WIDE, reduce_parts, share_stages
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
@@ -38,16 +39,12 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 SHORT = 8
 """Elements of a row that one thread reduces by itself."""
-WIDE = 8
-"""Neighbouring results from which threads stand side by side along them."""
 KEPT = 32
 """Values of a row that a thread keeps in registers."""
 COLUMNS, PARTS = 32, 8
 """Threads side by side, and for parts of a column, where there are few columns."""
 ROW_THREADS = 256
 """Most threads of a row, where there are many rows."""
-PART = 1 << 11
-"""Elements of a part of a long row."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +59,8 @@ class RowsRule(ScheduleRule):
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
+        if share_stages(s, grid, machine):
+            return
         out = s.get_output_blocks()[0]
         if s.get(out).init is not None:
             out = s.cache_write(out, 0, "local")
@@ -90,8 +89,9 @@ class _Rows:
         if len(axes) != len(around):
             raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")
         loops = dict(zip((a.var for a in axes), around, strict=True))
-        self._two_launches(_length_of(reductions(s.func)))
         found = reductions(s.func)
+        if len(found) == 1 and reduce_parts(s, self.grid, BlockRV(found[0].name)) is not None:
+            found = reductions(s.func)
         length = _length_of(found)
         rows = row_axes(s, out, axes_along(s, out))
         lead = [loops[v] for v in rows]
@@ -314,50 +314,6 @@ class _Rows:
         extent = const_value(self.s.extent(steps))
         if isinstance(extent, int) and extent <= KEPT:
             self.s.unroll(steps)
-
-    # Long rows
-
-    def _two_launches(self, length: int | None) -> None:
-        """Reduce parts of rows in a launch of its own, where there are too few rows for all units."""
-        s, grid = self.s, self.grid
-        found = reductions(s.func)
-        if len(found) != 1 or length is None:
-            return
-        handle = BlockRV(found[0].name)
-        for producer in s.get_producers(handle):
-            if is_pointwise(s.get(producer)):
-                s.compute_inline(producer)
-        block = s.get(handle)
-        loops = s.get_loops(handle)
-        steps = [loop for loop, a in zip(loops, block.axes, strict=True) if a.kind == "reduce"]
-        rows = [loop for loop in loops if loop not in steps]
-        count = count_of(s, rows)
-        if count is None or count >= grid.units or length < 4 * PART:
-            return
-        parts = min(-(-length // PART), 4 * grid.units // max(1, count), grid.most_groups // max(1, count))
-        if parts < 2:
-            return
-        if rows:
-            s.reorder(*rows, *steps)
-        flat = s.fuse(*steps) if len(steps) > 1 else steps[0]
-        part, _ = s.split(flat, [parts, None])
-        partial = s.rfactor(part, 0)
-        around = s.get_loops(partial)
-        kinds = _kinds(s.get(partial), around, s)
-        lead = [loop for loop, kind in zip(around, kinds, strict=True) if kind == "spatial"]
-        rest = [loop for loop in around if loop not in lead]
-        s.reorder(*lead, *rest)
-        row = s.fuse(*lead) if len(lead) > 1 else lead[0]
-        s.bind(row, grid.groups)
-        thread, _ = self._split(rest, _Deal(grid.threads, min(grid.most_threads, ROW_THREADS)))
-        if thread is not None:
-            s.bind(thread, grid.threads)
-
-
-def _kinds(block: Block, loops: Sequence[LoopRV], s: Schedule) -> list[str]:
-    """The kind of axis that each loop moves."""
-    values = {value: axis.kind for axis, value in zip(block.axes, block.values, strict=True)}
-    return [values.get(loop.var, "reduce") for loop in loops]
 
 
 def _length_of(blocks: Sequence[Block]) -> int | None:

@@ -13,7 +13,7 @@ from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Call, Var, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.gpu import rows
+from dlc_core.schedule.rules.gpu import long_rows, rows
 from dlc_core.testing.launches import Launched, check_launches
 from dlc_core.testing.schedules import kernel_of
 from dlc_core.tir.functor import exprs_of, stmts
@@ -157,7 +157,7 @@ def test_columns_side_by_side():
 
 
 def test_few_long_rows_are_reduced_in_two_launches(monkeypatch):
-    monkeypatch.setattr(rows, "PART", 128)
+    monkeypatch.setattr(long_rows, "PART", 128)
     for shape, axes in (((2, 700), (1,)), ((30, 40), (0, 1)), ((900,), (0,))):
         x = tensor(*shape)
         made = is_rows(
@@ -165,6 +165,25 @@ def test_few_long_rows_are_reduced_in_two_launches(monkeypatch):
         )
         assert made.host.attrs["workspaces"] == 1
     is_rows(check_launches(kernel_of(std.reduce_max(tensor(900))), NARROW), 2)
-    # Rows enough for all units, or several reductions of a row: one launch.
+    # Rows enough for all units: one launch.
     is_rows(check_launches(kernel_of(std.reduce_sum(tensor(8, 600), axes=(1,))), USUAL))
-    is_rows(check_launches(kernel_of(std.softmax(tensor(1, 700))), USUAL))
+
+
+def test_long_rows_of_several_reductions_have_launches_for_each(monkeypatch):
+    monkeypatch.setattr(long_rows, "PART", 128)
+    x = tensor(2, 600)
+    scaled = std.layer_norm(x, tensor(600, name="s"), tensor(600, name="b"), axis=-1)
+    for node in (std.softmax(tensor(1, 700)), std.argmax(tensor(900), axis=0), scaled):
+        is_rows(check_launches(kernel_of(node), USUAL), 5)
+    # So few groups that rows have no parts.
+    is_rows(check_launches(kernel_of(scaled), NARROW), 3)
+
+
+def test_few_long_columns_are_shared_by_groups(monkeypatch):
+    monkeypatch.setattr(long_rows, "STEPS", 8)
+    pooled = std.reduce_mean(tensor(1, 10, 30, 10), axes=(1, 2), keepdims=True)
+    made = is_rows(check_launches(kernel_of(std.sqrt(pooled)), USUAL), 2)
+    first, _ = made.kernels
+    assert first.attrs["launch"] == ("block.x", "thread.x")
+    assert made.host.attrs["workspaces"] == 1
+    is_rows(check_launches(kernel_of(std.reduce_max(tensor(200, 9), axes=(0,))), USUAL), 2)

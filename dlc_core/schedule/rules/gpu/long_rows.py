@@ -1,0 +1,138 @@
+"""Few long rows or columns: parts of each are reduced in a launch of their own, and others combine them.
+
+launch: for row, part (group): for thread: elements of the part      partial results
+launch: for row (group): for thread: partial results                 the value of the row
+  … the same for the next reduction of the row …
+launch: for element (thread)                                         what follows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import contiguous_over, is_pointwise, reductions, spatial
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
+from dlc_core.schedule.rules.gpu.maps import map_points
+from dlc_core.schedule.schedule import Schedule
+
+WIDE = 8
+"""Neighbouring results from which threads stand side by side along them."""
+PART = 1 << 11
+"""Elements of a part of a long row."""
+STEPS = 32
+"""Elements of a part of a column, which one thread reduces."""
+FEW_COLUMNS = 64
+"""Columns for each unit below which columns are shared by threads of many groups."""
+THREADS_OF_UNIT = 1 << 10
+"""Threads that keep a unit busy, where columns are shared."""
+ROW_THREADS = 256
+"""Threads of a part of a row."""
+
+
+def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
+    """Reduce parts of rows in a launch of its own, where there are too few rows for all units.
+
+    `handle` then combines them; None where rows are short, many or of unknown size.
+    """
+    block, loops = s.get(handle), s.get_loops(handle)
+    steps = [loop for loop, a in zip(loops, block.axes, strict=True) if a.kind == "reduce"]
+    rows = [loop for loop in loops if loop not in steps]
+    count, length = count_of(s, rows), count_of(s, steps)
+    if count is None or length is None or count < 1:
+        return None
+    beside = is_beside(s, handle)
+    if beside:
+        enough = count >= FEW_COLUMNS * grid.units or length < STEPS * 16
+        parts = min(-(-length // STEPS), THREADS_OF_UNIT * grid.units // count)
+    else:
+        enough = count >= grid.units or length < 4 * PART
+        parts = min(-(-length // PART), 4 * grid.units // count, grid.most_groups // count)
+    if enough or parts < 2:
+        return None
+    inline_producers(s, handle)
+    if rows:
+        s.reorder(*rows, *steps)
+    flat = s.fuse(*steps) if len(steps) > 1 else steps[0]
+    part, _ = s.split(flat, [parts, None])
+    partial = s.rfactor(part, 0)
+    around = s.get_loops(partial)
+    values = {value: a.kind for a, value in zip(s.get(partial).axes, s.get(partial).values, strict=True)}
+    lead = [loop for loop in around if values.get(loop.var) == "spatial"]
+    rest = [loop for loop in around if loop not in lead]
+    if beside:
+        # The part is the first dim of what is made, and rows lie side by side in it too.
+        (own,) = [loop for loop in lead if loop.var is s.get(partial).values[0]]
+        lead = [own, *(loop for loop in lead if loop != own)]
+        s.reorder(*lead, *rest)
+        bind_points(s, grid, lead)
+    else:
+        s.reorder(*lead, *rest)
+        _bind_row(s, grid, partial, lead, rest, min(grid.most_threads, ROW_THREADS))
+    return partial
+
+
+def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
+    """Give each stage of few long rows launches of its own, where a row has several reductions."""
+    found = reductions(s.func)
+    sizes = [_sizes(s, BlockRV(b.name)) for b in found]
+    if len(found) < 2 or any(count is None or length is None for count, length in sizes):
+        return False
+    if not any(0 < (c or 0) < grid.units and (n or 0) >= 4 * PART for c, n in sizes):
+        return False
+    for block in found:
+        handle = BlockRV(block.name)
+        if reduce_parts(s, grid, handle) is None:
+            inline_producers(s, handle)
+        loops, axes = s.get_loops(handle), s.get(handle).axes
+        kinds = [a.kind for a in axes]
+        rows = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "spatial"]
+        steps = [loop for loop in loops if loop not in rows]
+        length = count_of(s, steps) or 1
+        s.reorder(*rows, *steps)
+        _bind_row(s, grid, handle, rows, steps, min(grid.most_threads, power_of_two(length), ROW_THREADS))
+    (out,) = s.get_output_blocks()
+    if is_pointwise(s.get(out)):
+        inline_producers(s, out)
+        map_points(s, grid, out, machine)
+    return True
+
+
+def is_beside(s: Schedule, handle: BlockRV) -> bool:
+    """Whether neighbouring results of a reduction are reduced from neighbours."""
+    block = s.get(handle)
+    axes = [a for a in spatial(block) if const_value(a.dom.extent) != 1]
+    extent = const_value(axes[-1].dom.extent) if axes else None
+    wide = isinstance(extent, int) and extent >= WIDE
+    return wide and contiguous_over(block, axes[-1].var)
+
+
+def inline_producers(s: Schedule, handle: BlockRV) -> None:
+    """Let a block compute what is made for it element by element."""
+    while made := [p for p in s.get_producers(handle) if is_pointwise(s.get(p))]:
+        for producer in made:
+            s.compute_inline(producer)
+
+
+def _sizes(s: Schedule, handle: BlockRV) -> tuple[int | None, int | None]:
+    """Rows of a reduction, and elements of a row."""
+    pairs = list(zip(s.get_loops(handle), s.get(handle).axes, strict=True))
+    steps = [loop for loop, a in pairs if a.kind == "reduce"]
+    return count_of(s, [loop for loop, _ in pairs if loop not in steps]), count_of(s, steps)
+
+
+def _bind_row(
+    s: Schedule, grid: Grid, handle: BlockRV, rows: list[LoopRV], steps: Sequence[LoopRV], threads: int
+) -> None:
+    """A group for each row, and its threads for every T-th step of it."""
+    flat = s.fuse(*steps) if len(steps) > 1 else steps[0]
+    step, thread = s.split(flat, [None, threads])
+    s.reorder(thread, step)
+    row = s.fuse(*rows) if len(rows) > 1 else rows[0] if rows else s.add_unit_loop(thread)
+    s.bind(row, grid.groups)
+    s.bind(thread, grid.threads)
+
+
+__all__ = ["PART", "WIDE", "inline_producers", "reduce_parts", "share_stages"]
