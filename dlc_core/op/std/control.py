@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import RuntimeFailure
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param
 from dlc_core.ir.expr import Expr, Var, substitute
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim, tensor_type
@@ -224,7 +223,11 @@ def _scan_reference(*args: Any, num_state: int, body: Any) -> Any:
         state = values[:num_state]
         rounds.append(values[num_state:])
     if not rounds:
-        raise RuntimeFailure("a scan of no rounds has no results")
+        # A round on nothing tells how large its results would be.
+        blank = [np.full(x.shape[1:], "" if x.dtype == object else 0, x.dtype) for x in xs]
+        after = body(*state, *blank)
+        made = (after if isinstance(after, tuple) else (after,))[num_state:]
+        return (*state, *(np.empty((0, *row.shape), row.dtype) for row in made))
     return (*state, *(np.stack(column) for column in zip(*rounds, strict=True)))
 
 
@@ -241,6 +244,9 @@ SCAN = op(
     samples=(
         Sample((_INT, Tensor((5,), "normal", "int32")), {"num_state": 1, "body": example("sum")}),
         Sample((Tensor((4,), "normal", "int32"),), {"num_state": 0, "body": example("one")}),
+        Sample(
+            (_INT, Tensor((0,), "normal", "int32")), {"num_state": 1, "body": example("sum")}, note="no round"
+        ),
     ),
     error_samples=[
         ErrorSample(PAIR, {"num_state": 2, "body": example("sum")}, "left to scan"),
