@@ -55,16 +55,19 @@ MOVED = (*STORED, "string")
 
 REQUIRED = object()
 
+FRESH = ("fresh", "freshes")
+"""The kinds of attributes that are dims which data tells."""
+
 
 @dataclass(frozen=True)
 class Attr:
     """A typed attribute.
 
     `kind` is one of int, ints, float, floats, bool, str, strs, dtype, dim (int or symbolic expression), dims,
-    array, function, fresh.  An attribute whose default is None may be None.
+    array, function, fresh, freshes.  An attribute whose default is None may be None.
 
-    A *fresh* one is a new `Var`: a dim of the result that data tells, bound when the op has run.  References
-    do not get it.
+    A *fresh* one is a new `Var`: a dim of the result that data tells, bound when the op has run; *freshes*
+    are several.  References do not get them.
     """
 
     name: str
@@ -248,6 +251,7 @@ def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
         "str": lambda v: isinstance(v, str),
         "strs": lambda v: isinstance(v, tuple) and all(isinstance(i, str) for i in v),
         "fresh": lambda v: isinstance(v, Var),
+        "freshes": lambda v: isinstance(v, tuple) and all(isinstance(i, Var) for i in v),
         "dtype": lambda v: isinstance(v, (str, DType)),
         "dim": lambda v: isinstance(v, (int, Expr)),
         "dims": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, Expr)) for i in v),

@@ -21,7 +21,7 @@ from dlc_core.graph.dims import dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import TensorType, TupleType, Type
-from dlc_core.op.declare import OpDecl
+from dlc_core.op.declare import FRESH, OpDecl
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.resident import fetch, hold
 
@@ -229,7 +229,7 @@ class Steps:
             if isinstance(v, Function)
         }
         self.bodies[n] = list(bodies.values())
-        fresh = {a.name for a in decl.attrs.values() if a.kind == "fresh"}
+        fresh = {a.name for a in decl.attrs.values() if a.kind in FRESH}
         plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
         told = _told(n.type, n.attrs, fresh)
@@ -253,7 +253,8 @@ class Steps:
 
 def _told(type_: Type, attrs: Mapping[str, Any], fresh: Iterable[str]) -> list[tuple[Var, int, int]]:
     """Where the results of control flow tell its fresh dims: which result, which axis."""
-    wanted = [attrs[name] for name in fresh]
+    values = [attrs[name] for name in fresh]
+    wanted = [var for value in values for var in (value if isinstance(value, tuple) else (value,))]
     fields = type_.fields if isinstance(type_, TupleType) else (type_,)
     shapes = [field.shape for field in fields if isinstance(field, TensorType)]
     places = {d: (k, axis) for k, shape in enumerate(shapes) for axis, d in enumerate(shape) if d in wanted}

@@ -18,6 +18,8 @@ from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim, tensor_type
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, dims_text, fail, merge_dims
 from dlc_core.op.std.binary import ADD, LESS, MUL, SUB
+from dlc_core.op.std.shape import RESHAPE
+from dlc_core.op.std.slicing import CONCAT
 
 
 def result_of(function: Function, types: Sequence[Type], what: str) -> tuple[TensorType, ...]:
@@ -45,6 +47,9 @@ def _bound(value: Dim, symbols: dict[Var, Expr | int]) -> Dim:
         return value
     known = {var: tensor_type([size]).dim_exprs()[0] for var, size in symbols.items()}
     return dim(substitute(value, known))
+
+
+Types = tuple[TensorType, ...]
 
 
 def check_condition(cond: TensorType, what: str) -> None:
@@ -88,7 +93,14 @@ _SCALAR = tensor_type((), "int32")
 
 @cache
 def example(body: str) -> Function:
-    """Functions over int32 scalars for the samples."""
+    """Functions over int32 scalars, and one over a vector, for the samples."""
+    if body in ("grow", "all", "few"):
+        many, x = param("many", tensor_type((Var("many"),), "int32")), param("x", _SCALAR)
+        if body == "few":
+            return Function(body, (x, many), LESS.build(x, constant(10, "int32")))
+        more = CONCAT.build(many, RESHAPE.build(x, shape=(1,)), axis=0)
+        row = x if body == "grow" else many
+        return Function(body, (x, many), make_tuple((ADD.build(x, constant(4, "int32")), more, row)))
     x, y = param("x", _SCALAR), param("y", _SCALAR)
     if body == "one":
         return Function(body, (x,), x)
@@ -260,7 +272,7 @@ SCAN = op(
 )
 
 
-def stacking(types: Sequence[Type], attrs: Attrs, length: Dim) -> tuple[TensorType, ...]:
+def stacking(types: Sequence[Type], attrs: Attrs, length: Dim) -> tuple[Types, Types]:
     """The types of a loop's state and of its stacked results, of which there are `length`."""
     state = tensor_types(types)
     condition = result_of(attrs["cond"], state, "cond")
@@ -271,7 +283,7 @@ def stacking(types: Sequence[Type], attrs: Attrs, length: Dim) -> tuple[TensorTy
     if len(results) < len(state):
         raise fail(f"the body gives {len(results)} values, of which {len(state)} should be state")
     kept = keeps_state(state, results[: len(state)])
-    return (*kept, *(TensorType((length, *r.shape), r.dtype) for r in results[len(state) :]))
+    return kept, tuple(TensorType((length, *r.shape), r.dtype) for r in results[len(state) :])
 
 
 def stacked(
@@ -294,23 +306,45 @@ def stacked(
     return kept, [np.stack(column) for column in zip(*rows, strict=True)], len(rows), going
 
 
+def _resized(state: Types, places: Sequence[int], sizes: Sequence[Var]) -> Types:
+    """The types with other dims; `places` are pairs of a value and an axis."""
+    if len(places) != 2 * len(sizes):
+        raise fail(f"{len(sizes)} sizes for {len(places)} places of them", "a value and an axis are a place")
+    shapes = [list(t.shape) for t in state]
+    for value, axis, size in zip(places[::2], places[1::2], sizes, strict=True):
+        if not 0 <= value < len(shapes) or not 0 <= axis < len(shapes[value]):
+            raise fail(f"the state has no axis {axis} of value {value}")
+        shapes[value][axis] = size
+    return tuple(TensorType(tuple(shape), t.dtype) for shape, t in zip(shapes, state, strict=True))
+
+
 def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    return TupleType(stacking(types, attrs, attrs["rounds"]))
+    places, sizes = attrs["changing"], attrs["sizes"]
+    kept, rows = stacking(_resized(tensor_types(types), places, sizes), attrs, attrs["rounds"])
+    if any(size in row.symbols() for row in rows for size in sizes):
+        raise fail("the shapes of stacked results change from round to round")
+    return TupleType((*_resized(kept, places, sizes), *rows))
 
 
-def _loop_reference(*state: Any, most: int | None, cond: Any, body: Any) -> Any:
+def _loop_reference(*state: Any, changing: tuple[int, ...], most: int | None, cond: Any, body: Any) -> Any:
     kept, columns, _, _ = stacked(state, cond, body, most)
     return (*kept, *columns)
 
+
+_GROWING = (_INT, Tensor((2,), "positive", "int32"))
+_FEW = {"cond": example("few"), "body": example("grow")}
 
 LOOP = op(
     "loop",
     "runs `body` on the state as long as `cond` holds of it, at most `most` rounds where that is given; gives"
     " the last state and, stacked along a new first axis as long as there were rounds, the body's other"
-    " results",
+    " results.  The places `changing` of the state, pairs of a value and an axis, may have another size in"
+    " each round; the last ones are `sizes`",
     ["*state"],
     [
         Attr("rounds", "fresh"),
+        Attr("sizes", "freshes", ()),
+        Attr("changing", "ints", ()),
         Attr("most", "dim", None),
         Attr("cond", "function"),
         Attr("body", "function"),
@@ -329,10 +363,30 @@ LOOP = op(
         Sample(
             PAIR, {"rounds": Var("rounds"), "most": 2, "cond": example("cond"), "body": example("collect")}
         ),
+        Sample(_GROWING, {"rounds": Var("rounds"), "sizes": (Var("size"),), "changing": (1, 0), **_FEW}),
     ),
     error_samples=[
         ErrorSample(
             PAIR, {"rounds": Var("rounds"), "cond": example("cond"), "body": example("add")}, "1 values"
+        ),
+        ErrorSample(
+            _GROWING,
+            {"rounds": Var("rounds"), "sizes": (Var("size"),), "changing": (1, 1), **_FEW},
+            "no axis",
+        ),
+        ErrorSample(
+            _GROWING, {"rounds": Var("rounds"), "sizes": (Var("size"),), **_FEW}, "1 sizes for 0 places"
+        ),
+        ErrorSample(
+            _GROWING,
+            {
+                "rounds": Var("rounds"),
+                "sizes": (Var("size"),),
+                "changing": (1, 0),
+                "cond": example("few"),
+                "body": example("all"),
+            },
+            "stacked results change",
         ),
     ],
 )

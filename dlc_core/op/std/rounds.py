@@ -28,7 +28,8 @@ def _bounded_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     most = attrs["most"]
     if isinstance(most, int) and most < 0:
         raise fail(f"room for {most} rounds")
-    return TupleType((*stacking(types, attrs, most), TensorType((1,), INT64), TensorType((), BOOL)))
+    kept, rows = stacking(types, attrs, most)
+    return TupleType((*kept, *rows, TensorType((1,), INT64), TensorType((), BOOL)))
 
 
 def _bounded_reference(*state: Any, most: int, cond: Any, body: Any) -> Any:

@@ -102,10 +102,11 @@ def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node
 
 def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
     """Keep the rows that are read, and the state that is read behind the loop, by its condition, by the rows,
-    or by the next round of what is kept.  Without rows and limit a `loop` is a `while_`.
+    or by the next round of what is kept.  Without rows and limit a `loop` is a `while_`; one whose state
+    changes its shape stays as it is.
     """
     read = _read_fields(old, users)
-    if read is None:
+    if read is None or (old.op is LOOP and old.attrs["sizes"]):
         return None
     cond, body = old.attrs["cond"], old.attrs["body"]
     rows = [i for i in read if i >= len(args)]

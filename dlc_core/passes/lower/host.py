@@ -131,7 +131,10 @@ def why_host(n: Node, control: bool = False) -> str:
     if n.op is GROWING_LOOP:
         return TOLD
     if functions_of(n):
-        return _why_control(n) if control and is_control(n) else "control flow"
+        if n.attrs.get("sizes"):
+            return "its state changes its shape from round to round"
+        why = _why_control(n) if control else ""
+        return why if control and is_control(n) else why or "control flow"
     if isinstance(n.op, OpDecl) and touches_texts(n):
         return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:

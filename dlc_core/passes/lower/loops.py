@@ -10,7 +10,7 @@ part in one round of each power of two.
         =>      growing_loop(s, rounds=n, first=4096, part=p)
                 p(s, room) = bounded_loop(s, most=len(room), cond=c, body=f)
 
-Loops with something in them that the host must do stay as they are.
+Loops with something in them that the host must do, or whose state changes its shape, stay as they are.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GrowLoops(GraphPass):
         return function if body is function.body else function.with_body(body)
 
     def _visit(self, old: Node, args: tuple[Node, ...]) -> Node | None:
-        if old.op is not LOOP:
+        if old.op is not LOOP or old.attrs["sizes"]:
             return None
         cond, body = old.attrs["cond"], old.attrs["body"]
         own = [param(p.attrs["name"], arg.type) for p, arg in zip(body.params, args, strict=True)]

@@ -216,6 +216,67 @@ def test_a_loop_whose_rows_nobody_takes_is_native():
     np.testing.assert_array_equal(exe(np.float32([1, 2]), np.array(3)), [5, 10])
 
 
+GROWING = """g (int64[1,n] start, int64 stop, float[8,8] w INPUTS) => (int64[1,m] tokens, float[?] scores) {
+    go = Constant <value = bool {1}> ()
+    tokens, scores = Loop (LIMIT, go, start) <
+        body: graph = b (int64 i, bool c, int64[1,k] t) => (bool more, int64[1,l] t2, float s) {
+            first = Constant <value = int64[1] {0}> ()
+            both = Constant <value = int64[2] {0, 1}> ()
+            rows = Gather(w, t)
+            sums = ReduceSum <keepdims = 0> (rows, both)
+            best = ArgMax <axis = 0, keepdims = 1> (sums)
+            next = Unsqueeze(best, first)
+            t2 = Concat <axis = 1> (t, next)
+            s = ReduceMax <keepdims = 0> (sums)
+            number = Squeeze(best)
+            same = Equal(number, stop)
+            more = Not(same)
+        }>
+}"""
+
+
+def generated(start, w, stop, most):
+    """What GROWING does."""
+    tokens, scores = list(start), []
+    while len(scores) < most:
+        sums = w[tokens].sum(0)
+        tokens.append(int(sums.argmax()))
+        scores.append(sums.max())
+        if tokens[-1] == stop:
+            break
+    return [tokens], scores
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_state_that_grows_as_long_as_data_says(limited):
+    model = parse(
+        GROWING.replace("INPUTS", ", int64 most").replace("LIMIT", "most")
+        if limited
+        else GROWING.replace("INPUTS", "").replace("LIMIT", "")
+    )
+    exe = compile_model(model)
+    assert [entry["op"] for entry in exe.about["host"]] == ["loop"]
+    assert exe.about["host"][0]["why"] == "its state changes its shape from round to round"
+    rng = np.random.default_rng(0)
+    for start, most in (([0], 9), ([2, 1], 9), ([6, 0, 6], 1), ([7], 0)):
+        w = rng.normal(size=(8, 8)).astype("f4")
+        stop = generated(start, w, -1, 5)[0][0][-1]
+        feeds = {"start": np.array([start]), "stop": np.array(stop), "w": w}
+        tokens, scores = exe.run({**feeds, "most": np.array(most)} if limited else feeds).values()
+        wanted = generated(start, w, stop, most if limited else 99)
+        assert tokens.tolist() == wanted[0]
+        np.testing.assert_allclose(scores, wanted[1], rtol=1e-5)
+
+
+def test_stacked_results_that_grow_are_unsupported():
+    text = (
+        GROWING.replace("INPUTS", "").replace("LIMIT", "").replace("s = ReduceMax <keepdims = 0> (sums)", "")
+    )
+    text = text.replace("float[?] scores", "int64[?,?,?] scores").replace("float s)", "int64[1,q] s)")
+    with pytest.raises(UnsupportedError, match="stacked results change"):
+        main_of(parse(text.replace("best = ArgMax", "s = Identity(t)  best = ArgMax")))
+
+
 def test_loops_whose_state_grows_are_unrolled():
     text = """g (float[2] x) => (float[?] y) {
         count = Constant <value_int = 3> ()

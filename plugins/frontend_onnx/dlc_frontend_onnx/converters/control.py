@@ -18,6 +18,8 @@ from dlc_core.op import std
 from dlc_frontend_onnx.closing import aligned, close
 from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
 from dlc_frontend_onnx.model import Graph
+from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.symbols import identifier
 
 MAX_UNROLLED = 1024
 """Rounds of a loop that are unrolled at most."""
@@ -224,16 +226,14 @@ def _while_loop(
     count = len(state)
     number = param(body.inputs[0].name, TensorType((), DType("int64")))
     cond = param(body.inputs[1].name, TensorType((), DType("bool")))
-    params = _state_params(body, state)
-    results = _tensors(c, c.inline(body, (number, cond, *params)), "the body")
-    if not _same_types(params, results[1 : count + 1]):
-        raise c.unsupported("the shapes of the state change from round to round, as often as data says")
+    params, results, changing = _settled(c, body, (number, cond), state)
     _check_condition(c, results[0])
     next_go = std.reshape(results[0], shape=())
     step = [std.add(number, c.const(1, "int64")), next_go, *results[1 : count + 1]]
     stacked = [place for place in range(count, len(results) - 1) if c.wants(place)]
     rows = [results[place + 1] for place in stacked]
-    most = None if rows and rounds is not None else _scalar_tensor(c, limit, "int64")
+    stacking = bool(rows or changing)
+    most = None if stacking and rounds is not None else _scalar_tensor(c, limit, "int64")
     running = cond if most is None else std.logical_and(cond, std.less(number, most))
     first = c.const(True, "bool") if go is None else _scalar_tensor(c, go, "bool")
     own = (number, cond, *params)
@@ -251,16 +251,53 @@ def _while_loop(
         raise AssertionError("a closed body reaches outside")
     assert first is not None
     given = (c.const(0, "int64"), first, *state, *outer)
-    if not rows:
-        made = std.while_(*given, cond=test, body=run)
+    if stacking:
+        sizes = [Var(identifier(f"{body.inputs[2 + value].name}_{axis}")) for value, axis in changing]
+        places = [item for value, axis in changing for item in (2 + value, axis)]
+        dims = {"rounds": Var("rounds"), "most": rounds, "sizes": sizes, "changing": places}
+        made = std.loop(*given, **dims, cond=test, body=run)
     else:
-        made = std.loop(*given, rounds=Var("rounds"), most=rounds, cond=test, body=run)
+        made = std.while_(*given, cond=test, body=run)
     values: list[Value | None] = [None] * (len(results) - 1)
     for place in range(count):
         values[place] = get_item(made, 2 + place)
     for index, place in enumerate(stacked):
         values[place] = get_item(made, len(given) + index)
     return values
+
+
+def _settled(
+    c: Call, body: Graph, heads: Sequence[Node], state: Sequence[Node]
+) -> tuple[list[Node], list[Node], list[tuple[int, int]]]:
+    """Params for the state of a loop's body that fit every round, what it makes of them, and the places, a
+    value and an axis each, whose size changes from round to round.
+    """
+    types, names = [value.tensor_type for value in state], [info.name for info in body.inputs[2:]]
+    changing: dict[tuple[int, int], Var] = {}
+    while True:
+        params = [param(name, type_) for name, type_ in zip(names, types)]
+        c.scope.session.holders.update((var, params[value]) for (value, _), var in changing.items())
+        results = _tensors(c, c.inline(body, (*heads, *params)), "the body")
+        found = []
+        for value, (before, after) in enumerate(zip(types, results[1:])):
+            if before.dtype is not after.dtype or before.ndim != len(after.shape):
+                raise c.unsupported(
+                    f"{quoted(names[value])} is {before} before a round and {after.type} behind it",
+                    why="data tells how many rounds there are",
+                )
+            sizes = enumerate(zip(before.shape, after.shape))
+            found += [(value, axis) for axis, (size, other) in sizes if size != other]
+        found = [place for place in found if place not in changing]
+        if not found:
+            break
+        for value, axis in found:
+            shape = list(types[value].shape)
+            shape[axis] = changing[value, axis] = Var(identifier(f"{names[value]}_{axis}"))
+            types[value] = TensorType(tuple(shape), types[value].dtype)
+    for row in results[1 + len(state) :]:
+        if not set(changing.values()).isdisjoint(row.tensor_type.symbols()):
+            raise c.unsupported("the shapes of stacked results change from round to round")
+    return params, results, list(changing)
 
 
 def _scalar_tensor(c: Call, value: Value | None, dtype: str) -> Node | None:
