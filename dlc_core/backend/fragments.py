@@ -17,7 +17,7 @@ from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, free_var
 from dlc_core.target.source import Blocks, Matrices
 from dlc_core.target.source.values import Key
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.matrix import MATRIX, operands, products, unit_of
+from dlc_core.tir.matrix import MATRIX, held, operands, products, unit_of
 from dlc_core.tir.stmt import For, Let, PrimFunc, Seq, Stmt, Store, seq
 from dlc_core.tir.threads import THREAD, level
 
@@ -126,7 +126,7 @@ class FragmentWriter(CopyWriter):
         if text is None:
             raise CodegenError(f"{self.unit.dialect.name} has no product of matrices {unit.name}")
         parts = _parts(call.args[0])
-        a, b = (self.text.vars[arg] for arg in call.args[1:3] if isinstance(arg, Var))
+        a, b = (self.text.vars[var] for arg in call.args[1:3] if isinstance(var := held(arg), Var))
         self.text.named = {}
         rest = _behind(stmt, parts)
         first = const_value(parts[0].buffer.linear_index(parts[0].indices)) if rest is not None else None

@@ -220,9 +220,15 @@ def products(root: Stmt) -> list[Call]:
     return [e for e in found if isinstance(e, Call) and e.name == MATRIX]
 
 
+def held(operand: Expr) -> Expr:
+    """What an operand's values are kept in: a variable, perhaps of their bits."""
+    is_bits = isinstance(operand, Call) and operand.name == "reinterpret"
+    return operand.args[0] if is_bits and isinstance(operand, Call) else operand
+
+
 def operands(root: Stmt) -> dict[Var, Expr]:
     """What the variables stand for that are operands of products."""
-    used = {arg for call in products(root) for arg in call.args[1:3]}
+    used = {held(arg) for call in products(root) for arg in call.args[1:3]}
     return {s.var: s.value for s in stmts(root) if isinstance(s, Let) and s.var in used}
 
 
@@ -254,6 +260,7 @@ __all__ = [
     "MATRIX",
     "Fragment",
     "MatrixUnit",
+    "held",
     "matrix_problem",
     "matrix_product",
     "operands",

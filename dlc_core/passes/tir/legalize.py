@@ -7,6 +7,7 @@ byte are kept, and computed, in bytes, and wrapped after each operation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -38,6 +39,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.narrow_floats import NARROW_FLOATS, decoded, encoded, rounded
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Stmt, Store, View
 
 _F32, _I8, _U8 = dtype("float32"), dtype("int8"), dtype("uint8")
@@ -80,6 +82,8 @@ class _Legalize(Walker):
         self.wrong = wrong
         self.buffers: dict[Buffer, Buffer] = {}
         self.vars: dict[Var, Expr] = {}
+        self.multiplied = set(operands(func.body))
+        """What units of matrices take as bits."""
 
     def parameter(self, param: Buffer | Var) -> Buffer | Var:
         if isinstance(param, Buffer):
@@ -117,6 +121,9 @@ class _Legalize(Walker):
         return found
 
     def store(self, s: Store) -> Stmt:
+        copied = self.copied(s.value) if s.buffer.dtype in self.wrong and s.buffer.dtype.is_float else None
+        if copied is not None:
+            return Store(self.buffer(s.buffer), self.index(s.buffer, s.indices), copied)
         value = self.expr(s.value)
         if s.buffer.dtype in self.wrong:
             value = self.stored(value, s.buffer.dtype)
@@ -125,10 +132,36 @@ class _Legalize(Walker):
     def let(self, s: Let) -> Stmt:
         if s.var.dtype.scalar not in self.wrong:
             return super().let(s)
+        if s.var in self.multiplied:
+            bits = self.copied(s.value)
+            if bits is not None:
+                held = Var(s.var.name, bits.dtype)
+                self.vars[s.var] = call("reinterpret", (held,), s.var.dtype)
+                return Let(held, bits, self.stmt(s.body))
         var = self.vars[s.var] = Var(s.var.name, self.computed(s.var.dtype))
         return Let(var, self.expr(s.value), self.stmt(s.body))
 
     # Values
+
+    def copied(self, e: Expr) -> Expr | None:
+        """The bits of a value that is what memory holds, or zero; None for one that is computed."""
+        if isinstance(e, Load):
+            return load(self.buffer(e.buffer), self.index(e.buffer, e.indices))
+        if isinstance(e, Const):
+            bits = dtype(f"uint{8 * e.dtype.itemsize}")
+            return const(0, bits) if e.value == 0 and math.copysign(1, e.value) == 1 else None
+        if isinstance(e, Broadcast):
+            value = self.copied(e.value)
+            return None if value is None else broadcast(value, e.lanes)
+        chosen = isinstance(e, Call) and e.name == "if_then_else"
+        if isinstance(e, Call) and (chosen or e.name == "vector_concat"):
+            parts = [self.copied(part) for part in e.args[1 if chosen else 0 :]]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts):
+                return None
+            type_ = known[0].dtype.with_lanes(e.dtype.lanes)
+            return call(e.name, [self.expr(e.args[0]), *known] if chosen else known, type_)
+        return None
 
     def expr(self, e: Expr) -> Expr:
         memo: dict[Expr, Expr] = {}
@@ -151,6 +184,8 @@ class _Legalize(Walker):
             return call(
                 "address_of", (load(self.buffer(place.buffer), [memo[i] for i in place.indices]),), e.dtype
             )
+        if e in self.vars.values():
+            return e
         if isinstance(e, Call) and e.name == "reinterpret":
             source, given = e.args[0].dtype.scalar, e.args[0]
             bits = new[0]

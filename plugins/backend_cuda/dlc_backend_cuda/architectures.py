@@ -102,14 +102,17 @@ def _unit(operand: str, acc: str, bits: int, rate: int, mantissa: int = 0) -> Ma
     )
 
 
+_FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
+
+
 def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[MatrixUnit, ...]:
     """Those that code for an architecture may use; that for float32, which rounds, only by an option."""
     if number(arch) < 80 or options.get("codegen") not in (None, "", "cuda"):
         return ()
     rate = arch.products
     found = [_unit(name, "float32", 16, rate) for name in ("float16", "bfloat16")]
-    names = ("int8", "uint8")
-    found += [replace(_unit(a, "int32", 8, 2 * rate), b=b) for a in names for b in names]
+    for acc, names in (("int32", ("int8", "uint8")), ("float32", _FLOATS8 if number(arch) >= 89 else ())):
+        found += [replace(_unit(a, acc, 8, 2 * rate), b=b) for a in names for b in names]
     if options.get("tf32"):
         found.append(_unit("float32", "float32", 32, rate // 2, 10))
     return tuple(found)

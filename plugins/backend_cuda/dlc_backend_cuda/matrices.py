@@ -15,7 +15,8 @@ from dlc_core.backend.words import packing_words
 from dlc_core.target.source import Blocks, Matrices
 from dlc_core.tir.matrix import Fragment, MatrixUnit
 
-_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", "uint8": "u8"}
+_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", "uint8": "u8",
+          "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}  # fmt: skip
 _BLOCKS = {
     "dlc_blocks": Blocks(Fragment(8, 8, ((2, 4), (8, 8)), ((1, 2),)), 16),
     "dlc_turned_blocks": Blocks(Fragment(8, 8, ((16, 4), (1, 8)), ((8, 2),)), 16),

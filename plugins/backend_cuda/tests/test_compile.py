@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from dlc_backend_cuda import nvrtc
+from dlc_backend_cuda import matrices, nvrtc
 from dlc_backend_cuda.architectures import ARCHITECTURES, architecture
+from dlc_backend_cuda.codegen import with_words
 from dlc_backend_cuda.report import read_report, with_occupancy
 
 import dlc_core as dlc
@@ -89,6 +90,21 @@ def test_float32_is_rounded_where_an_option_allows_it() -> None:
     for option, used in (("", False), (" -tf32", True)):
         exe = dlc.compile(module_of(*product("float32", 256, 256, 256)), f"cuda{option}", cache=False)
         assert ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in exe.source("ptx")) is used
+
+
+@needs_compiler
+def test_every_product_is_an_instruction() -> None:
+    units = find_target("cuda -arch=sm_90 -tf32").describe().matrix_units
+    products = matrices.matrices(units)
+    assert products is not None
+    calls = []
+    for number, unit in enumerate(units):
+        kind, at = "float" if unit.acc == "float32" else "int32_t", f"at + {8 * number}"
+        product = products.products[unit.name].format(acc=f"({kind} *)({at})", a=at, b=f"{at} + 4")
+        calls.append(f"    {product};")
+    kernel = "\n".join(["__global__ void products(uint32_t *at)", "{", *calls, "}", ""])
+    ptx = nvrtc.compile_kernels(with_words(kernel, matrices.matrix_words(units)), "sm_90").ptx.decode()
+    assert ptx.count("mma.sync.aligned.m16n8k") == len(units) == 11
 
 
 @needs_compiler

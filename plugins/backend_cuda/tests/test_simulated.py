@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import dlc_core as dlc
+from dlc_core import te
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.graph.node import param
+from dlc_core.ir.dtype import dtype
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.script import parse
@@ -71,20 +75,43 @@ def test_copies_to_shared_memory_run_beside_the_threads(arch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "option"),
+    ("of", "option"),
     [("float16", ""), ("bfloat16", ""), ("int8", ""), ("uint8", ""), ("float32", " -tf32")],
 )
-def test_products_by_matrix_units(dtype: str, option: str) -> None:
+def test_products_by_matrix_units(of: str, option: str) -> None:
     """Tiles are cut, operands and sums dealt out to threads as the instructions want them, races reported."""
-    x, y = param("x", tensor_type((70, 100), dtype)), param("y", tensor_type((100, 52), dtype))
-    whole = dtype.endswith("int8")
+    x, y = param("x", tensor_type((70, 100), of)), param("y", tensor_type((100, 52), of))
+    whole = of.endswith("int8")
     made = std.matmul(x, y, out_dtype="int32") if whole else std.matmul(x, y)
     exe = dlc.compile(module_of(made, [x, y]), f"cuda_simulated -check=true{option}", cache=False)
     assert exe.explain().kernels[0].rule == "gpu.matrix"
     given = [numbers(70, 100), numbers(100, 52, seed=1)]
-    given = [(np.abs(each) if dtype == "uint8" else each).astype(x.type.dtype.numpy) for each in given]
+    given = [(np.abs(each) if of == "uint8" else each).astype(x.type.dtype.numpy) for each in given]
     wanted = given[0].astype(np.float64) @ given[1].astype(np.float64)
-    np.testing.assert_allclose(exe(*given).astype(np.float64), wanted, {"bfloat16": 1e-2}.get(dtype, 1e-3))
+    np.testing.assert_allclose(exe(*given).astype(np.float64), wanted, {"bfloat16": 1e-2}.get(of, 1e-3))
+
+
+def product_of_floats8(a: str, b: str, m: int, n: int, k: int) -> list[te.Tensor]:
+    """Sums in float32 of products of floats of 8 bits, which no op of graphs has."""
+    x, y, r = te.placeholder((m, k), a, "x"), te.placeholder((k, n), b, "y"), te.reduce_axis((0, k), "r")
+
+    def term(i: Any, j: Any) -> Any:
+        return te.sum(x[i, r].astype("float32") * y[r, j].astype("float32"), axis=r)
+
+    return [x, y, te.compute((m, n), term, "z")]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_products_of_floats_of_8_bits(arch: str) -> None:
+    types = "float8_e4m3fn", "float8_e5m2"
+    exe = dlc.build(product_of_floats8(*types, 40, 24, 70), f"cuda_simulated -arch={arch} -check=true")
+    assert exe.explain().kernels[0].rule == ("gpu.contraction" if arch == "sm_80" else "gpu.matrix")
+    assert ("dlc_mma_e4m3_e5m2(" in exe.source("cu")) is (arch == "sm_90")
+    given = [
+        numbers(*shape, seed=seed).astype(dtype(name).numpy)
+        for seed, (shape, name) in enumerate(zip(((40, 70), (70, 24)), types, strict=True))
+    ]
+    np.testing.assert_array_equal(exe(*given), given[0].astype(np.float32) @ given[1].astype(np.float32))
 
 
 @pytest.mark.parametrize("layout", ["NXC", "NCX"])

@@ -10,6 +10,7 @@ from dlc_core.diag import UnsupportedError
 from dlc_core.ir.dtype import dtype
 from dlc_core.passes.tir.legalize import SMALL_INTS, LegalizeDtypes
 from dlc_core.passes.tir.narrow_floats import FORMATS
+from dlc_core.script import parse, script
 from dlc_core.testing.prim_passes import arguments, outcome, text
 from dlc_core.testing.programs import random_prim_func
 from dlc_core.tir.functor import exprs_of, stmts
@@ -164,6 +165,19 @@ def test_scalars_of_narrow_dtypes_are_refused():
     with pytest.raises(UnsupportedError, match="x of float16 by value"):
         ONE(func)
     run(func, np.zeros(8, "float16"), 1.5)
+
+
+def test_copies_move_bits():
+    func = text("""
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float16"), B: T.Buffer((10,), "float16")):
+            for i in range(10):
+                B[i] = T.if_then_else(i < 8, A[T.min(i, 7)], T.float16(0.0))
+    """)
+    assert "reinterpret" not in script(legal(func))
+    given = np.array([1, -2, np.inf, 0, -0.0, 1e-7, 3, 4], "float16")
+    same(func, [given, np.ones(10, "float16")])
+    assert "reinterpret" in script(legal(parse(script(func).replace("T.float16(0.0)", "T.float16(1.0)"))))
 
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int4", "uint2"])
