@@ -19,48 +19,51 @@ from dlc_core.tir.intrinsics import vector_dot
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, Store, loop
 
 
-def dot_intrin(dot: Dot, lanes: int) -> TensorIntrin:
-    """The dot product of `lanes` lanes, a power of two up to those of the instruction."""
-    return _made(replace(dot, lanes=lanes, steps=1))
+def dot_intrin(dot: Dot, lanes: int, scope: str = "global") -> TensorIntrin:
+    """The dot product of `lanes` lanes, a power of two up to those of the instruction.
+
+    `scope` is that of the buffers that hold both operands.
+    """
+    return _made(replace(dot, lanes=lanes, steps=1), scope)
 
 
 @cache
-def _made(dot: Dot) -> TensorIntrin:
+def _made(dot: Dot, scope: str) -> TensorIntrin:
     lanes = dot.lanes
     name = f"dot.{dot.a}.{dot.b}.{dot.acc}.{lanes}x{dot.group}"
+    buffers = _buffers(dot, lanes, scope)
     return TensorIntrin(
-        name,
-        _description(dot, lanes),
-        _implementation(dot, lanes),
+        name if scope == "global" else f"{name}.{scope}",
+        _description(dot, *buffers),
+        _implementation(*buffers),
         _reference,
         doc=f"{lanes} sums of {dot.group} products of {dot.a} and {dot.b} in {dot.acc}",
     )
 
 
-def dot_intrins(dot: Dot) -> Iterator[TensorIntrin]:
+def dot_intrins(dot: Dot, scope: str = "global") -> Iterator[TensorIntrin]:
     """Those of all numbers of lanes."""
     lanes = dot.lanes
     while lanes:
-        yield dot_intrin(dot, lanes)
+        yield dot_intrin(dot, lanes, scope)
         lanes //= 2
 
 
-def _buffers(dot: Dot, lanes: int) -> tuple[Buffer, Buffer, Buffer]:
+def _buffers(dot: Dot, lanes: int, scope: str) -> tuple[Buffer, Buffer, Buffer]:
     return (
-        Buffer("A", (dot.group,), dot.a),
-        Buffer("B", (lanes * dot.group,), dot.b),
+        Buffer("A", (dot.group,), dot.a, scope=scope),
+        Buffer("B", (lanes * dot.group,), dot.b, scope=scope),
         Buffer("C", (lanes,), dot.acc, scope="local"),
     )
 
 
-def _description(dot: Dot, lanes: int) -> PrimFunc:
-    a, b, c = _buffers(dot, lanes)
+def _description(dot: Dot, a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
     lane, place = Var("vl"), Var("vj")
     product = cast_to(c.dtype, load(a, (place,))) * cast_to(c.dtype, load(b, (lane * dot.group + place,)))
     regions = [(a, place), (b, lane * dot.group + place), (c, lane)]
     reads = tuple(Region(buffer, (Range(index, const(1)),)) for buffer, index in regions)
     axes = (
-        IterVar(lane, Range(const(0), const(lanes))),
+        IterVar(lane, Range(const(0), const(dot.lanes))),
         IterVar(place, Range(const(0), const(dot.group)), "reduce"),
     )
     loops = [Var("l"), Var("j")]
@@ -72,9 +75,7 @@ def _description(dot: Dot, lanes: int) -> PrimFunc:
     return PrimFunc("dot", (a, b, c), body)
 
 
-def _implementation(dot: Dot, lanes: int) -> PrimFunc:
-    a, b, c = _buffers(dot, lanes)
-
+def _implementation(a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
     def all_of(buffer: Buffer) -> Expr:
         return load(buffer, _whole(buffer))
 

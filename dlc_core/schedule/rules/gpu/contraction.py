@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
+from dlc_core.schedule.dots import dot_intrin
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     Contraction,
@@ -31,11 +32,13 @@ from dlc_core.schedule.rules.analysis import (
     is_pointwise,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.dots import dot_of, group_steps
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, normalise
 from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, choose, resident, shared_bytes
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.target.target import Dot
 from dlc_core.tir.stmt import PrimFunc, Store
 
 SWIZZLED = 8
@@ -71,7 +74,7 @@ class ContractionRule(ScheduleRule):
             raise ScheduleError("the parts of the contraction are none")
         if problem.k == 1:
             tile = replace(tile, depth=1)
-        Contract(s, machine, grid, normalise(s, made, out), tile).run()
+        Contract(s, machine, grid, normalise(s, made, out), tile, dot_of(found, machine, tile.depth)).run()
 
 
 def problem_of(found: Contraction) -> Problem:
@@ -124,12 +127,15 @@ def split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tup
 class Contract:
     """The steps of the rule, for a contraction in normal form."""
 
-    def __init__(self, s: Schedule, machine: Machine, grid: Grid, normal: Normal, tile: Tile) -> None:
+    def __init__(
+        self, s: Schedule, machine: Machine, grid: Grid, normal: Normal, tile: Tile, dot: Dot | None = None
+    ) -> None:
         self.s = s
         self.machine = machine
         self.grid = grid
         self.normal = normal
         self.tile = tile
+        self.dot = dot
 
     def run(self) -> None:
         s, tile, normal = self.s, self.tile, self.normal
@@ -146,7 +152,11 @@ class Contract:
         s.set_scope(block, 0, "local")
         s.reverse_compute_at(out, tx)
         ko, ki = s.split(k, [None, tile.depth])
-        s.reorder(ko, ki, i, j)
+        if self.dot:
+            ki, element = s.split(ki, [None, self.dot.group])
+            s.reorder(ko, ki, i, j, element)
+        else:
+            s.reorder(ko, ki, i, j)
         for loop, name in ((vm, "vthread.m"), (vn, "vthread.n")):
             s.bind(loop, name)
         s.bind(s.fuse(ty, tx), self.grid.threads)
@@ -155,6 +165,8 @@ class Contract:
         for copy, width in zip(copies, (tile.rows, tile.columns), strict=True):
             s.compute_at(copy, ko)
             self._inline_into(copy)
+            if self.dot:
+                group_steps(s, copy, self.dot.group)
             self._keep_apart(copy, width)
         registers = [s.cache_read(block, s.get(copy).writes[0].buffer.name, "local") for copy in copies]
         for copy in registers:
@@ -162,14 +174,20 @@ class Contract:
         s.compact_buffers()
         self._bind_groups(batches, mo, no)
         for copy in registers:
-            self._vector(s.get_loops(copy)[-1])
+            loops = s.get_loops(copy)
+            self._vector(loops[-1])
         for copy, side in zip(copies, (normal.a, normal.b), strict=True):
             loops = s.get_loops(copy)
             self._fill(loops[loops.index(ko) + 1 :], side)
         if self._twice():
             for copy in copies:
                 s.double_buffer(copy)
-        for loop in (i, j, *s.get_loops(init)[-2:]):
+        if self.dot:
+            s.tensorize(j, dot_intrin(self.dot, vector_n, "local"))
+            unrolled = i, *s.get_loops(init)[-2:]
+        else:
+            unrolled = i, j, *s.get_loops(init)[-2:]
+        for loop in unrolled:
             s.unroll(loop)
         self._store(out, vector_n if stored >= vector_n else 1)
 
