@@ -7,7 +7,7 @@ An error answers four questions: *what* happened, *where* (the model node or the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -127,6 +127,15 @@ class RuntimeFailure(DlcError):
     """A device, a kernel or an allocation that failed while an executable ran."""
 
 
+def problem_of(attempt: Callable[[], object]) -> str | None:
+    """Why an attempt ends in an UnsupportedError, in a line with the remedy; None where it does not."""
+    try:
+        attempt()
+    except UnsupportedError as error:
+        return f"{error.what}: {error.hint}"
+    return None
+
+
 def bytes_text(size: float) -> str:
     """A number of bytes in the unit that fits it."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
@@ -152,4 +161,5 @@ __all__ = [
     "UsageError",
     "VerifyError",
     "bytes_text",
+    "problem_of",
 ]

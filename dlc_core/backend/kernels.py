@@ -30,7 +30,7 @@ from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.scalars import ADD
 from dlc_core.target.source.values import Key, eager
-from dlc_core.tir.functor import allocations, stmts
+from dlc_core.tir.functor import allocations, exprs_of, stmts
 from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store
 from dlc_core.tir.threads import THREAD, is_shared, level
@@ -68,6 +68,8 @@ class KernelWriter(ModuleWriter):
         assert unit.dialect.kernels is not None
         self.words: Kernels = unit.dialect.kernels
         self.shared: list[Shared] = []
+        self._own: set[Buffer] = set()
+        """What a thread allocates."""
         self._parts: dict[Var, list[str]] = {}
         """The lanes of vectors that a `Let` names."""
         self._moved: dict[Expr, str] = {}
@@ -113,6 +115,10 @@ class KernelWriter(ModuleWriter):
         self.lines.insert(0, f"    {name} += {at};")
         return f"{text}, const {self.unit.scalar_type(INDEX)} {at}"
 
+    def space(self, buffer: Buffer) -> str:
+        """What a kernel allocates is its threads' own, whatever its scope is called, unless they share it."""
+        return "" if buffer in self._own else super().space(buffer)
+
     # Statements
 
     def visit_for(self, loop: For) -> None:
@@ -142,6 +148,7 @@ class KernelWriter(ModuleWriter):
         if is_shared(buffer):
             self.stmt(stmt.body)
             return
+        self._own.add(buffer)
         if self.promoted(buffer, stmt.body) is None:
             name = self.names.fresh(buffer.name)
             self._array(buffer, name)
@@ -151,9 +158,24 @@ class KernelWriter(ModuleWriter):
         super().visit_alloc(stmt)
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """A register for each element: the compiler sees what vectors would hide."""
+        """A register for each element: the compiler sees what vectors would hide.
+
+        What the language's own dot products read is memory to the text.
+        """
+        if self._is_dotted(buffer, body):
+            return None
         found = super().promoted(buffer, body)
         return found if found is None else {(first + k, 1) for first, lanes in found for k in range(lanes)}
+
+    def _is_dotted(self, buffer: Buffer, body: Stmt) -> bool:
+        """Whether the language's own dot products read a buffer."""
+        read = (e for stmt in stmts(body) for e in self._dotted(*exprs_of(stmt)))
+        return any(isinstance(e, Load) and e.buffer is buffer for e in read)
+
+    def _dotted(self, *roots: Expr) -> set[Expr]:
+        """What dot products for which the language has a word multiply."""
+        found = (e for e in post_order(*roots) if isinstance(e, Call) and self._dot_word(e))
+        return {arg for dot in found for arg in dot.children[1:]}
 
     def visit_let(self, stmt: Let) -> None:
         lanes = stmt.var.dtype.lanes
@@ -277,8 +299,11 @@ class KernelWriter(ModuleWriter):
     def _moves(self, *roots: Expr) -> list[Expr]:
         """Load the vectors that lie side by side, those that are read in any case; they have names now."""
         found: list[Expr] = []
+        dotted = self._dotted(*roots)
         for expr in eager(roots):
             if not isinstance(expr, Load) or expr.dtype.lanes == 1 or expr.buffer in self.registers:
+                continue
+            if expr in dotted:
                 continue
             start = neighbours(expr.buffer, expr.indices)
             lanes = expr.dtype.lanes
@@ -356,12 +381,38 @@ class KernelWriter(ModuleWriter):
         acc, a, b = expr.args
         group = b.dtype.lanes // acc.dtype.lanes
         total = self._lane(acc, lane, {}) if acc.dtype.lanes > 1 else acc
+        shift = 0 if a.dtype.lanes == group else lane * group
+        word = self._dot_word(expr)
+        pointers = [self._group(a, group, shift), self._group(b, group, lane * group)]
+        if word and all(pointers):
+            self.prepare(total)
+            made = Var("dot", acc.dtype.scalar)
+            self.text.vars[made] = word.format(self.text.value(total), *pointers)
+            return made
         for k in range(group):
-            own = k if a.dtype.lanes == group else lane * group + k
-            left = self._lane(a, own, {}) if a.dtype.lanes > 1 else a
+            left = self._lane(a, shift + k, {}) if a.dtype.lanes > 1 else a
             right = self._lane(b, lane * group + k, {}) if b.dtype.lanes > 1 else b
             total = total + left.astype(acc.dtype.scalar) * right.astype(acc.dtype.scalar)
         return total
+
+    def _dot_word(self, expr: Call) -> str | None:
+        """The format of the language's own dot product, where it has this one."""
+        if expr.name != "vector_dot" or expr.dtype.scalar.name != "int32":
+            return None
+        acc, a, b = (arg.dtype for arg in expr.args)
+        return self.words.words.get(f"vector_dot.{a.scalar}.{b.scalar}x{b.lanes // acc.lanes}")
+
+    def _group(self, value: Expr, group: int, first: int) -> str | None:
+        """A pointer to so many neighbours of a vector, which are at a multiple of their size; or None."""
+        start = neighbours(value.buffer, value.indices) if isinstance(value, Load) else None
+        if start is None or not isinstance(value, Load) or value.buffer in self.registers:
+            return None
+        place = start + first
+        factor, rest = arith.Analyzer().modular(place)
+        if factor % group or rest % group:
+            return None
+        self.prepare(place)
+        return self.text.address(value.buffer, place)
 
 
 def emit_kernels(

@@ -287,6 +287,14 @@ def check_windows(launch: Launch, sizes: Sequence[int]) -> None:
             )
 
 
+def check_limits(launch: Launch, device: str, limits: Iterable[tuple[str, int, int]], hint: str = "") -> None:
+    """RuntimeFailure where a device cannot do a launch; limits: what is counted, how many, the most."""
+    for what, size, most in limits:
+        if size > most:
+            why = f"it has {size} {what}, {most} at most are possible"
+            raise RuntimeFailure(f"{device} cannot launch {launch.kernel.symbol}", why=why, hint=hint)
+
+
 __all__ = [
     "LAUNCHES",
     "Dims",
@@ -296,6 +304,7 @@ __all__ = [
     "LaunchList",
     "Window",
     "add_figures",
+    "check_limits",
     "check_windows",
     "find_entry",
     "read_launches",

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc_core.target import BYTE_DOTS
+
 _INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long long"}
 INTEGERS = {
     f"{sign}int{bits}_t": f"typedef {'unsigned' if sign else 'signed'} {word} {sign}int{bits}_t;"
@@ -49,4 +51,9 @@ def packing_words(inline: str) -> dict[str, str]:
     return made
 
 
-__all__ = ["INTEGERS", "packing_words", "vector_words"]
+def dot_words(call: str) -> dict[str, str]:
+    """The words of `Kernels` for `BYTE_DOTS`; `call` is their format, `{a}` and `{b}` being the dtypes."""
+    return {f"vector_dot.{d.a}.{d.b}x{d.group}": call.format(a=d.a, b=d.b) for d in BYTE_DOTS}
+
+
+__all__ = ["INTEGERS", "dot_words", "packing_words", "vector_words"]

@@ -1,9 +1,10 @@
 """Targets, description records, and what code generators emit."""
 
 from dlc_core.target.artifact import COMPILED, Artifact, Codegen
-from dlc_core.target.target import COMPUTED, STAGES, Description, Dot, Option, Target, TargetKind
+from dlc_core.target.target import BYTE_DOTS, COMPUTED, STAGES, Description, Dot, Option, Target, TargetKind
 
 __all__ = [
+    "BYTE_DOTS",
     "COMPILED",
     "COMPUTED",
     "STAGES",

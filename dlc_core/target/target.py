@@ -67,6 +67,9 @@ class Dot:
     """How many times the cost of the machine's cheapest dot product of its kind it takes."""
 
 
+BYTE_DOTS = tuple(Dot(a, b, "int32", 4, 4) for a in ("int8", "uint8") for b in ("int8", "uint8"))
+"""Four products of bytes of any signs, added to an int32 at once, as cards have them."""
+
 COMPUTED = (
     "bool",
     *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),

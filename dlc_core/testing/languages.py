@@ -23,6 +23,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.script import parse
+from dlc_core.testing.cases import module_of
 from dlc_core.testing.networks import cifar
 
 Built = tuple[Node, list[Node]]
@@ -127,6 +128,18 @@ def check_narrow_floats(target: str, dtype: str) -> None:
     assert same.all(), x[~same][:5]
 
 
+def check_dots(target: str, a: str, b: str) -> Any:
+    """Products of int8 and uint8 are exact; gives the executable of the largest."""
+    random = np.random.default_rng(0)
+    for m, n, k in ((1, 16, 64), (7, 9, 31), (64, 32, 64)):
+        given = [param("a", tensor_type((m, k), a)), param("b", tensor_type((k, n), b))]
+        module = module_of(std.integer_matmul(*given), given)
+        exe = compile_model(module, target, cache=False)
+        x, y = (random.integers(0, 256, each.shape).astype(np.uint8).view(each.dtype.numpy) for each in given)
+        np.testing.assert_array_equal(exe(x, y), x.astype(np.int32) @ y.astype(np.int32))
+    return exe
+
+
 def check_missing_barrier(target: str) -> None:
     """`TILES` without the barrier that it needs is a failure which names the memory.  The target checks."""
     with PassContext(disabled=("thread_sync",)):
@@ -146,6 +159,7 @@ __all__ = [
     "LANGUAGE",
     "SHUFFLES",
     "TILES",
+    "check_dots",
     "check_missing_barrier",
     "check_narrow_floats",
     "check_network",

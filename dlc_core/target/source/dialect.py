@@ -117,7 +117,8 @@ class Kernels:
 
     `axes` has the text of a thread's number along each axis of the target's description.  `words` are formats
     of what intrinsics are called, `{0}` being the first operand: at least "barrier" where threads of a group
-    meet, `subgroup_…` where they exchange values, and `extern.…` for the language's own functions.
+    meet, `subgroup_…` where they exchange values, and `extern.…` for the language's own functions.  A word
+    such as "vector_dot.int8.uint8x4" adds to `{0}` four products of neighbours at pointers `{1}` and `{2}`.
     """
 
     head: str

@@ -49,6 +49,7 @@ _BOUNDS = re.compile(r"__launch_bounds__\((\d+)(?:, 1)?\) (\w+)\(")
 _OWN = "__align__(16)"
 _ALL = "0xffffffffu"
 """All threads of a warp, which meet where they exchange values."""
+_DOT = "dlc_dot_{a}_{b}({{0}}, {{1}}, {{2}})"
 _WORDS = {
     "barrier": "__syncthreads()",
     "subgroup_shuffle": f"__shfl_sync({_ALL}, {{0}}, (int)({{1}}), {{2}})",
@@ -81,7 +82,7 @@ class CudaCodegen(LaunchCodegen):
             kernels=source.Kernels(
                 head="__global__ void",
                 axes={f"{level}.{axis}": f"{word}.{axis}" for axis in AXES for level, word in levels},
-                words=_WORDS,
+                words={**_WORDS, **plain.dot_words(_DOT)},
                 bounds="__launch_bounds__({threads})",
                 copies=words.COPIES if number(architecture(target["arch"])) >= 80 else None,
                 matrices=matrices.matrices(target.describe().matrix_units),

@@ -15,9 +15,9 @@ from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, PTX, TEXT
 from dlc_backend_cuda.driver import Driver, OutOfMemory, PycudaDriver, Start
 from dlc_backend_cuda.kind import GROUPS, STATIC_SHARED
 from dlc_core.backend import Blocks, Kernel, Launch, LaunchList, read_launches
-from dlc_core.backend.launches import LAUNCHES, add_figures, check_windows
+from dlc_core.backend.launches import LAUNCHES, add_figures, check_limits, check_windows
 from dlc_core.backend.opened import OpenedDevice, PolledEvent
-from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError, bytes_text
+from dlc_core.diag import ArtifactError, UnsupportedError, bytes_text
 from dlc_core.target import Artifact, Target
 
 KEPT = 64
@@ -104,22 +104,14 @@ class Entry:
         return found
 
     def _check(self, launch: Launch) -> None:
-        symbol = launch.kernel.symbol
         driver = self.session.driver
+        axes = zip("xyz", launch.grid, GROUPS, strict=True)
         limits = [
-            (f"groups along axis {axis}", size, most)
-            for axis, size, most in zip("xyz", launch.grid, GROUPS, strict=True)
-        ]
-        limits += [
-            ("threads of a group", launch.threads, driver.most_threads(self.functions[symbol])),
+            *((f"groups along axis {axis}", size, most) for axis, size, most in axes),
+            ("threads of a group", launch.threads, driver.most_threads(self.functions[launch.kernel.symbol])),
             ("bytes that a group shares", launch.kernel.shared_bytes, STATIC_SHARED),
         ]
-        for what, size, most in limits:
-            if size > most:
-                raise RuntimeFailure(
-                    f"{driver.name} cannot launch {symbol}",
-                    why=f"it has {size} {what}, {most} at most are possible",
-                )
+        check_limits(launch, driver.name, limits)
 
     def starts(self, buffers: Sequence[int], scalars: Sequence[int]) -> list[Start]:
         """The launches of a call on memory; RuntimeFailure where that is too small."""

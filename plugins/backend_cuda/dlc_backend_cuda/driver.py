@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dlc_backend_cuda.graphs import Graphs
-from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError
+from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError, problem_of
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 REMEDY = 'pip install "dlc-backend-cuda[device]", and the driver of the card'
@@ -115,11 +115,7 @@ def _pycuda() -> Any:
 
 def problem() -> str | None:
     """Why no CUDA device can be used here, in a line; None where one can."""
-    try:
-        _pycuda()
-    except UnsupportedError as error:
-        return f"{error.what}: {error.hint}"
-    return None
+    return problem_of(_pycuda)
 
 
 class PycudaDriver:

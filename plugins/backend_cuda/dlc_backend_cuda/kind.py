@@ -13,7 +13,7 @@ from dlc_backend_cuda.architectures import USUAL, architecture, matrix_units
 from dlc_backend_cuda.driver import problem
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
-from dlc_core.target import COMPUTED, Description, Option, TargetKind
+from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
 
 OPTIONS = (
     Option("arch", "str", USUAL, "the architecture that code is for, sm_70 to sm_120"),
@@ -70,6 +70,7 @@ def description(options: Mapping[str, Any]) -> Description:
         group_threads=SIDES[0],
         shared_bytes=STATIC_SHARED,
         subgroup=WARP,
+        dots=BYTE_DOTS,
         thread_registers=REGISTERS,
         unit_registers=UNIT_REGISTERS,
         unit_threads=each.unit_threads,

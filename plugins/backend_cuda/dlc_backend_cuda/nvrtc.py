@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlc_core.backend.kept import kept
-from dlc_core.diag import CodegenError, UnsupportedError
+from dlc_core.diag import CodegenError, UnsupportedError, problem_of
 
 REMEDY = 'pip install "dlc-backend-cuda[compiler]"'
 _WINDOWS = sys.platform == "win32"
@@ -69,11 +69,7 @@ def _library() -> ctypes.CDLL:
 
 def problem() -> str | None:
     """Why CUDA C cannot be compiled here, in a line; None where it can."""
-    try:
-        _library()
-    except UnsupportedError as error:
-        return f"{error.what}: {error.hint}"
-    return None
+    return problem_of(_library)
 
 
 def version() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc_core.backend.words import vector_words
+from dlc_core.target import BYTE_DOTS
 from dlc_core.target.source import Copies
 from dlc_core.target.source.helpers import fixed_text
 
@@ -35,6 +36,22 @@ def either(head: str, own: str, elsewhere: str) -> str:
     return f"{head}\n{{\n#ifdef __CUDACC__\n{inside}\n#else\n    {elsewhere.strip()}\n#endif\n}}\n"
 
 
+def _dots() -> dict[str, str]:
+    """Sums of four products of bytes; what they are where a processor runs the threads."""
+    found = {}
+    for dot in BYTE_DOTS:
+        a, b, name = dot.a, dot.b, f"dlc_dot_{dot.a}_{dot.b}"
+        signs = ".".join("u32" if each == "uint8" else "s32" for each in (a, b))
+        own = f"""int32_t total;
+asm("dp4a.{signs} %0, %1, %2, %3;" : "=r"(total) : "r"(*(const int *)a), "r"(*(const int *)b), "r"(sum));
+return total;"""
+        products = " + ".join(f"a[{i}] * b[{i}]" for i in range(dot.group))
+        here = f"return (int32_t)((uint32_t)sum + (uint32_t)({products}));"
+        head = f"{INLINE} int32_t {name}(int32_t sum, const {a}_t *a, const {b}_t *b)"
+        found[name] = either(head, own, here)
+    return found
+
+
 WORDS = {
     "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n",
     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n",
@@ -42,6 +59,7 @@ WORDS = {
     "UINT64_C": "#ifndef UINT64_C\n#define UINT64_C(x) x##ULL\n#endif\n",
     **vector_words(INLINE, "__align__({size})", LANES, WIDEST),
     **_copies(),
+    **_dots(),
 }
 """What stands before the kernels where they use it."""
 

@@ -18,6 +18,7 @@ from dlc_core.script import parse
 from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
+    check_dots,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
@@ -46,6 +47,12 @@ def test_a_transposition_through_shared_memory(target: str) -> None:
 
 def test_threads_exchange_values() -> None:
     check_shuffles("cuda_simulated")
+
+
+@pytest.mark.parametrize("b", ["int8", "uint8"])
+@pytest.mark.parametrize("a", ["int8", "uint8"])
+def test_products_of_bytes(a: str, b: str) -> None:
+    assert f"dlc_dot_{a}_{b}(matmul" in check_dots("cuda_simulated -check=true", a, b).source("cu")
 
 
 def test_a_missing_barrier_is_reported() -> None:

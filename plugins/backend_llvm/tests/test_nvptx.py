@@ -24,7 +24,7 @@ from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.testing.cases import module_of
-from dlc_core.testing.languages import LANGUAGE, check_shuffles, check_transposition, numbers
+from dlc_core.testing.languages import LANGUAGE, check_dots, check_shuffles, check_transposition, numbers
 from dlc_core.testing.networks import cifar
 
 pytest.importorskip("dlc_backend_cuda")
@@ -61,6 +61,12 @@ def test_a_network_is_assembled_without_spills(tmp_path: Path) -> None:
     assert "fma.rn.f32" in exe.source("ptx")
 
 
+def test_products_of_bytes_are_assembled(tmp_path: Path) -> None:
+    a, b = param("a", tensor_type((64, 64), "int8")), param("b", tensor_type((64, 64), "uint8"))
+    exe = dlc.compile(module_of(std.integer_matmul(a, b), [a, b]), TARGET, cache=False)
+    assert set(re.findall(r"(\d+) bytes spill", assembled(exe, tmp_path))) == {"0"}
+
+
 @pytest.mark.parametrize("kernel", LANGUAGE)
 def test_the_language_is_assembled(kernel: str, tmp_path: Path) -> None:
     assembled(dlc.compile(module_of(*LANGUAGE[kernel]()), TARGET, cache=False), tmp_path)
@@ -81,6 +87,12 @@ DIM(z, 2)
 #define EXCHANGE(how, word) \\
     int32_t simt_##how(int32_t all, int32_t value, int32_t number, int32_t bounds) \\
     { return word(value, number, 32 - (bounds >> 8)); }
+#define BYTE(x, sign, i) ((sign)((uint32_t)(x) >> 8 * (i)))
+#define DOT(how, left, right) \\
+    int32_t simt_##how(int32_t a, int32_t b, int32_t sum) \\
+    { for (int i = 0; i < 4; ++i) sum += BYTE(a, left, i) * BYTE(b, right, i); return sum; }
+DOT(dot_s_s, int8_t, int8_t)
+DOT(dot_s_u, int8_t, uint8_t)
 EXCHANGE(idx, DLC_SHUFFLE)
 EXCHANGE(down, DLC_SHUFFLE_DOWN)
 EXCHANGE(bfly, DLC_SHUFFLE_XOR)
@@ -88,6 +100,7 @@ EXCHANGE(bfly, DLC_SHUFFLE_XOR)
 WORDS = (
     (r"llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.(\w)", r"simt_\1_\2"),
     (r"llvm\.nvvm\.shfl\.sync\.(\w+)\.i32", r"simt_\1"),
+    (r"llvm\.nvvm\.idp4a\.(\w)\.(\w)", r"simt_dot_\1_\2"),
     (r"llvm\.nvvm\.barrier0", "dlc_simt_barrier"),
     (r"addrspacecast \(ptr addrspace\(3\) (@[\w.]+) to ptr\)", r"\1"),
     (r" addrspace\(3\)", ""),
@@ -140,6 +153,12 @@ def test_kernels_compute_what_they_should() -> None:
     given = [numbers(64, 48).astype(np.float16), numbers(48, 96, seed=1).astype(np.float16)]
     wanted = dlc.compile(module_of(std.softmax(std.matmul(a, b)), [a, b]), "reference")(*given)
     np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 1e-2, 1e-3)
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("other", ["int8", "uint8"])
+def test_products_of_bytes(other: str) -> None:
+    assert "dp4a" in check_dots(TARGET, "int8", other).source("ptx")
 
 
 @pytest.mark.usefixtures("emulated")

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_opencl.kind import AXES, FP64, PROCESSOR, SHUFFLES, WIDEST
+from dlc_backend_opencl.kind import AXES, FP64, INTEGER_DOTS, PROCESSOR, SHUFFLES, WIDEST
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
@@ -19,10 +19,12 @@ from dlc_core.target import Artifact, Target
 if TYPE_CHECKING:
     from dlc_backend_opencl import writer
     from dlc_core.backend import kernels
+    from dlc_core.backend import words as plain
     from dlc_core.target import source
 else:
     writer = lazy("dlc_backend_opencl.writer")
     kernels = lazy("dlc_core.backend.kernels")
+    plain = lazy("dlc_core.backend.words")
     source = lazy("dlc_core.target.source")
 
 FORMAT = "opencl-c"
@@ -123,7 +125,7 @@ _LOAD = f"(({{space}}const {_PACKED}{{type}} *)({{at}}))->v"
 _STORE = f"(({{space}}{_PACKED}{{type}} *)({{at}}))->v = {{value}}"
 """How vectors move on processors, some of whose drivers call a function of their library for `vload`: each
 call has all registers saved, accumulators of products among them."""
-_EXTENSIONS = {FP64: r"\bdouble\b", SHUFFLES: r"\bsub_group_"}
+_EXTENSIONS = {FP64: r"\bdouble\b", SHUFFLES: r"\bsub_group_", INTEGER_DOTS: r"\bdot\("}
 """Extensions by what a text has that needs them."""
 
 _KEYWORDS = """
@@ -157,6 +159,7 @@ _SUBGROUP = {
     ),
     "subgroup_shuffle_xor": "sub_group_shuffle_xor({0}, (uint)({1}))",
 }
+_DOT = "(int)((uint)({{0}}) + (uint)dot(vload4(0, {{1}}), vload4(0, {{2}})))"
 
 
 class OpenclCodegen(LaunchCodegen):
@@ -175,6 +178,8 @@ class OpenclCodegen(LaunchCodegen):
         facts = target.describe()
         if facts.subgroup:
             words |= _SUBGROUP
+        if facts.dots:
+            words |= plain.dot_words(_DOT)
         moves = source.Moves(_LANES, widest=WIDEST)
         if facts.extra.get(PROCESSOR):
             moves = replace(moves, load=_LOAD, store=_STORE)

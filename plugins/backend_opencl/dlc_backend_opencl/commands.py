@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlc_core.backend.launches import Launch, add_figures, check_windows
-from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.backend.launches import Launch, add_figures, check_limits, check_windows
+from dlc_core.diag import ArtifactError
 
 if TYPE_CHECKING:
     from dlc_backend_opencl.device import Session
@@ -81,13 +81,8 @@ class Commands:
             ),
             ("bytes that a group shares", launch.kernel.shared_bytes, device.local_mem_size),
         ]
-        for what, size, most in limits:
-            if size > most:
-                raise RuntimeFailure(
-                    f"{self._session.name} cannot launch {launch.kernel.symbol}",
-                    why=f"it has {size} {what}, {most} at most are possible",
-                    hint="compile with -device=, or with smaller -group-threads= and -shared-bytes=",
-                )
+        hint = "compile with -device=, or with smaller -group-threads= and -shared-bytes="
+        check_limits(launch, self._session.name, limits, hint)
 
     def take(self, handles: Sequence[int]) -> None:
         """Set the arguments that are these buffers; RuntimeFailure where one is too small."""

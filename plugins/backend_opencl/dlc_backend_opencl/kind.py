@@ -12,10 +12,10 @@ from typing import Any
 from dlc_backend_opencl.platforms import find_device, problem, pyopencl
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
-from dlc_core.target import COMPUTED, Description, Option, TargetKind
+from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
 
-FP16, FP64 = "cl_khr_fp16", "cl_khr_fp64"
-SHUFFLES, DOTS = "cl_khr_subgroup_shuffle", "cl_khr_integer_dot_product"
+FP64, SHUFFLES = "cl_khr_fp64", "cl_khr_subgroup_shuffle"
+INTEGER_DOTS = "cl_khr_integer_dot_product"
 
 OPTIONS = (
     Option("platform", "str", "", "of the device: a number, or a part of its name; empty is any"),
@@ -93,6 +93,7 @@ def description(options: Mapping[str, Any]) -> Description:
         shared_bytes=shared,
         subgroup=subgroup,
         intrinsics=extensions,
+        dots=BYTE_DOTS if INTEGER_DOTS in extensions else (),
         extra={PROCESSOR: True} if vector_bits else {},
     )
 
@@ -134,9 +135,8 @@ SIMULATED_KIND = TargetKind(
 
 __all__ = [
     "AXES",
-    "DOTS",
-    "FP16",
     "FP64",
+    "INTEGER_DOTS",
     "KIND",
     "PROCESSOR",
     "SHUFFLES",

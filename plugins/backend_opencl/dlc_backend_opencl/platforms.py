@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from dlc_core.diag import TargetError, UnsupportedError
+from dlc_core.diag import TargetError, UnsupportedError, problem_of
 
 REMEDY = (
     'pip install "dlc-backend-opencl[device]", and a driver that has OpenCL;'
@@ -77,11 +77,7 @@ def _fits(wanted: str, number: int, name: str) -> bool:
 
 def problem() -> str | None:
     """Why no OpenCL device can be used here, in a line; None where one can."""
-    try:
-        find_device()
-    except UnsupportedError as error:
-        return f"{error.what}: {error.hint}"
-    return None
+    return problem_of(find_device)
 
 
 __all__ = ["REMEDY", "devices", "find_device", "listed", "problem", "pyopencl"]

@@ -23,9 +23,11 @@ _TYPES = {
     **{f"{sign}{name}": f"{sign}int{bits}_t" for sign in ("", "u") for name, bits in _INTS.items()},
 }
 """What the types are in C."""
-_BITS = """
+_PRELUDE = """
 #define DLC_AS(to, x) __extension__({ \\
     __typeof__(x) dlc_x = (x); to dlc_y; memcpy(&dlc_y, &dlc_x, sizeof dlc_y); dlc_y; })
+#define dot(a, b) __extension__({ __typeof__(a) dlc_a = (a); __typeof__(b) dlc_b = (b); \\
+    (uint32_t)(dlc_a.s0 * dlc_b.s0 + dlc_a.s1 * dlc_b.s1 + dlc_a.s2 * dlc_b.s2 + dlc_a.s3 * dlc_b.s3); })
 static inline float vload_half(size_t i, const uint16_t *p)
 {
     const uint32_t bits = (uint32_t)p[i], rest = bits & 0x7fff;
@@ -53,7 +55,7 @@ static inline void vstore_half_rte(float x, size_t i, uint16_t *p)
 
 def _text() -> str:
     """The language's types, vectors and functions."""
-    lines = ["#include <tgmath.h>", _BITS.strip()]
+    lines = ["#include <tgmath.h>", _PRELUDE.strip()]
     for lanes in LANES:
         fields = " ".join(f"T s{k:x};" for k in range(lanes))
         for name, type_ in _TYPES.items():

@@ -14,6 +14,7 @@ from dlc_core.op import std
 from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
+    check_dots,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
@@ -36,6 +37,16 @@ def test_a_transposition_through_shared_memory(target: str) -> None:
     assert "__local float" in text
     assert "vload4" in text
     assert "(float4)(" in text
+
+
+@pytest.mark.parametrize("b", ["int8", "uint8"])
+@pytest.mark.parametrize("a", ["int8", "uint8"])
+def test_products_of_bytes_by_the_extension_for_them(a: str, b: str) -> None:
+    target = "opencl_simulated -extensions=cl_khr_integer_dot_product -check=true"
+    exe = check_dots(target, a, b)
+    assert "dot(vload4(0, " in exe.source("cl")
+    assert exe.artifact.metadata["extensions"] == ["cl_khr_integer_dot_product"]
+    assert "dot(" not in check_dots("opencl_simulated", a, b).source("cl")
 
 
 def test_a_missing_barrier_is_reported() -> None:

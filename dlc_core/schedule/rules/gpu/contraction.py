@@ -162,10 +162,11 @@ class Contract:
         s.bind(s.fuse(ty, tx), self.grid.threads)
         init = s.decompose_reduction(block, ko)
         copies = [s.cache_read(block, side, "shared") for side in (a, b)]
-        for copy, width in zip(copies, (tile.rows, tile.columns), strict=True):
+        sides = (normal.a, normal.b)
+        for copy, side, width in zip(copies, sides, (tile.rows, tile.columns), strict=True):
             s.compute_at(copy, ko)
             self._inline_into(copy)
-            if self.dot:
+            if self.dot and side.both:
                 group_steps(s, copy, self.dot.group)
             self._keep_apart(copy, width)
         registers = [s.cache_read(block, s.get(copy).writes[0].buffer.name, "local") for copy in copies]
@@ -174,9 +175,8 @@ class Contract:
         s.compact_buffers()
         self._bind_groups(batches, mo, no)
         for copy in registers:
-            loops = s.get_loops(copy)
-            self._vector(loops[-1])
-        for copy, side in zip(copies, (normal.a, normal.b), strict=True):
+            self._vector(s.get_loops(copy)[-1])
+        for copy, side in zip(copies, sides, strict=True):
             loops = s.get_loops(copy)
             self._fill(loops[loops.index(ko) + 1 :], side)
         if self._twice():
@@ -254,6 +254,8 @@ class Contract:
         inner = const_value(s.extent(loops[-1]))
         assert isinstance(inner, int)
         lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
+        if self.dot and side.along_k:
+            lanes = min(lanes, self.dot.group)
         threads = self.tile.threads
         while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * threads):
             lanes //= 2

@@ -24,8 +24,8 @@ def dot_of(found: Contraction, machine: Machine, depth: int) -> Dot | None:
     """The dot product that tiles of so many steps can be made of; None where the machine has none."""
     body = found.block.body
     assert isinstance(body, Store)
-    sides = (found.lhs, found.rhs)
-    dot = machine.description.dot(*(side.load.dtype.name for side in sides), body.buffer.dtype.name)
+    a, b = found.lhs.load.dtype.name, found.rhs.load.dtype.name
+    dot = machine.description.dot(a, b, body.buffer.dtype.name)
     return dot if dot is not None and depth % dot.group == 0 else None
 
 

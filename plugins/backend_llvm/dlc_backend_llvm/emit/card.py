@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from dlc_backend_llvm.dots import GROUP
 from dlc_backend_llvm.emit.function import FunctionEmitter
 from dlc_backend_llvm.emit.types import memory_type, register_type
 from dlc_backend_llvm.emit.unit import Unit
@@ -19,7 +20,7 @@ from dlc_core.backend.kernels import Shared, group_extents
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
-from dlc_core.ir.expr import Call, Expr, const_value
+from dlc_core.ir.expr import Call, Expr, call, const_value
 from dlc_core.tir.functor import allocations
 from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc
 from dlc_core.tir.threads import is_shared
@@ -102,6 +103,26 @@ class KernelEmitter(FunctionEmitter):
     def _prefetch(self, handle: Expr) -> None:
         """A hint, which cards do without."""
 
+    def _call(self, expr: Call) -> str:
+        return self._dots(expr) if _is_of_bytes(expr) else super()._call(expr)
+
+    def _dots(self, expr: Call) -> str:
+        """Four products of bytes added to each lane, by one instruction."""
+        sums, *operands = expr.args
+        lanes, kind = sums.dtype.lanes, register_type(sums.dtype)
+        signs = ".".join("u" if each.dtype.kind == "uint" else "s" for each in operands)
+        name = f"llvm.nvvm.idp4a.{signs}"
+        self.unit.declare(name, f"i32 @{name}(i32, i32, i32)")
+        words = [self.value(call(GROUP, (each,), _INT32.with_lanes(lanes))) for each in operands]
+        made, values = "poison", (*words, self.value(sums))
+        for lane in range(lanes):
+            given = values
+            if lanes > 1:
+                given = tuple(self.emit(f"extractelement {kind} {value}, i32 {lane}") for value in values)
+            one = self.emit(f"call i32 @{name}(i32 {given[0]}, i32 {given[1]}, i32 {given[2]})")
+            made = one if lanes == 1 else self.emit(f"insertelement {kind} {made}, i32 {one}, i32 {lane}")
+        return made
+
     def _intrinsic(self, expr: Call, args: list[str]) -> str:
         how = _SHUFFLES.get(expr.name)
         return super()._intrinsic(expr, args) if how is None else self._shuffled_value(how, expr, args)
@@ -132,6 +153,15 @@ class KernelEmitter(FunctionEmitter):
             one = word(self.emit(f"extractelement <2 x i32> {pair}, i32 {lane}"))
             made = self.emit(f"insertelement <2 x i32> {made}, i32 {one}, i32 {lane}")
         return self.emit(f"bitcast <2 x i32> {made} to {kind}")
+
+
+def _is_of_bytes(expr: Call) -> bool:
+    """Whether it is a dot product of four bytes for each lane."""
+    if expr.name != "vector_dot" or expr.dtype.scalar is not _INT32:
+        return False
+    sums, *operands = expr.args
+    bytes_ = all(each.dtype.is_int and each.dtype.bits == 8 for each in operands)
+    return bytes_ and operands[1].dtype.lanes == 4 * sums.dtype.lanes
 
 
 def module_text(funcs: Sequence[PrimFunc], cpu: HostCpu) -> tuple[str, dict[str, tuple[Shared, ...]]]:

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dlc_core import te
 from dlc_core.arith import eval_expr
 from dlc_core.graph.node import Node, param
-from dlc_core.ir.expr import Load, Ramp, Var, free_vars, post_order
+from dlc_core.ir.expr import Call, Expr, Load, Ramp, Var, free_vars, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.tile import Problem, choose, shared_bytes
+from dlc_core.target.target import Dot
 from dlc_core.testing.launches import Launched, check_launches, launch_for
 from dlc_core.testing.schedules import kernel_of
 from dlc_core.tir.functor import exprs_of, stmts
@@ -49,6 +51,30 @@ def is_contraction(launched: Launched, launches: int = 1) -> Launched:
     assert launched.rule == "gpu.contraction"
     assert len(launched.kernels) == launches
     return launched
+
+
+def bytes_product(m: int, n: int, k: int, *, turned: bool = False) -> PrimFunc:
+    a, b = te.placeholder((m, k), "int8", name="a"), te.placeholder((n, k) if turned else (k, n), "int8")
+    r = te.reduce_axis((0, k), "r")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        right = b[j, r] if turned else b[r, j]
+        return te.sum(a[i, r].astype("int32") * right.astype("int32"), axis=r)
+
+    return te.create_prim_func([a, b, te.compute((m, n), element, "c")])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_bytes_are_multiplied_in_groups_where_the_machine_has_dot_products(turned):
+    machine = replace(TINY, dots=(Dot("int8", "int8", "int32", 4, 4),))
+    func = bytes_product(5, 9, 16 if turned else 13, turned=turned)
+    launched = is_contraction(check_launches(func, machine))
+    values = [e for s in stmts(launched.kernels[0].body) for e in post_order(*exprs_of(s))]
+    assert any(isinstance(e, Call) and e.name == "vector_dot" for e in values)
+    if turned:
+        # what lies along the steps is copied a group at a time
+        stores = [s for s in stmts(launched.kernels[0].body) if isinstance(s, Store) and is_shared(s.buffer)]
+        assert any(s.value.dtype.lanes == 4 for s in stores)
 
 
 @settings(max_examples=4, phases=[Phase.generate])
