@@ -16,6 +16,7 @@ from dlc_core.graph.node import Node, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.script import parse
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.launches import check_launches
 from dlc_core.testing.schedules import kernel_of
@@ -85,6 +86,28 @@ def test_vectors_move_without_calls() -> None:
         assert not re.search(r"\bv(load|store)\d", exe.source("cl"))
         x = np.random.default_rng(0).standard_normal((13, 24)).astype(np.float32)
         np.testing.assert_array_equal(exe(x), np.maximum(x, 0))
+
+
+OWN = """
+@T.prim_func
+def main(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32")):
+    for g in T.thread_binding(1, thread="block.x"):
+        own = T.alloc_buffer((8,), "float32", scope="global")
+        for v in T.vectorized(4):
+            own[v] = a[v]
+        for v in T.vectorized(4):
+            own[v + 4] = a[v + 4]
+        for i in range(8):
+            b[i] = own[i * 3 % 8]
+"""
+
+
+@pytest.mark.usefixtures("opencl")
+def test_what_a_kernel_allocates_is_private() -> None:
+    exe = dlc.build(parse(OWN), "opencl -vector-bits=128")
+    assert "((dlc_packed_float4 *)(own" in exe.source("cl")
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(exe(x), x[np.arange(8) * 3 % 8])
 
 
 @pytest.mark.usefixtures("opencl")
