@@ -52,7 +52,8 @@ def test_threads_exchange_values() -> None:
 @pytest.mark.parametrize("b", ["int8", "uint8"])
 @pytest.mark.parametrize("a", ["int8", "uint8"])
 def test_products_of_bytes(a: str, b: str) -> None:
-    assert f"dlc_dot_{a}_{b}(matmul" in check_dots("cuda_simulated -arch=sm_70 -check=true", a, b).source("cu")
+    exe = check_dots("cuda_simulated -arch=sm_70 -check=true", a, b)
+    assert f"dlc_dot_{a}_{b}(matmul" in exe.source("cu")
 
 
 def test_a_missing_barrier_is_reported() -> None:
