@@ -15,6 +15,7 @@ from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import (
     Broadcast,
     Call,
+    Const,
     Expr,
     Load,
     Ramp,
@@ -301,21 +302,33 @@ class KernelWriter(ModuleWriter):
         found: list[Expr] = []
         dotted = self._dotted(*roots)
         for expr in eager(roots):
-            if not isinstance(expr, Load) or expr.dtype.lanes == 1 or expr.buffer in self.registers:
+            cond, load = _guarded(expr)
+            if load is None or load.buffer in self.registers or expr in self._moved:
                 continue
             if expr in dotted:
                 continue
-            start = neighbours(expr.buffer, expr.indices)
-            lanes = expr.dtype.lanes
-            if start is None or expr in self._moved or not self._moves_whole(expr.dtype, lanes, start):
+            start, lanes = neighbours(load.buffer, load.indices), load.dtype.lanes
+            if start is None or not self._moves_whole(load.dtype, lanes, start):
                 continue
             moves = self.words.moves
             assert moves is not None
-            self.prepare(start)
-            name = self.names.fresh(expr.buffer.name)
-            words = self._words_of_move(expr.buffer, lanes)
-            text = moves.load.format(at=self.text.address(expr.buffer, start), **words)
-            self.line(f"const {words['type']} {name} = {text};")
+            if cond is None:
+                self.prepare(start)
+            else:
+                self.prepare(cond)
+            name = self.names.fresh(load.buffer.name)
+            words = self._words_of_move(load.buffer, lanes)
+            if cond is None:
+                text = moves.load.format(at=self.text.address(load.buffer, start), **words)
+                self.line(f"const {words['type']} {name} = {text};")
+            else:
+                assert isinstance(expr, Call)
+                other = ", ".join(map(self.text.stored, self._lanes(expr.args[2], lanes)))
+                self.line(f"{words['type']} {name} = {moves.make.format(values=other, **words)};")
+                with self.block(f"if ({self.text.value(cond)})"):
+                    self.prepare(start)
+                    text = moves.load.format(at=self.text.address(load.buffer, start), **words)
+                    self.line(f"{name} = {text};")
             self._moved[expr] = name
             found.append(expr)
         return found
@@ -413,6 +426,21 @@ class KernelWriter(ModuleWriter):
             return None
         self.prepare(place)
         return self.text.address(value.buffer, place)
+
+
+def _guarded(expr: Expr) -> tuple[Expr | None, Load | None]:
+    """A vector that is loaded, and the condition without which it is constant; None where there is none."""
+    if expr.dtype.lanes == 1:
+        return None, None
+    if isinstance(expr, Load):
+        return None, expr
+    if not isinstance(expr, Call) or expr.name != "if_then_else":
+        return None, None
+    cond, load, other = expr.args
+    known = isinstance(other, Broadcast) and isinstance(other.value, Const)
+    cond = cond.value if isinstance(cond, Broadcast) else cond
+    one = cond.dtype.lanes == 1 and known and isinstance(load, Load)
+    return (cond, load) if one and isinstance(load, Load) else (None, None)
 
 
 def emit_kernels(

@@ -7,11 +7,13 @@ from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
 from dlc_core.schedule.rules.gpu.maps import MapRule
 from dlc_core.schedule.rules.gpu.matrix import MatrixRule
 from dlc_core.schedule.rules.gpu.rows import RowsRule
+from dlc_core.schedule.rules.gpu.windows import WindowsRule
 
 GPU_RULES: tuple[ScheduleRule, ...] = (
     AttentionRule(),
     MatrixRule(),
     ContractionRule(),
+    WindowsRule(),
     RowsRule(),
     MapRule(),
     LoopsRule(),

@@ -1,0 +1,167 @@
+"""Windows over channels side by side: depthwise convolutions, pooling.
+
+    for group, thread:                          tiles of neighbouring pixels, vectors of channels
+      for tap of the window (unrolled):
+        for pixel, for channel (vector): accumulators += input * weight
+      epilogue on the accumulators, stored as vectors
+
+Nothing is shared but the nearest cache: neighbouring threads read neighbouring channels, and what windows of
+a tile have in common is read once, into registers, where the steps of all of them are unrolled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Call, Var, const_value, free_vars, post_order
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import (
+    inline_pointwise,
+    is_pointwise,
+    loads_of,
+    reduced,
+    reductions,
+    spatial,
+)
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
+from dlc_core.schedule.rules.gpu.long_rows import inline_producers, is_beside
+from dlc_core.schedule.rules.gpu.maps import vector_lanes
+from dlc_core.schedule.rules.stages import axes_along, has_row_stages, row_axes
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import Block, PrimFunc, Store
+
+TAPS = 81
+"""Most elements of a window."""
+PIXELS = (4, 2, 7, 3, 5)
+"""Results of a thread along a line of pixels, the preferred first."""
+WRITTEN_OUT = 256
+"""Steps of a thread that are unrolled at most."""
+THREADS_OF_UNIT = 512
+"""Threads of a unit from which a thread rather takes several pixels."""
+
+
+@dataclass(frozen=True)
+class WindowsRule(ScheduleRule):
+    """See the module's text."""
+
+    name: ClassVar[str] = "gpu.windows"
+    priority: ClassVar[int] = 60
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        found = reductions(func)
+        return len(found) == 1 and has_row_stages(func) and _has_window(found[0])
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        s, grid = schedule, Grid.of(machine)
+        block = BlockRV(reductions(s.func)[0].name)
+        if any(map(_is_costly, map(s.get, _makers(s, block)))):
+            raise ScheduleError("each window would compute its elements again")
+        inline_producers(s, block)
+        out = s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
+        axes, loops = s.get(out).axes, s.get_loops(out)
+        if not is_beside(s, block) or row_axes(s, out, axes_along(s, out)) != [a.var for a in axes]:
+            raise ScheduleError("channels of windows are not side by side")
+        if len(loops) != len(axes) or len(loops) < 2:
+            raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")
+        lanes = self._lanes(s, machine, block, out)
+        *lead, line, channels = loops
+        pixels = self._pixels(s, grid, block, loops, lanes)
+        line, pixel = s.split(line, [None, pixels])
+        channels, lane = s.split(channels, [None, lanes])
+        s.reorder(*lead, line, channels, pixel, lane)
+        at = bind_points(s, grid, [*lead, line, channels])
+        s.compute_at(block, at)
+        s.set_scope(block, 0, "local")
+        self._steps(s, block, lanes, pixels)
+        s.unroll(pixel)
+        if lanes > 1:
+            s.vectorize(lane)
+
+    def _steps(self, s: Schedule, block: BlockRV, lanes: int, pixels: int) -> None:
+        """All taps, over the results of a thread."""
+        own = s.get_loops(block)[-len(s.get(block).axes) :]
+        kinds = [a.kind for a in s.get(block).axes]
+        taps = [loop for loop, kind in zip(own, kinds, strict=True) if kind == "reduce"]
+        points = [loop for loop in own if loop not in taps]
+        s.reorder(*taps, *points)
+        init = s.decompose_reduction(block, taps[0])
+        for nest in (points, s.get_loops(init)[-len(points) :]):
+            for loop in nest[:-1]:
+                s.unroll(loop)
+            if lanes > 1:
+                s.vectorize(nest[-1])
+        steps = lanes * pixels
+        for loop in reversed(taps):
+            steps *= const_value(s.extent(loop)) or WRITTEN_OUT
+            if steps <= WRITTEN_OUT:
+                s.unroll(loop)
+
+    def _lanes(self, s: Schedule, machine: Machine, block: BlockRV, out: BlockRV) -> int:
+        """Channels of a thread, which it reads and writes at once."""
+        channels = const_value(s.get(out).axes[-1].dom.extent)
+        if vector_lanes(s.get(out), machine) == 1:
+            return 1
+        made = s.get(block).writes[0].buffer
+        touched = [load.buffer for load in (*loads_of(s.get(block)), *loads_of(s.get(out)))]
+        touched += [region.buffer for region in s.get(out).writes]
+        widest = max(b.dtype.itemsize for b in touched if b is not made)
+        lanes = max(1, machine.description.load_bytes // widest)
+        while lanes > 1 and (not isinstance(channels, int) or channels % lanes):
+            lanes //= 2
+        return lanes
+
+    def _pixels(self, s: Schedule, grid: Grid, block: BlockRV, loops: list[LoopRV], lanes: int) -> int:
+        """Results of a thread along a line: some, where lines have whole tiles and threads are enough."""
+        line, points = const_value(s.extent(loops[-2])), count_of(s, loops)
+        taps = count_of(s, [x for x in s.get_loops(block) if x.var in _moved(s.get(block))]) or TAPS
+        if not isinstance(line, int):
+            return 1
+        for pixels in PIXELS:
+            enough = points is None or points // (pixels * lanes) >= THREADS_OF_UNIT * grid.units
+            if line % pixels == 0 and enough and taps * pixels * lanes <= WRITTEN_OUT:
+                return pixels
+        return 1
+
+
+def _moved(block: Block) -> set[Var]:
+    """The loops that a block's reduced axes run with."""
+    pairs = zip(block.axes, block.values, strict=True)
+    return {v for a, value in pairs if a.kind == "reduce" for v in free_vars(value)}
+
+
+def _makers(s: Schedule, block: BlockRV) -> list[BlockRV]:
+    """Pointwise blocks that a block depends on."""
+    found: list[BlockRV] = []
+    work = [block]
+    while work:
+        made = [p for p in s.get_producers(work.pop()) if is_pointwise(s.get(p)) and p not in found]
+        found += made
+        work += made
+    return found
+
+
+def _is_costly(block: Block) -> bool:
+    """Whether computing a value for each window that has it costs more than reading it."""
+    body = block.body
+    calls = [e for e in post_order(body.value) if isinstance(e, Call)] if isinstance(body, Store) else []
+    return any(call.name != "if_then_else" for call in calls)
+
+
+def _has_window(block: Block) -> bool:
+    """Whether a block reduces few elements that lie around a place."""
+    if not isinstance(block.body, Store):
+        return False
+    length = 1
+    for axis in reduced(block):
+        length *= const_value(axis.dom.extent) or TAPS + 1
+    steps, places = {a.var for a in reduced(block)}, {a.var for a in spatial(block)}
+    indices = [free_vars(i) for load in loads_of(block) for i in load.indices]
+    return 1 < length <= TAPS and any(
+        not steps.isdisjoint(used) and not places.isdisjoint(used) for used in map(set, indices)
+    )
+
+
+__all__ = ["WindowsRule"]
