@@ -10,6 +10,7 @@ import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, constant, rewrite
+from dlc_core.graph.told import with_known_elements
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, tensor_type
@@ -39,7 +40,7 @@ def bind_params(module: IRModule, params: Mapping[str, Any]) -> IRModule:
     bound: dict[Node, Node] = {known[name]: constant(array) for name, array in arrays.items()}
     left = [name for name in names if name not in arrays]
     body = rewrite(entry.body, lambda old, args: bound.get(old))
-    attrs = MappingProxyType({**entry.attrs, "inputs": tuple(left)})
+    attrs = MappingProxyType({**with_known_elements(entry.attrs, arrays), "inputs": tuple(left)})
     function = Function(entry.name, tuple(known[name] for name in left), body, attrs)
     return module.with_function(module.entry, function)
 

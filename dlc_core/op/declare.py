@@ -125,6 +125,7 @@ class OpDecl(Op):
         "doc",
         "dtypes",
         "error_samples",
+        "fresh",
         "infer",
         "inputs",
         "kind",
@@ -163,6 +164,7 @@ class OpDecl(Op):
         self.doc = doc
         self.inputs = tuple(inputs)
         self.attrs: Mapping[str, Attr] = MappingProxyType({a.name: a for a in attrs})
+        self.fresh = frozenset(a.name for a in attrs if a.kind in FRESH)
         self.kind = kind
         self.infer = infer
         self.reference = reference
@@ -231,6 +233,11 @@ class OpDecl(Op):
             raise TypeInferenceError(
                 f"{self.name}: {count} inputs given", hint=f"it takes ({', '.join(self.inputs)})"
             )
+
+
+def fresh_dims(value: Node) -> list[Var]:
+    """The dims that a node brings: what its data tells when it has run."""
+    return [value.attrs[name] for name in sorted(value.op.fresh)] if isinstance(value.op, OpDecl) else []
 
 
 def op(name: str, doc: str, inputs: Sequence[str], attrs: Sequence[Attr] = (), **fields: Any) -> OpDecl:

@@ -33,7 +33,7 @@ from dlc_core.graph.node import (
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
-from dlc_core.op.declare import FRESH, NDArray, OpDecl
+from dlc_core.op.declare import NDArray, OpDecl
 
 Value: TypeAlias = "NDArray | tuple[Value, ...]"
 Symbols = dict[Var, int]
@@ -78,8 +78,7 @@ def apply(
     Symbolic attributes need `env`, PrimFuncs called in functions among the attributes need `call_prim`.
     """
     env = {} if env is None else env
-    fresh = {a.name for a in decl.attrs.values() if a.kind in FRESH}
-    values = {name: concrete(value, env, call_prim) for name, value in attrs.items() if name not in fresh}
+    values = {n: concrete(value, env, call_prim) for n, value in attrs.items() if n not in decl.fresh}
     if decl.reference is None:
         params = [param(f"arg{index}", _type_of(arg)) for index, arg in enumerate(args)]
         body = decl.expand(params, values)

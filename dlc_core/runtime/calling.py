@@ -40,6 +40,7 @@ class InPlace(Checked):
         self._weights_at = address(weights)
         self._arenas: list[tuple[Host, int, int]] = []
         self._outputs = Recycled()
+        self._reads = bool(signature.elements)
         self._run = _launcher(device, entry, self.count + len(self.results) + 2, len(signature.symbols))
         self._known: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
@@ -51,8 +52,8 @@ class InPlace(Checked):
             if type(array) is not ndarray or array.dtype is not dtype or not array.flags.carray:
                 arrays = self.ready(arrays)
                 break
-        shapes = tuple([array.shape for array in arrays])
-        makers, scalars, size = self._known.get(shapes) or self._know(shapes)
+        facts = self.signature.facts(arrays) if self._reads else tuple([array.shape for array in arrays])
+        makers, scalars, size = self._known.get(facts) or self._know(facts)
         outputs = [make() for make in makers]
         arena = self._take(size)
         try:
@@ -68,13 +69,13 @@ class InPlace(Checked):
             self._arenas.append(arena)
         return outputs
 
-    def _know(self, shapes: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
-        """What makes the outputs, the dims, and the bytes of scratch memory of a call with these shapes."""
-        plan = self.plan(shapes)
+    def _know(self, facts: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
+        """What makes the outputs, the dims, and the bytes of scratch memory of a call with these facts."""
+        plan = self.plan(facts)
         makers = self._outputs.makers(plan.outputs, self.results)
         if len(self._known) >= PLANS:
             self._known.clear()
-        made = self._known[shapes] = makers, plan.scalars, plan.arena
+        made = self._known[facts] = makers, plan.scalars, plan.arena
         return made
 
     def bind(
@@ -83,14 +84,14 @@ class InPlace(Checked):
         plan, given, results = self.bound(inputs, outputs)
         held = [*given, *results, self._weights, lasting_bytes(plan.arena)]
         run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
-        return holding(run, held), results
+        return self.steady(holding(run, held), given), results
 
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
     ) -> tuple[Callable[[], None], Host]:
         """A call of the instrumented entry, and the figures (nanoseconds, calls) that it adds to."""
         given = self.ready(inputs)
-        plan = self.plan(tuple(a.shape for a in given))
+        plan = self.plan(self.signature.facts(given))
         results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         figures = np.zeros((max(1, sites), 2), np.int64)
         held = [*given, *results, self._weights, lasting_bytes(plan.arena), figures]
@@ -164,7 +165,7 @@ class Copying(Checked):
             given = list(arrays)
         else:
             given = self.ready(arrays)
-        self.plan(tuple(a.shape for a in given))
+        self.plan(self._facts(given))
         inputs = given if stay else [self._upload(a) for a in given]
         outputs = self.start(inputs, threads, partial(NDArray.empty, self.device))
         self._wait()
@@ -176,7 +177,7 @@ class Copying(Checked):
         """Launch on arrays of the device; the outputs, for which `empty` gives memory.  Where the device is
         `queued` they are not there yet.
         """
-        plan = self.plan(tuple(a.shape for a in inputs))
+        plan = self.plan(self._facts(inputs))
         values = self.signature.outputs
         outputs = [empty(s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)]
         arena = self._take(plan.arena)
@@ -210,12 +211,13 @@ class Copying(Checked):
                     if host.nbytes:
                         self.device.read(array.handle, bytes_of(host))
 
-        return holding(bound, held), results
+        return self.steady(holding(bound, held), given), results
 
     def measuring(self, inputs: Sequence[Any], sites: int, threads: int) -> tuple[Callable[[], None], Host]:
         """A call that a device's own clocks measure, and the figures (nanoseconds, calls) that it adds to."""
-        given = [self._upload(a) for a in self.ready(inputs)]
-        plan = self.plan(tuple(a.shape for a in given))
+        ready = self.ready(inputs)
+        given = [self._upload(a) for a in ready]
+        plan = self.plan(self.signature.facts(ready))
         values = self.signature.outputs
         outs = [
             NDArray.empty(self.device, s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)
@@ -235,6 +237,13 @@ class Copying(Checked):
 
     def _upload(self, host: Host) -> NDArray:
         return NDArray.from_host(self.device, host)
+
+    def _facts(self, arrays: Sequence[Any]) -> tuple[Shape, ...]:
+        """As `Signature.facts`, of arrays on the device too: those whose elements tell dims are read."""
+        read = {index for _, index, _ in self.signature.elements}
+        return self.signature.facts(
+            [a.numpy() if i in read and isinstance(a, NDArray) else a for i, a in enumerate(arrays)]
+        )
 
     def _wait(self) -> None:
         with failing(self.device):
@@ -261,10 +270,10 @@ class Evaluating(Transient):
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)
-        shapes = tuple(a.shape for a in given)
-        self.signature.bind_symbols(shapes)
+        facts = self.signature.facts(given)
+        self.signature.bind_symbols(facts)
         with failing(self._device):
-            results = self._entry.evaluate(given, self._weights, lambda: self.plan(shapes))
+            results = self._entry.evaluate(given, self._weights, lambda: self.plan(facts))
         return [np.asarray(r) for r in results]
 
     def release(self) -> None:

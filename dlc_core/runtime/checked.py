@@ -20,7 +20,7 @@ from dlc_core.runtime.signature import Plan, Shape, Signature
 Host = np.ndarray[Any, Any]
 
 PLANS = 1024
-"""Input shapes of a model with symbolic dims whose plans are remembered."""
+"""Facts of calls of a model with symbolic dims whose plans are remembered."""
 
 
 class Caller(Protocol):
@@ -68,15 +68,33 @@ class Checked:
         """Inputs as arrays that can be passed; raises UsageError for those that do not fit."""
         return [contiguous(host) for host in self.hosts(arrays)]
 
-    def plan(self, shapes: tuple[Shape, ...]) -> Plan:
-        """The plan of a call with these shapes; raises UsageError where they do not fit."""
-        made = self._plans.get(shapes)
+    def plan(self, facts: tuple[Shape, ...]) -> Plan:
+        """The plan of a call with these facts (see `Signature.facts`); raises UsageError where they do not
+        fit.
+        """
+        made = self._plans.get(facts)
         if made is None:
-            made = self.signature.plan(shapes)
+            made = self.signature.plan(facts)
             if len(self._plans) >= PLANS:
                 self._plans.clear()
-            self._plans[shapes] = made
+            self._plans[facts] = made
         return made
+
+    def steady(self, run: Callable[[], None], given: Sequence[Host]) -> Callable[[], None]:
+        """A bound call that is refused once elements of its inputs tell other dims than when it was bound."""
+        signature = self.signature
+        if not signature.elements:
+            return run
+        planned = signature.facts(given)
+
+        def checked() -> None:
+            if signature.facts(given) != planned:
+                raise UsageError(
+                    "elements of bound inputs that tell sizes have changed", hint="bind the call again"
+                )
+            run()
+
+        return checked
 
     def bound(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None
@@ -89,7 +107,7 @@ class Checked:
                     f"input {value.name!r} cannot be bound: it is not contiguous, aligned host memory",
                     hint="use np.ascontiguousarray",
                 )
-        plan = self.plan(tuple(a.shape for a in given))
+        plan = self.plan(self.signature.facts(given))
         if outputs is None:
             results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         else:
@@ -138,7 +156,7 @@ class Transient(Checked, ABC):
             for target, value in zip(results, self.call(given, threads), strict=True):
                 target[...] = value
 
-        return bound, results
+        return self.steady(bound, given), results
 
 
 def failure(device: Device, error: Exception) -> RuntimeFailure:

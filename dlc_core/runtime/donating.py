@@ -27,7 +27,7 @@ class Donating(InPlace):
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self._placed(arrays)
-        plan = self.plan(tuple(a.shape for a in given))
+        plan = self.plan(self.signature.facts(given))
         results = self._results(given, plan, None)
         arena = self._take(plan.arena)
         try:
@@ -41,7 +41,7 @@ class Donating(InPlace):
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         given = self.hosts(inputs)
-        plan = self.plan(tuple(a.shape for a in given))
+        plan = self.plan(self.signature.facts(given))
         rooms = {d.input: d for d in self.signature.donated}
         for index, (value, array) in enumerate(zip(self.signature.inputs, given, strict=True)):
             if index in rooms and not _has_room(array, rooms[index], plan.outputs[rooms[index].output]):
@@ -59,13 +59,13 @@ class Donating(InPlace):
                 )
         results = self._results(given, plan, outputs)
         arena = lasting_bytes(plan.arena)
-        return self._prepared(given, results, arena, plan, threads), results
+        return self.steady(self._prepared(given, results, arena, plan, threads), given), results
 
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
     ) -> tuple[Callable[[], None], Host]:
         given = self._placed(inputs)
-        plan = self.plan(tuple(a.shape for a in given))
+        plan = self.plan(self.signature.facts(given))
         results = self._results(given, plan, None)
         figures = np.zeros((max(1, sites), 2), np.int64)
         held = [*given, *results, self._weights, lasting_bytes(plan.arena), figures]
@@ -82,7 +82,7 @@ class Donating(InPlace):
     def _placed(self, arrays: Sequence[Any]) -> list[Host]:
         """The inputs, those given away as views of memory with room."""
         hosts = self.hosts(arrays)
-        plan = self.plan(tuple(a.shape for a in hosts))
+        plan = self.plan(self.signature.facts(hosts))
         rooms = {d.input: d for d in self.signature.donated}
         return [
             _with_room(array, rooms[index], plan.outputs[rooms[index].output])

@@ -6,6 +6,7 @@ shared parts stay shared, and decoding needs no recursion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
 from typing import Any
@@ -81,6 +82,8 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         ]
 
     needs = [[table.add(a), table.add(b), what] for a, b, what in signature.needs]
+    elements = [[table.add(var), index, place] for var, index, place in signature.elements]
+    told = [[table.add(var), table.add(expr), what] for var, expr, what in signature.told]
     return {
         "inputs": values(signature.inputs),
         "outputs": values(signature.outputs),
@@ -89,6 +92,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         "weights": signature.weights_size,
         "exprs": table.rows,
         **({"needs": needs} if needs else {}),
+        **({"told": told, "elements": elements} if told else {}),
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
     }
 
@@ -125,6 +129,10 @@ def _decode(data: Any) -> Signature:
         malformed("the arena's size is no integer")
     weights = integer(data["weights"])
     made = Signature(values(data["inputs"]), values(data["outputs"]), tuple(symbols), arena, weights)
+    elements = tuple(_element(items(row), at, made) for row in items(data.get("elements", [])))
+    made = replace(
+        made, elements=elements, told=_told(items(data.get("told", [])), at, replace(made, elements=elements))
+    )
     needs = tuple(_need(items(row), at, made) for row in items(data.get("needs", [])))
     donated = tuple(_donation(items(row), made) for row in items(data.get("donated", [])))
     made = replace(made, donated=donated, needs=needs)
@@ -144,11 +152,41 @@ def decode_expressions(rows: Any) -> list[Expr]:
     return exprs
 
 
+def _element(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> tuple[Var, int, int]:
+    """A variable that is an element of an input of integers whose shape is fixed."""
+    var, index, place = at(row[0]), integer(row[1], 0, len(signature.inputs) - 1), row[2]
+    type_ = signature.inputs[index].type
+    shape = type_.static_shape()
+    if not isinstance(var, Var) or shape is None or not (type_.dtype.is_int or type_.dtype.is_bool):
+        malformed("an element is none of an input")
+    return var, index, integer(place, 0, math.prod(shape) - 1)
+
+
+def _told(
+    rows: list[Any], at: Callable[[Any], Expr], signature: Signature
+) -> tuple[tuple[Var, Expr, str], ...]:
+    """Symbols that the elements tell, each by what is known before it."""
+    known = {v for value in signature.inputs for v in value.type.symbols()}
+    known.update(var for var, _, _ in signature.elements)
+    found: list[tuple[Var, Expr, str]] = []
+    for row in rows:
+        one, other, what = items(row)
+        var, expr = at(one), at(other)
+        if not isinstance(var, Var) or var in known or expr.dtype is not INDEX:
+            malformed("what is told is no symbol")
+        if not set(free_vars(expr)) <= known:
+            malformed(f"what tells {var.name} is not known")
+        known.add(var)
+        found.append((var, expr, text(what)))
+    return tuple(found)
+
+
 def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> tuple[Expr, Expr, str]:
     """A condition on the symbols."""
     one, other, what = row
     sides = at(one), at(other)
     known = {v for value in signature.inputs for v in value.type.symbols()}
+    known.update(var for var, _, _ in signature.told)
     if any(side.dtype is not INDEX for side in sides) or not set(free_vars(*sides)) <= known:
         malformed("a condition is not about the dims of the inputs")
     return *sides, text(what)

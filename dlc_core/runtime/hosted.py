@@ -148,7 +148,7 @@ class Hosted(Transient):
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.ready(arrays)
-        self.signature.bind_symbols([a.shape for a in given])
+        self.signature.bind_symbols(self.signature.facts(given))
         if not self._pools:
             return _own(_flat(self._steps(given, threads)), given)
         try:

@@ -80,6 +80,11 @@ class Signature:
     donated: tuple[Donation, ...] = ()
     needs: tuple[tuple[Expr, Expr, str], ...] = ()
     """What the symbols must make equal, and what is wrong where they do not."""
+    elements: tuple[tuple[Var, int, int], ...] = ()
+    """Variables that are elements of inputs: the input's index, and the place in row-major order."""
+    told: tuple[tuple[Var, Expr, str], ...] = ()
+    """Symbols that are expressions over the dims of inputs, elements and symbols before, in this order; and
+    what is wrong where one would be negative."""
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
@@ -108,9 +113,20 @@ class Signature:
                 details=[str(value) for value in self.inputs],
             )
 
-    def plan(self, shapes: Sequence[Shape]) -> Plan:
-        """What a call with these input shapes needs; raises UsageError where they do not fit."""
-        symbols = self.bind_symbols(shapes)
+    def facts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Shape, ...]:
+        """What a call's plan depends on: the inputs' shapes and, where elements tell dims, these at last."""
+        shapes = tuple([array.shape for array in arrays])
+        if not self.elements:
+            return shapes
+        # An array of another shape is refused by it, whatever is read here.
+        return (
+            *shapes,
+            tuple(int(arrays[i].flat[k]) if k < arrays[i].size else 0 for _, i, k in self.elements),
+        )
+
+    def plan(self, facts: Sequence[Shape]) -> Plan:
+        """What a call with these facts (see `facts`) needs; raises UsageError where they do not fit."""
+        symbols = self.bind_symbols(facts)
         values = tuple(symbols[v] for v in self.symbols)
         sizes = self._sizes(*values)
         outputs, place = [], 0
@@ -148,9 +164,12 @@ class Signature:
                 arith.eval_expr(e, dict(zip(self.symbols, values, strict=True))) for e in exprs
             )
 
-    def bind_symbols(self, shapes: Sequence[Shape]) -> dict[Var, int]:
-        """Values of the symbolic dims from the inputs' shapes; raises UsageError where shapes do not fit."""
+    def bind_symbols(self, facts: Sequence[Shape]) -> dict[Var, int]:
+        """Values of the symbolic dims from the facts of a call (see `facts`); raises UsageError where these
+        do not fit.
+        """
         known: dict[Var, int] = {}
+        shapes = facts[: len(self.inputs)]
         later: list[tuple[Value, Shape, int, Expr]] = []
         for value, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != value.type.ndim:
@@ -173,11 +192,27 @@ class Signature:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, and {dim} cannot be that")
             elif (wanted := arith.eval_expr(rest, {})) != size:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {wanted}")
+        for elements in facts[len(self.inputs) :]:
+            known.update((var, number) for (var, _, _), number in zip(self.elements, elements, strict=True))
+        for var, needed, size_of, what in self._told:
+            known[var] = size_of(*[known[v] for v in needed])[0]
+            if known[var] < 0:
+                given = ", ".join(f"{v.name}={known[v]}" for v in needed)
+                raise UsageError("the inputs do not fit the model", why=f"{what}, where {given}")
         for one, other, what in self.needs:
             if arith.eval_expr(one, known) != arith.eval_expr(other, known):
                 given = ", ".join(f"{var.name}={known[var]}" for var in free_vars(one, other))
                 raise UsageError("the inputs' shapes do not fit the model", why=f"{what}, where {given}")
         return known
+
+    @cached_property
+    def _told(self) -> tuple[tuple[Var, list[Var], Callable[..., tuple[int, ...]], str], ...]:
+        """The told symbols, each with what it is computed of and the function that does."""
+        needs = [free_vars(expr) for _, expr, _ in self.told]
+        return tuple(
+            (var, needed, arith.compile_exprs([expr], needed), what)
+            for (var, expr, what), needed in zip(self.told, needs, strict=True)
+        )
 
     def _mismatch(self, value: Value, shape: Shape, why: str) -> UsageError:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)

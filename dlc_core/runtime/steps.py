@@ -21,7 +21,7 @@ from dlc_core.graph.dims import dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import TensorType, TupleType, Type
-from dlc_core.op.declare import FRESH, OpDecl
+from dlc_core.op.declare import OpDecl
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.resident import fetch, hold
 
@@ -229,10 +229,9 @@ class Steps:
             if isinstance(v, Function)
         }
         self.bodies[n] = list(bodies.values())
-        fresh = {a.name for a in decl.attrs.values() if a.kind in FRESH}
-        plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in fresh}
+        plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in decl.fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
-        told = _told(n.type, n.attrs, fresh)
+        told = _told(n.type, n.attrs, decl.fresh)
         reference = decl.reference
         assert reference is not None
         count: int | None = None if decl.name in PASSING else plain.get("num_state", len(at))

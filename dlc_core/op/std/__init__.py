@@ -32,6 +32,7 @@ from dlc_core.op.std import (
     scatter,
     selecting,
     shape,
+    sizes,
     slicing,
     softmaxes,
     strassen,
@@ -69,6 +70,7 @@ OPS: tuple[OpDecl, ...] = (
     *linalg.OPS,
     *ranking.OPS,
     *selecting.OPS,
+    *sizes.OPS,
     *draw.OPS,
     *strings.OPS,
 )

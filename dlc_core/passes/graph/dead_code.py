@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.graph.dims import dims_shown, dims_used
 from dlc_core.graph.node import (
     CALL_PRIM,
     GET,
@@ -31,6 +32,7 @@ from dlc_core.graph.node import (
 )
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TupleType
+from dlc_core.op.declare import fresh_dims
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 
@@ -80,9 +82,21 @@ def _spread(value: Node, kept: Sequence[int], old: Node) -> Node:
 
 
 def _used_params(functions: Sequence[Function]) -> list[int]:
-    reached = [{n for n in post_order(f.body) if n.op is PARAM} for f in functions]
-    count = len(functions[0].params)
-    return [i for i in range(count) if any(f.params[i] in r for f, r in zip(functions, reached, strict=True))]
+    used = [_used_in(f, f.results) for f in functions]
+    return [i for i in range(len(functions[0].params)) if any(i in indices for indices in used)]
+
+
+def _used_in(function: Function, results: Sequence[Node]) -> set[int]:
+    """The params that results need: those that are read, and those whose shapes alone tell a dim."""
+    reached = list(post_order(*results))
+    read = {n for n in reached if n.op is PARAM}
+    dims = {var for n in reached for var in dims_used(n)}
+    dims -= {var for n in reached for var in (*dims_shown(n), *fresh_dims(n))}
+    for own in function.params:
+        if own not in read and dims & dims_shown(own):
+            read.add(own)
+            dims -= dims_shown(own)
+    return {i for i, own in enumerate(function.params) if own in read}
 
 
 def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
@@ -110,10 +124,9 @@ def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> No
         return None
     cond, body = old.attrs["cond"], old.attrs["body"]
     rows = [i for i in read if i >= len(args)]
-    needed = {i for i, p in enumerate(cond.params) if p in set(post_order(cond.body))} | {*read} - {*rows}
+    needed = _used_in(cond, cond.results) | ({*read} - {*rows})
     while True:
-        reached = set(post_order(*(body.results[i] for i in (*sorted(needed), *rows))))
-        grown = needed | {i for i, p in enumerate(body.params) if p in reached}
+        grown = needed | _used_in(body, [body.results[i] for i in (*sorted(needed), *rows)])
         if grown == needed:
             break
         needed = grown

@@ -10,19 +10,23 @@ from collections.abc import Iterator
 
 from dlc_core.arith import Analyzer
 from dlc_core.graph.node import Function, Node, functions_of, post_order
+from dlc_core.graph.told import told_dims
 from dlc_core.ir.expr import Expr, as_expr, binary, const, const_value, free_vars
+from dlc_core.ir.types import TupleType
+from dlc_core.op.declare import tensor_types
 from dlc_core.op.infer import dims_text, product
+from dlc_core.op.std.control import result_of
 
 NEEDS = "needs"
-"""The attribute of a function: pairs of expressions over its params' dims that must be equal, with what is
-wrong where they are not."""
+"""The attribute of a function: pairs of expressions over its params' dims, and dims that their elements tell,
+that must be equal, with what is wrong where they are not."""
 
 Need = tuple[Expr, Expr, str]
 
 
 def needs_of(function: Function) -> tuple[Need, ...]:
-    """What the dims of a function's params must fulfil, each condition once."""
-    known = {var for p in function.params for var in p.tensor_type.symbols()}
+    """What the dims that a call tells must fulfil, each condition once."""
+    known = {*told_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
     if not known:
         return ()
     analyzer = Analyzer()
@@ -56,6 +60,8 @@ def _conditions(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
     """What a node's dims must fulfil: pairs that must be equal."""
     if n.op.name == "slice":
         yield from _bounds(n)
+    if n.op.name == "if_":
+        yield from _branches(n)
     if n.op.name == "split":
         size, sizes = n.args[0].tensor_type.shape[n.attrs["axis"]], n.attrs["sizes"]
         yield size, sum(sizes, start=0), f"dim {size} is split to {dims_text(sizes)}"
@@ -83,6 +89,16 @@ def _bounds(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
                 what = f"{n.args[0].tensor_type} is cut at {bound}"
                 yield binary("max", bound - shape[axis], const(0)), 0, what
                 yield binary("min", bound, const(0)), 0, what
+
+
+def _branches(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
+    """Both branches give results of one shape."""
+    types = tensor_types(n.type.fields if isinstance(n.type, TupleType) else (n.type,))
+    for branch in functions_of(n):
+        for made, wanted in zip(result_of(branch, [arg.type for arg in n.args[1:]], branch.name), types):
+            for size, other in zip(made.shape, wanted.shape):
+                if size != other:
+                    yield size, other, f"a branch gives {made} where {wanted} is needed"
 
 
 __all__ = ["NEEDS", "Need", "needs_of"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Array, Function, functions_of, post_order
+from dlc_core.graph.told import ELEMENTS, TOLD, told_dims
 from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
@@ -38,16 +39,28 @@ class DescribeGraph(Pass):
 
 
 def interface_of(function: Function, weights_size: int) -> Signature:
-    """How a graph that runs as it is is called; all its symbolic dims are known by the inputs' shapes."""
+    """How a graph that runs as it is is called; the symbolic dims are those that its inputs tell."""
     results = [t for r in function.results for t in _tensors(r.type)]
     names = function.attrs
     in_names = names.get("inputs") or tuple(p.attrs["name"] for p in function.params)
     out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(results)))
     inputs = tuple(Value(n, p.tensor_type) for n, p in zip(in_names, function.params, strict=True))
     outputs = tuple(Value(n, t) for n, t in zip(out_names, results, strict=True))
-    symbols = dict.fromkeys(v for value in inputs for v in value.type.symbols())
-    needs = function.attrs.get(NEEDS, ())
-    return Signature(inputs, outputs, tuple(symbols), const(0), weights_size, needs=needs)
+    symbols = dict.fromkeys((*(v for i in inputs for v in i.type.symbols()), *told_dims(function)))
+    made = Signature(inputs, outputs, tuple(symbols), const(0), weights_size)
+    return with_conditions(made, function)
+
+
+def with_conditions(signature: Signature, function: Function) -> Signature:
+    """The signature of a function with what its dims must fulfil, and which of them elements tell."""
+    place = {value.name: index for index, value in enumerate(signature.inputs)}
+    attrs = function.attrs
+    return replace(
+        signature,
+        needs=attrs.get(NEEDS, ()),
+        elements=tuple((var, place[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
+        told=attrs.get(TOLD, ()),
+    )
 
 
 def arrays_of(module: IRModule) -> Iterator[Array]:
@@ -76,4 +89,4 @@ def _tensors(type_: Type) -> list[TensorType]:
     return [type_]
 
 
-__all__ = ["DescribeGraph", "arrays_of", "interface_of"]
+__all__ = ["DescribeGraph", "arrays_of", "interface_of", "with_conditions"]

@@ -10,7 +10,7 @@ their references.  All else moves into functions with the attribute
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -29,15 +29,19 @@ from dlc_core.graph.node import (
     functions_of,
     node,
     post_order,
+    rewrite,
     touches_texts,
     users_of,
 )
+from dlc_core.graph.told import told_dims
 from dlc_core.ir.dtype import STRING
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
-from dlc_core.op.declare import OpDecl
+from dlc_core.op.declare import OpDecl, fresh_dims
+from dlc_core.op.std.creation import FULL
 from dlc_core.op.std.rounds import GROWING_LOOP
+from dlc_core.op.std.sizes import DIM_OF, WITH_DIMS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import body_dims, is_control
 from dlc_core.passes.lower.views import is_view
@@ -110,13 +114,32 @@ def _with_host_program(module: IRModule, entry: Function, control: bool, native:
     """
     segments: dict[str, Function] = dict(module.functions)
     noted = _Noted()
+    texts = any(p.dtype is STRING for p in entry.params)
+    told = told_dims(entry)
+    if native and not texts and told:
+        plain = entry.with_body(_by_caller(entry.body, set(told)))
+        if not _Partition(plain, {}, _Noted(), control, known=told).reasons:
+            return module.with_function(module.entry, plain)
     partition = _Partition(entry, segments, noted, control, native)
-    if not partition.reasons and not any(p.dtype is STRING for p in entry.params):
+    if not partition.reasons and not texts:
         return module
     marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
     return replace(module, functions={**segments, module.entry: marked}).with_attrs(
         host=tuple(noted.host), native=tuple(noted.native)
     )
+
+
+def _by_caller(body: Node, told: Container[Var]) -> Node:
+    """A body without what computes dims that the caller tells."""
+
+    def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+        if old.op is DIM_OF and old.attrs["size"] in told:
+            return FULL.build(shape=old.tensor_type.shape, value=0, dtype=old.dtype)
+        if old.op is WITH_DIMS and all(arg.op is FULL for arg in args[:-1]):
+            return args[-1]
+        return None
+
+    return rewrite(body, visit)
 
 
 def why_host(n: Node, control: bool = False) -> str:
@@ -138,8 +161,7 @@ def why_host(n: Node, control: bool = False) -> str:
     if isinstance(n.op, OpDecl) and touches_texts(n):
         return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
-        told = any(attr.kind == "fresh" for attr in n.op.attrs.values())
-        return TOLD if told else "the op has no lowering"
+        return TOLD if n.op.fresh else "the op has no lowering"
     return ""
 
 
@@ -164,6 +186,15 @@ class _Noted:
     native: list[dict[str, Any]] = field(default_factory=list)
 
 
+def _sources(order: Sequence[Node]) -> dict[Var, Node]:
+    """For each dim that data tells, the node that first has it."""
+    found: dict[Var, Node] = {}
+    for n in order:
+        for var in fresh_dims(n):
+            found.setdefault(var, n)
+    return found
+
+
 class _Partition:
     """One function on its way to a host program."""
 
@@ -173,9 +204,12 @@ class _Partition:
         segments: dict[str, Function],
         noted: _Noted,
         control: bool,
-        native: bool,
+        native: bool = True,
+        known: Iterable[Var] = (),
     ) -> None:
+        """`known` are dims that the caller tells."""
         self.control = control
+        self.known = frozenset(known)
         self.native = native
         self.function = function
         self.shown: dict[Node, set[Var]] = {}
@@ -184,6 +218,7 @@ class _Partition:
         self.noted = noted
         self.order = list(post_order(function.body))
         self.users = users_of(function.body)
+        self.sources = _sources(self.order)
         self.reasons = {n: why for n in self.order if (why := why_host(n, control))}
         if not native:
             plain = (n for n in self.order if n.op not in (PARAM, CONST))
@@ -198,11 +233,16 @@ class _Partition:
         self.host: set[Node] = set()
         self.depth: dict[Node, int] = {}
         for n in self.order:
-            structural = n.op is TUPLE or (n.op is GET and n.args[0] in self.host)
+            structural = n.op in (TUPLE, WITH_DIMS) or (n.op is GET and n.args[0] in self.host)
             if n in self.reasons or structural:
                 self.host.add(n)
             step = 0 if n in self.host else 1
-            self.depth[n] = max((self.depth[a] + step * (a in self.host) for a in n.args), default=0)
+            before = n.args
+            if self.sources:
+                # What needs a dim comes behind what tells it, whether it reads that or not.
+                told = dict.fromkeys(self.sources[v] for v in dims_used(n) if v in self.sources)
+                before = (*before, *(source for source in told if source is not n))
+            self.depth[n] = max((self.depth[a] + step * (a in self.host) for a in before), default=0)
         levels: dict[int, list[Node]] = {}
         for n in self.order:
             if n not in self.host and n.op not in (PARAM, CONST):
@@ -244,7 +284,7 @@ class _Partition:
         """Native nodes that need a dim which nothing before them shows."""
         found = []
         for depth, members in self.levels.items():
-            known = {v for a in self._inputs(depth) for v in self._shown(a)}
+            known = self.known.union(v for a in self._inputs(depth) for v in self._shown(a))
             found += [n for n in members if any(v not in known for v in dims_used(n))]
         return found
 
@@ -267,7 +307,7 @@ class _Partition:
             function = n.attrs["function"]
             self.segments[function.name] = function
             return node(CALL_PRIM, [new[a] for a in n.args], {"symbol": function.name}, n.type)
-        if self.reasons.get(n):
+        if self.reasons.get(n) and n.op is not WITH_DIMS:
             nodes = [s.name or str(s) for s in n.spans]
             self.noted.host.append({"op": n.op.name, "nodes": nodes, "why": self.reasons[n]})
         attrs = dict(n.attrs)

@@ -22,15 +22,15 @@ from dlc_core.graph.node import (
     Node,
     post_order,
 )
+from dlc_core.graph.told import told_dims
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.graph.needs import NEEDS
 from dlc_core.passes.lower.control import Control, Memory, is_control, is_step
-from dlc_core.passes.lower.describe import arrays_of, interface_of
+from dlc_core.passes.lower.describe import arrays_of, interface_of, with_conditions
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
@@ -192,15 +192,15 @@ class _Builder:
         in_names = names.get("inputs") or tuple(p.attrs["name"] for p in self.function.params)
         out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(out_buffers)))
         results = [t for r in self.function.results for t in result_types(r)]
-        self.signature = Signature(
+        signature = Signature(
             tuple(Value(n, p.tensor_type) for n, p in zip(in_names, self.function.params, strict=True)),
             tuple(Value(n, t) for n, t in zip(out_names, results, strict=True)),
             tuple(symbols),
             size,
             self.held.size,
             donations_of(self.function),
-            self.function.attrs.get(NEEDS, ()),
         )
+        self.signature = with_conditions(signature, self.function)
         return func
 
     # Where values live
@@ -446,6 +446,7 @@ class _Builder:
             own = self.controls[n].symbols() if n in self.controls else free_vars(*n.attrs["dims"])
             seen.update(dict.fromkeys(own))
         bound = {v for p in self.function.params for v in p.tensor_type.symbols()}
+        bound.update(told_dims(self.function))
         unbound = [v.name for v in seen if v not in bound]
         if unbound:
             raise UnsupportedError(

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlc_core.graph.node import CONST, PARAM, Function, Node, make_tuple, node, param
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import symbols_of
+from dlc_core.op.declare import fresh_dims
+from dlc_frontend_onnx.sizes import Holders
 
 
 def close(
@@ -25,9 +27,11 @@ def close(
     """A closed function with the params `own` and further ones, and the outer nodes that these stand for.
 
     `captured` are the nodes around that the graph names; constants and integers of shapes stay inside.
-    `holders` maps a symbolic dim to a param of the model that has it: functions need an argument for each of
-    their dims.
+    `holders` maps a symbolic dim to a value that has it: functions need an argument for each of their dims,
+    but for those that data tells inside.
     """
+    if isinstance(holders, Holders):
+        results = holders.anchored(results, own, entry=False)
     edge = {value for value in captured if not _stays(value)} - set(own)
     outer: list[Node] = []
     made: dict[Node, Node] = {value: value for value in own}
@@ -41,6 +45,7 @@ def close(
             made[current] = current if same else node(current.op, args, current.attrs, current.type)
             made[current].add_spans(current.spans)
     bound = {dim for value in (*own, *outer) for dim in symbols_of(value.type)}
+    bound.update(dim for value in made for dim in fresh_dims(value))
     for var in _symbols(_inside(results, edge, {})):
         if var not in bound and var in holders and holders[var] not in outer:
             holder = holders[var]

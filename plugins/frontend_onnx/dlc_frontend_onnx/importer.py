@@ -9,11 +9,9 @@ fresh `Var`; shape arithmetic of the model is done on them while importing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from dlc_core.graph.node import Function, Node, make_tuple, param
-from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_frontend_onnx.converters import SequenceValue
 from dlc_frontend_onnx.custom import importers_for
@@ -21,7 +19,6 @@ from dlc_frontend_onnx.model import Model
 from dlc_frontend_onnx.parts import Layout, as_map, as_params, as_results, check_kind, has_parts, names_in
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
-from dlc_frontend_onnx.sizes import as_sizes
 from dlc_frontend_onnx.support import check_support, combined, live_nodes
 from dlc_frontend_onnx.symbols import Symbols
 from dlc_frontend_onnx.taps import needs, taps_of
@@ -49,14 +46,12 @@ def import_parts(
     shapes: Mapping[str, Any] | None,
     examples: Mapping[str, Any] | None,
     taps: Sequence[str] = (),
-    sizes: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[IRModule, tuple[Layout, ...]]:
     """As `load`, and the layouts of the outputs.
 
     With `examples` (values by name, of the inputs that are sequences or optionals) the module is for their
     lengths and shapes; without, there must be none of these.  `taps` are
-    names of nodes or values that become outputs too, behind the others.  The elements of inputs in `sizes`
-    (values by name) are symbolic dims (see `sizes`).
+    names of nodes or values that become outputs too, behind the others.
     """
     wanted = taps_of(read, taps)
     nodes = live_nodes(read.graph, needs(read.graph, wanted))
@@ -68,13 +63,6 @@ def import_parts(
     scope.add_constants(read.graph)
     params: list[Node] = []
     for info in read.graph.required_inputs:
-        if info.name in sizes:
-            first = len(params)
-            scope.values[info.name] = as_sizes(sizes[info.name], info.name, params)
-            made = {dim: own for own in params[first:] for dim in own.tensor_type.symbols()}
-            session.holders.update(made)
-            session.fed.update(made)
-            continue
         if examples is not None and info.name in examples and info.type is not None:
             scope.values[info.name] = as_params(info.type, examples[info.name], info.name, params)
             continue
@@ -84,9 +72,7 @@ def import_parts(
         own = param(info.name, symbols.type_of(info, read))
         scope.values[info.name] = own
         params.append(own)
-        for size in own.shape:
-            if isinstance(size, Var):
-                session.holders.setdefault(size, own)
+        session.holders.see(own)
     try:
         scope.run(nodes)
     except ModelTooLarge:
@@ -101,10 +87,12 @@ def import_parts(
     names = [name for layout in layouts for name in names_in(layout)]
     tapped = wanted.results(params, names)
     results += [value for _, value in tapped]
+    results = session.holders.anchored(results, params, entry=True)
     body = results[0] if len(results) == 1 else make_tuple(results)
     attrs = {
         "inputs": tuple(own.attrs["name"] for own in params),
         "outputs": (*names, *(name for name, _ in tapped)),
+        **session.holders.attributes(params, body),
     }
     main = Function("main", tuple(params), body).with_attrs(**attrs)
     return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts

@@ -15,7 +15,6 @@ import numpy as np
 from dlc_core.diag import DlcError, ModelError, Span, TypeInferenceError, UnsupportedError
 from dlc_core.graph.node import Node, constant, spanned
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TupleType, symbols_of
 from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, constant_of, find_entry
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
@@ -24,6 +23,7 @@ from dlc_frontend_onnx.model import AttrValue, FunctionDef, Graph, Model, NodeDe
 from dlc_frontend_onnx.place import SHOWN, quoted
 from dlc_frontend_onnx.schema import check_call, default_attributes, function_body
 from dlc_frontend_onnx.shapes import ShapeTable
+from dlc_frontend_onnx.sizes import Holders
 from dlc_frontend_onnx.taps import Taps
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 
@@ -63,7 +63,7 @@ MISSING, ABSENT = Missing(), Absent()
 class Session:
     """What all scopes of one import share.
 
-    `problems` collects what is not supported; `holders` gives for each symbolic dim an input that has it;
+    `problems` collects what is not supported; `holders` gives for each symbolic dim a value that has it;
     `taps` are the values that become outputs; `budget` is how many more nodes may be converted, `depth` how
     deep the current one is nested.
     """
@@ -75,8 +75,7 @@ class Session:
     budget: int = MAX_CONVERTED
     depth: int = 0
     draws: int = 0
-    holders: dict[Var, Node] = field(default_factory=dict)
-    fed: set[Var] = field(default_factory=set)
+    holders: Holders = field(default_factory=Holders)
     taps: Taps = field(default_factory=Taps)
 
 
@@ -178,6 +177,8 @@ class Scope:
             for name, value in zip(node.outputs, outputs):
                 if name:
                     self.values[name] = value
+                if isinstance(value, Node):
+                    self.session.holders.see(value)
             if self.session.taps.values:
                 self.session.taps.see(node, outputs)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from dlc_core.arith import Analyzer
 from dlc_core.diag import DlcError
 from dlc_core.graph.node import CONST, GET, TUPLE, Node, const_array, constant
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Const, Expr, as_expr, binary, cast_to, free_vars, select, unary
+from dlc_core.ir.expr import Const, Expr, Var, as_expr, binary, free_vars, select, unary
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
@@ -46,6 +47,30 @@ class Unknown(Exception):
     """Elements that cannot be told."""
 
 
+_ELEMENTS: WeakSet[Var] = WeakSet()
+
+
+def element(name: str) -> Var:
+    """A variable for an integer that is data: any integer, where a dim is at least 1."""
+    made = Var(name)
+    _ELEMENTS.add(made)
+    return made
+
+
+def has_elements(value: Element) -> bool:
+    """Whether an integer depends on data, not on dims alone."""
+    return isinstance(value, Expr) and any(var in _ELEMENTS for var in free_vars(value))
+
+
+def analyzer_of(*values: Expr) -> Analyzer:
+    """An analyzer that knows which of the variables are dims."""
+    analyzer = Analyzer()
+    for var in free_vars(*values):
+        if var not in _ELEMENTS:
+            analyzer.declare_dim(var)
+    return analyzer
+
+
 def simple(value: Element) -> Element:
     """An element in simplest form: a Python number where it is one."""
     if isinstance(value, Ratio):
@@ -53,10 +78,7 @@ def simple(value: Element) -> Element:
         return Ratio(above, value.below) if isinstance(above, Expr) else above / value.below
     if not isinstance(value, Expr):
         return value
-    analyzer = Analyzer()
-    for var in free_vars(value):
-        analyzer.declare_dim(var)
-    found = analyzer.simplify(value)
+    found = analyzer_of(value).simplify(value)
     if isinstance(found, Const):
         return bool(found.value) if found.dtype.is_bool else int(found.value)
     return found
@@ -118,7 +140,7 @@ class ShapeTable:
             if missing and not hopeless:
                 stack.extend(missing)
                 continue
-            self._memo[current] = None if hopeless else self._compute(current)
+            self._memo[current] = self._unknown(current) if hopeless else self._compute(current)
             stack.pop()
         return self._memo[node]
 
@@ -134,6 +156,10 @@ class ShapeTable:
         made = materialised(values, node.type)
         self._memo.setdefault(made, values)
         return made
+
+    def _unknown(self, node: Node) -> Known | None:
+        """What stands for the elements of a tensor of which nothing is known."""
+        return None
 
     def _compute(self, node: Node) -> Known | None:
         if node.op is CONST:
@@ -243,17 +269,21 @@ def _op(name: str) -> Callable[[Element, Element], Element]:
 
 
 def _nonnegative(*values: Element) -> bool:
-    analyzer = Analyzer()
-    for var in free_vars(*map(as_expr, values)):
-        analyzer.declare_dim(var)
-    return all(analyzer.const_bounds(as_expr(value))[0] >= 0 for value in values)
+    exprs = [as_expr(value) for value in values]
+    analyzer = analyzer_of(*exprs)
+    return all(analyzer.const_bounds(expr)[0] >= 0 for expr in exprs)
 
 
 def _quotient(a: Element, b: Element) -> Element:
     """Division of integers that cuts toward zero: floor division where nothing is negative."""
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return 0 if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
-    if not _nonnegative(a, b) or simple(b) == 0:
+    below = simple(b)
+    if not _nonnegative(a, b):
+        if not isinstance(below, int) or below == 0:
+            raise Unknown
+        return binary("truncdiv", as_expr(a), as_expr(below))
+    if below == 0:
         raise Unknown
     return as_expr(a) // as_expr(b)
 
@@ -297,7 +327,7 @@ def _cast(node: Node, value: Known) -> Known:
         expr = as_expr(item)
         if to_bool:
             return expr if expr.dtype.is_bool else binary("ne", expr, as_expr(0))
-        return cast_to("int64", expr) if expr.dtype.is_bool and not isinstance(expr, Const) else expr
+        return select(expr, as_expr(1), as_expr(0)) if expr.dtype.is_bool else expr
 
     return _elementwise(convert)(node, value)
 
@@ -423,4 +453,14 @@ _ANY_ELEMENTS = frozenset({"reshape", "broadcast_to", "gather", "cast"})
 _RATIO_RULES = {name: _elementwise(combine) for name, combine in RATIO_OPS.items()}
 
 
-__all__ = ["Known", "ShapeTable", "Unknown", "int_elements", "materialised", "objects", "simple"]
+__all__ = [
+    "Known",
+    "ShapeTable",
+    "Unknown",
+    "element",
+    "has_elements",
+    "int_elements",
+    "materialised",
+    "objects",
+    "simple",
+]

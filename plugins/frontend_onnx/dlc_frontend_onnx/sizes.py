@@ -1,64 +1,189 @@
-"""Integers that are fed and say how large tensors become, as symbolic dims.
+"""Sizes that are data: fed with the inputs, or computed from them.
 
-A model that takes a shape, a length or a number of results as an input is compiled once for all of them: each
-element that is a size is the dim of a tensor without elements, and passing one of that shape is passing the
-number.  Elements that are 0, negative or as large as ends that mean all, which say something else than a
-size, are constants.
+    Reshape(x, shape)        with the shape as an input, or made of the lengths of sentences
+
+Where the elements of a small tensor of integers are not known while importing, each is a variable (`element`
+of `shapes`), and converters make of them what a size becomes: an integer expression of elements and dims.
+`Holders.dim` gives the dim for one.  It is computed twice over: by the nodes that end in `dim_of`, which any
+program can run, and, where all its elements are those of inputs, by who calls (`dlc_core.graph.told`), so
+that native code has the dim from its first instruction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from dlc_core.graph.node import Node, param
+from dlc_core.graph.node import PARAM, Node, constant, post_order
+from dlc_core.graph.told import ELEMENTS, TOLD, Element, Told
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Var
-from dlc_core.ir.types import TensorType, tensor_type
-from dlc_frontend_onnx.shapes import materialised, objects
+from dlc_core.ir.expr import Binary, Const, Expr, Select, Unary, Var, free_vars, ne
+from dlc_core.ir.expr import post_order as operands_first
+from dlc_core.ir.types import TensorType, TupleType, symbols_of
+from dlc_core.op import std
+from dlc_core.op.declare import fresh_dims
+from dlc_frontend_onnx.shapes import Known, ShapeTable, element, has_elements, objects
 from dlc_frontend_onnx.symbols import identifier
 
-Array = np.ndarray[Any, Any]
+MAX_ELEMENTS = 64
+"""Elements of a tensor that are looked at one by one."""
 
-MAX_SIZES = 16
-"""Elements of an input that may be sizes."""
-
-LARGEST = (1 << 31) - 2
-"""The largest size; INT32_MAX is an end that means all."""
-
-
-def are_sizes(array: Array) -> bool:
-    """Whether some of an input's elements are sizes, and it has a form that sizes come in."""
-    kinds = kind_of(array)
-    return array.dtype.kind in "iu" and array.ndim <= 1 and len(kinds) <= MAX_SIZES and None in kinds
+_OPS = {
+    "add": "add", "sub": "sub", "mul": "mul", "floordiv": "floordiv", "floormod": "mod", "truncdiv": "div",
+    "truncmod": "fmod", "min": "minimum", "max": "maximum", "eq": "equal", "ne": "not_equal", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "logical_and", "or": "logical_or",
+    "neg": "neg", "not": "logical_not",
+}  # fmt: skip
+"""The ops for what integers are made of."""
 
 
-def kind_of(array: Array) -> tuple[int | None, ...]:
-    """What a compilation depends on: None for each size, the other elements."""
-    return tuple(None if 0 < value <= LARGEST else value for value in map(int, array.reshape(-1)))
+class ElementTable(ShapeTable):
+    """As `ShapeTable`; what it does not know of small tensors of integers and truths are variables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[Var, tuple[Node, int]] = {}
+        """The tensor and the row-major place of each variable."""
+
+    def _compute(self, node: Node) -> Known | None:
+        found = super()._compute(node)
+        return self._unknown(node) if found is None else found
+
+    def _unknown(self, node: Node) -> Known | None:
+        if not isinstance(node.type, TensorType):
+            return None
+        type_, shape = node.type, node.type.static_shape()
+        if shape is None or not (type_.dtype.is_int or type_.dtype.is_bool):
+            return None
+        count = 1
+        for size in shape:
+            count *= size
+        if count > MAX_ELEMENTS:
+            return None
+        name = node.attrs["name"] if node.op is PARAM else node.op.name
+        elements: list[Any] = []
+        for place in range(count):
+            var = element(identifier(f"{name}_{place}" if shape else name))
+            self.places[var] = node, place
+            elements.append(ne(var, 0) if type_.dtype.is_bool else var)
+        return objects(elements, shape)
 
 
-def sizes_of(name: str, array: Array) -> dict[str, Array]:
-    """What is fed for the sizes among an input's elements."""
-    return {
-        f"{name}[{place}]": np.empty((int(value), 0), np.int8)
-        for place, (kind, value) in enumerate(zip(kind_of(array), array.reshape(-1)))
-        if kind is None
-    }
+class Holders(dict[Var, Node]):
+    """For each symbolic dim of a model a value whose shape has it; makes the dims that data tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = ElementTable()
+        self.told: dict[Var, tuple[Expr, str]] = {}
+        """What each dim is, in the order of their making, and what is wrong where that is negative."""
+        self._required: set[Var] = set()
+        self._dims: dict[Expr, Var] = {}
+        self._nodes: dict[Expr, Node] = {}
+
+    def see(self, value: Node) -> None:
+        """Take note of the dims that a value is the first to show."""
+        for size in value.shape if isinstance(value.type, TensorType) else ():
+            if isinstance(size, Var):
+                self.setdefault(size, value)
+
+    def dim(self, size: Expr, what: str, name: str) -> Var:
+        """The dim that is an integer expression; one that is negative at run time is refused by `what`."""
+        found = self._dims.get(size)
+        if found is None:
+            found = self._dims[size] = Var(identifier(size.name if isinstance(size, Var) else name))
+            self.told[found] = size, what
+            self[found] = std.dim_of(self.number(size), size=found, what=what)
+        return found
+
+    def require(self, failing: Expr, what: str) -> None:
+        """Refuse calls for which a number is negative."""
+        self._required.add(self.dim(failing, what, "required"))
+
+    def number(self, size: Expr) -> Node:
+        """The integer or truth as a scalar of the graph."""
+        for e in operands_first(size):
+            if e not in self._nodes:
+                self._nodes[e] = self._made(e)
+        return self._nodes[size]
+
+    def _made(self, e: Expr) -> Node:
+        if isinstance(e, Const):
+            return constant(e.value, "bool" if e.dtype.is_bool else "int64")
+        if isinstance(e, Var) and e in self.elements.places:
+            tensor, place = self.elements.places[e]
+            flat = std.reshape(tensor, shape=(-1,))
+            one = std.squeeze(std.slice(flat, begins=(place,), ends=(place + 1,)), axes=(0,))
+            return one if one.dtype is DType("int64") else std.cast(one, to="int64")
+        if not has_elements(e) and e.dtype is DType("int64"):
+            return std.squeeze(std.dims_tensor(dims=(e,)), axes=(0,))
+        args = [self._nodes[child] for child in e.children]
+        if isinstance(e, Select):
+            return std.where(*args)
+        assert isinstance(e, (Unary, Binary))
+        made: Node = getattr(std, _OPS[e.op])(*args)
+        return made
+
+    def anchored(self, results: Sequence[Node], params: Sequence[Node], *, entry: bool) -> list[Node]:
+        """Results of a function with the dims that data tells in it: those that they mention and its checks.
+
+        What depends on no param of a body is told outside of it; `entry` has the rest.
+        """
+        if all(value.op is PARAM for value in self.values()):
+            return list(results)
+        own = set(params)
+        bound = {var for value in params for var in symbols_of(value.type)}
+        waiting = [*_missing(results, bound), *self._required]
+        inside: dict[Var, bool] = {}
+        while waiting:
+            var = waiting.pop()
+            if var in self and var not in inside:
+                given = {n for n in post_order(self[var]) if n.op is PARAM}
+                inside[var] = given <= own if entry else bool(given & own)
+                waiting += _missing([self[var]], bound)
+        first = [self[var] for var in self if inside.get(var)]
+        if not first:
+            return list(results)
+        return [std.with_dims(*first, results[0]), *results[1:]]
+
+    def attributes(self, params: Sequence[Node], body: Node) -> dict[str, Any]:
+        """The attributes of a function about the dims in it that elements of its params tell."""
+        if not self.told:
+            return {}
+        names = {own: own.attrs["name"] for own in params}
+        known = {var for own in params for var in symbols_of(own.type)}
+        elements: dict[Var, Element] = {}
+        told: list[Told] = []
+        used = set(post_order(body))
+        for var, (size, what) in self.told.items():
+            if self[var] not in used:
+                continue
+            own: dict[Var, Element] = {}
+            for part in free_vars(size):
+                tensor, place = self.elements.places.get(part, (None, 0))
+                if tensor in names and tensor is not None:
+                    own[part] = part, names[tensor], place
+            if all(part in own or part in known for part in free_vars(size)):
+                elements.update(own)
+                known.add(var)
+                told.append((var, size, what))
+        return {ELEMENTS: tuple(elements.values()), TOLD: tuple(told)} if told else {}
 
 
-def as_sizes(array: Array, name: str, params: list[Node]) -> Node:
-    """The tensor of an input like `array`, and its new params, which `sizes_of` feeds."""
-    elements: list[Any] = []
-    for place, kind in enumerate(kind_of(array)):
-        if kind is not None:
-            elements.append(kind)
-            continue
-        size = Var(identifier(f"{name}_{place}"))
-        params.append(param(f"{name}[{place}]", tensor_type((size, 0), "int8")))
-        elements.append(size)
-    return materialised(objects(elements, array.shape), TensorType(array.shape, DType.of(array.dtype)))
+def _missing(roots: Sequence[Node], bound: set[Var]) -> list[Var]:
+    """The dims in types and attributes of a graph that are not known where a node needs them."""
+    known = set(bound)
+    found: dict[Var, None] = {}
+    for n in post_order(*roots):
+        known.update(fresh_dims(n))
+        for value in (n.type, *n.attrs.values()):
+            if isinstance(value, (TensorType, TupleType)):
+                needed = symbols_of(value)
+            else:
+                items = value if isinstance(value, tuple) else (value,)
+                needed = free_vars(*(item for item in items if isinstance(item, Expr)))
+            found.update(dict.fromkeys(var for var in needed if var not in known))
+    return list(found)
 
 
-__all__ = ["are_sizes", "as_sizes", "kind_of", "sizes_of"]
+__all__ = ["ElementTable", "Holders"]

@@ -3,11 +3,10 @@
     model = CallableModel("model.onnx")
     model({"x": x})                          # the outputs, in the order of the graph
 
-Most models are compiled when they are read, for all sizes of their symbolic dims.  Where the importer refuses
-one because a size, an axis or a number of rounds is an input, such as the shape that Reshape takes, the model
-is compiled at its first call.  Of the fewest such inputs that must be known, those whose elements can be
-sizes, numbers above 0, become symbolic dims, and one compilation serves all sizes; others become constants,
-and the model is compiled again when their values change.
+Most models are compiled when they are read, for all sizes of their symbolic dims and of what their inputs
+give sizes of.  Where the importer refuses one because an axis, a scale or a number of rounds is an input, the
+model is compiled at its first call: the fewest such inputs that must be known become constants, and the model
+is compiled again when their values change.
 Where that is not enough and inputs have symbolic dims, such as one that must be the number of channels, it is
 compiled for the shapes of the call.
 Values fed for inputs that have an initializer take its place in the same way; inputs that are sequences or
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from types import MappingProxyType
@@ -37,7 +36,6 @@ from dlc_frontend_onnx.model import Model, ValueInfo
 from dlc_frontend_onnx.parts import Layout, dtype_of, fed, gathered, has_parts, shape_of, spread
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
-from dlc_frontend_onnx.sizes import are_sizes, kind_of, sizes_of
 from dlc_frontend_onnx.support import check_support, live_nodes
 from dlc_frontend_onnx.tensors import Tensor
 
@@ -87,12 +85,10 @@ class CallableModel:
         self._made: OrderedDict[object, Form] = OrderedDict()
         self.decisive: tuple[str, ...] = ()
         """The inputs whose values the latest compilation made constants."""
-        self.sized: tuple[str, ...] = ()
-        """The inputs whose values the latest compilation made symbolic dims."""
         self.whole: Executable | None = None
         """The executable for all calls, where there is one."""
-        self._by_shape = False
-        """Whether each shape of the inputs has a compilation of its own."""
+        self._by_shape: Callable[[ValueInfo], bool] | None = None
+        """Which inputs have a compilation of their own for each of their shapes."""
         self._form: Form
         self.latest: Executable
         """The executable that was used last; there is none before the first call where `whole` is None."""
@@ -137,105 +133,92 @@ class CallableModel:
         shapes = {name: shape_of(type_, feeds[name]) for name, type_ in self._composed.items()}
         with self._lock:
             values = self._values(feeds, (*self.decisive, *overridden))
-            sizes = self._values(feeds, self.sized)
-            key = self._key(values, sizes, shapes, feeds)
+            key = self._key(values, shapes, feeds)
             form = self._made.get(key)
             if form is None:
                 # Values that decide may have become others with the values that were fed.
-                values, sizes = self._values(feeds, overridden), {}
+                values = self._values(feeds, overridden)
                 if self.whole is None:
-                    values, sizes = self._decided(feeds, values)
+                    values = self._decided(feeds, values)
                     self.decisive = tuple(name for name in values if name not in overridden)
-                    self.sized = tuple(sizes)
-                form = self._compile(frozen(self.model, values), feeds, sizes)
-                key = self._key(values, sizes, shapes, feeds)
+                form = self._compile(frozen(self.model, values), feeds)
+                key = self._key(values, shapes, feeds)
                 self._made[key] = form
                 if len(self._made) > MAX_KEPT:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
             self.latest = form.exe
-        known = {*values, *sizes, *parts}
+        known = {*values, *parts}
         rest = {name: array for name, array in feeds.items() if name not in known}
-        for own in (*parts.values(), *(sizes_of(name, array) for name, array in sizes.items())):
+        for own in parts.values():
             rest.update(own)
         return form, rest
 
-    def _key(self, values: Arrays, sizes: Arrays, shapes: object, feeds: Mapping[str, Any]) -> object:
+    def _key(self, values: Arrays, shapes: object, feeds: Mapping[str, Any]) -> object:
         """What a form is for."""
-        kinds = tuple((name, array.shape, kind_of(array)) for name, array in sizes.items())
-        return _key(values), kinds, repr(shapes), self._pins(feeds)
+        return _key(values), repr(shapes), self._pins(feeds)
 
-    def _decided(self, feeds: Mapping[str, Any], always: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The values to make constants, and those to make dims; shapes alone if they are enough, values, or
-        from now on both."""
-        if self._by_shape or not any(map(has_open_dims, self.inputs)):
+    def _decided(self, feeds: Mapping[str, Any], always: Arrays) -> dict[str, Array]:
+        """The values to make constants; shapes alone if they are enough, values, or from now on both."""
+        if self._by_shape is not None or not any(map(has_open_dims, self.inputs)):
             return self._fewest(feeds, always)
         by_values: UnsupportedError | None = None
-        for by_shape, find in ((True, self._none), (False, self._fewest), (True, self._fewest)):
+        for by_shape, find in (
+            (has_open_length, self._none),
+            (has_open_dims, self._none),
+            (None, self._fewest),
+            (has_open_dims, self._fewest),
+        ):
             self._by_shape = by_shape
             try:
                 return find(feeds, always)
             except UnsupportedError as error:
-                by_values = error if by_values is None or not by_shape else by_values
+                by_values = error if by_values is None or by_shape is None else by_values
             except DlcError:
-                self._by_shape = False
+                self._by_shape = None
                 raise
-        self._by_shape = False
+        self._by_shape = None
         assert by_values is not None
         raise by_values
 
-    def _none(self, feeds: Mapping[str, Any], always: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
+    def _none(self, feeds: Mapping[str, Any], always: Arrays) -> dict[str, Array]:
         """`always`, where the model is imported with these values."""
         self._import(frozen(self.model, always), feeds)
-        return dict(always), {}
+        return dict(always)
 
     def _pins(self, feeds: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The shapes of a call that is compiled by itself, of the inputs whose dims are open."""
-        if not self._by_shape:
+        if self._by_shape is None:
             return ()
-        return tuple(
-            (info.name, _fed(info, feeds[info.name]).shape) for info in self.inputs if has_open_dims(info)
-        )
+        own = filter(self._by_shape, self.inputs)
+        return tuple((info.name, _fed(info, feeds[info.name]).shape) for info in own)
 
-    def _fewest(self, feeds: Mapping[str, Any], always: Arrays) -> tuple[dict[str, Array], dict[str, Array]]:
-        """`always` and the fewest other values with which the model is imported as constants, of which those
-        that can be are dims."""
+    def _fewest(self, feeds: Mapping[str, Any], always: Arrays) -> dict[str, Array]:
+        """`always` and the fewest other values with which the model is imported as constants."""
         names = [info.name for info in self.inputs if may_decide(info)]
         others = {n: a for n, a in self._values(feeds, names).items() if a.size <= MAX_DECISIVE}
-        sizes: dict[str, Array] = {}
         self._import(frozen(self.model, {**always, **others}), feeds)
         for name in sorted(others, key=lambda name: (others[name].dtype.kind in "iub", -others[name].size)):
             fewer = {other: array for other, array in others.items() if other != name}
-            if self._imports({**always, **fewer}, feeds, sizes):
+            if self._imports({**always, **fewer}, feeds):
                 others = fewer
-            elif are_sizes(others[name]) and self._imports(
-                {**always, **fewer}, feeds, more := {**sizes, name: others[name]}
-            ):
-                others, sizes = fewer, more
-        return {**always, **others}, sizes
+        return {**always, **others}
 
-    def _imports(self, values: Arrays, feeds: Mapping[str, Any], sizes: Arrays) -> bool:
+    def _imports(self, values: Arrays, feeds: Mapping[str, Any]) -> bool:
         try:
-            self._import(frozen(self.model, values), feeds, sizes)
+            self._import(frozen(self.model, values), feeds)
         except UnsupportedError:
             return False
         return True
 
-    def _import(
-        self, model: Model, feeds: Mapping[str, Any], sizes: Arrays = MappingProxyType({})
-    ) -> tuple[IRModule, tuple[Layout, ...]]:
+    def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
         fixed = model.graph.initializers
         pins = {**self._shapes, **dict(self._pins(feeds))}
         pins = {name: pin for name, pin in pins.items() if name not in fixed}
         examples = {name: feeds[name] for name in self._composed}
-        return import_parts(model, pins, examples, self._taps, sizes)
+        return import_parts(model, pins, examples, self._taps)
 
-    def _compile(
-        self,
-        source: Source | Model,
-        feeds: Mapping[str, Any] = MappingProxyType({}),
-        sizes: Arrays = MappingProxyType({}),
-    ) -> Form:
+    def _compile(self, source: Source | Model, feeds: Mapping[str, Any] = MappingProxyType({})) -> Form:
         if isinstance(source, (str, os.PathLike)):
             exe = compile_model(
                 source,
@@ -247,7 +230,7 @@ class CallableModel:
                 **self._options,
             )
             return Form(exe, tuple(info.name for info in self.model.graph.outputs))
-        module, layouts = self._import(source if isinstance(source, Model) else self.model, feeds, sizes)
+        module, layouts = self._import(source if isinstance(source, Model) else self.model, feeds)
         return Form(compile_model(module, self._target, **self._options), layouts)
 
     def _values(self, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Array]:
@@ -277,6 +260,11 @@ def has_open_dims(info: ValueInfo) -> bool:
     """Whether an input is a tensor whose shape the model does not say."""
     shape = info.shape
     return info.kind == "tensor" and (shape is None or not all(isinstance(size, int) for size in shape))
+
+
+def has_open_length(info: ValueInfo) -> bool:
+    """Whether an input is a list of integers, which may be a shape, whose length the model does not say."""
+    return has_open_dims(info) and may_decide(info) and info.shape is not None and len(info.shape) == 1
 
 
 def frozen(model: Model, values: Mapping[str, Array]) -> Model:

@@ -22,13 +22,14 @@ import numpy as np
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
 from dlc_core.graph.node import Node, constant
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, free_vars
+from dlc_core.ir.expr import Expr, as_expr, select
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.dtypes import BY_NUMBER, TENSOR_DTYPES
 from dlc_frontend_onnx.model import Graph, NodeDef, ValueType
 from dlc_frontend_onnx.place import quoted
-from dlc_frontend_onnx.shapes import Known, int_elements, materialised
+from dlc_frontend_onnx.shapes import Known, has_elements, int_elements, materialised, simple
+from dlc_frontend_onnx.sizes import MAX_ELEMENTS
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 
 if TYPE_CHECKING:
@@ -273,15 +274,56 @@ class Call:
         return int_elements(found)
 
     def sizes(self, value: Node, what: str) -> tuple[Dim, ...]:
-        """As `dims`, where none may be negative."""
-        found = self.dims(value, what)
+        """As `dims`, where none may be negative; of elements that are data new dims are made."""
+        found = self.elements(value, what)
         if any(isinstance(item, int) and item < 0 for item in found):
             raise self.error(f"{what} is {found}", why="sizes must not be negative")
-        return found
+        return tuple(self.size(item, what) for item in found)
 
-    def is_fed(self, size: Dim) -> bool:
-        """Whether an integer depends on values that are fed (see `sizes`), not on dims alone."""
-        return isinstance(size, Expr) and not self.scope.session.fed.isdisjoint(free_vars(size))
+    def number_of(self, value: Dim) -> Node:
+        """An integer of elements and dims as a tensor without dims."""
+        return self.scope.session.holders.number(as_expr(value))
+
+    def elements(self, value: Node, what: str) -> tuple[Dim, ...]:
+        """As `dims`, but elements may be data: expressions that `size` makes dims of."""
+        if not value.dtype.is_int or len(value.shape) > 1:
+            raise self.error(f"{what} must be a vector of integers, not {value.type}")
+        known = self.known(value)
+        found = self.scope.session.holders.elements.known(value) if known is None else known
+        if found is None:
+            raise self.unsupported(
+                f"{what} depends on the data of the inputs, and its length does too or is more than"
+                f" {MAX_ELEMENTS}",
+                hint="fold the model's constants first, or pin its dims with shapes={...}",
+            )
+        return int_elements(found)
+
+    def size(self, value: Dim, what: str) -> Dim:
+        """A dim that is this integer; one that data tells must be at least 0 when the model runs."""
+        size: Dim = simple(value)
+        if isinstance(size, int) and size < 0:
+            raise self.error(f"{what} is {size}", why="sizes must not be negative")
+        if not isinstance(size, Expr) or not has_elements(size):
+            return size
+        name = next(filter(None, self.node.outputs), "size")
+        return self.scope.session.holders.dim(size, f"{what} of {self._named} is negative", name)
+
+    def offset(self, value: Dim, what: str) -> Dim:
+        """As `size`, for what is often 0: the dim is one more, for dims are taken to be at least 1."""
+        return self.size(value + 1, what) - 1 if has_elements(value) else value
+
+    def require(self, condition: Any, what: str) -> None:
+        """Refuse calls for which a condition about data and dims does not hold."""
+        failing = simple(select(condition, as_expr(0), as_expr(-1)))
+        if failing == -1:
+            raise self.error(what)
+        if failing != 0:
+            self.scope.session.holders.require(failing, f"{what} in {self._named}")
+
+    @property
+    def _named(self) -> str:
+        name = self.node.name or next(filter(None, self.node.outputs), "")
+        return f"{self.node.op} {quoted(name)}"
 
     def numpy_dtype(self, array: np.ndarray[Any, Any], what: str) -> DType:
         """The dtype of an array, if tensors may have it."""

@@ -9,12 +9,13 @@ import numpy as np
 
 from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.dtype import STRING, DType
-from dlc_core.ir.expr import Expr, as_expr, binary
+from dlc_core.ir.expr import Expr, as_expr, eq, maximum, ne, select
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import broadcast_dims, product
 from dlc_frontend_onnx.converters.base import Call, constant_of, converter
-from dlc_frontend_onnx.shapes import simple
+from dlc_frontend_onnx.converters.cutting import told_pad, told_slice
+from dlc_frontend_onnx.shapes import has_elements, simple
 
 MAX_INLINE = 1 << 53
 """Integers up to this are exact as the float value of `full`."""
@@ -82,8 +83,10 @@ def size(c: Call, x: Node) -> Node:
 @converter("Reshape", 5)
 def reshape(c: Call, x: Node, shape: Node) -> Node:
     """0 keeps the dim of the input, unless `allowzero`; -1 is what remains."""
-    wanted = c.dims(shape, "the shape")
+    wanted = c.elements(shape, "the shape")
     keep = not c.flag("allowzero")
+    if any(map(has_elements, wanted)):
+        return std.reshape(x, shape=_told_shape(c, x, wanted, keep))
     dims: list[Dim] = []
     for index, dim in enumerate(wanted):
         if keep and isinstance(dim, int) and dim == 0:
@@ -92,6 +95,22 @@ def reshape(c: Call, x: Node, shape: Node) -> Node:
             dim = x.shape[index]
         dims.append(dim)
     return std.reshape(x, shape=tuple(dims))
+
+
+def _told_shape(c: Call, x: Node, wanted: Sequence[Dim], keep: bool) -> tuple[Dim, ...]:
+    """The dims of a reshape of which data tells some: there 0 and -1 are found when the model runs."""
+    kept: list[Dim] = []
+    for index, dim in enumerate(wanted):
+        known = x.shape[index] if index < len(x.shape) else as_expr(-2)
+        kept.append(simple(select(eq(dim, 0), known, dim)) if keep else dim)
+    total, rest, open_ = as_expr(product(x.shape)), as_expr(1), as_expr(0)
+    for dim in kept:
+        rest = rest * select(eq(dim, -1), 1, dim)
+        open_ = open_ + select(eq(dim, -1), 1, 0)
+    left = total // maximum(rest, 1)
+    fits = eq(rest * select(eq(open_, 0), 1, left), total) & (open_ <= 1)
+    c.require(fits, f"{x.type} does not fit the shape")
+    return tuple(c.size(select(eq(dim, -1), left, dim), "a dim") for dim in kept)
 
 
 @converter("Flatten", 1)
@@ -136,8 +155,28 @@ def unsqueeze(c: Call, x: Node, axes: Node) -> Node:
 
 @converter("Expand", 8)
 def expand(c: Call, x: Node, shape: Node) -> Node:
+    wanted = c.elements(shape, "the shape")
+    if any(map(has_elements, wanted)):
+        rank = max(len(wanted), len(x.shape))
+        own, others = ((1,) * (rank - len(dims)) + tuple(dims) for dims in (x.shape, wanted))
+        return std.broadcast_to(x, shape=tuple(_broadcast(c, a, b) for a, b in zip(own, others)))
     dims = broadcast_dims(x.shape, c.sizes(shape, "the shape"))
     return x if tuple(dims) == tuple(x.shape) else std.broadcast_to(x, shape=tuple(dims))
+
+
+def _broadcast(c: Call, have: Dim, wanted: Dim) -> Dim:
+    """The dim that two are broadcast to, of which data may tell the second."""
+    if isinstance(have, int) and have == 1:
+        return c.size(wanted, "a dim")
+    if isinstance(wanted, int) and wanted == 1:
+        return have
+    one = eq(wanted, 1)
+    if isinstance(have, int):
+        c.require(one | eq(wanted, have), f"a dim of {have} is broadcast to another")
+        return have
+    alone = eq(have, 1)
+    c.require(one | alone | eq(wanted, have), f"the dim {have} is broadcast to another")
+    return c.size(select(alone, wanted, have), "a dim") if has_elements(wanted) else have
 
 
 @converter("Concat", 4)
@@ -153,7 +192,7 @@ def split_2(c: Call, x: Node) -> Sequence[Node]:
 @converter("Split", 13)
 def split(c: Call, x: Node, sizes: Node | None = None) -> Sequence[Node]:
     count = c.integer("num_outputs", None)
-    return _split(c, x, None if sizes is None else c.dims(sizes, "the sizes"), count)
+    return _split(c, x, None if sizes is None else c.elements(sizes, "the sizes"), count)
 
 
 def _split(c: Call, x: Node, sizes: Sequence[Dim] | None, count: int | None) -> Sequence[Node]:
@@ -165,6 +204,10 @@ def _split(c: Call, x: Node, sizes: Sequence[Dim] | None, count: int | None) -> 
         sizes = equal_parts(c, x.shape[axis], outputs, uneven=count is not None)
     if len(sizes) != outputs:
         raise c.error(f"{len(sizes)} sizes for {outputs} outputs")
+    if any(map(has_elements, sizes)):
+        total = sum(sizes, start=as_expr(0))
+        c.require(eq(total, x.shape[axis]), f"the sizes do not add up to {x.shape[axis]}")
+        sizes = [c.size(size, "a size") for size in sizes]
     if outputs == 1:
         return [x] if sizes[0] == x.shape[axis] else _fields(x, sizes, axis)
     return _fields(x, sizes, axis)
@@ -199,11 +242,17 @@ def slice_1(c: Call, x: Node) -> Node:
 def slice_(
     c: Call, x: Node, starts: Node, ends: Node, axes: Node | None = None, steps: Node | None = None
 ) -> Node:
+    begins, limits = c.elements(starts, "the starts"), c.elements(ends, "the ends")
+    places = None if axes is None else c.elements(axes, "the axes")
+    strides = None if steps is None else c.elements(steps, "the steps")
+    given = (*begins, *limits, *(places or ()), *(strides or ()))
+    if any(map(has_elements, given)):
+        return told_slice(c, x, begins, limits, places, strides)
     return _slice(
         c,
         x,
-        list(c.dims(starts, "the starts")),
-        list(c.dims(ends, "the ends")),
+        list(begins),
+        list(limits),
         None if axes is None else c.numbers(axes, "the axes"),
         None if steps is None else c.numbers(steps, "the steps"),
     )
@@ -218,18 +267,11 @@ def _slice(
     steps: Sequence[int] | None,
 ) -> Node:
     """Ends beyond a dim are the dim's; those that dims tell are taken to be within it."""
-    strides = [1] * len(begins) if steps is None else list(steps)
-    places = range(len(begins)) if axes is None else [c.check_axis(axis, len(x.shape)) for axis in axes]
-    for bounds in (begins, ends) if len(begins) == len(ends) == len(strides) == len(places) else ():
-        for index, (place, step) in enumerate(zip(places, strides)):
-            if c.is_fed(bounds[index]) and place < len(x.shape):
-                last = x.shape[place] - (step < 0)
-                bounds[index] = binary("min", as_expr(bounds[index]), as_expr(last))
     return std.slice(
         x,
         begins=tuple(begins),
         ends=tuple(ends),
-        strides=tuple(strides),
+        strides=None if steps is None else tuple(steps),
         axes=None if axes is None else tuple(axes),
     )
 
@@ -250,7 +292,7 @@ def pad(c: Call, x: Node, pads: Node, value: Node | None = None, axes: Node | No
     modes = ("constant", "reflect", "edge", *(("wrap",) if c.version >= 19 else ()))
     mode = c.choice("mode", "constant", modes)
     rank = len(x.shape)
-    sizes = c.dims(pads, "the pads")
+    sizes = c.elements(pads, "the pads")
     if axes is not None:
         chosen = [c.check_axis(axis, rank) for axis in c.numbers(axes, "the axes")]
         if len(sizes) != 2 * len(chosen) or len(set(chosen)) != len(chosen):
@@ -260,6 +302,10 @@ def pad(c: Call, x: Node, pads: Node, value: Node | None = None, axes: Node | No
             full[axis], full[rank + axis] = sizes[index], sizes[len(chosen) + index]
         sizes = tuple(full)
     number = 0.0 if value is None else float(c.scalar(value, "the value of the border"))
+    if any(map(has_elements, sizes)):
+        if len(sizes) != 2 * rank:
+            raise c.error(f"{len(sizes)} pads for {x.type}")
+        return told_pad(c, x, sizes, number, mode)
     return std.pad(x, pads=sizes, value=number, mode=mode)
 
 
@@ -294,8 +340,17 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
         count = max(int(np.ceil((last - first) / step)), 0)
         steps = std.arange(stop=count, dtype=start.dtype)
         return std.add(std.mul(steps, c.const(step, start.dtype)), c.const(first, start.dtype))
-    (first,), (last,) = c.dims(start, "start"), c.dims(limit, "limit")
-    return std.arange(start=first, stop=last, step=c.number(delta, "delta"), dtype=start.dtype)
+    (first,), (last,) = c.elements(start, "start"), c.elements(limit, "limit")
+    (step,) = c.elements(delta, "delta")
+    if isinstance(step, int) and not has_elements(first) and not has_elements(last):
+        return std.arange(start=first, stop=last, step=step, dtype=start.dtype)
+    c.require(ne(step, 0), "the step is 0")
+    # The distance and the step have one sign where there is anything.
+    apart = maximum(select(as_expr(step) < 0, -as_expr(step), step), 1)
+    distance = select(as_expr(step) < 0, as_expr(first) - last, as_expr(last) - first)
+    length = c.size(maximum((distance + apart - 1) // apart, 0), "the length")
+    places = std.mul(std.arange(stop=length), c.number_of(step))
+    return c.cast(std.add(places, c.number_of(first)), start.dtype)
 
 
 @converter("EyeLike", 9)

@@ -16,9 +16,6 @@ from dlc_frontend_onnx.converters.base import Call, converter
 MAX_RANKED = 8192
 """Places of a dim that are ranked at most."""
 
-MAX_FED = 512
-"""As `MAX_RANKED`, where a number of results is fed, which may be a constant instead."""
-
 
 @converter("TopK", 1)
 def top_k_1(c: Call, x: Node) -> Sequence[Node]:
@@ -45,9 +42,8 @@ def _top(c: Call, x: Node, count: Dim, default: int, *, largest: bool) -> Sequen
         indices = std.top_indices(rows, count=count, largest=largest)
         values = std.gather_elements(rows, indices, axis=-1)
         return [std.transpose(values, axes=back), std.transpose(indices, axes=back)]
-    most = MAX_FED if c.is_fed(count) else MAX_RANKED
-    if isinstance(size, int) and size > most:
-        raise c.unsupported(f"the largest of {size} elements; at most {most} are supported")
+    if isinstance(size, int) and size > MAX_RANKED:
+        raise c.unsupported(f"the largest of {size} elements; at most {MAX_RANKED} are supported")
     here, there = std.unsqueeze(rows, axes=(-1,)), std.unsqueeze(rows, axes=(-2,))
     places = std.arange(stop=size, dtype="int64")
     earlier = std.less(places, std.unsqueeze(places, axes=(1,)))

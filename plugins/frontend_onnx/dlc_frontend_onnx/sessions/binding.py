@@ -185,20 +185,21 @@ class IOBinding:
     def run(self) -> None:
         """Call the session."""
         form, feeds = self._session.model.pick(self._inputs)
-        # Sizes that are fed are the shapes of what is passed (see `sizes`).
-        key = form.exe, tuple(np.shape(array) for array in feeds.values())
+        # Elements of bound inputs may tell sizes.
+        facts = form.exe.signature.facts([np.asarray(feeds[value.name]) for value in form.exe.inputs])
+        key = form.exe, facts
         if self._bound is None or self._bound[0] != key:
-            self._bound = key, self._bind(form.exe, feeds)
+            self._bound = key, self._bind(form.exe, feeds, facts)
         self._bound[1]()
 
-    def _bind(self, exe: Any, feeds: Mapping[str, Array]) -> Callable[[], object]:
+    def _bind(self, exe: Any, feeds: Mapping[str, Array], facts: object) -> Callable[[], object]:
         if not self._outputs:
             raise UsageError("no output is bound", hint="binding.bind_output(name)")
         names = [value.name for value in exe.inputs]
         lacking = [name for name in names if name not in feeds]
         if lacking:
             raise UsageError(f"input {lacking[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
-        plan = exe.signature.plan([feeds[name].shape for name in names])
+        plan = exe.signature.plan(facts)
         arrays: list[Array | None] = []
         continued = {donation.output for donation in exe.signature.donated}
         for index, (value, shape) in enumerate(zip(exe.outputs, plan.outputs)):

@@ -1,0 +1,49 @@
+"""Dims that elements of a function's params tell: what a caller works out before it calls.
+
+Two attributes of a function, pairs and triples in the order of their computation:
+
+    elements    (variable, public name of the param, place): the variable is that element, of row-major order
+    told        (dim, expression, what): the dim is the expression over dims of the params, elements and dims
+                before it, and must not be negative, else `what` is wrong
+
+The nodes `dim_of` in the function give the same dims again, for whoever runs it node by node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dlc_core.graph.node import Function
+from dlc_core.ir.expr import Expr, Var, const, substitute
+
+ELEMENTS = "elements"
+TOLD = "told"
+
+Told = tuple[Var, Expr, str]
+Element = tuple[Var, str, int]
+
+
+def told_dims(function: Function) -> tuple[Var, ...]:
+    """The dims that elements of params tell."""
+    return tuple(var for var, _, _ in function.attrs.get(TOLD, ()))
+
+
+def with_known_elements(
+    attrs: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]
+) -> dict[str, Any]:
+    """A function's attributes where params have become constants, by public name."""
+    elements: tuple[Element, ...] = attrs.get(ELEMENTS, ())
+    if not elements:
+        return dict(attrs)
+    known: dict[Var, Expr] = {
+        var: const(int(arrays[name].reshape(-1)[place])) for var, name, place in elements if name in arrays
+    }
+    told = tuple((var, substitute(expr, known), what) for var, expr, what in attrs.get(TOLD, ()))
+    left = tuple(element for element in elements if element[0] not in known)
+    return {**attrs, ELEMENTS: left, TOLD: told}
+
+
+__all__ = ["ELEMENTS", "TOLD", "Element", "Told", "told_dims", "with_known_elements"]

@@ -1,0 +1,105 @@
+"""Slices and borders whose places are data: each becomes an offset and a size inside the dim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.expr import Expr, as_expr, eq, maximum, minimum, ne, select
+from dlc_core.ir.types import Dim
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call
+from dlc_frontend_onnx.shapes import has_elements, simple
+
+
+def told_slice(
+    c: Call,
+    x: Node,
+    begins: Sequence[Dim],
+    ends: Sequence[Dim],
+    axes: Sequence[Dim] | None,
+    steps: Sequence[Dim] | None,
+) -> Node:
+    """`x[begin:end:step]` along axes, any of which may be data."""
+    rank = len(x.shape)
+    places: Sequence[Dim] = range(len(begins)) if axes is None else axes
+    strides: Sequence[Dim] = (1,) * len(begins) if steps is None else steps
+    if not len(begins) == len(ends) == len(places) == len(strides) <= rank:
+        raise c.error("starts, ends, axes and steps differ in length")
+    if any(map(has_elements, places)):
+        rows = _on_all_axes(c, x, begins, ends, places, strides)
+    else:
+        axes_ = [c.check_axis(axis, rank) for axis in places if isinstance(axis, int)]
+        rows = list(zip(axes_, begins, ends, strides, strict=True))
+    for axis, begin, end, step in rows:
+        x = _cut(c, x, axis, begin, end, step)
+    return x
+
+
+def _on_all_axes(
+    c: Call, x: Node, begins: Sequence[Dim], ends: Sequence[Dim], axes: Sequence[Dim], steps: Sequence[Dim]
+) -> list[tuple[int, Dim, Dim, Dim]]:
+    """(axis, begin, end, step) for each axis of x, where data tells which ones are cut."""
+    rank = len(x.shape)
+    for axis in axes:
+        c.require((as_expr(axis) >= -rank) & (as_expr(axis) < rank), "an axis is out of range")
+    for index, axis in enumerate(axes):
+        for other in axes[:index]:
+            c.require(ne(as_expr(axis) % rank, as_expr(other) % rank), "an axis is there twice")
+    rows: list[tuple[int, Dim, Dim, Dim]] = []
+    for place in range(rank):
+        row: list[Expr] = [as_expr(0), as_expr(x.shape[place]), as_expr(1)]
+        for axis, *given in zip(axes, begins, ends, steps, strict=True):
+            here = eq(as_expr(axis) % rank, place)
+            row = [select(here, new, old) for new, old in zip(given, row, strict=True)]
+        rows.append((place, *(simple(value) for value in row)))
+    return rows
+
+
+def _cut(c: Call, x: Node, axis: int, begin: Dim, end: Dim, step: Dim) -> Node:
+    """Along one axis: begins and ends count from the dim's end where they are negative, and stay in it."""
+    if not any(map(has_elements, (begin, end, step))):
+        if not isinstance(step, int):
+            raise c.unsupported(f"steps of {step}", hint="pin the dims with shapes={...}")
+        return std.slice(x, begins=(begin,), ends=(end,), strides=(step,), axes=(axis,))
+    size, stride = as_expr(x.shape[axis]), as_expr(step)
+    c.require(ne(stride, 0), "a step is 0")
+    back = stride < 0
+    # Backwards the first place is the last one at most, and the end may be before the first.
+    low, high = select(back, -1, 0), select(back, size - 1, size)
+
+    def inside(place: Dim) -> Expr:
+        counted = select(as_expr(place) < 0, as_expr(place) + size, place)
+        return minimum(maximum(counted, low), high)
+
+    first, last = simple(inside(begin)), simple(inside(end))
+    length = select(back, as_expr(first) - last, as_expr(last) - first)
+    apart = select(back, -stride, stride)
+    count = c.size(maximum((length + maximum(apart, 1) - 1) // maximum(apart, 1), 0), "a length")
+    if isinstance(step, int) and abs(step) == 1:
+        if step < 0:
+            x, first = std.flip(x, axes=(axis,)), simple(size - 1 - first)
+        start = c.offset(first, "a begin")
+        return std.slice(x, begins=(start,), ends=(start + count,), axes=(axis,))
+    # A begin of -1, before an empty dim or an empty part, is where no place is read.
+    begin_at, step_at = (c.number_of(value) for value in (maximum(first, 0), step))
+    places = std.add(std.mul(std.arange(stop=count), step_at), begin_at)
+    return std.gather(x, places, axis=axis)
+
+
+def told_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> Node:
+    """x with a border of sizes that are data; negative ones crop."""
+    rank = len(x.shape)
+    begins, ends = ([simple(maximum(-as_expr(p), 0)) for p in pads[k : k + rank]] for k in (0, rank))
+    for axis, (before, after) in enumerate(zip(begins, ends)):
+        if before != 0 or after != 0:
+            x = _cut(c, x, axis, before, simple(as_expr(x.shape[axis]) - after), 1)
+    borders = [simple(maximum(pad, 0)) for pad in pads]
+    for index, border in enumerate(borders):
+        if mode in ("reflect", "wrap") and has_elements(border):
+            most = as_expr(x.shape[index % rank]) - (mode == "reflect")
+            c.require(as_expr(border) <= most, f"a border is too large for the mode {mode}")
+    return std.pad(x, pads=tuple(c.offset(border, "a border") for border in borders), value=value, mode=mode)
+
+
+__all__ = ["told_pad", "told_slice"]
