@@ -127,13 +127,15 @@ class Holders(dict[Var, Node]):
     def anchored(self, results: Sequence[Node], params: Sequence[Node], *, entry: bool) -> list[Node]:
         """Results of a function with the dims that data tells in it: those that they mention and its checks.
 
-        What depends on no param of a body is told outside of it; `entry` has the rest.
+        What depends on no param of a body is told outside of it; `entry` has the rest, but for checks that
+        callers make (see `attributes`).
         """
         if all(value.op is PARAM for value in self.values()):
             return list(results)
         own = set(params)
         bound = {var for value in params for var in symbols_of(value.type)}
-        waiting = [*_missing(results, bound), *self._required]
+        checked = self._tellable(params) if entry else {}
+        waiting = [*_missing(results, bound), *(var for var in self._required if var not in checked)]
         inside: dict[Var, bool] = {}
         while waiting:
             var = waiting.pop()
@@ -147,27 +149,37 @@ class Holders(dict[Var, Node]):
         return [std.with_dims(*first, results[0]), *results[1:]]
 
     def attributes(self, params: Sequence[Node], body: Node) -> dict[str, Any]:
-        """The attributes of a function about the dims in it that elements of its params tell."""
-        if not self.told:
-            return {}
+        """The attributes of the entry about the dims in it that elements of its params tell."""
+        used = set(post_order(body))
+        tellable = self._tellable(params)
+        waiting = [var for var in tellable if var in self._required or self[var] in used]
+        wanted: set[Var] = set()
+        while waiting:
+            var = waiting.pop()
+            if var not in wanted:
+                wanted.add(var)
+                waiting += (part for part in free_vars(self.told[var][0]) if part in tellable)
+        elements = dict.fromkeys(element for var in tellable if var in wanted for element in tellable[var])
+        told: tuple[Told, ...] = tuple((var, *self.told[var]) for var in tellable if var in wanted)
+        return {ELEMENTS: tuple(elements), TOLD: told} if told else {}
+
+    def _tellable(self, params: Sequence[Node]) -> dict[Var, tuple[Element, ...]]:
+        """The dims that follow from elements and dims of params alone, and these elements."""
         names = {own: own.attrs["name"] for own in params}
         known = {var for own in params for var in symbols_of(own.type)}
-        elements: dict[Var, Element] = {}
-        told: list[Told] = []
-        used = set(post_order(body))
-        for var, (size, what) in self.told.items():
-            if self[var] not in used:
-                continue
-            own: dict[Var, Element] = {}
+        found: dict[Var, tuple[Element, ...]] = {}
+        for var, (size, _) in self.told.items():
+            elements: list[Element] = []
             for part in free_vars(size):
                 tensor, place = self.elements.places.get(part, (None, 0))
                 if tensor in names and tensor is not None:
-                    own[part] = part, names[tensor], place
-            if all(part in own or part in known for part in free_vars(size)):
-                elements.update(own)
+                    elements.append((part, names[tensor], place))
+                elif part not in known:
+                    break
+            else:
+                found[var] = tuple(elements)
                 known.add(var)
-                told.append((var, size, what))
-        return {ELEMENTS: tuple(elements.values()), TOLD: tuple(told)} if told else {}
+        return found
 
 
 def _missing(roots: Sequence[Node], bound: set[Var]) -> list[Var]:

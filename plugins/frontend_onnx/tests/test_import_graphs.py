@@ -137,7 +137,7 @@ def test_an_operator_of_an_old_version_says_since_when_it_is_supported():
 
 
 def test_what_depends_on_data_is_unsupported_and_says_what_to_do():
-    text = "g (float[4] x, int64[2] s) => (float[?,?] y) { y = Reshape(x, s) }"
+    text = "g (float[4] x, int64[n] s) => (float[?,?] y) { y = Reshape(x, s) }"
     with pytest.raises(UnsupportedError, match="the shape depends on the data") as caught:
         main_of(parse(text))
     assert "Reshape" in str(caught.value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dlc_core.graph.node import Node
-from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 
@@ -43,11 +42,8 @@ def scatter_nd(c: Call, x: Node, indices: Node, updates: Node) -> Node:
 
 @converter("OneHot", 9)
 def one_hot(c: Call, indices: Node, depth: Node, values: Node) -> Node:
-    size: Dim
-    if depth.dtype.is_int:
-        (size,) = c.dims(std.reshape(depth, shape=(1,)), "the depth")
-    else:
-        size = int(c.scalar(depth, "the depth"))
+    number = depth if depth.dtype.is_int else std.cast(depth, to="int64")
+    (size,) = c.sizes(std.reshape(number, shape=(1,)), "the depth")
     if values.tensor_type.static_shape() not in (None, (2,)):
         raise c.error(f"the values must be two, not {values.type}")
     hot = std.one_hot(c.cast(indices, "int64"), depth=size, axis=c.integer("axis", -1), dtype="bool")

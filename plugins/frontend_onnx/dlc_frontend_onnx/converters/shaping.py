@@ -13,9 +13,13 @@ from dlc_core.ir.expr import Expr, as_expr, eq, maximum, ne, select
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import broadcast_dims, product
+from dlc_core.op.std.slicing import LARGE
 from dlc_frontend_onnx.converters.base import Call, constant_of, converter
 from dlc_frontend_onnx.converters.cutting import told_pad, told_slice
 from dlc_frontend_onnx.shapes import has_elements, simple
+
+ALL = 1 << 27
+"""A slice's end of at least this means all of a symbolic dim, which then is not longer."""
 
 MAX_INLINE = 1 << 53
 """Integers up to this are exact as the float value of `full`."""
@@ -267,6 +271,9 @@ def _slice(
     steps: Sequence[int] | None,
 ) -> Node:
     """Ends beyond a dim are the dim's; those that dims tell are taken to be within it."""
+    places = range(len(begins)) if axes is None else axes
+    if len(begins) == len(ends) == len(places):
+        ends = [_whole(c, x, axis, end) for axis, end in zip(places, ends)]
     return std.slice(
         x,
         begins=tuple(begins),
@@ -274,6 +281,15 @@ def _slice(
         strides=None if steps is None else tuple(steps),
         axes=None if axes is None else tuple(axes),
     )
+
+
+def _whole(c: Call, x: Node, axis: int, end: Dim) -> Dim:
+    """An end that exporters write for "all", such as 1000000000, of a dim that no call has longer."""
+    size = x.shape[c.check_axis(axis, len(x.shape))]
+    if not isinstance(size, Expr) or not isinstance(end, int) or not ALL <= end < LARGE:
+        return end
+    c.require(size <= end, f"the dim {size} is longer than {end}")
+    return LARGE
 
 
 @converter("Tile", 6)
@@ -331,6 +347,8 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     if any(len(value.shape) and value.tensor_type.static_shape() != (1,) for value in (start, limit, delta)):
         raise c.error("start, limit and delta must be scalars")
     c.ignore("stash_type")
+    if not start.dtype.is_int and any(c.known(value) is None for value in (start, limit, delta)):
+        return _float_range(c, start, limit, delta)
     if not start.dtype.is_int:
         first, last, step = (
             c.scalar(v, w) for v, w in ((start, "start"), (limit, "limit"), (delta, "delta"))
@@ -351,6 +369,18 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     length = c.size(maximum((distance + apart - 1) // apart, 0), "the length")
     places = std.mul(std.arange(stop=length), c.number_of(step))
     return c.cast(std.add(places, c.number_of(first)), start.dtype)
+
+
+def _float_range(c: Call, start: Node, limit: Node, delta: Node) -> Node:
+    """A range of floats that are data."""
+    first, last, step = (std.reshape(value, shape=()) for value in (start, limit, delta))
+    moves = std.not_equal(step, c.const(0, step.dtype))
+    c.require(ne(*c.elements(c.cast(moves, "int64"), "the step"), 0), "the step is 0")
+    wide = [c.cast(value, "float64") for value in (first, last, step)]
+    count = std.ceil(std.div(std.sub(wide[1], wide[0]), wide[2]))
+    (length,) = c.elements(std.cast(count, to="int64"), "the length")
+    steps = std.arange(stop=c.size(maximum(length, 0), "the length"), dtype=start.dtype)
+    return std.add(std.mul(steps, step), first)
 
 
 @converter("EyeLike", 9)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.expr import Expr, as_expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
@@ -35,6 +36,8 @@ def _top(c: Call, x: Node, count: Dim, default: int, *, largest: bool) -> Sequen
     size = x.shape[axis]
     if isinstance(size, int) and isinstance(count, int) and count > size:
         raise c.error(f"the {count} largest of {size} elements")
+    if isinstance(size, Expr) or isinstance(count, Expr):
+        c.require(as_expr(count) <= size, f"{count} results of {size} elements")
     order = (*(k for k in range(rank) if k != axis), axis)
     back = tuple(order.index(k) for k in range(rank))
     rows = std.transpose(x, axes=order)

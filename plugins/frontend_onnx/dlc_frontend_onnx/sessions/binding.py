@@ -185,20 +185,20 @@ class IOBinding:
     def run(self) -> None:
         """Call the session."""
         form, feeds = self._session.model.pick(self._inputs)
+        if not self._outputs:
+            raise UsageError("no output is bound", hint="binding.bind_output(name)")
+        names = [value.name for value in form.exe.inputs]
+        lacking = [name for name in names if name not in feeds]
+        if lacking:
+            raise UsageError(f"input {lacking[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
         # Elements of bound inputs may tell sizes.
-        facts = form.exe.signature.facts([np.asarray(feeds[value.name]) for value in form.exe.inputs])
+        facts = form.exe.signature.facts([np.asarray(feeds[name]) for name in names])
         key = form.exe, facts
         if self._bound is None or self._bound[0] != key:
             self._bound = key, self._bind(form.exe, feeds, facts)
         self._bound[1]()
 
     def _bind(self, exe: Any, feeds: Mapping[str, Array], facts: object) -> Callable[[], object]:
-        if not self._outputs:
-            raise UsageError("no output is bound", hint="binding.bind_output(name)")
-        names = [value.name for value in exe.inputs]
-        lacking = [name for name in names if name not in feeds]
-        if lacking:
-            raise UsageError(f"input {lacking[0]!r} is not bound", hint=f"inputs: {', '.join(names)}")
         plan = exe.signature.plan(facts)
         arrays: list[Array | None] = []
         continued = {donation.output for donation in exe.signature.donated}
