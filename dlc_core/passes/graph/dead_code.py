@@ -91,7 +91,7 @@ def _used_in(function: Function, results: Sequence[Node]) -> set[int]:
     reached = list(post_order(*results))
     read = {n for n in reached if n.op is PARAM}
     dims = {var for n in reached for var in dims_used(n)}
-    dims -= {var for n in reached for var in (*dims_shown(n), *fresh_dims(n))}
+    dims -= {var for n in reached for var in (dims_shown(n) if n in read else fresh_dims(n))}
     for own in function.params:
         if own not in read and dims & dims_shown(own):
             read.add(own)

@@ -375,7 +375,8 @@ def _float_range(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     """A range of floats that are data."""
     first, last, step = (std.reshape(value, shape=()) for value in (start, limit, delta))
     moves = std.not_equal(step, c.const(0, step.dtype))
-    c.require(ne(*c.elements(c.cast(moves, "int64"), "the step"), 0), "the step is 0")
+    (moving,) = c.elements(c.cast(moves, "int64"), "the step")
+    c.require(ne(moving, 0), "the step is 0")
     wide = [c.cast(value, "float64") for value in (first, last, step)]
     count = std.ceil(std.div(std.sub(wide[1], wide[0]), wide[2]))
     (length,) = c.elements(std.cast(count, to="int64"), "the length")
