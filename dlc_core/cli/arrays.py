@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ def _load(path: Path) -> Any:
 def given_inputs(
     names: Sequence[str], single: Sequence[str] | None, together: Path | None
 ) -> dict[str, Array]:
-    """Those of the named inputs that are given: `single` are NAME=FILE, `together` a `.npz` file, whose names
-    may have the prefix `in_`.  Raises UsageError for files and names that fit no input.
+    """Those of the named inputs that are given: `single` are NAME=FILE or NAME=[1, 2], `together` a `.npz`
+    file, whose names may have the prefix `in_`.  Raises UsageError for files and names that fit no input.
     """
     found: dict[str, Array] = {}
     if together is not None:
@@ -70,8 +71,19 @@ def given_inputs(
             raise UsageError(
                 f"--input {text!r} names no input", hint=f"write NAME=FILE; inputs: {', '.join(names)}"
             )
-        found[name] = read_array(Path(path))
+        found[name] = _literal(path) if path.startswith("[") else read_array(Path(path))
     return found
+
+
+def _literal(text: str) -> Array:
+    """A list of numbers as an array of int64 or float32."""
+    try:
+        found = np.array(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{text!r} is no array", why=str(error), hint="such as [3, 8]") from None
+    if found.dtype.kind not in "if":
+        raise UsageError(f"{text!r} is no array of numbers", hint="such as [3, 8]")
+    return found.astype(np.int64 if found.dtype.kind == "i" else np.float32)
 
 
 def gather_inputs(
@@ -93,6 +105,14 @@ def gather_inputs(
             details=[str(value) for value in missing],
             hint="--input NAME=FILE, --inputs FILE.npz, or --random",
         )
+    telling = {exe.inputs[index].name for _, index, _ in exe.signature.elements}
+    for value in missing:
+        if value.name in telling:
+            raise UsageError(
+                f"input {value.name!r} is not given",
+                why="sizes of the model depend on its values, which are not drawn",
+                hint="--input NAME=[1,2] or --input NAME=FILE, or --inputs FILE.npz",
+            )
     found.update(random_inputs(missing, seed or 0, _known_sizes(exe, found, sizes or {})))
     return {name: found[name] for name in names}
 

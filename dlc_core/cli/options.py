@@ -70,7 +70,8 @@ ShowProgress = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")]
 SingleInputs = Annotated[
-    list[str] | None, typer.Option("--input", "-i", help="An input: NAME=FILE.npy; repeat it for more.")
+    list[str] | None,
+    typer.Option("--input", "-i", help="An input: NAME=FILE.npy or NAME=[1,2]; repeat it for more."),
 ]
 InputsTogether = Annotated[
     Path | None, typer.Option("--inputs", help="Inputs by name, as NAME or in_NAME, in a .npz file.")

@@ -12,6 +12,7 @@ The status is 0, or `status_of(argument, reason)` of the first argument that doe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
@@ -32,6 +33,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.runtime.dlpack import HOST_TYPES, dtype_code
 from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.telling import given_symbols
 from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 DATA, DEVICE, RANK, DTYPE, STRIDED, SHAPE = range(6)
@@ -59,8 +61,15 @@ def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
     Shapes must be those of the signature for some values of its symbols; arrays lie in host memory, row-major
     and contiguous, at multiples of their elements' size.  An array without elements may have the address 0.
     Nothing fits a signature whose dtypes DLPack has not, or whose inputs' shapes do not tell its symbols.
+    Dims that elements of inputs tell are among the results beforehand (see `telling`); the checks of
+    `inputs_alone` come before these elements are read.
     """
     return _Checks(name, signature).func()
+
+
+def inputs_alone(signature: Signature) -> Signature:
+    """A signature to check the inputs by before their elements are read."""
+    return replace(signature, outputs=(), symbols=given_symbols(signature), told=(), elements=(), needs=())
 
 
 class _Checks:
@@ -81,6 +90,10 @@ class _Checks:
             self._kind(number, value, begin)
             begin += row_size(value)
         inputs = len(self.signature.inputs)
+        told = {var for var, _, _ in self.signature.told}
+        for place, symbol in enumerate(self.signature.symbols):
+            if symbol in told:
+                self.known[symbol] = load(self.results, (const(1 + place),))
         self._dims(range(inputs), begins, "first")
         self._dims(range(inputs), begins, "rest")
         if any(s not in self.known for s in self.signature.symbols):
@@ -178,6 +191,7 @@ __all__ = [
     "STRIDED",
     "descriptor_checks",
     "dtype_word",
+    "inputs_alone",
     "row_size",
     "status_of",
 ]

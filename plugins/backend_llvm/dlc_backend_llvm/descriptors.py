@@ -19,10 +19,12 @@ from dlc_core.runtime.descriptors import (
     SHAPE,
     STRIDED,
     descriptor_checks,
+    inputs_alone,
     row_size,
     status_of,
 )
 from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.telling import given_symbols, read_inputs, told_symbols
 
 _FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "offset": 40}
 """Bytes from a descriptor's begin."""
@@ -31,6 +33,8 @@ _FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "stride
 def emit_run_dlpack(unit: Unit, name: str, signature: Signature) -> None:
     """Add `<name>_run_dlpack(inputs, outputs, workspace, threads)` to the functions of a library."""
     emit_function(unit, descriptor_checks(f"{name}.checks", signature))
+    if signature.told:
+        emit_function(unit, descriptor_checks(f"{name}.checks_first", inputs_alone(signature)))
     unit.functions += [_facts(name), _run(name, signature)]
 
 
@@ -132,6 +136,7 @@ def _run(name: str, signature: Signature) -> str:
             f"  store ptr %data{number}, ptr %to{number}, align 8",
         ]
         begin += row_size(value)
+    lines += _telling(name, signature)
     lines += [
         f"  call void @{name}.checks(ptr %table, ptr %results, i32 1)",
         "  %status64 = load i64, ptr %results, align 8",
@@ -156,6 +161,44 @@ def _run(name: str, signature: Signature) -> str:
         "}",
     ]
     return "\n" + "\n".join(lines)
+
+
+def _telling(name: str, signature: Signature) -> Sequence[str]:
+    """Computes the dims that elements tell, once the inputs are known to be what they must be."""
+    if not signature.told:
+        return ()
+    given = given_symbols(signature)
+    lines = [
+        f"  %found = alloca [{1 + len(given)} x i64], align 64",
+        f"  call void @{name}.checks_first(ptr %table, ptr %found, i32 1)",
+        "  %first64 = load i64, ptr %found, align 8",
+        "  %first = trunc i64 %first64 to i32",
+        "  %readable = icmp eq i32 %first, 0",
+        "  br i1 %readable, label %tell, label %unreadable",
+        "unreadable:",
+        "  ret i32 %first",
+        "tell:",
+    ]
+    arguments = ["ptr %pointers"]
+    for index in range(len(given)):
+        lines += [
+            f"  %at_given{index} = getelementptr i64, ptr %found, i64 {1 + index}",
+            f"  %given{index} = load i64, ptr %at_given{index}, align 8",
+        ]
+        arguments.append(f"i64 %given{index}")
+    for index, symbol in enumerate(told_symbols(signature)):
+        place = 1 + signature.symbols.index(symbol)
+        lines.append(f"  %at_told{index} = getelementptr i64, ptr %results, i64 {place}")
+        arguments.append(f"ptr %at_told{index}")
+    return [
+        *lines,
+        f"  %telling = call i32 @{name}_dims({', '.join(arguments)})",
+        "  %fits = icmp eq i32 %telling, 0",
+        "  br i1 %fits, label %check, label %unfit",
+        "unfit:",
+        f"  ret i32 {status_of((*read_inputs(signature), 0)[0], 'shape')}",
+        "check:",
+    ]
 
 
 def _tables(signature: Signature) -> Sequence[str]:

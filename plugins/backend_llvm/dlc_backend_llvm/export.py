@@ -27,6 +27,7 @@ from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.objects import link_shared
 from dlc_backend_llvm.pool import pool_ir
 from dlc_backend_llvm.program import program_text
+from dlc_backend_llvm.telling import emit_dims
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
@@ -128,6 +129,8 @@ define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) noun
   call void @{name}.shape{index}(ptr %shape, {scalars}i32 1)
   ret void
 }}""")
+    if signature.told:
+        emit_dims(unit, name, signature)
     unit.functions.append(_run_ir(name, entry, signature, dims, names))
     emit_run_dlpack(unit, name, signature)
     unit.declare(entry, f"hidden i32 @{entry}(ptr, ptr, i32)")

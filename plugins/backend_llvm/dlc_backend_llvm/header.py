@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dlc_core.ir.types import TensorType
 from dlc_core.runtime.descriptors import REASONS
 from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.telling import given_symbols, told_symbols
 from dlc_core.target.source.words import commented, quoted
 
 _TEXT = """\
@@ -28,7 +29,7 @@ _TEXT = """\
 extern "C" {{
 #endif
 
-/* Bytes of scratch memory that one call needs{of_dims}. */
+{telling}/* Bytes of scratch memory that one call needs{of_dims}. */
 size_t {name}_workspace_size({only_dims});
 {shapes}
 /* Run the model.
@@ -88,6 +89,21 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         shapes="".join(shapes),
         reasons=", ".join(f"{i} {word}" for i, word in enumerate(REASONS, 1)),
         dims_found=f"{symbols} follow{'s' * (len(dims) == 1)} from the shapes." if dims else "",
+        telling=_telling(name, signature) if signature.told else "",
+    )
+
+
+def _telling(name: str, signature: Signature) -> str:
+    """The declaration of the function that computes dims of elements of inputs."""
+    words = dict(zip(signature.symbols, dim_names(signature)))
+    told = told_symbols(signature)
+    args = [f"int64_t {words.get(v, f'dim_{i}_of_shapes')}" for i, v in enumerate(given_symbols(signature))]
+    args += [f"int64_t *{words[v]}" for v in told]
+    shown = ", ".join(f"*{words[v]}" for v in told) or "nothing"
+    return (
+        f"/* Check what elements of inputs say of sizes, and set the dims that they tell: {shown}.\n"
+        "   Returns 0, or a negative number where the inputs do not fit: then the model must not be run. */\n"
+        f"int {name}_dims({', '.join(['const void *const *inputs', *args])});\n\n"
     )
 
 

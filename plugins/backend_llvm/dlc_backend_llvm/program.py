@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dlc_backend_llvm.header import dim_names, symbolic_outputs
 from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.telling import given_symbols, told_symbols
 
 _TEXT = r"""/* Runs {name} once: {name} THREADS{usage}
    Inputs are read from files and outputs written to files, as the plain bytes of the arrays. */
@@ -83,10 +84,21 @@ def program_text(name: str, signature: Signature) -> str:
     """The C99 program that runs the model `name`."""
     ins, outs, dims = len(signature.inputs), len(signature.outputs), dim_names(signature)
     usage = "".join(f" {kind}{i}" for kind, n in (("INPUT", ins), ("OUTPUT", outs)) for i in range(n))
-    lines = [f"  {dim} = atoll(words[{ins + outs + 2 + i}]);" for i, dim in enumerate(dims)]
+    words = dict(zip(signature.symbols, dims))
+    told = [words[v] for v in told_symbols(signature)]
+    asked = [words.get(v, f"dim_{i}_of_shapes") for i, v in enumerate(given_symbols(signature))]
+    lines = [f"  {dim} = atoll(words[{ins + outs + 2 + i}]);" for i, dim in enumerate(asked)]
     for i, value in enumerate(signature.inputs):
         size = f"{name.upper()}_INPUT{i}_BYTES" if value.type.is_static else "-1"
         lines.append(f"  inputs[{i}] = read_file(words[{2 + i}], {size});")
+    if signature.told:
+        args = ", ".join(["inputs", *asked, *(f"&{dim}" for dim in told)])
+        lines += [
+            f"  if ({name}_dims({args}) != 0) {{",
+            '    fprintf(stderr, "the inputs do not fit the model\\n");',
+            "    return 1;",
+            "  }",
+        ]
     symbolic = dict(symbolic_outputs(signature))
     for i, value in enumerate(signature.outputs):
         if i not in symbolic:
@@ -95,18 +107,19 @@ def program_text(name: str, signature: Signature) -> str:
         factors = [str(value.type.dtype.itemsize), *(f"shape[{axis}]" for axis in range(value.type.ndim))]
         lines.append(f"  {name}_output{i}_shape({', '.join(['shape', *dims])});")
         lines.append(f"  sizes[{i}] = (size_t)({' * '.join(factors)});")
-    declared = f"  int64_t {', '.join(dims)};\n" if dims else ""
+    every = (*asked, *told)
+    declared = f"  int64_t {', '.join(every)};\n" if every else ""
     if symbolic:
         declared += f"  int64_t shape[{max(1, *(v.type.ndim for v in symbolic.values()))}];\n"
     return _TEXT.format(
         name=name,
-        usage=usage + "".join(f" {dim.upper()}" for dim in dims),
+        usage=usage + "".join(f" {dim.upper()}" for dim in asked),
         read=_READ if ins else "",
         ins=ins,
         outs=outs,
         ins_room=max(1, ins),
         outs_room=max(1, outs),
-        count=2 + ins + outs + len(dims),
+        count=2 + ins + outs + len(asked),
         declared=declared,
         lines="\n".join(lines),
         dims=", ".join(dims),

@@ -202,6 +202,96 @@ def test_descriptors_are_checked_before_anything_runs(tmp_path):
     assert "dim_n follows from the shapes" in header.read_text()
 
 
+def told_rows():
+    """x repeated as often as an element of k says."""
+    n, rows, element = Var("n"), Var("rows"), Var("k_1")
+    x, k = param("x", tensor_type((1, n))), param("k", tensor_type((2,), "int32"))
+    ops = registry().ops
+    last = ops["slice"].build(k, begins=(1,), ends=(2,))
+    told = ops["dim_of"].build(ops["cast"].build(last, to="int64"), size=rows)
+    y = ops["broadcast_to"].build(ops["relu"].build(x), shape=(rows, n))
+    attrs = {"inputs": ("x", "k"), "outputs": ("y",)}
+    attrs |= {"elements": ((element, "k", 1),), "told": ((rows, element, "no rows"),)}
+    return IRModule({"main": Function("main", (x, k), ops["with_dims"].build(told, y), attrs)})
+
+
+TOLD = r"""
+#include "net.h"
+#include <stdio.h>
+#include <stdlib.h>
+typedef struct { int32_t type, id; } Device;
+typedef struct { uint8_t code, bits; uint16_t lanes; } DataType;
+typedef struct {
+  void *data; Device device; int32_t ndim; DataType dtype; int64_t *shape, *strides; uint64_t byte_offset;
+} Tensor;
+int main(void) {
+  float x[3] = {1, -2, 3}, *y;
+  int32_t k[2] = {-7, 0};
+  int64_t rows, shape[2], xs[] = {1, 3}, ks[] = {2}, i, n = 3;
+  const void *inputs[2];
+  void *outputs[1], *workspace;
+  inputs[0] = x; inputs[1] = k;
+  k[1] = -1;
+  if (net_dims(inputs, n, &rows) >= 0) return 1;
+  for (k[1] = 1; k[1] < 4; k[1]++) {
+    Tensor tx = {x, {1, 0}, 2, {2, 32, 1}, xs, NULL, 0}, tk = {k, {1, 0}, 1, {0, 32, 1}, ks, NULL, 0};
+    Tensor ty = {NULL, {1, 0}, 2, {2, 32, 1}, shape, NULL, 0};
+    const void *in[2], *out[1];
+    if (net_dims(inputs, n, &rows) != 0 || rows != k[1]) return 2;
+    net_output0_shape(shape, n, rows);
+    if (shape[0] != rows || shape[1] != n) return 3;
+    y = malloc(shape[0] * shape[1] * 4);
+    outputs[0] = y;
+    workspace = malloc(net_workspace_size(n, rows) + 1);
+    if (net_run(inputs, outputs, workspace, 0, n, rows)) return 4;
+    for (i = 0; i < n * rows; i++) printf("%a ", y[i]);
+    for (i = 0; i < n * rows; i++) y[i] = 0;
+    ty.data = y; in[0] = &tx; in[1] = &tk; out[0] = &ty;
+    if (net_run_dlpack(in, out, workspace, 0)) return 5;
+    for (i = 0; i < n * rows; i++) printf("%a ", y[i]);
+    shape[0]++;
+    if (net_run_dlpack(in, out, workspace, 0) != -305) return 6;
+    ks[0] = 1;
+    if (net_run_dlpack(in, out, workspace, 0) != -205) return 7;
+    ks[0] = 2; k[1] = -1;
+    if (net_run_dlpack(in, out, workspace, 0) != -205) return 8;
+    k[1] = rows;
+    free(y); free(workspace);
+  }
+  return net_dims(NULL, n, &rows) == -1 ? 0 : 9;
+}
+"""
+
+
+@needs_cc
+def test_dims_that_elements_tell_are_computed_by_the_library(tmp_path):
+    exe = dlc.compile(told_rows(), "llvm")
+    _, header = exe.export(tmp_path / "net.so")
+    assert "int net_dims(const void *const *inputs, int64_t dim_n, int64_t *dim_rows);" in header.read_text()
+    x = np.float32([[1, -2, 3]])
+    want = [exe(x, np.int32([-7, k])).ravel() for k in (1, 1, 2, 2, 3, 3)]
+    np.testing.assert_array_equal(build_and_run(tmp_path, TOLD, ["net.so"]), np.concatenate(want))
+    library = dlc.load_library(tmp_path / "net.so")
+    np.testing.assert_array_equal(library(x, np.int32([0, 4])), exe(x, np.int32([0, 4])))
+
+
+@needs_cc
+def test_the_program_beside_objects_computes_dims_too(tmp_path):
+    exe = dlc.compile(told_rows(), "llvm")
+    exe.export(tmp_path / "net")
+    folder = tmp_path / "net"
+    objects = [p.name for p in sorted(folder.glob("*.o"))]
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "net_main.c", *objects]
+    subprocess.run([CC, *flags, "-lm", "-lpthread", "-o", "net"], cwd=folder, check=True)
+    np.float32([1, -2, 3]).tofile(folder / "x")
+    np.int32([0, 2]).tofile(folder / "k")
+    subprocess.run(["./net", "1", "x", "k", "y", "3"], cwd=folder, check=True)
+    assert np.fromfile(folder / "y", np.float32).tolist() == [1, 0, 3, 1, 0, 3]
+    np.int32([0, -2]).tofile(folder / "k")
+    failed = subprocess.run(["./net", "1", "x", "k", "y", "3"], cwd=folder, capture_output=True, text=True)
+    assert (failed.returncode, "do not fit" in failed.stderr) == (1, True)
+
+
 @needs_cc
 def test_objects_are_linked_elsewhere(tmp_path):
     exe = dlc.compile(model(Var("n")), "llvm")

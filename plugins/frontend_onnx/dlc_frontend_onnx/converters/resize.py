@@ -156,6 +156,8 @@ def resize(
     wanted = c.sizes(sizes, "the sizes")
     if len(wanted) != len(axes):
         raise c.error(f"{len(wanted)} sizes for {len(axes)} axes")
+    if not axes:
+        return x
     if policy == "stretch":
         return made(wanted, None)
     have = [x.shape[axis] for axis in axes]

@@ -1,0 +1,75 @@
+"""Calls from outside of Python to models whose inputs' elements tell sizes: the program that computes these.
+
+    status, told dim 0, told dim 1, … = program(inputs that are read, dims of the inputs' shapes)
+
+The status is 0, or -1 - k where condition k does not hold: that told dim k is not negative, then the needs.
+"""
+
+from __future__ import annotations
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Expr, Var, cast_to, const, eq, free_vars, load, logical_and, substitute
+from dlc_core.runtime.signature import Signature
+from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
+
+
+def told_symbols(signature: Signature) -> tuple[Var, ...]:
+    """Those of a signature's symbols that elements tell."""
+    told = {var for var, _, _ in signature.told}
+    return tuple(symbol for symbol in signature.symbols if symbol in told)
+
+
+def given_symbols(signature: Signature) -> tuple[Var, ...]:
+    """The other dims that a call is told by its inputs' shapes: symbols, and those that conditions need."""
+    told = {var for var, _, _ in signature.told} | {var for var, _, _ in signature.elements}
+    conditions = [expr for _, expr, _ in signature.told] + [e for a, b, _ in signature.needs for e in (a, b)]
+    return tuple(v for v in dict.fromkeys((*signature.symbols, *free_vars(*conditions))) if v not in told)
+
+
+def read_inputs(signature: Signature) -> tuple[int, ...]:
+    """The inputs whose elements are read, by index, ascending."""
+    return tuple(sorted({index for _, index, _ in signature.elements}))
+
+
+def telling_program(name: str, signature: Signature) -> PrimFunc:
+    """The program `name` over the inputs of `read_inputs`, the results (int64: the status, then the dims of
+    `told_symbols`) and the dims of `given_symbols`.
+    """
+    values = [signature.inputs[index] for index in read_inputs(signature)]
+    buffers = {
+        index: Buffer(value.name, value.type.dim_exprs(), value.dtype)
+        for index, value in zip(read_inputs(signature), values, strict=True)
+    }
+    symbols = told_symbols(signature)
+    results = Buffer("results", (1 + len(signature.told),), INDEX)
+    place = {var: 1 + k for k, var in enumerate(symbols)}
+    others = (var for var, _, _ in signature.told if var not in place)
+    place.update((var, 1 + len(symbols) + k) for k, var in enumerate(others))
+    known: dict[Var, Expr] = {}
+    for var, index, at in signature.elements:
+        indices = [const(i) for i in _unflattened(at, signature.inputs[index].type.static_shape() or ())]
+        known[var] = cast_to(INDEX, load(buffers[index], indices))
+    out: list[Stmt] = [Store(results, (const(0),), const(0))]
+    conditions: list[Expr] = []
+    for var, expr, _ in signature.told:
+        out.append(Store(results, (const(place[var]),), substitute(expr, known)))
+        known[var] = load(results, (const(place[var]),))
+        conditions.append(known[var] >= 0)
+    conditions += [eq(substitute(one, known), substitute(other, known)) for one, other, _ in signature.needs]
+    status = load(results, (const(0),))
+    for k, condition in enumerate(conditions):
+        failed = Store(results, (const(0),), const(-1 - k))
+        out.append(If(logical_and(eq(status, 0), ~condition), failed))
+    return PrimFunc(name, (*buffers.values(), results, *given_symbols(signature)), seq(*out))
+
+
+def _unflattened(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    indices: list[int] = []
+    for size in reversed(shape):
+        indices.append(place % size)
+        place //= size
+    return tuple(reversed(indices))
+
+
+__all__ = ["given_symbols", "read_inputs", "telling_program", "told_symbols"]

@@ -1,0 +1,57 @@
+"""The function of an exported library that computes the dims which elements of inputs tell.
+
+int <name>_dims(const void *const *inputs, <dims of shapes>, <pointers to the others>);
+"""
+
+from __future__ import annotations
+
+from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.unit import Unit
+from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.telling import given_symbols, read_inputs, telling_program, told_symbols
+
+
+def emit_dims(unit: Unit, name: str, signature: Signature) -> None:
+    """Add `<name>_dims` to the functions of a library."""
+    emit_function(unit, telling_program(f"{name}.told", signature))
+    given, told, read = given_symbols(signature), told_symbols(signature), read_inputs(signature)
+    params = ["ptr %inputs", *(f"i64 %d{i}" for i in range(len(given)))]
+    params += [f"ptr %to{i}" for i in range(len(told))]
+    lines = [
+        f"define i32 @{name}_dims({', '.join(params)}) nounwind {{",
+        f"  %results = alloca [{1 + len(signature.told)} x i64], align 64",
+        "  %none = icmp eq ptr %inputs, null",
+        f"  br i1 %none, label %refuse, label %{'collect' if read else 'compute'}",
+    ]
+    bad = "%none"
+    if read:
+        lines.append("collect:")
+    for index in read:
+        lines += [
+            f"  %at{index} = getelementptr ptr, ptr %inputs, i64 {index}",
+            f"  %p{index} = load ptr, ptr %at{index}, align 8",
+            f"  %null{index} = icmp eq ptr %p{index}, null",
+            f"  %bad{index} = or i1 {bad}, %null{index}",
+        ]
+        bad = f"%bad{index}"
+    if read:
+        lines.append(f"  br i1 {bad}, label %refuse, label %compute")
+    args = [*(f"ptr %p{index}" for index in read), "ptr %results"]
+    args += [*(f"i64 %d{i}" for i in range(len(given))), "i32 1"]
+    lines += [
+        "compute:",
+        f"  call void @{name}.told({', '.join(args)})",
+        "  %status64 = load i64, ptr %results, align 8",
+        "  %status = trunc i64 %status64 to i32",
+    ]
+    for i in range(len(told)):
+        lines += [
+            f"  %from{i} = getelementptr i64, ptr %results, i64 {1 + i}",
+            f"  %dim{i} = load i64, ptr %from{i}, align 8",
+            f"  store i64 %dim{i}, ptr %to{i}, align 8",
+        ]
+    lines += ["  ret i32 %status", "refuse:", "  ret i32 -1", "}"]
+    unit.functions.append("\n" + "\n".join(lines))
+
+
+__all__ = ["emit_dims"]

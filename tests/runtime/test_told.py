@@ -1,0 +1,148 @@
+"""Dims that elements of inputs tell: op, signature, calls, files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.diag import ArtifactError, UsageError
+from dlc_core.graph.bind import bind_params
+from dlc_core.graph.node import Function, Node, make_tuple, param
+from dlc_core.graph.told import ELEMENTS, TOLD
+from dlc_core.ir.expr import Var, const
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.structural import structural_equal
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.graph.dead_code import DeadCode
+from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.signature import Signature, Value
+from dlc_core.runtime.telling import given_symbols, telling_program, told_symbols
+from dlc_core.script import parse
+from dlc_core.tir.interpreter import run
+
+
+def filled(told: bool = True) -> IRModule:
+    """As many rows of x as `k` says, one after the other, and one row fewer of ones."""
+    n, rows, fewer, element = Var("n"), Var("rows"), Var("fewer"), Var("k_0")
+    x, k = param("x", tensor_type((1, n))), param("k", tensor_type((1,), "int64"))
+    number = std.reshape(k, shape=())
+    one = std.dim_of(number, size=rows, what="the rows are negative")
+    less = std.dim_of(std.sub(number, dlc.graph.constant(np.int64(1))), size=fewer, what="there is no row")
+    result = std.with_dims(one, less, std.broadcast_to(x, shape=(rows, n)))
+    attrs = {"inputs": ("x", "k"), "outputs": ("y", "z")}
+    if told:
+        attrs[ELEMENTS] = ((element, "k", 0),)
+        attrs[TOLD] = ((rows, element, "the rows are negative"), (fewer, rows - 1, "there is no row"))
+    body = make_tuple([result, std.full(shape=(fewer, 2), value=1.0)])
+    return IRModule({"main": Function("main", (x, k), body, attrs)})
+
+
+X = np.float32([[1, 2, 3]])
+
+
+@pytest.mark.parametrize("target", ["llvm", "reference"])
+@pytest.mark.parametrize("told", [True, False])
+def test_dims_that_a_caller_tells_and_dims_that_are_computed_are_the_same(target, told):
+    exe = dlc.compile(filled(told), target)
+    assert bool(exe.about.get("host")) == (target == "llvm" and not told)
+    for rows in (1, 4, 2):
+        y, z = exe(X, np.array([rows]))
+        np.testing.assert_array_equal(y, np.repeat(X, rows, 0))
+        np.testing.assert_array_equal(z, np.ones((rows - 1, 2), np.float32))
+    with pytest.raises(UsageError, match="do not fit the model") as caught:
+        exe(X, np.array([0]))
+    assert "there is no row" in str(caught.value)
+
+
+def test_text_and_files_keep_what_is_told(tmp_path):
+    module = filled()
+    assert structural_equal(parse(module.script()), module)
+    exe = dlc.compile(module)
+    assert decode_signature(encode_signature(exe.signature)).told[1][2] == "there is no row"
+    exe.save(tmp_path / "m.dlc")
+    opened = dlc.open(tmp_path / "m.dlc")
+    assert opened(X, np.array([3]))[0].shape == (3, 3)
+    with pytest.raises(UsageError, match="there is no row"):
+        opened(X, np.array([0]))
+
+
+def test_a_bound_input_is_no_element_any_more():
+    module = bind_params(filled(), {"k": np.array([3])})
+    entry = module["main"]
+    assert entry.attrs[ELEMENTS] == ()
+    assert entry.attrs[TOLD][0][1] is const(3)
+    y, z = dlc.compile(module)(X)
+    assert y.shape == (3, 3)
+    assert z.shape == (2, 2)
+
+
+def test_plans_are_for_elements_too():
+    exe = dlc.compile(filled())
+    facts = exe.signature.facts([X, np.array([5])])
+    assert facts == ((1, 3), (1,), (5,))
+    assert exe.signature.plan(facts).outputs == ((5, 3), (4, 2))
+    call = exe.bind([X, np.array([2])])
+    assert call()[0].shape == (2, 3)
+
+
+def test_programs_of_other_languages_compute_the_same_dims():
+    signature = dlc.compile(filled()).signature
+    program = telling_program("told", signature)
+    assert [v.name for v in given_symbols(signature)] == ["n"]
+    assert {v.name for v in told_symbols(signature)} == {"rows", "fewer"}
+    for rows, status in ((3, 0), (0, -2), (-4, -1)):
+        results = np.zeros(3, np.int64)
+        run(program, np.array([rows]), results, 3, check=True)
+        assert results[0] == status
+        places = {symbol.name: int(results[1 + i]) for i, symbol in enumerate(told_symbols(signature))}
+        assert places == {"rows": rows, "fewer": rows - 1}
+
+
+def changed(change):
+    k = Var("k_0")
+    data = encode_signature(
+        Signature((Value("k", tensor_type((2,), "int64")),), (), (rows := Var("rows"),), const(0), 0,
+                  elements=((k, 0, 1),), told=((rows, k + 1, "wrong"),))
+    )  # fmt: skip
+    change(data)
+    return data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["elements"][0].__setitem__(2, 2),
+        lambda data: data["elements"][0].__setitem__(1, 1),
+        lambda data: data["elements"].clear(),
+        lambda data: data["told"].append(data["told"][0]),
+        lambda data: data["told"][0].__setitem__(0, data["told"][0][1]),
+        lambda data: data["told"][0].__setitem__(2, 5),
+        lambda data: data["inputs"][0].update(dtype="float32"),
+    ],
+)
+def test_malformed_signatures_are_refused(change):
+    assert decode_signature(changed(lambda data: None)).told
+    with pytest.raises(ArtifactError):
+        decode_signature(changed(change))
+
+
+def test_branches_keep_arguments_whose_shape_tells_a_dim():
+    n = Var("n")
+    c, k = param("c", tensor_type((), "bool")), param("k", tensor_type((), "int64"))
+
+    def branch(name: str, value: float) -> Function:
+        own = param("own", tensor_type((n, 0), "int64"))
+        unused = param("unused", tensor_type((3,)))
+        return Function(name, (own, unused), std.full(shape=(n,), value=value))
+
+    told: Node = std.dim_of(k, size=n)
+    spare = std.full(shape=(3,), value=0.0)
+    body = std.if_(c, told, spare, then_branch=branch("a", 1.0), else_branch=branch("b", 2.0))
+    module = DeadCode().run(IRModule({"main": Function("main", (c, k), body)}), PassContext())
+    assert len(module["main"].body.args) == 2
+    exe = dlc.compile(module)
+    assert exe(np.array(True), np.int64(2)).tolist() == [1, 1]
+    assert exe(np.array(False), np.int64(3)).tolist() == [2, 2, 2]
