@@ -334,7 +334,10 @@ class Call:
 
     def numbers(self, value: Node, what: str) -> tuple[int, ...]:
         """As `dims`, where they must be plain numbers."""
-        found = self.dims(value, what)
+        return self.plain(self.dims(value, what), what)
+
+    def plain(self, found: Sequence[Dim], what: str) -> tuple[int, ...]:
+        """Integers that must be numbers."""
         if not all(isinstance(item, int) for item in found):
             text = ", ".join(map(str, found))
             raise self.unsupported(f"{what} is ({text})", hint="pin the dims with shapes={...}")

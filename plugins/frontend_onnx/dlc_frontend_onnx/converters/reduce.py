@@ -9,7 +9,9 @@ from dlc_core.graph.node import Node
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import product
+from dlc_frontend_onnx.converters.axes import reduced_along
 from dlc_frontend_onnx.converters.base import Call, add_entry, converter
+from dlc_frontend_onnx.shapes import has_elements
 
 _REDUCTIONS = {
     "ReduceL1": (18, "reduce_l1"), "ReduceL2": (18, "reduce_l2"), "ReduceLogSum": (18, "reduce_logsum"),
@@ -28,7 +30,7 @@ def _by_attribute(name: str) -> Any:
 
 def _by_input(name: str) -> Any:
     def convert(c: Call, x: Node, axes: Node | None = None) -> Node:
-        chosen = None if axes is None else c.numbers(axes, "the axes")
+        chosen = None if axes is None else c.elements(axes, "the axes")
         nothing = c.flag("noop_with_empty_axes")
         if not chosen:
             chosen = () if nothing else None
@@ -37,18 +39,21 @@ def _by_input(name: str) -> Any:
     return convert
 
 
-def _reduced(c: Call, name: str, x: Node, axes: Sequence[int] | None) -> Node:
+def _reduced(c: Call, name: str, x: Node, axes: Sequence[Dim] | None) -> Node:
     keepdims = c.flag("keepdims", True)
     if x.dtype.is_bool and name in ("reduce_max", "reduce_min"):
         name = "reduce_any" if name == "reduce_max" else "reduce_all"
     if axes is not None and not axes and name in ("reduce_max", "reduce_min", "reduce_any", "reduce_all"):
         return x
-    chosen = None if axes is None else tuple(axes)
-    if x.dtype.is_int and name in ("reduce_l2", "reduce_logsum", "reduce_logsumexp"):
-        wide = getattr(std, name)(c.cast(x, "float64"), axes=chosen, keepdims=keepdims)
-        return c.cast(wide, x.dtype)
-    made: Node = getattr(std, name)(x, axes=chosen, keepdims=keepdims)
-    return made
+    wide = x.dtype.is_int and name in ("reduce_l2", "reduce_logsum", "reduce_logsumexp")
+    source = c.cast(x, "float64") if wide else x
+    made: Node
+    if axes is not None and any(map(has_elements, axes)):
+        made = reduced_along(c, name, source, axes, keepdims=keepdims)
+    else:
+        chosen = None if axes is None else c.plain(axes, "the axes")
+        made = getattr(std, name)(source, axes=chosen, keepdims=keepdims)
+    return c.cast(made, x.dtype)
 
 
 for _op, (_since, _name) in _REDUCTIONS.items():

@@ -14,6 +14,7 @@ from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import broadcast_dims, product
 from dlc_core.op.std.slicing import LARGE
+from dlc_frontend_onnx.converters.axes import squeezed, unsqueezed
 from dlc_frontend_onnx.converters.base import Call, constant_of, converter
 from dlc_frontend_onnx.converters.cutting import told_pad, told_slice
 from dlc_frontend_onnx.shapes import has_elements, simple
@@ -138,7 +139,10 @@ def squeeze_1(c: Call, x: Node) -> Node:
 
 @converter("Squeeze", 13)
 def squeeze(c: Call, x: Node, axes: Node | None = None) -> Node:
-    return _squeeze(c, x, None if axes is None else c.numbers(axes, "the axes"))
+    given = None if axes is None else c.elements(axes, "the axes")
+    if given is not None and any(map(has_elements, given)):
+        return squeezed(c, x, given)
+    return _squeeze(c, x, None if given is None else c.plain(given, "the axes"))
 
 
 def _squeeze(c: Call, x: Node, axes: Sequence[int] | None) -> Node:
@@ -154,7 +158,10 @@ def unsqueeze_1(c: Call, x: Node) -> Node:
 
 @converter("Unsqueeze", 13)
 def unsqueeze(c: Call, x: Node, axes: Node) -> Node:
-    return std.unsqueeze(x, axes=c.numbers(axes, "the axes"))
+    given = c.elements(axes, "the axes")
+    if any(map(has_elements, given)):
+        return unsqueezed(c, x, given)
+    return std.unsqueeze(x, axes=c.plain(given, "the axes"))
 
 
 @converter("Expand", 8)
