@@ -237,7 +237,10 @@ class OpDecl(Op):
 
 def fresh_dims(value: Node) -> list[Var]:
     """The dims that a node brings: what its data tells when it has run."""
-    return [value.attrs[name] for name in sorted(value.op.fresh)] if isinstance(value.op, OpDecl) else []
+    if not isinstance(value.op, OpDecl):
+        return []
+    given = (value.attrs[name] for name in sorted(value.op.fresh))
+    return [var for item in given for var in (item if isinstance(item, tuple) else (item,))]
 
 
 def op(name: str, doc: str, inputs: Sequence[str], attrs: Sequence[Attr] = (), **fields: Any) -> OpDecl:

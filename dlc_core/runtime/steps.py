@@ -10,7 +10,7 @@ too, come before what has to wait for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from dlc_core.graph.dims import dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import TensorType, TupleType, Type
-from dlc_core.op.declare import OpDecl
+from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.resident import fetch, hold
 
@@ -231,7 +231,7 @@ class Steps:
         self.bodies[n] = list(bodies.values())
         plain = {k: v for k, v in n.attrs.items() if k not in bodies and k not in decl.fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
-        told = _told(n.type, n.attrs, decl.fresh)
+        told = _told(n.type, fresh_dims(n))
         reference = decl.reference
         assert reference is not None
         count: int | None = None if decl.name in PASSING else plain.get("num_state", len(at))
@@ -250,10 +250,8 @@ class Steps:
         return step
 
 
-def _told(type_: Type, attrs: Mapping[str, Any], fresh: Iterable[str]) -> list[tuple[Var, int, int]]:
+def _told(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:
     """Where the results of control flow tell its fresh dims: which result, which axis."""
-    values = [attrs[name] for name in fresh]
-    wanted = [var for value in values for var in (value if isinstance(value, tuple) else (value,))]
     fields = type_.fields if isinstance(type_, TupleType) else (type_,)
     shapes = [field.shape for field in fields if isinstance(field, TensorType)]
     places = {d: (k, axis) for k, shape in enumerate(shapes) for axis, d in enumerate(shape) if d in wanted}
