@@ -55,7 +55,18 @@ def loop(b: Builder, op: str) -> None:
     value = b.need("float32", (1, 2))
     prefix = b.fresh("loop")
     nodes, last = _chain(b, f"{prefix}in", _outer(b, value), prefix)
-    nodes.append(helper.make_node("Identity", [f"{prefix}cond"], [f"{prefix}go"]))
+    # Data ends the loop, or nothing does before its limit; vectors, which the evaluator stacks, are or not.
+    ends, stacks = b.opset >= 9 and b.chance(0.5), value.rank == 1 and b.chance(0.7)
+    trips, stop = b.rng.randint(1, 4), b.rng.randint(0, 5)
+    if ends:
+        limit = b.given(np.array(stop, np.int64))
+        nodes.append(helper.make_node("Less", [f"{prefix}i", limit.name], [f"{prefix}go"]))
+    else:
+        nodes.append(helper.make_node("Identity", [f"{prefix}cond"], [f"{prefix}go"]))
+    outputs = [helper.make_tensor_value_info(f"{prefix}go", TensorProto.BOOL, []), _info(last, value)]
+    if stacks:
+        nodes.append(helper.make_node("Neg", [f"{prefix}in"], [f"{prefix}row"]))
+        outputs.append(_info(f"{prefix}row", value))
     body = helper.make_graph(
         nodes,
         "body",
@@ -64,13 +75,10 @@ def loop(b: Builder, op: str) -> None:
             helper.make_tensor_value_info(f"{prefix}cond", TensorProto.BOOL, []),
             _info(f"{prefix}in", value),
         ],
-        [
-            helper.make_tensor_value_info(f"{prefix}go", TensorProto.BOOL, []),
-            _info(last, value),
-        ],
+        outputs,
     )
-    trips = b.constant(b.rng.randint(1, 4))
-    b.emit(op, [trips, b.constant(True, "bool"), value], body=body)
+    most = b.constant(2**63 - 1 if ends and b.chance(0.5) else trips)
+    b.emit(op, [most, b.constant(True, "bool"), value], len(outputs) - 1, body=body)
 
 
 @template("Scan", 0.4)

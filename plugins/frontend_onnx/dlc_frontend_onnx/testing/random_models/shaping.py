@@ -310,6 +310,15 @@ def data_dependent(b: Builder, op: str) -> None:
     b.emit(op, [value, b.given(b.fill((value.shape[axis],), "bool"))], exact=True, axis=axis)
 
 
+@template("Unique", 0.15)
+def unique(b: Builder, op: str) -> None:
+    value = b.need(b.draw_dtype(op), (1, 3), exact=True, when=lambda v: v.array.size > 0)
+    attrs: dict[str, Any] = {"axis": b.axis(value.rank)} if b.chance(0.5) else {}
+    # Where they are not sorted, the evaluator takes slices along axis 0 whatever the axis is.
+    unsorted = attrs.get("axis", 0) in (0, -value.rank) and b.chance(0.5)
+    b.emit(op, [value], 4, exact=True, sorted=int(not unsorted), **attrs)
+
+
 @template("QuantizeLinear", 0.4)
 def quantize(b: Builder, op: str) -> None:
     value = b.need("float32", (1, 3), exact=True)
