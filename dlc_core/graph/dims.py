@@ -7,6 +7,10 @@ from dlc_core.graph.node import CALL, PARAM, Node, post_order
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import TensorType, symbols_of
 
+NEEDS = "needs"
+"""The attribute of a function: pairs of expressions over its params' dims, and dims that their elements tell,
+that must be equal, with what is wrong where they are not."""
+
 
 def dims_shown(n: Node) -> set[Var]:
     """The symbolic dims that a value's shape tells: those that stand alone in one of its dims.
@@ -33,4 +37,4 @@ def dims_used(n: Node) -> set[Var]:
     return found
 
 
-__all__ = ["dims_shown", "dims_used"]
+__all__ = ["NEEDS", "dims_shown", "dims_used"]

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
-from dlc_core.graph.dims import dims_used
+from dlc_core.diag import ArtifactError, DlcError, UnsupportedError, UsageError
+from dlc_core.graph.dims import NEEDS, dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
-from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
@@ -144,6 +144,7 @@ class Steps:
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
+        self._needs: tuple[tuple[Expr, Expr, str], ...] = function.attrs.get(NEEDS, ())
         for p in function.params:
             self._slot(p, None)
         order = [n for n in post_order(function.body) if n not in self._slots]
@@ -176,6 +177,10 @@ class Steps:
             for dim, size in zip(shape, array.shape):
                 if isinstance(dim, Var):
                     dims[dim] = size
+        for one, other, what in self._needs:
+            if evaluate_dim(one, dims) != evaluate_dim(other, dims):
+                given = ", ".join(f"{var.name}={dims[var]}" for var in free_vars(one, other))
+                raise UsageError("the inputs' shapes do not fit the model", why=f"{what}, where {given}")
         for step, slot, dead, n in self._steps:
             try:
                 values[slot] = step(values, dims, threads)
@@ -243,8 +248,8 @@ class Steps:
             given = _but_first(count, [values[i] for i in at]) if held else [values[i] for i in at]
             attrs = {k: evaluate_dim(v, dims) if k in symbolic else v for k, v in plain.items()}
             found = reference(*given, **attrs, **callables)
-            for var, field, axis in told:
-                dims[var] = found[field].shape[axis]
+            results = found if isinstance(found, tuple) else (found,)
+            dims.update((var, results[field].shape[axis]) for var, field, axis in told)
             return hold(found) if held else found
 
         return step

@@ -73,6 +73,18 @@ def _like(function: Function, results: tuple[TensorType, ...]) -> Type:
     return TupleType(results) if isinstance(function.body.type, TupleType) else results[0]
 
 
+def _resized(state: Types, places: Sequence[int], sizes: Sequence[Var]) -> Types:
+    """The types with other dims; `places` are pairs of a value and an axis."""
+    if len(places) != 2 * len(sizes):
+        raise fail(f"{len(sizes)} sizes for {len(places)} places of them", "a value and an axis are a place")
+    shapes = [list(t.shape) for t in state]
+    for value, axis, size in zip(places[::2], places[1::2], sizes, strict=True):
+        if not 0 <= value < len(shapes) or not 0 <= axis < len(shapes[value]):
+            raise fail(f"there is no axis {axis} of value {value}")
+        shapes[value][axis] = size
+    return tuple(TensorType(tuple(shape), t.dtype) for shape, t in zip(shapes, state, strict=True))
+
+
 def _if_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     cond, *args = tensor_types(types)
     check_condition(cond, "the condition")
@@ -80,11 +92,14 @@ def _if_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     first, second = result_of(chosen, args, "then_branch"), result_of(other, args, "else_branch")
     if len(first) != len(second):
         raise fail(f"then_branch gives {len(first)} results, else_branch {len(second)}")
+    first, second = (_resized(each, attrs["changing"], attrs["sizes"]) for each in (first, second))
     joined = tuple(_joined(a, b, "results of the branches") for a, b in zip(first, second, strict=True))
     return _like(chosen, joined)
 
 
-def _if_reference(cond: NDArray, *args: Any, then_branch: Any, else_branch: Any) -> Any:
+def _if_reference(
+    cond: NDArray, *args: Any, changing: tuple[int, ...], then_branch: Any, else_branch: Any
+) -> Any:
     return (then_branch if cond.item() else else_branch)(*args)
 
 
@@ -94,12 +109,12 @@ _SCALAR = tensor_type((), "int32")
 @cache
 def example(body: str) -> Function:
     """Functions over int32 scalars, and one over a vector, for the samples."""
-    if body in ("grow", "all", "few"):
+    if body in ("grow", "keep", "all", "few"):
         many, x = param("many", tensor_type((Var("many"),), "int32")), param("x", _SCALAR)
         if body == "few":
             return Function(body, (x, many), LESS.build(x, constant(10, "int32")))
-        more = CONCAT.build(many, RESHAPE.build(x, shape=(1,)), axis=0)
-        row = x if body == "grow" else many
+        more = many if body == "keep" else CONCAT.build(many, RESHAPE.build(x, shape=(1,)), axis=0)
+        row = many if body == "all" else x
         return Function(body, (x, many), make_tuple((ADD.build(x, constant(4, "int32")), more, row)))
     x, y = param("x", _SCALAR), param("y", _SCALAR)
     if body == "one":
@@ -117,26 +132,41 @@ def example(body: str) -> Function:
 
 _INT, PAIR = Tensor((), "positive", "int32"), (Tensor((), "positive", "int32"),) * 2
 
+_EITHER = {"then_branch": example("add"), "else_branch": example("sub")}
+
 IF = op(
     "if_",
-    "the results of one of two functions of the arguments; only that one runs",
+    "the results of one of two functions of the arguments; only that one runs.  At the places `changing` of"
+    " the results, pairs of a value and an axis, they may have different sizes: that of the result is in"
+    " `sizes`",
     ["cond", "*args"],
-    [Attr("then_branch", "function"), Attr("else_branch", "function")],
+    [
+        Attr("sizes", "freshes", ()),
+        Attr("changing", "ints", ()),
+        Attr("then_branch", "function"),
+        Attr("else_branch", "function"),
+    ],
     kind="opaque",
     infer=_if_infer,
     reference=_if_reference,
     dtypes=("int32",),
-    samples=tuple(
+    samples=(
+        Sample((Tensor((), [True], "bool"), *PAIR), _EITHER),
+        Sample((Tensor((), [False], "bool"), *PAIR), _EITHER),
         Sample(
-            (Tensor((), [chosen], "bool"), *PAIR),
-            {"then_branch": example("add"), "else_branch": example("sub")},
-        )
-        for chosen in (True, False)
+            (Tensor((), [False], "bool"), _INT, Tensor((2,), "positive", "int32")),
+            {
+                "sizes": (Var("size"),),
+                "changing": (1, 0),
+                "then_branch": example("keep"),
+                "else_branch": example("grow"),
+            },
+        ),
     ),
     error_samples=[
         ErrorSample(
             (Tensor((2,), "bool", "bool"), *PAIR),
-            {"then_branch": example("add"), "else_branch": example("sub")},
+            _EITHER,
             "one element",
         ),
         ErrorSample(
@@ -304,18 +334,6 @@ def stacked(
         # The round that is not made tells how large its rows would be.
         return kept, [np.empty((0, *row.shape), row.dtype) for row in body(*kept)[count:]], 0, going
     return kept, [np.stack(column) for column in zip(*rows, strict=True)], len(rows), going
-
-
-def _resized(state: Types, places: Sequence[int], sizes: Sequence[Var]) -> Types:
-    """The types with other dims; `places` are pairs of a value and an axis."""
-    if len(places) != 2 * len(sizes):
-        raise fail(f"{len(sizes)} sizes for {len(places)} places of them", "a value and an axis are a place")
-    shapes = [list(t.shape) for t in state]
-    for value, axis, size in zip(places[::2], places[1::2], sizes, strict=True):
-        if not 0 <= value < len(shapes) or not 0 <= axis < len(shapes[value]):
-            raise fail(f"the state has no axis {axis} of value {value}")
-        shapes[value][axis] = size
-    return tuple(TensorType(tuple(shape), t.dtype) for shape, t in zip(shapes, state, strict=True))
 
 
 def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -57,6 +57,8 @@ class DeadCode(GraphPass):
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             if old.op is GET:
                 return get_item(args[0], old.attrs["index"])
+            if old.attrs.get("sizes"):
+                return None
             if old.op is IF:
                 return _narrow_if(old, args, users[old])
             if old.op in (WHILE, LOOP):
@@ -116,11 +118,10 @@ def _narrow_if(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node
 
 def _narrow_loop(old: Node, args: tuple[Node, ...], users: Sequence[Node]) -> Node | None:
     """Keep the rows that are read, and the state that is read behind the loop, by its condition, by the rows,
-    or by the next round of what is kept.  Without rows and limit a `loop` is a `while_`; one whose state
-    changes its shape stays as it is.
+    or by the next round of what is kept.  Without rows and limit a `loop` is a `while_`.
     """
     read = _read_fields(old, users)
-    if read is None or (old.op is LOOP and old.attrs["sizes"]):
+    if read is None:
         return None
     cond, body = old.attrs["cond"], old.attrs["body"]
     rows = [i for i in read if i >= len(args)]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dlc_core.diag import PassError
+from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import (
     CONST,
     GET,
@@ -85,11 +86,12 @@ class FoldConstants(GraphPass):
 
 
 def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
-    """The branch of a constant condition in place, where its type is that of both."""
+    """The branch of a constant condition in place, where its type is that of both and it fits all sizes."""
     cond = const_array(args[0])
     assert cond is not None
-    taken = inlined(old.attrs["then_branch" if cond.item() else "else_branch"], args[1:])
-    return taken if taken.type == old.type else None
+    branch: Function = old.attrs["then_branch" if cond.item() else "else_branch"]
+    taken = inlined(branch, args[1:])
+    return taken if taken.type == old.type and not branch.attrs.get(NEEDS) else None
 
 
 def _depends_on_dims(value: Any) -> bool:

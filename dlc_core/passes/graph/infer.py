@@ -2,7 +2,8 @@
 
 Law: nothing changes where the recorded types are right.  Where inference now knows more (a symbolic dim has
 become a number) the new type is recorded; where it contradicts, VerifyError names the node.  What the
-symbolic dims of the entry must fulfil for its types to be right becomes its attribute `needs`.
+symbolic dims of the entry must fulfil for its types to be right becomes its attribute `needs`, and so for
+functions whose dims a call does not tell, or that may not run.
 
     relu(x: float32[2, 3]): float32[n, 3]      =>      float32[2, 3]
 """
@@ -17,6 +18,7 @@ from dlc_core.graph.node import CALL, CONST, GET, TUPLE, Function, Node, node, r
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl
+from dlc_core.op.std.control import IF
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.needs import NEEDS, needs_of
 
@@ -44,7 +46,24 @@ class Infer(GraphPass):
 def _again(old: Node, args: tuple[Node, ...]) -> Node | None:
     found = _inferred(old, args)
     type_ = old.type if found is None else merge_types(old.type, found, old)
-    return None if type_ == old.type else node(old.op, args, old.attrs, type_)
+    functions = _with_needs(old)
+    if type_ == old.type and not functions:
+        return None
+    return node(old.op, args, {**old.attrs, **functions}, type_)
+
+
+def _with_needs(value: Node) -> dict[str, Function]:
+    """The functions of branches, which may not be taken, and of loops whose state changes its shape, with
+    what their own dims must fulfil.
+    """
+    if value.op is not IF and not value.attrs.get("sizes"):
+        return {}
+    found = {}
+    for name, attr in value.attrs.items():
+        needs = needs_of(attr) if isinstance(attr, Function) else ()
+        if needs and needs != attr.attrs.get(NEEDS):
+            found[name] = attr.with_attrs(**{NEEDS: needs})
+    return found
 
 
 def _inferred(old: Node, args: tuple[Node, ...]) -> Type | None:

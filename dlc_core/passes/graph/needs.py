@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlc_core.arith import Analyzer
+from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import Function, Node, functions_of, post_order
 from dlc_core.graph.told import told_dims
 from dlc_core.ir.expr import Expr, as_expr, binary, const, const_value, free_vars
@@ -16,10 +17,6 @@ from dlc_core.ir.types import TupleType
 from dlc_core.op.declare import tensor_types
 from dlc_core.op.infer import dims_text, product
 from dlc_core.op.std.control import result_of
-
-NEEDS = "needs"
-"""The attribute of a function: pairs of expressions over its params' dims, and dims that their elements tell,
-that must be equal, with what is wrong where they are not."""
 
 Need = tuple[Expr, Expr, str]
 

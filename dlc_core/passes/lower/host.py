@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from dlc_core.graph.dims import dims_shown, dims_used
+from dlc_core.graph.dims import NEEDS, dims_shown, dims_used
 from dlc_core.graph.extract import REGION, extract, is_region, reads_of
 from dlc_core.graph.node import (
     CALL,
@@ -39,6 +39,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import OpDecl, fresh_dims
+from dlc_core.op.std.control import IF, LOOP
 from dlc_core.op.std.creation import FULL
 from dlc_core.op.std.rounds import GROWING_LOOP
 from dlc_core.op.std.sizes import DIM_OF, WITH_DIMS
@@ -47,6 +48,11 @@ from dlc_core.passes.lower.control import body_dims, is_control
 from dlc_core.passes.lower.views import is_view
 
 TOLD = "data tells how many results there are"
+RESHAPED = {
+    IF: "data tells the shapes of its results",
+    LOOP: "its state changes its shape from round to round",
+}
+"""Why control flow with `sizes` cannot be native."""
 
 
 def is_host(function: Function) -> bool:
@@ -155,7 +161,7 @@ def why_host(n: Node, control: bool = False) -> str:
         return TOLD
     if functions_of(n):
         if n.attrs.get("sizes"):
-            return "its state changes its shape from round to round"
+            return RESHAPED[n.op]
         why = _why_control(n) if control else ""
         return why if control and is_control(n) else why or "control flow"
     if isinstance(n.op, OpDecl) and touches_texts(n):
@@ -168,6 +174,8 @@ def why_host(n: Node, control: bool = False) -> str:
 def _why_control(n: Node) -> str:
     """Why control flow cannot be native, or nothing: something in its bodies cannot."""
     for function in functions_of(n):
+        if function.attrs.get(NEEDS):
+            return "a branch that may not be taken fits some sizes only"
         known = body_dims(n, function)
         for inner in post_order(function.body):
             why = why_host(inner, True)

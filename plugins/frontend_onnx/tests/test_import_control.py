@@ -79,11 +79,53 @@ def test_branches_may_use_dims_of_inputs_they_do_not_name():
         check(model, {"c": np.array(choice), "x": np.ones(3, "f4")})
 
 
-def test_branches_of_different_shapes_are_unsupported():
-    text = """g (bool c, float[2,3] x) => (float[?,?] y) {
+DIFFERENT = """g (bool c, float[n,3] x) => (float[?,?] y, float z) {
+    y = If (c) <
+        then_branch: graph = t () => (float[3,n] p) { p = Transpose(x) },
+        else_branch: graph = e () => (float[2,3] p) {
+            shape = Constant <value = int64[2] {2, 3}> ()  p = Reshape(x, shape) }>
+    e = Exp(y)
+    z = ReduceSum <keepdims = 0> (e)
+}"""
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", "reference"])
+def test_branches_may_give_different_shapes(target):
+    exe = compile_model(parse(DIFFERENT), target)
+    if target != "reference":
+        assert exe.about["host"][0]["why"] == "data tells the shapes of its results"
+    for count, choice in ((2, True), (5, True), (2, False)):
+        x = np.random.default_rng(count).normal(size=(count, 3)).astype("f4")
+        y, z = exe(np.array(choice), x)
+        np.testing.assert_array_equal(y, x.T if choice else x)
+        np.testing.assert_allclose(z, np.exp(x).sum(), rtol=1e-5)
+    with pytest.raises(DlcError):
+        exe(np.array(False), np.zeros((5, 3), "f4"))
+
+
+def test_a_branch_that_does_not_fit_reads_no_other_memory():
+    """The then branch is right for n = 6, and native code of it would read 12 elements of any x."""
+    text = """g (float[n] x, bool c) => (float[3,4] y) {
         y = If (c) <
-            then_branch: graph = t () => (float[3,2] p) { p = Transpose(x) },
-            else_branch: graph = e () => (float[2,3] p) { p = Identity(x) }>
+            then_branch: graph = t () => (float[3,4] p) {
+                shape = Constant <value = int64[2] {3, 4}> ()  q = Reshape(x, shape)  p = Exp(q) },
+            else_branch: graph = e () => (float[3,4] p) {
+                shape = Constant <value = int64[2] {3, 4}> ()  p = ConstantOfShape(shape) }>
+    }"""
+    exe = compile_model(parse(text))
+    x = np.arange(12, dtype="f4")
+    np.testing.assert_allclose(exe(x, np.array(True)), np.exp(x.reshape(3, 4)), rtol=1e-5)
+    assert not exe(x[:5], np.array(False)).any()
+    with pytest.raises(DlcError, match="do not fit"):
+        exe(x[:5], np.array(True))
+
+
+def test_branches_of_different_ranks_are_unsupported():
+    text = """g (bool c, float[2,3] x) => (float[?] y) {
+        y = If (c) <
+            then_branch: graph = t () => (float[2,3] p) { p = Neg(x) },
+            else_branch: graph = e () => (float[6] p) {
+                shape = Constant <value = int64[1] {6}> ()  p = Reshape(x, shape) }>
     }"""
     with pytest.raises(UnsupportedError, match="as the condition says"):
         main_of(parse(text))
@@ -266,6 +308,28 @@ def test_a_state_that_grows_as_long_as_data_says(limited):
         wanted = generated(start, w, stop, most if limited else 99)
         assert tokens.tolist() == wanted[0]
         np.testing.assert_allclose(scores, wanted[1], rtol=1e-5)
+
+
+def test_a_state_that_no_longer_fits_is_an_error():
+    """Rounds reshape the state, whose length doubles, to rows of 5."""
+    text = """g (float[n] x, float limit) => (float[m] y) {
+        go = Constant <value = bool {1}> ()
+        y = Loop (, go, x) <
+            body: graph = b (int64 i, bool c, float[k] h) => (bool more, float[l] h2) {
+                both = Concat <axis = 0> (h, h)
+                shape = Constant <value = int64[2] {5, 4}> ()
+                rows = Reshape(both, shape)
+                flat = Constant <value = int64[1] {-1}> ()
+                sums = ReduceSum <keepdims = 0> (rows)
+                h2 = Concat <axis = 0> (h, h)
+                more = Less(sums, limit)
+            }>
+    }"""
+    exe = compile_model(parse(text))
+    assert exe(np.ones(10, "f4"), np.float32(0)).shape == (20,)
+    for size, limit in ((10, 1000), (3, 0)):
+        with pytest.raises(DlcError, match="do not fit"):
+            exe(np.ones(size, "f4"), np.float32(limit))
 
 
 def test_stacked_results_that_grow_are_unsupported():

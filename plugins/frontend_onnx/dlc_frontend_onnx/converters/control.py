@@ -15,6 +15,7 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
+from dlc_core.op.infer import simplify
 from dlc_frontend_onnx.closing import aligned, close
 from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
 from dlc_frontend_onnx.model import Graph
@@ -38,17 +39,27 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
     for index, (one, other) in enumerate(zip(*both)):
         if one.dtype is not other.dtype:
             raise c.error(f"result {index} is {one.type} in one branch and {other.type} in the other")
-        if not _may_agree(one.shape, other.shape):
+        if len(one.shape) != len(other.shape):
             raise c.unsupported(
-                f"result {index} has the shape of {one.type} or of {other.type}, as the condition says",
+                f"result {index} has the rank of {one.type} or of {other.type}, as the condition says",
             )
+    # Sizes that the condition tells.
+    changing = [
+        (index, axis)
+        for index, (one, other) in enumerate(zip(*both))
+        for axis, (size, or_size) in enumerate(zip(one.shape, other.shape))
+        if size != or_size and simplify(size - or_size) != 0
+    ]
     captured = _captured(c)
     closed = [
         close(name, (), values, captured, c.scope.session.holders, always_tuple=True)
         for name, values in zip(("then_branch", "else_branch"), both)
     ]
     (chosen, other), outer = aligned(closed, 0)
-    made = std.if_(cond, *outer, then_branch=chosen, else_branch=other)
+    graph = c.graph("then_branch")
+    sizes = [Var(identifier(f"{graph.outputs[index].name}_{axis}")) for index, axis in changing]
+    places = [item for place in changing for item in place]
+    made = std.if_(cond, *outer, sizes=sizes, changing=places, then_branch=chosen, else_branch=other)
     return [get_item(made, index) for index in range(len(both[0]))]
 
 
@@ -63,13 +74,6 @@ def _branch(c: Call, graph: Graph) -> Sequence[Value]:
 def _check_condition(c: Call, cond: Node) -> None:
     if not cond.dtype.is_bool or any(isinstance(dim, int) and dim != 1 for dim in cond.shape):
         raise c.error(f"the condition must be one bool, not {cond.type}")
-
-
-def _may_agree(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    pairs = list(zip(a, b))
-    return len(a) == len(b) and all(
-        not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs
-    )
 
 
 def _tensors(c: Call, values: Sequence[Value], what: str) -> list[Node]:
