@@ -26,6 +26,7 @@ from dlc_core.graph.node import (
     TUPLE,
     Function,
     Node,
+    Op,
     functions_of,
     node,
     post_order,
@@ -48,7 +49,7 @@ from dlc_core.passes.lower.control import body_dims, is_control
 from dlc_core.passes.lower.views import is_view
 
 TOLD = "data tells how many results there are"
-RESHAPED = {
+RESHAPED: dict[Op, str] = {
     IF: "data tells the shapes of its results",
     LOOP: "its state changes its shape from round to round",
 }
