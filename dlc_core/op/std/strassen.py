@@ -20,39 +20,33 @@ from dlc_core.ir.types import Dim, TensorType, Type
 from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims
 from dlc_core.op.lower import compute, flattened, guarded, unflattened
-from dlc_core.op.std.winograd import Matrix, combination, transformed
+from dlc_core.op.std.winograd import Matrix, transformed
 
 STAGE = "strassen"
 """Annotation of the blocks of such a product: which stage each is."""
 
 LEFT: Matrix = (
     (1, 0, 0, 1),
+    (1, 0, 0, 0),
     (-1, 0, 1, 0),
     (0, 1, 0, -1),
-    (1, 0, 0, 0),
     (0, 0, 0, 1),
-    (0, 0, 1, 1),
     (1, 1, 0, 0),
+    (0, 0, 1, 1),
 )
 """Factors of the quarters 11, 12, 21, 22 of `a` in each product."""
-RIGHT: Matrix = (
-    (1, 0, 0, 1),
-    (1, 1, 0, 0),
-    (0, 0, 1, 1),
-    (0, 1, 0, -1),
-    (-1, 0, 1, 0),
-    (1, 0, 0, 0),
-    (0, 0, 0, 1),
-)
-"""Those of the quarters of `b`."""
+PAIRS = 5
+"""Products by a difference of two quarters of `b`."""
+SINGLES = 2
+"""Those by one quarter alone, which come last."""
 RESULT: Matrix = (
-    (1, 0, 1, 0, 1, 0, -1),
-    (0, 0, 0, 1, 0, 0, 1),
-    (0, 0, 0, 0, 1, 1, 0),
-    (1, 1, 0, 1, 0, -1, 0),
+    (1, 0, 1, 0, 0, -1, -1),
+    (1, 0, 0, -1, 0, 0, 0),
+    (0, 1, 0, 0, 0, 0, -1),
+    (0, 1, -1, -1, -1, 0, 0),
 )
-"""Factors of the products in each quarter of the result."""
-PRODUCTS = len(LEFT)
+"""Factors of the products, the last two first, in each quarter of the result."""
+PRODUCTS = PAIRS + SINGLES
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -92,32 +86,40 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         value = a[place]
         return value if quarter < 2 else guarded(row < rows, value, const(0, a.dtype))
 
-    def right(quarter: int, k: Expr, n: Expr) -> Expr:
-        return b[quarter // 2 * depth + k, quarter % 2 * width + n]
+    def right(row: Expr, column: Expr, k: Expr, n: Expr) -> Expr:
+        return b[row * depth + k, column * width + n]
 
-    def product(number: int) -> te.Tensor:
+    def difference(f: Expr, k: Expr, n: Expr) -> Expr:
+        """Quarters 11 and 22 in turn, less 22, 12, 12, 21 and 21."""
+        other = ((f + 3) // 2 % 2, (f + 3) // 3 % 2)
+        return right(f % 2, f % 2, k, n) - right(*other, k, n)
+
+    def products(name: str, count: int, factor: Callable[[Expr, Expr, Expr], Expr], first: int) -> te.Tensor:
         axis = te.reduce_axis(depth, "k")
-        factors = RIGHT[number]
-        sums = stage(
-            f"weights{number}", (depth, width), lambda k, n: combination(factors, lambda q: right(q, k, n))
-        )
         return stage(
-            f"products{number}",
-            (half, width),
-            lambda i, n: te.sum(rows_of[number, i, axis] * sums[axis, n], axis=axis),
+            name,
+            (count, half, width),
+            lambda f, i, n: te.sum(sums[f + first, i, axis] * factor(f, axis, n), axis=axis),
         )
 
-    rows_of = stage(
+    sums = stage(
         "rows",
         (PRODUCTS, half, depth),
         lambda f, i, k: transformed(LEFT, f, lambda q: left(q, i, k)),
     )
-    products = [product(number) for number in range(PRODUCTS)]
+    weights = stage("weights", (PAIRS, depth, width), difference)
+    pairs = products("pairs", PAIRS, lambda f, k, n: weights[f, k, n], 0)
+    singles = products("singles", SINGLES, lambda f, k, n: right(1 - f, 1 - f, k, n), PAIRS)
+
+    def product(place: int, i: Expr, n: Expr) -> Expr:
+        f = place - SINGLES
+        return singles[place, i, n] if f < 0 else pairs[f, i, n]
+
     total = stage(
         "results",
         (rows, columns),
         lambda i, n: transformed(
-            RESULT, i // half * 2 + n // width, lambda f: products[f][i % half, n % width]
+            RESULT, i // half * 2 + n // width, lambda place: product(place, i % half, n % width)
         ),
     )
     if len(lead) == 1:

@@ -19,10 +19,10 @@ from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike, const_value
-from dlc_core.op.std.strassen import PRODUCTS, STAGE
+from dlc_core.op.std.strassen import STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.rules.analysis import contraction_of, inline_behind, loads_of
+from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline_behind, loads_of, reduced
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
@@ -32,16 +32,10 @@ from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
-STAGES = frozenset(
-    (
-        "rows",
-        "results",
-        *(f"{name}{number}" for name in ("weights", "products") for number in range(PRODUCTS)),
-    )
-)
-AHEAD = MappingProxyType({0: 1, 5: 2, 6: 2})
-"""Products that ask for weights, and how many halves of a panel ahead: the first for the third quarter, and
-for the next panel's second one; those that read one quarter, and run last, for the other two of that."""
+STAGES = frozenset(("rows", "weights", "pairs", "singles", "results"))
+AHEAD = MappingProxyType({"pairs": 1, "singles": 2})
+"""How many halves of a panel ahead products ask for weights: the first ones for the third quarter, and for
+the next panel's second one; those that read one quarter, and run last, for the other two of that."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +74,7 @@ class _Strassen:
     def run(self) -> None:
         s = self.s
         out = inline_behind(s, self.stage.values(), self.stage["results"])
+        found = {name: self._contraction(name) for name in AHEAD}
         packed = self._pack()
         *rows, column = s.get_loops(out)
         row = s.fuse(*rows) if len(rows) > 1 else rows[0]
@@ -87,8 +82,8 @@ class _Strassen:
         below, row = s.split(row, [2, self.half])
         s.reorder(panel, below, right, row, column)
         share, panel = self._shares(panel)
-        for number in range(PRODUCTS):
-            self._product(number, panel, packed)
+        for name in AHEAD:
+            self._products(name, found[name], panel, packed)
         if share is not None:
             s.compute_at(self.stage["rows"], share)
         s.unroll(below)
@@ -118,7 +113,7 @@ class _Strassen:
     def _pack(self) -> str | None:
         """Repack the right-hand side into panels at compile time; its name where that can be."""
         s, panel = self.s, self.panel
-        buffer = loads_of(s.get(self.stage["weights0"]))[0].buffer
+        buffer = loads_of(s.get(self.stage["weights"]))[0].buffer
         if buffer not in s.func.params:
             return None
         if s.func.params.index(buffer) not in s.func.attrs.get("constants", ()):
@@ -128,29 +123,36 @@ class _Strassen:
             k, n = indices
             return (n // panel, k, n % panel)
 
-        s.transform_layout(self.stage["weights0"], buffer.name, IndexMap.of(packed, 2), pad_value=0)
+        s.transform_layout(self.stage["weights"], buffer.name, IndexMap.of(packed, 2), pad_value=0)
         return buffer.name
 
-    def _product(self, number: int, panel: LoopRV, packed: str | None) -> None:
-        """One of the products, for all rows and a panel of columns."""
-        s = self.s
-        block, weights = self.stage[f"products{number}"], self.stage[f"weights{number}"]
-        found = contraction_of(s.get(block))
+    def _contraction(self, name: str) -> Contraction:
+        found = contraction_of(self.s.get(self.stage[name]))
         if found is None:
-            raise ScheduleError(f"block {block.name!r} is no product of two operands")
+            raise ScheduleError(f"block {self.stage[name].name!r} is no product of two operands")
+        return found
+
+    def _products(self, name: str, found: Contraction, panel: LoopRV, packed: str | None) -> None:
+        """Some of the products, for all rows and a panel of columns."""
+        s, block = self.s, self.stage[name]
+        known = s.get_blocks()
         products = s.cache_write(block, 0, "local")
         s.compute_at(products, panel)
         row, column = s.get_loops(products)[-2:]
         Contract(s, self.machine, found).nest(products, row, column, self.tile)
-        first, *others = s.get_consumers(weights)
-        copies = [(weights, first), *((s.duplicate(weights, [each]), each) for each in others)]
-        for copy, user in copies:
+        weights = self.stage["weights"]
+        for user in (block, *(other for other in s.get_blocks() if other not in known)):
+            if not reduced(s.get(user)):
+                continue
             inner = self._reduction(user)
-            s.compute_at(copy, inner)
-            s.set_scope(copy, 0, "local")
-            if packed is not None and number in AHEAD:
-                s.prefetch(inner, packed, AHEAD[number] * self.depth * self.panel)
-            vectorize_columns(s, s.get_loops(copy)[-1], self.lanes)
+            if name == "pairs":
+                users = s.get_consumers(weights)
+                copy = weights if users == [user] else s.duplicate(weights, [user])
+                s.compute_at(copy, inner)
+                s.set_scope(copy, 0, "local")
+                vectorize_columns(s, s.get_loops(copy)[-1], self.lanes)
+            if packed is not None:
+                s.prefetch(inner, packed, AHEAD[name] * self.depth * self.panel)
 
     def _reduction(self, handle: BlockRV) -> LoopRV:
         """The loop over what a block sums up."""
