@@ -75,15 +75,22 @@ def _is_mixed_radix(value: Expr, loops: Mapping[Var, For], program: Program) -> 
             analyzer.bind(var, loops[var].begin, loops[var].extent)
     factors, _ = analyzer.linear(value)
     reach = 0
+    smaller: Expr = const(0)
     for term, factor in sorted(factors.items(), key=lambda item: abs(item[1])):
         if not isinstance(term, Var):
             return False
         if term not in loops:
             continue
         low, high = analyzer.const_bounds(term)
-        if abs(factor) <= reach or high - low == INF:
+        if high - low == INF:
             return False
+        if abs(factor) <= reach:
+            # The range of a loop may end where those around it have gone far: all of them together.
+            least = analyzer.const_bounds(smaller)[0]
+            if least == -INF or not analyzer.prove(smaller < int(least) + abs(factor)):
+                return False
         reach += abs(factor) * int(high - low)
+        smaller = smaller + term * factor
     return True
 
 

@@ -36,6 +36,7 @@ CASES = {
     "many rows": ((2, 27), 8, 16),
     "one row": ((1,), 8, 16),
     "several panels": ((3, 2, 5), 12, 96),
+    "a prime number of panels": ((6,), 8, 2 * 8 * 13),
 }
 
 

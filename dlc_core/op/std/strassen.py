@@ -99,7 +99,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         return stage(
             name,
             (count, half, width),
-            lambda f, i, n: te.sum(sums[f + first, i, axis] * factor(f, axis, n), axis=axis),
+            lambda f, i, n: te.sum(sums[f + first, i, axis] * factor(f, axis.var, n), axis=axis),
         )
 
     sums = stage(

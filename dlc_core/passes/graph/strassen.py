@@ -3,11 +3,14 @@
 Law: results stay within tolerance; the root mean square error grows about one and a half times.
 
     matmul(x, w)   =>   strassen_matmul(x, w)       w constant, of even sizes
+                        concat(strassen_matmul(x, w[:, :n]), matmul(x, w[:, n:]))
+                                                    where a result of the function has more columns than fit
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.graph.node import CONST, Function, Node, rewrite
@@ -18,6 +21,9 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
 
 MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "strassen_matmul"))
+CONCAT, SLICE = OPS["concat"], OPS["slice"]
+PARTS = 8
+"""Sizes of the part that goes through quarters that are tried."""
 GAIN = 0.96
 """Part of the direct product's cost that quarters must stay below to be worth the rounding."""
 
@@ -47,18 +53,45 @@ class Strassen(GraphPass):
             shape = _shape(old, lanes)
             if shape is None:
                 return None
-            found = plan(shape, core)
-            if found is None or found.cycles > GAIN * direct_cycles(shape, core):
+            columns = _columns(shape, core, 2 * lanes, old in results)
+            if columns is None:
                 return None
-            weights = TRANSPOSE.build(args[1], axes=(1, 0)) if old.attrs["transpose_b"] else args[1]
-            return PRODUCT.build(args[0], weights)
+            x, weights = args
+            if old.attrs["transpose_b"]:
+                weights = TRANSPOSE.build(weights, axes=(1, 0))
+            if columns == shape.columns:
+                return PRODUCT.build(x, weights)
+            left, right = (
+                SLICE.build(weights, axes=(1,), begins=(begin,), ends=(end,))
+                for begin, end in ((0, columns), (columns, shape.columns))
+            )
+            return CONCAT.build(PRODUCT.build(x, left), MATMUL.build(x, right), axis=-1)
 
+        results = set(function.results)
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
 
 
+def _columns(shape: Shape, core: Core, step: int, parts: bool) -> int | None:
+    """How many columns to compute through quarters, in steps of their whole vectors: all, or where the result
+    may be in parts, those for which it costs least; None where it does not pay.
+    """
+    most = shape.columns // step * step
+    if most < shape.columns and not parts:
+        return None
+    found = []
+    for columns in range(most, max(0, most - PARTS * step), -step) if parts else (most,):
+        rest = shape.columns - columns
+        made = plan(replace(shape, columns=columns), core)
+        if made is not None:
+            beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
+            found.append((made.cycles + beside, -columns))
+    cycles, columns = min(found, default=(math.inf, 0))
+    return -columns if cycles <= GAIN * direct_cycles(shape, core) else None
+
+
 def _shape(value: Node, lanes: int) -> Shape | None:
-    """The sizes of a product by a constant matrix whose quarters are whole vectors."""
+    """The sizes of a product by a constant matrix whose halves of rows are whole vectors."""
     if value.op is not MATMUL or value.args[1].op is not CONST or value.dtype.name != "float32":
         return None
     x, w = value.args
@@ -72,7 +105,7 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     inner, columns = x.shape[-1], value.shape[-1]
     if not isinstance(inner, int) or not isinstance(columns, int):
         return None
-    if rows < 2 or inner % (2 * lanes) or columns % (2 * lanes):
+    if rows < 2 or inner % (2 * lanes):
         return None
     return Shape(rows, inner, columns)
 
