@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,8 @@ def compile(  # noqa: A001  (the public name)
     `place` says where some go: `{"conv": "KIND"}` by op, `{"PARTITIONER.PATTERN": ...}` by pattern,
     `{"/layer1/*": ...}` by the model's nodes; of several that fit a node the last counts.
 
-    `num_threads` None takes the cores this process may use.  `shapes` pins symbolic dims: input name to
+    `num_threads` None takes the cores this process may use; code is made for that number, and runs on any
+    (`exe.num_threads`).  `shapes` pins symbolic dims: input name to
     shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
     are stored as kernels read them best.  `donate` names inputs that calls give away, such as caches of keys
     and values, with the room of their memory: `{"past_*": 1024}`; an output that continues one lies where it
@@ -167,7 +169,8 @@ def compile(  # noqa: A001  (the public name)
     `importers` or `taps`.
     """
     chosen = _chosen(target, targets, place)
-    where = chosen.host
+    where = chosen.host.for_threads(num_threads or settings.num_threads)
+    chosen = replace(chosen, host=where)
     precision = _known_precision(precision)
     if params:
         given = load(model, frontend=frontend, shapes=shapes, importers=importers, taps=taps)
@@ -314,7 +317,7 @@ def build(
     inputs' shapes.
     """
     given, wanted = _arguments_and_target(args, target)
-    where = find_target(wanted)
+    where = find_target(wanted).for_threads(num_threads or settings.num_threads)
     if not where.kind.codegen:
         raise _regions_alone(where)
     module = single.single_module(subject, given)

@@ -77,10 +77,10 @@ def _is_mixed_radix(value: Expr, loops: Mapping[Var, For], program: Program) -> 
     reach = 0
     smaller: Expr = const(0)
     for term, factor in sorted(factors.items(), key=lambda item: abs(item[1])):
+        if loops.keys().isdisjoint(free_vars(term)):
+            continue
         if not isinstance(term, Var):
             return False
-        if term not in loops:
-            continue
         low, high = analyzer.const_bounds(term)
         if high - low == INF:
             return False

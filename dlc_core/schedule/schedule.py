@@ -37,6 +37,7 @@ from dlc_core.schedule import (
 )
 from dlc_core.schedule import blockize as blockizing
 from dlc_core.schedule import compute_at as moving
+from dlc_core.schedule import decide as deciding
 from dlc_core.schedule import loops as loop_primitives
 from dlc_core.schedule import prefetch as prefetching
 from dlc_core.schedule import reindex as reindexing
@@ -188,6 +189,15 @@ class Schedule(Sampling):
         values of the loop variable.  Bounds and predicates inside are simplified for each range.
         """
         return loop_primitives.partition(self._program, loop, points)
+
+    @primitive
+    def decide(self, loop: LoopRV) -> None:
+        """Leave out of the blocks in a loop what conditions choose between, where ranges of loops decide
+        them.
+
+        After `partition` a part may read less than the whole did.
+        """
+        deciding.decide(self._program, loop)
 
     @primitive
     def trim(self, loop: LoopRV) -> None:

@@ -226,6 +226,10 @@ class TargetKind:
         )
 
 
+THREADS = "num-threads"
+"""The option of kinds whose code is made for a number of threads."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A kind with its options; hashable, equal by value, printed as the text that parses back."""
@@ -265,6 +269,18 @@ class Target:
         for name, value in options.items():
             merged[self.kind.option(name.replace("_", "-")).name] = value
         return Target(self.kind, tuple(sorted(merged.items())))
+
+    def for_threads(self, count: int | None) -> Target:
+        """The target for code that runs on so many threads: what to deal out, and how, depends on it.
+
+        It is the same where `count` is None or what it has anyhow, where its kind has no option
+        `num-threads`, or where that is given.
+        """
+        known = any(option.name == THREADS for option in self.kind.options)
+        usual = type(count) is not int or count < 1
+        if not known or usual or self[THREADS] or count == self.describe().cores:
+            return self
+        return self.with_options(num_threads=count)
 
     def values(self) -> dict[str, Any]:
         """Every option of the kind, defaults included."""

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dlc_core.graph.node import param
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.op.std.strassen import BLOCK
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
 from dlc_core.target import Description
@@ -47,6 +49,23 @@ def test_programs_compute_the_same(case, machine):
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.strassen"
     assert list(scheduled.attrs["repack"]) == [1]
+
+
+@pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
+@pytest.mark.parametrize("rows", [1, 7, BLOCK, BLOCK + 11, 2 * BLOCK])
+def test_any_number_of_rows(machine, rows):
+    """Blocks of rows, and what these leave in tiles of fewer and fewer rows."""
+    n = Var("n")
+    scheduled = check_schedule(kernel((n,), 8, 32), machine, {n: rows})
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.strassen"
+
+
+def test_any_numbers_of_rows_in_several_dims():
+    b, n = Var("b"), Var("n")
+    scheduled = check_schedule(kernel((b, n), 8, 32), WIDE, {b: 3, n: BLOCK // 2 + 1})
+    assert scheduled.attrs["rule"] == "cpu.strassen"
+    assert "if" not in scheduled.script().split()
 
 
 def test_weights_that_are_not_known_stay_as_they_are():

@@ -1,4 +1,4 @@
-"""Loops that end where what they accumulate is left out by a condition."""
+"""Loops that end where what they accumulate is left out by a condition; conditions that loops decide."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import pytest
 
 from dlc_core import te
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, const, select
 from dlc_core.schedule import Schedule
+from dlc_core.schedule.rules.analysis import loads_of
 from dlc_core.tir.interpreter import run
+from dlc_core.tir.intrinsics import if_then_else
 
 N = Var("n")
 
@@ -104,3 +106,43 @@ def test_a_loop_around_several_blocks_is_refused():
     sch.compute_at(sch.get_block("B"), loop)
     with pytest.raises(ScheduleError, match="besides one block"):
         sch.trim(loop)
+
+
+def shifted():
+    """B[i] is A[i - 2] from 2 on, and less C[i] from 5 on."""
+    a, c = te.placeholder((N,), name="A"), te.placeholder((N + 2,), name="C")
+
+    def body(i):
+        later = select(i >= 5, c[i], const(0.0, "float32"))
+        return if_then_else(i >= 2, a[i - 2], const(0.0, "float32")) - later
+
+    b = te.compute((N + 2,), body, name="B")
+    return Schedule(te.create_prim_func([a, c], [b]))
+
+
+def test_parts_read_what_their_ranges_let_them():
+    sch = shifted()
+    (i,) = sch.get_loops(sch.get_block("B"))
+    first, rest = sch.partition(i, [2])
+    for part in (first, rest):
+        sch.decide(part.loop)
+    names = [[e.buffer.name for e in loads_of(sch.get(part[sch.get_block("B")]))] for part in (first, rest)]
+    assert names == [[], ["A", "C"]]
+    assert "select" in sch.func.script()
+    a, c = np.arange(7, dtype=np.float32), np.arange(9, dtype=np.float32) ** 2
+    out = np.zeros(9, np.float32)
+    run(sch.func, a, c, out, 7)
+    wanted = np.concatenate([np.zeros(2), a]) - np.where(np.arange(9) >= 5, c, 0)
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_conditions_on_what_is_read_stay():
+    a = te.placeholder((4,), name="A")
+    sch = Schedule(
+        te.create_prim_func(
+            [a], [te.compute((4,), lambda i: if_then_else(a[i] > 0, a[i], const(0.0, "float32")), "B")]
+        )
+    )
+    before = sch.func
+    sch.decide(sch.get_loops(sch.get_block("B"))[0])
+    assert sch.func.script() == before.script()

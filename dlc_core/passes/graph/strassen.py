@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from dlc_core.graph.node import CONST, Function, Node, rewrite
 from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.op.std.strassen import BLOCK
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
 from dlc_core.schedule.rules.cpu.core import Core
@@ -97,11 +98,8 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     x, w = value.args
     if value.attrs["transpose_a"] or len(w.shape) != 2 or w.dtype.name != "float32":
         return None
-    rows = 1
-    for size in value.shape[:-1]:
-        if not isinstance(size, int):
-            return None
-        rows *= size
+    sizes = [size for size in value.shape[:-1] if isinstance(size, int)]
+    rows = math.prod(sizes) if len(sizes) == len(value.shape) - 1 else BLOCK
     inner, columns = x.shape[-1], value.shape[-1]
     if not isinstance(inner, int) or not isinstance(columns, int):
         return None

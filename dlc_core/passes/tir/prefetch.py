@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
-from dlc_core.ir.expr import Expr, Load, Ramp, const_value, free_vars, loads_in
+from dlc_core.ir.expr import Expr, Load, Ramp, free_vars, loads_in
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.prefetch import PREFETCH
@@ -35,16 +35,19 @@ def _hints(loop: For, line: int) -> Iterator[Expr]:
     """For each line that an iteration reads of the buffer, one for what is as far ahead as is wanted."""
     name, ahead = loop.annotations[PREFETCH]
     analyzer = Analyzer()
-    asked: list[Expr] = []
+    asked: list[tuple[Mapping[Expr, int], int]] = []
     for one in _loads(loop.body):
         (index,) = one.indices
         first = index.base if isinstance(index, Ramp) else index
         if one.buffer.name != name or loop.var not in free_vars(first):
             continue
-        apart = [const_value(analyzer.simplify(first - other)) for other in asked]
-        if any(d is not None and abs(d) * one.buffer.dtype.itemsize < line for d in apart):
+        terms, begin = analyzer.linear(first)
+        near = [
+            abs(begin - other) * one.buffer.dtype.itemsize < line for known, other in asked if known == terms
+        ]
+        if any(near):
             continue
-        asked.append(first)
+        asked.append((terms, begin))
         yield prefetch(address_of(one.buffer, first + ahead))
 
 

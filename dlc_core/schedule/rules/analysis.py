@@ -229,10 +229,12 @@ def same(a: Expr, b: Expr) -> bool:
 
 
 def deal_out(schedule: Schedule, loops: Sequence[LoopRV]) -> None:
-    """Make the outermost of these loops that has several iterations parallel, if there is one."""
+    """Make the outermost of these loops that has several iterations parallel, if there is one and none is
+    parallel yet.
+    """
+    if any(schedule.get_for(loop).kind == "parallel" for loop in loops):
+        return
     for loop in loops:
-        if schedule.get_for(loop).kind == "parallel":
-            return
         if const_value(schedule.extent(loop)) != 1:
             schedule.parallel(loop)
             return

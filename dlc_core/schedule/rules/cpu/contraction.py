@@ -52,6 +52,10 @@ PREFETCHED_ROWS = 8
 """Rows from which products take longer than memory takes to give weights.  Below it the processor reads ahead
 by itself, as fast as memory and caches are, and hints only take places in its queues.
 """
+FEWER = 3
+"""Part of a tile's rows that those have which take most of what whole tiles leave of unknown numbers of rows:
+their products are as many as one row's latency hides.
+"""
 MANY_COLUMNS = 128
 """Columns from which a copy of the left-hand side costs little beside the products."""
 
@@ -297,16 +301,21 @@ class Contract:
             self._tiled(names, part.width, full)
 
     def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> list[_Part]:
-        """The domain; where it is symbolic, whole tiles and what is left: single rows, single columns."""
+        """The domain; where it is symbolic, whole tiles and what is left: a few rows, single rows, single
+        columns.
+        """
         s = self.s
         width = tile.vectors * self.lanes
-        parts = [_Part(rows, tile.rows, column, width, out)]
+        parts = []
         if rows is not None and const_value(s.extent(rows)) is None:
-            main, rest = s.partition(rows, [s.extent(rows) // tile.rows * tile.rows])
-            parts = [
-                _Part(main.loop, tile.rows, column, width, out),
-                _Part(rest.loop, 1, rest[column], width, rest[out]),
-            ]
+            for height in _heights(tile.rows):
+                loop = s.get_for(rows)
+                main, rest = s.partition(rows, [loop.begin + loop.extent - loop.extent % height])
+                parts.append(_Part(main.loop, height, column, width, out))
+                rows, column, out = rest.loop, rest[column], rest[out]
+            parts.append(_Part(rows, 1, column, width, out))
+        else:
+            parts.append(_Part(rows, tile.rows, column, width, out))
         columns = const_value(s.extent(column))
         whole = columns is not None and (columns % width == 0 or columns < width)
         if whole or width == 1 or (columns is not None and not self.digits):
@@ -448,6 +457,15 @@ class Contract:
         for loop in outer:
             self.s.unroll(loop)
         vectorize_columns(self.s, column, self.lanes)
+
+
+def _heights(rows: int) -> list[int]:
+    """Rows of whole tiles and of those for what these leave, the larger ones first, without single rows.
+
+    None divides the one before: of x % 9 and x % 3 it is not seen that the first is the larger.
+    """
+    few = [height for height in range(max(2, rows // FEWER), rows) if rows % height]
+    return [height for height in (rows, *few[:1]) if height > 1]
 
 
 def _product(axes: Sequence[IterVar]) -> int | None:

@@ -1,5 +1,6 @@
 """Matrix products by Strassen's algorithm (see `op/std/strassen.py`).
 
+    for block of rows, where their number is not known; the rows that are left as any matrix product:
     for share of the panels (parallel):
       rows: sums of quarters of the left-hand side                 vectors over the inner dim
       for panel of columns of both halves:
@@ -27,12 +28,16 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan
+from dlc_core.schedule.rules.cpu.tile import Tile, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = frozenset(("rows", "weights", "pairs", "singles", "results"))
+REST = "rest"
+"""The stage of the rows that fill no block, where the number of rows is not known."""
+PRODUCTS = ("pairs", "singles", REST)
 AHEAD = MappingProxyType({"pairs": 1, "singles": 2})
 """How many halves of a panel ahead products ask for weights: the first ones for the third quarter, and for
 the next panel's second one; those that read one quarter, and run last, for the other two of that."""
@@ -40,13 +45,14 @@ the next panel's second one; those that read one quarter, and run last, for the 
 
 @dataclass(frozen=True)
 class StrassenRule(ScheduleRule):
-    """Kernels whose blocks are marked as the stages of such a product, of known sizes."""
+    """Kernels whose blocks are marked as the stages of such a product."""
 
     name: ClassVar[str] = "cpu.strassen"
     priority: ClassVar[int] = 110
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func)
+        names = set(stage_names(func, STAGE))
+        return names == STAGES | {REST} or (names == STAGES and has_known_sizes(func))
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Strassen(schedule, machine).run()
@@ -59,8 +65,9 @@ class _Strassen:
         self.stage = marked_stages(s, STAGE)
         bits = s.get(self.stage["results"]).writes[0].buffer.dtype.bits
         self.lanes = machine.lanes(bits)
-        self.half, self.depth = (self._extent("rows", axis) for axis in (1, 2))
-        rows, columns = (self._extent("results", axis) for axis in (0, 1))
+        self.half, self.depth = (self._extent("rows", axis) for axis in (-2, -1))
+        columns = self._extent("results", 1)
+        rows = 2 * self.half if REST in self.stage else self._extent("results", 0)
         core = Core.of(machine.description, machine.workers, bits)
         found = plan(Shape(rows, 2 * self.depth, columns), core)
         if found is None:
@@ -74,23 +81,40 @@ class _Strassen:
     def run(self) -> None:
         s = self.s
         out = inline_behind(s, self.stage.values(), self.stage["results"])
-        found = {name: self._contraction(name) for name in AHEAD}
+        found = {name: self._contraction(name) for name in PRODUCTS if name in self.stage}
         packed = self._pack()
         *rows, column = s.get_loops(out)
         row = s.fuse(*rows) if len(rows) > 1 else rows[0]
+        block: LoopRV | None = None
+        if REST in found:
+            size = 2 * self.half
+            whole, rest = s.partition(row, [s.extent(row) // size * size])
+            s.decide(whole.loop)
+            s.decide(rest.loop)
+            self._rest(found[REST], rest.loop, rest[column], rest[out])
+            block, row = s.split(row, [None, size], tail="exact")
         right, panel, column = s.split(column, [2, None, self.panel], tail="exact")
         below, row = s.split(row, [2, self.half])
         s.reorder(panel, below, right, row, column)
         share, panel = self._shares(panel)
         for name in AHEAD:
             self._products(name, found[name], panel, packed)
-        if share is not None:
-            s.compute_at(self.stage["rows"], share)
+        around = block if share is None else share
+        if around is not None:
+            s.compute_at(self.stage["rows"], around)
         s.unroll(below)
         s.unroll(right)
         vectorize_columns(s, column, self.lanes)
         self._rows()
-        s.compact_buffers()
+
+    def _rest(self, found: Contraction, row: LoopRV, column: LoopRV, out: BlockRV) -> None:
+        """The rows that are left, by definition."""
+        # Loops from zero on: where they end is then proved from their number alone.
+        row, _ = self.s.split(row, [None, 1], tail="exact")
+        registers = self.machine.registers
+        height = max(n for n in range(1, registers) if fits(n, self.tile.vectors, registers))
+        tile = Tile(height, self.tile.vectors)
+        Contract(self.s, self.machine, found).nest(out, row, column, tile)
 
     def _shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
         """A parallel loop around that over panels, one share for each thread, if there are several.
@@ -167,8 +191,8 @@ class _Strassen:
         # A tile reads one element of each of its rows in every step: an odd number of lines between them
         # takes them to all places of the nearest cache in turn.
         line = self.machine.description.cache_line // s.get(handle).writes[0].buffer.dtype.itemsize
-        s.storage_align(handle, 0, 1, 2 * line, line)
-        number, row, k = s.get_loops(handle)[-3:]
+        s.storage_align(handle, 0, len(s.get(handle).axes) - 2, 2 * line, line)
+        number, *_, row, k = s.get_loops(handle)[-len(s.get(handle).axes) :]
         lanes = self.lanes
         while self.depth % lanes:
             lanes //= 2
