@@ -117,20 +117,14 @@ class _Strassen:
         Contract(self.s, self.machine, found).nest(out, row, column, tile)
 
     def _shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
-        """A parallel loop around that over panels, one share for each thread, if there are several.
-
-        Threads take panels in turn where these can be dealt out evenly: streams of weights that are far from
-        each other were measured to get in each other's way.
+        """A parallel loop around that over panels, one share of neighbours for each thread, if there are
+        several.
         """
         s, threads = self.s, self.machine.workers
         count = const_value(s.extent(panel))
         if threads < 2 or count is None or count < 2:
             return None, panel
-        if count % threads == 0:
-            panel, share = s.split(panel, [None, threads], tail="exact")
-            s.reorder(share, panel)
-        else:
-            share, panel = s.split(panel, [None, -(-count // threads)], tail="shrink")
+        share, panel = s.split(panel, [None, -(-count // threads)], tail="shrink")
         s.parallel(share)
         return share, panel
 
