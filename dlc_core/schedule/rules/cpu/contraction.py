@@ -310,6 +310,8 @@ class Contract:
         if rows is not None and const_value(s.extent(rows)) is None:
             for height in _heights(tile.rows):
                 loop = s.get_for(rows)
+                if const_value(Analyzer().simplify(loop.extent // height)) is not None:
+                    continue  # a number of rows whatever the sizes are, most often none
                 main, rest = s.partition(rows, [loop.begin + loop.extent - loop.extent % height])
                 parts.append(_Part(main.loop, height, column, width, out))
                 rows, column, out = rest.loop, rest[column], rest[out]
