@@ -314,23 +314,24 @@ class KernelWriter(ModuleWriter):
             assert moves is not None
             if cond is None:
                 self.prepare(start)
+            elif start.kept_loads == ():
+                self.prepare(start, cond)
             else:
-                self.prepare(cond)
-            name = self.names.fresh(load.buffer.name)
-            words = self._words_of_move(load.buffer, lanes)
-            if cond is None:
-                text = moves.load.format(at=self.text.address(load.buffer, start), **words)
-                self.line(f"const {words['type']} {name} = {text};")
-            else:
-                assert isinstance(expr, Call)
-                other = ", ".join(map(self.text.stored, self._lanes(expr.args[2], lanes)))
-                self.line(f"{words['type']} {name} = {moves.make.format(values=other, **words)};")
-                with self.block(f"if ({self.text.value(cond)})"):
-                    self.prepare(start)
-                    text = moves.load.format(at=self.text.address(load.buffer, start), **words)
-                    self.line(f"{name} = {text};")
-            self._moved[expr] = name
+                continue  # the place itself may be read only where the condition holds
+            name = self._moved[expr] = self.names.fresh(load.buffer.name)
             found.append(expr)
+            words = self._words_of_move(load.buffer, lanes)
+            text = moves.load.format(at=self.text.address(load.buffer, start), **words)
+            if cond is None:
+                self.line(f"const {words['type']} {name} = {text};")
+                continue
+            assert isinstance(expr, Call)
+            parts = self._lanes(expr.args[2], 1 if moves.arithmetic else lanes)
+            other = moves.make.format(values=", ".join(map(self.text.stored, parts)), **words)
+            self.line(f"{words['type']} {name} = {other};")
+            if const_value(cond) != 0:
+                with self.block(f"if ({self.text.value(cond)})"):
+                    self.line(f"{name} = {text};")
         return found
 
     def _forget(self, moved: Sequence[Expr]) -> None:
@@ -439,6 +440,8 @@ def _guarded(expr: Expr) -> tuple[Expr | None, Load | None]:
     cond, load, other = expr.args
     known = isinstance(other, Broadcast) and isinstance(other.value, Const)
     cond = cond.value if isinstance(cond, Broadcast) else cond
+    if const_value(cond) == 1 and isinstance(load, Load):
+        return None, load
     one = cond.dtype.lanes == 1 and known and isinstance(load, Load)
     return (cond, load) if one and isinstance(load, Load) else (None, None)
 

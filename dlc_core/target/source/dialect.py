@@ -49,9 +49,9 @@ MATH: Mapping[str, str] = MappingProxyType(
 class Moves:
     """Vectors of a language that has them as types: what lies side by side in memory moves as one of them.
 
-    Arithmetic is written lane by lane.  `{scalar}` is the type of an element, `{lanes}` their number,
-    `{type}` the vector, `{at}` a pointer to the first element, `{space}` its qualifier and a space, `{lane}`
-    the number of a lane.
+    Arithmetic is written lane by lane, unless there is `arithmetic`.  `{scalar}` is the type of an element,
+    `{lanes}` their number, `{type}` the vector, `{at}` a pointer to the first element, `{space}` its
+    qualifier and a space, `{lane}` the number of a lane.
     """
 
     lanes: tuple[int, ...] = (2, 4)
@@ -63,6 +63,9 @@ class Moves:
     store: str = "vstore{lanes}({value}, 0, {at})"
     widest: int = 0
     """Bits of a vector at most; 0 where there is no limit."""
+    arithmetic: bool = False
+    """Whether vectors of floats have operators, between each other and with scalars, choices by lanes, and
+    are made of one value where all lanes have it."""
     aligned: bool = False
     """Whether vectors lie at multiples of their size: where that is not known, elements move one by one."""
 
@@ -162,6 +165,8 @@ class Dialect:
     scopes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"local": "", "global": ""}))
     """Qualifiers of an array by memory scope; a scope that is missing has no memory here."""
     vectors: str = ""
+    zero: str = "{0}"
+    """What a vector begins with."""
     alignment: str = ""
     """Qualifier of an array with an alignment of `{align}` bytes; "" where there is none."""
     parallel: str = ""

@@ -106,7 +106,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
             for key, name in values.items():
                 if name in self._undeclared:
                     del self._undeclared[name]
-                    zero = "{0}" if key[1] > 1 else "0"
+                    zero = self.unit.dialect.zero if key[1] > 1 else "0"
                     self.line(f"{self._register_kind(buffer, key[1])} {name} = {zero};")
 
     def _register_kind(self, buffer: Buffer, lanes: int) -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_opencl.kind import AXES, FP64, INTEGER_DOTS, PROCESSOR, SHUFFLES, WIDEST
+from dlc_backend_opencl.kind import AXES, FP64, INTEGER_DOTS, KIND, PROCESSOR, SHUFFLES, WIDEST
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
@@ -182,13 +182,16 @@ class OpenclCodegen(LaunchCodegen):
             words |= plain.dot_words(_DOT)
         moves = source.Moves(_LANES, widest=WIDEST)
         if facts.extra.get(PROCESSOR):
-            moves = replace(moves, load=_LOAD, store=_STORE)
+            # The executor of threads compiles C, whose vectors have no such operators.
+            own = target.kind.name == KIND.name
+            moves = replace(moves, load=_LOAD, store=_STORE, arithmetic=own)
         return source.Dialect(
             "OpenCL C",
             scalars=_TYPES,
             stored=_STORED,
             math={**source.MATH, "tanh": "dlc_tanh"},
             float_suffix="",
+            zero="0",
             index="int" if kernels.narrow_index(module) else "long",
             # The words `local` and `__local` are one: declarations can be told from pointers.
             # What a kernel allocates is its threads' own, unless they share it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlc_backend_opencl.kind import AXES
-from dlc_core.backend.kernels import KernelWriter, group_extents
+from dlc_core.backend.kernels import group_extents
+from dlc_core.backend.vectors import VectorWriter
 from dlc_core.ir.buffer import Buffer
 from dlc_core.tir.functor import exprs_of, loads_in, stmts
 from dlc_core.tir.stmt import PrimFunc, Store, View
@@ -13,7 +14,7 @@ from dlc_core.tir.stmt import PrimFunc, Store, View
 _BOTH = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)"
 
 
-class OpenclWriter(KernelWriter):
+class OpenclWriter(VectorWriter):
     """Writes a kernel."""
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:

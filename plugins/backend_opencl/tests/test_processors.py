@@ -12,7 +12,7 @@ from dlc_backend_opencl.processors import RULES
 
 import dlc_core as dlc
 from dlc_core.driver import find_target
-from dlc_core.graph.node import Node, constant, param
+from dlc_core.graph.node import Node, constant, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
@@ -86,6 +86,44 @@ def test_vectors_move_without_calls() -> None:
         assert not re.search(r"\bv(load|store)\d", exe.source("cl"))
         x = np.random.default_rng(0).standard_normal((13, 24)).astype(np.float32)
         np.testing.assert_array_equal(exe(x), np.maximum(x, 0))
+
+
+def bordered() -> Node:
+    x, w = tensor(1, 7, 7, 16), tensor(3, 3, 1, 16, name="w")
+    made = std.conv(x, w, groups=16, padding=(1, 1, 1, 1), layout="NXC", kernel_layout="XIO")
+    return std.clip(std.sub(made, tensor(16, name="z")), min=0.0, max=6.0)
+
+
+def curve() -> Node:
+    x = tensor(5, 24)
+    return std.neg(std.div(std.mul(std.add(x, x), std.sub(x, tensor(24, name="z"))), tensor(5, 1, name="y")))
+
+
+@pytest.mark.parametrize("kernel", [product, bordered, curve])
+def test_arithmetic_of_vectors(kernel: Callable[[], Node]) -> None:
+    """Its text has no lanes."""
+    node = kernel()
+    module = module_of(node, [n for n in post_order(node) if n.op.name == "param"])
+    text = dlc.compile(module, "opencl -vector-bits=256 -cores=2", cache=False).source("cl")
+    assert re.search(r"\bfloat8\b", text)
+    assert not re.search(r"\.s[0-9a-f]\b", text)
+    assert len(text) < 20_000
+
+
+@pytest.mark.usefixtures("opencl")
+@pytest.mark.parametrize("kernel", [product, bordered, curve, rows, columns])
+def test_arithmetic_of_vectors_on_a_device(kernel: Callable[[], Node]) -> None:
+    node = kernel()
+    params = [n for n in post_order(node) if n.op.name == "param"]
+    module = module_of(node, params)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal([int(d) for d in p.shape]).astype(np.float32) for p in params]
+    arrays[0].flat[:2] = np.nan, np.inf
+    with np.errstate(all="ignore"):
+        wanted = dlc.compile(module, "reference")(*arrays)
+    np.testing.assert_allclose(
+        dlc.compile(module, "opencl -device=0", cache=False)(*arrays), wanted, 1e-4, 1e-5
+    )
 
 
 OWN = """
