@@ -17,7 +17,7 @@ import onnx.parser
 import pytest
 
 import dlc_core as dlc
-from benchmarks import exact, micro
+from benchmarks import exact, gpu, micro
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
@@ -291,3 +291,20 @@ def test_flash_and_memory_of_a_perceptron(tmp_path: Path) -> None:
     assert constants < small.flash <= fast.flash < constants + 4000
     assert 32 * 4 <= small.memory <= 512
     assert sizes["dlc `-opt-for=size`"][0].flash < small.flash
+
+
+def test_devices_with_threads(tmp_path: Path) -> None:
+    pytest.importorskip("dlc_backend_cuda")
+    arguments = ["product 32", "--target", "cuda_simulated", "--scale", "128", "--runs", "1"]
+    text = run(*arguments, "--json", str(tmp_path / "gpu.json"), cache=tmp_path, module="benchmarks.gpu")
+    assert "| product 32 float16 |" in text
+    record = json.loads((tmp_path / "gpu.json").read_text())
+    assert all(case["milliseconds"]["ours"] > 0 and not case["problems"] for case in record["cases"])
+    assert len(record["cases"]) == 4
+
+
+def test_no_device_with_threads(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = pytest.importorskip("dlc_backend_cuda.kind").KIND
+    monkeypatch.setitem(kind.__dict__, "problem", lambda: "there is none")
+    assert gpu.main([]) == 2
+    assert "no device for 'cuda', so that nothing is measured: there is none" in capsys.readouterr().err
