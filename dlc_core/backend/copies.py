@@ -3,6 +3,7 @@ barrier."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from math import prod
@@ -10,7 +11,19 @@ from math import prod
 from dlc_core.arith import compile_exprs
 from dlc_core.backend.kernels import KernelWriter
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, Var, const, free_vars, substitute
+from dlc_core.ir.expr import (
+    Broadcast,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Var,
+    const,
+    const_value,
+    free_vars,
+    logical_and,
+    substitute,
+)
 from dlc_core.target.source.expression import neighbours
 from dlc_core.tir.functor import exprs_of, loads_in, stmts
 from dlc_core.tir.matrix import operands
@@ -31,7 +44,7 @@ class CopyWriter(KernelWriter):
         if not self._is_copy(stmt):
             super().visit_store(stmt)
             return
-        value = stmt.value
+        cond, value = _guarded(stmt.value)
         assert isinstance(value, Load)
         lanes = value.dtype.lanes
         to = _start(stmt.buffer, stmt.indices, lanes)
@@ -39,17 +52,25 @@ class CopyWriter(KernelWriter):
         assert to is not None
         assert source is not None
         self.text.named = {}
-        self.prepare(to, source)
-        given = self.text.address(stmt.buffer, to), self.text.address(value.buffer, source)
-        size = stmt.buffer.dtype.itemsize * lanes
-        assert self.words.copies is not None
-        self.line(self.words.copies.copy.format(bytes=size, to=given[0], source=given[1]) + ";")
+        self.prepare(to, source, *([] if cond is None else [cond]))
+        at, start = self.text.address(stmt.buffer, to), self.text.address(value.buffer, source)
+        size, copies = stmt.buffer.dtype.itemsize * lanes, self.words.copies
+        assert copies is not None
+        if cond is None:
+            self.line(copies.copy.format(bytes=size, to=at, source=start) + ";")
+        else:
+            wanted = self.text.value(cond)
+            self.line(copies.guarded.format(bytes=size, to=at, source=start, cond=wanted) + ";")
         self.text.named = {}
 
     def _is_copy(self, stmt: Store) -> bool:
         """Whether a store is a copy that may run beside the thread."""
-        value = stmt.value
-        if stmt.buffer not in self._filled or not isinstance(value, Load) or value.buffer.scope != "global":
+        if stmt.buffer not in self._filled:
+            return False
+        cond, value = _guarded(stmt.value)
+        if not isinstance(value, Load) or value.buffer.scope != "global":
+            return False
+        if cond is not None and (self.words.copies is None or not self.words.copies.guarded):
             return False
         lanes = value.dtype.lanes
         places = [_start(each.buffer, each.indices, lanes) for each in (stmt, value)]
@@ -63,6 +84,20 @@ class CopyWriter(KernelWriter):
         if value.name == "barrier" and self._waits and self.words.copies is not None:
             self.line(f"{self.words.copies.wait};")
         super().effect(value)
+
+
+def _guarded(value: Expr) -> tuple[Expr | None, Expr]:
+    """The condition under which a value is a copy, else zero, and the copy; None for one that always is."""
+    conds: list[Expr] = []
+    copied = value
+    while isinstance(copied, Call) and copied.name == "if_then_else":
+        cond, other = (e.value if isinstance(e, Broadcast) else e for e in (copied.args[0], copied.args[2]))
+        zero = isinstance(other, Const) and other.value == 0 and math.copysign(1, other.value) == 1
+        if not zero or cond.dtype.lanes != 1:
+            return None, value
+        conds += [cond] if const_value(cond) != 1 else []
+        copied = copied.args[1]
+    return logical_and(*conds) if conds else None, copied
 
 
 def _start(buffer: Buffer, indices: Sequence[Expr], lanes: int) -> Expr | None:

@@ -4,6 +4,7 @@ vectors as structures, words packed of narrow values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dlc_core.target import BYTE_DOTS
@@ -16,6 +17,21 @@ INTEGERS = {
 }
 """Integers of C, for texts that are compiled with no header."""
 _BITS = {"float": 32, "double": 64} | {f"{sign}int{bits}_t": bits for bits in _INTEGERS for sign in ("", "u")}
+
+
+def either(known: str, head: str, own: str, elsewhere: str) -> str:
+    """A function by the device's own text where a macro is `known`, and by C where a processor runs it."""
+    inside = "\n".join(f"    {line}" for line in own.splitlines())
+    return f"{head}\n{{\n#ifdef {known}\n{inside}\n#else\n    {elsewhere.strip()}\n#endif\n}}\n"
+
+
+def standalone(text: str, headerless: str) -> str:
+    """A text of C or C++ that needs no header where the macro `headerless` is known; names are those of C."""
+    used = set(re.findall(r"\w+", text))
+    types = [meaning for word, meaning in INTEGERS.items() if word in used]
+    lines = [f"#ifdef {headerless}", *types, "#else", "#include <stdint.h>", "#endif", ""] if types else []
+    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", text]
+    return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", ""])
 
 
 def vector_words(inline: str, align: str, lanes: Sequence[int], widest: int) -> dict[str, str]:
@@ -56,4 +72,4 @@ def dot_words(call: str) -> dict[str, str]:
     return {f"vector_dot.{d.a}.{d.b}x{d.group}": call.format(a=d.a, b=d.b) for d in BYTE_DOTS}
 
 
-__all__ = ["INTEGERS", "dot_words", "packing_words", "vector_words"]
+__all__ = ["INTEGERS", "dot_words", "either", "packing_words", "standalone", "vector_words"]

@@ -151,6 +151,7 @@ static __thread struct {
 } dlc_left[DLC_COPIES_LEFT];
 static __thread int dlc_left_count;
 static void dlc_copy(void *to, const void *from, size_t size);
+static void dlc_clear(void *to, size_t size);
 
 /* Threads run one after the other from barrier to barrier, so that what is left is the present one's. */
 void dlc_simt_later(void *to, const void *from, size_t size)
@@ -165,7 +166,10 @@ void dlc_simt_later(void *to, const void *from, size_t size)
 void dlc_simt_copies(void)
 {
     for (int i = 0; i < dlc_left_count; ++i)
-        dlc_copy(dlc_left[i].to, dlc_left[i].from, dlc_left[i].size);
+        if (dlc_left[i].from)
+            dlc_copy(dlc_left[i].to, dlc_left[i].from, dlc_left[i].size);
+        else
+            dlc_clear(dlc_left[i].to, dlc_left[i].size);
     dlc_left_count = 0;
 }
 
@@ -458,6 +462,7 @@ void dlc_simt_shared(const char *name, void *data, int64_t size)
     (void)name, (void)data, (void)size;
 }
 static void dlc_copy(void *to, const void *from, size_t size) { memcpy(to, from, size); }
+static void dlc_clear(void *to, size_t size) { memset(to, 0, size); }
 static void dlc_begin(void) {}
 static void dlc_begin_group(void) {}
 static void dlc_end(void) {}
@@ -669,6 +674,7 @@ void *__tsan_memset(void *to, int value, size_t size)
     dlc_access(to, (int64_t)size, 1);
     return memset(to, value, size);
 }
+static void dlc_clear(void *to, size_t size) { __tsan_memset(to, 0, size); }
 void __tsan_init(void) {}
 void __tsan_func_entry(void *from) { (void)from; }
 void __tsan_func_exit(void) {}

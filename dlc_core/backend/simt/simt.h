@@ -61,7 +61,8 @@ const char *dlc_simt_said(void);
 #define DLC_MATRIX(acc, a, b, unit) dlc_simt_matrix(acc, a, b, unit)
 #define DLC_BLOCKS(to, from, count, block) dlc_simt_blocks(to, from, count, block)
 
-/* A copy that a thread leaves to run beside it, and the wait for all it has left so: they are made then. */
+/* A copy (of zeros, where `from` is NULL) that a thread leaves to run beside it, and the wait for all that it
+   has left so: they are made then. */
 #define DLC_COPY_LATER(to, from, size) dlc_simt_later(to, from, size)
 #define DLC_COPIES() dlc_simt_copies()
 

@@ -76,10 +76,12 @@ class Copies:
 
     bytes: tuple[int, ...]
     """What such a copy may have."""
-    copy: str
+    copy: str = "dlc_copy_{bytes}({to}, {source})"
     """Format of the statement: `{bytes}`, and pointers `{to}` and `{source}`."""
-    wait: str
+    wait: str = "dlc_wait_for_copies()"
     """What waits for all of them."""
+    guarded: str = ""
+    """Format of the statement that copies where `{cond}` holds, and else fills with zeros; "" for none."""
 
 
 @dataclass(frozen=True)

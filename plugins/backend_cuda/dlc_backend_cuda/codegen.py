@@ -145,10 +145,7 @@ class CudaCodegen(LaunchCodegen):
 def with_words(text: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
     """A text of kernels that stands for itself: names as C has them, and all words explained."""
     explained = [*kernels.defined(text, words.WORDS), *kernels.defined(text, more)]
-    types = kernels.defined("\n".join([*explained, text]), plain.INTEGERS)
-    lines = ["#ifdef __CUDACC_RTC__", *types, "#else", "#include <stdint.h>", "#endif", ""] if types else []
-    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", *explained]
-    return "\n".join([*lines, text, "#ifdef __cplusplus", "}", "#endif", ""])
+    return plain.standalone("\n".join([*explained, text]), "__CUDACC_RTC__")
 
 
 __all__ = ["ARCH", "BINARY", "CODE_BYTES", "PTX", "TEXT", "CudaCodegen", "with_words"]

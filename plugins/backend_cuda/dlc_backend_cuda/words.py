@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dlc_core.backend.words import vector_words
+from functools import partial
+
+from dlc_core.backend import words
 from dlc_core.target import BYTE_DOTS
 from dlc_core.target.source import Copies
 from dlc_core.target.source.helpers import fixed_text
@@ -12,7 +14,8 @@ WIDEST = 128
 """Bits that a thread loads or stores at once."""
 LANES = (2, 4, 8, 16)
 
-COPIES = Copies((4, 8, 16), "dlc_copy_{bytes}({to}, {source})", "dlc_wait_for_copies()")
+either = partial(words.either, "__CUDACC__")
+COPIES = Copies((4, 8, 16), guarded="dlc_copy_{bytes}_if({to}, {source}, {cond})")
 """Copies to shared memory, which architectures from sm_80 on have."""
 
 
@@ -22,18 +25,15 @@ def _copies() -> dict[str, str]:
     wait = f"{INLINE} void {name}(void)"
     found = {name: either(wait, 'asm volatile("cp.async.wait_all;" ::: "memory");', "DLC_COPIES();")}
     for size in COPIES.bytes:
-        how = f"cp.async.{'cg' if size == WIDEST // 8 else 'ca'}.shared.global [%0], [%1], {size};"
+        how = f"cp.async.{'cg' if size == WIDEST // 8 else 'ca'}.shared.global [%0], [%1], {size}"
         given = '"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)'
-        head = f"{INLINE} void dlc_copy_{size}(void *to, const void *from)"
-        own = f'asm volatile("{how}" :: {given} : "memory");'
-        found[f"dlc_copy_{size}"] = either(head, own, f"DLC_COPY_LATER(to, from, {size});")
+        for guard in (False, True):
+            title, source = f"dlc_copy_{size}{'_if' * guard}", "all ? from : 0" if guard else "from"
+            size_of = f', "r"(all ? {size} : 0)' * guard
+            head = f"{INLINE} void {title}(void *to, const void *from{', int all' * guard})"
+            own = f'asm volatile("{how}{", %2" * guard};" :: {given}{size_of} : "memory");'
+            found[title] = either(head, own, f"DLC_COPY_LATER(to, {source}, {size});")
     return found
-
-
-def either(head: str, own: str, elsewhere: str) -> str:
-    """A function by instructions of the device, and by C where a processor runs the threads."""
-    inside = "\n".join(f"    {line}" for line in own.splitlines())
-    return f"{head}\n{{\n#ifdef __CUDACC__\n{inside}\n#else\n    {elsewhere.strip()}\n#endif\n}}\n"
 
 
 def _dots() -> dict[str, str]:
@@ -57,7 +57,7 @@ WORDS = {
     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n",
     "INT64_C": "#ifndef INT64_C\n#define INT64_C(x) x##LL\n#endif\n",
     "UINT64_C": "#ifndef UINT64_C\n#define UINT64_C(x) x##ULL\n#endif\n",
-    **vector_words(INLINE, "__align__({size})", LANES, WIDEST),
+    **words.vector_words(INLINE, "__align__({size})", LANES, WIDEST),
     **_copies(),
     **_dots(),
 }
