@@ -36,6 +36,7 @@ FED = {
     "Pad": ("y = Pad(x, k)", (4, 6), [[1, 2, 3, 4], [4, 3, 2, 1], [0, 0, 0, 0]]),
     "Pad by reflection": ('y = Pad <mode = "reflect"> (x, k)', (4, 6), [[1, 2, 3, 4], [0, 0, 0, 5]]),
     "TopK": ("y, i = TopK(x, k)", (4, 6), [[1], [4], [6], [0]]),
+    "CenterCropPad": ("y = CenterCropPad(x, k)", (4, 6), [[3, 9], [4, 6], [7, 1], [1, 2]]),
     "ConstantOfShape": ("y = ConstantOfShape(k)", (4, 6), [[2, 3], [4, 5], [0, 3]]),
     "Resize": ('y = Resize <mode = "nearest"> (x, , , k)', (4, 6), [[6, 8], [12, 4], [2, 3]]),
     "Split": ("y, z = Split(x, k)", (6, 4), [[2, 4], [5, 1], [6, 0]]),
@@ -69,6 +70,7 @@ MISFITS = {
     "TopK": [[7], [-1]],
     "ConstantOfShape": [[-1, 3]],
     "Split": [[2, 3], [-1, 7]],
+    "CenterCropPad": [[-1, 3]],
 }
 
 
@@ -128,6 +130,27 @@ COMPUTED = {
             ([0, 1], [3, 5], [0, 1], [1, 2]), ([-1, 1], [-100, 5], [1, 0], [-1, 2]),
             ([4, 6], [0, -8], [0, -1], [-2, -3]), ([9, 6], [10, 2], [0, -1], [1, 1]))],
     ),
+    "a border of which all is fed": (
+        """(float[n, 3] x, int64[2] p, float v, int64[1] a) => (float[q, r] y) { y = Pad(x, p, v, a) }""",
+        [{"x": floats(2, 3), "p": ints(1, 2), "v": np.float32(5), "a": ints(0)},
+         {"x": floats(4, 3), "p": ints(0, 3), "v": np.float32(-1), "a": ints(-1)}],
+    ),
+    "axes of a reduction": (
+        """(float[n, 3, 4] x, int64[2] a) => (float[p] y, float[q, r, s] z)
+        { y = ReduceSum <keepdims = 0> (x, a) z = ReduceMax <keepdims = 1> (x, a) }""",
+        [{"x": floats(2, 3, 4) - 7, "a": ints(*axes)} for axes in ((0, 1), (-1, 0), (2, 1))],
+    ),
+    "norms and means along fed axes": (
+        """(float[n, 3, 4] x, int64[1] a) => (float[p, q, r] l, float[p, q, r] m, float[p, q] s)
+        { l = ReduceL1(x, a) m = ReduceMean(x, a) s = ReduceSumSquare <keepdims = 0> (x, a) }""",
+        [{"x": floats(2, 3, 4) - 7, "a": ints(axis)} for axis in (0, -1, 1)],
+    ),
+    "Squeeze and Unsqueeze": (
+        """(float[n, 1, 4, 1] x, int64[2] a, int64[2] b) => (float[p, q] y, float[r, s, t, u] z)
+        { y = Squeeze(x, a) z = Unsqueeze(y, b) }""",
+        [{"x": floats(3, 1, 4, 1), "a": ints(1, -1), "b": ints(0, 3)},
+         {"x": floats(1, 1, 4, 1), "a": ints(0, 1), "b": ints(-1, 1)}],
+    ),
     "one hot of a fed depth": (
         "(int64[n] i, int64 d, float[2] v) => (float[n, q] z) { z = OneHot(i, d, v) }",
         [{"i": ints(1, 0, 2), "d": np.int64(3), "v": np.float32([0, 1])},
@@ -161,7 +184,7 @@ def test_sizes_that_are_computed_from_data(case, target, tmp_path):
         for one in (exe, opened):
             for found, value in zip(one.run(feeds).values(), wanted, strict=True):
                 assert found.dtype == value.dtype
-                np.testing.assert_array_equal(found, value)
+                np.testing.assert_allclose(found, value, rtol=1e-6)
 
 
 def test_sizes_computed_in_the_rounds_of_a_loop():

@@ -8,6 +8,7 @@ from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Expr, as_expr, eq, maximum, minimum, ne, select
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
+from dlc_frontend_onnx.converters.axes import chosen_axes
 from dlc_frontend_onnx.converters.base import Call
 from dlc_frontend_onnx.shapes import has_elements, simple
 
@@ -41,11 +42,7 @@ def _on_all_axes(
 ) -> list[tuple[int, Dim, Dim, Dim]]:
     """(axis, begin, end, step) for each axis of x, where data tells which ones are cut."""
     rank = len(x.shape)
-    for axis in axes:
-        c.require((as_expr(axis) >= -rank) & (as_expr(axis) < rank), "an axis is out of range")
-    for index, axis in enumerate(axes):
-        for other in axes[:index]:
-            c.require(ne(as_expr(axis) % rank, as_expr(other) % rank), "an axis is there twice")
+    chosen_axes(c, axes, rank)
     rows: list[tuple[int, Dim, Dim, Dim]] = []
     for place in range(rank):
         row: list[Expr] = [as_expr(0), as_expr(x.shape[place]), as_expr(1)]
@@ -87,6 +84,28 @@ def _cut(c: Call, x: Node, axis: int, begin: Dim, end: Dim, step: Dim) -> Node:
     return std.gather(x, places, axis=axis)
 
 
+def pads_of_all(c: Call, pads: Sequence[Dim], axes: Sequence[Dim], rank: int) -> tuple[Dim, ...]:
+    """The pads of all axes, of those of some, which may be data."""
+    if len(pads) != 2 * len(axes):
+        raise c.error(f"{len(pads)} pads for {len(axes)} axes")
+    full: list[Dim] = [0] * (2 * rank)
+    if any(map(has_elements, axes)):
+        chosen_axes(c, axes, rank)
+        for index in range(2 * rank):
+            given = pads[: len(axes)] if index < rank else pads[len(axes) :]
+            found = as_expr(0)
+            for axis, pad in zip(axes, given, strict=True):
+                found = select(eq(as_expr(axis) % rank, index % rank), pad, found)
+            full[index] = simple(found)
+        return tuple(full)
+    chosen = [c.check_axis(axis, rank) for axis in c.plain(axes, "the axes")]
+    if len(set(chosen)) != len(chosen):
+        raise c.error(f"pads for the axes {chosen}")
+    for index, axis in enumerate(chosen):
+        full[axis], full[rank + axis] = pads[index], pads[len(chosen) + index]
+    return tuple(full)
+
+
 def told_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> Node:
     """x with a border of sizes that are data; negative ones crop."""
     rank = len(x.shape)
@@ -102,4 +121,4 @@ def told_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> 
     return std.pad(x, pads=tuple(c.offset(border, "a border") for border in borders), value=value, mode=mode)
 
 
-__all__ = ["told_pad", "told_slice"]
+__all__ = ["pads_of_all", "told_pad", "told_slice"]

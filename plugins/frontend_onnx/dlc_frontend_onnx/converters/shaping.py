@@ -16,7 +16,7 @@ from dlc_core.op.infer import broadcast_dims, product
 from dlc_core.op.std.slicing import LARGE
 from dlc_frontend_onnx.converters.axes import squeezed, unsqueezed
 from dlc_frontend_onnx.converters.base import Call, constant_of, converter
-from dlc_frontend_onnx.converters.cutting import told_pad, told_slice
+from dlc_frontend_onnx.converters.cutting import pads_of_all, told_pad, told_slice
 from dlc_frontend_onnx.shapes import has_elements, simple
 
 ALL = 1 << 27
@@ -317,19 +317,28 @@ def pad(c: Call, x: Node, pads: Node, value: Node | None = None, axes: Node | No
     rank = len(x.shape)
     sizes = c.elements(pads, "the pads")
     if axes is not None:
-        chosen = [c.check_axis(axis, rank) for axis in c.numbers(axes, "the axes")]
-        if len(sizes) != 2 * len(chosen) or len(set(chosen)) != len(chosen):
-            raise c.error(f"{len(sizes)} pads for the axes {chosen}")
-        full: list[Dim] = [0] * (2 * rank)
-        for index, axis in enumerate(chosen):
-            full[axis], full[rank + axis] = sizes[index], sizes[len(chosen) + index]
-        sizes = tuple(full)
+        sizes = pads_of_all(c, sizes, c.elements(axes, "the axes"), rank)
+    if value is not None and c.array(value) is None:
+        return _pad_with(c, x, sizes, std.reshape(value, shape=()), mode)
     number = 0.0 if value is None else float(c.scalar(value, "the value of the border"))
-    if any(map(has_elements, sizes)):
-        if len(sizes) != 2 * rank:
-            raise c.error(f"{len(sizes)} pads for {x.type}")
-        return told_pad(c, x, sizes, number, mode)
-    return std.pad(x, pads=sizes, value=number, mode=mode)
+    return _padded(c, x, sizes, number, mode)
+
+
+def _padded(c: Call, x: Node, sizes: Sequence[Dim], value: float, mode: str) -> Node:
+    if not any(map(has_elements, sizes)):
+        return std.pad(x, pads=tuple(sizes), value=value, mode=mode)
+    if len(sizes) != 2 * len(x.shape):
+        raise c.error(f"{len(sizes)} pads for {x.type}")
+    return told_pad(c, x, sizes, value, mode)
+
+
+def _pad_with(c: Call, x: Node, sizes: Sequence[Dim], value: Node, mode: str) -> Node:
+    """A border of a value that is data."""
+    made = _padded(c, x, sizes, 0.0, mode)
+    if mode != "constant":
+        return made
+    inside = _padded(c, std.full(shape=tuple(x.shape), value=1.0, dtype="bool"), sizes, 0.0, mode)
+    return std.where(inside, made, value)
 
 
 @converter("DepthToSpace", 1)
@@ -426,18 +435,20 @@ def center_crop_pad(c: Call, x: Node, shape: Node) -> Node:
     rank = len(x.shape)
     axes = c.integers("axes", None)
     chosen = list(range(rank)) if axes is None else [c.check_axis(axis, rank) for axis in axes]
-    wanted = c.numbers(shape, "the shape")
+    wanted = c.elements(shape, "the shape")
     if len(wanted) != len(chosen):
         raise c.error(f"{len(wanted)} sizes for {len(chosen)} axes")
-    pads = [0] * (2 * rank)
+    pads: list[Dim] = [0] * (2 * rank)
     for axis, size in zip(chosen, wanted):
         have = x.shape[axis]
-        if isinstance(have, Expr):
+        difference = simple(size - have)
+        if isinstance(difference, Expr) and not has_elements(difference):
             raise c.unsupported(f"a crop of a dim of {have}", hint="pin the dim with shapes={...}")
-        difference = size - have
-        before = difference // 2 if difference >= 0 else -((-difference) // 2)
-        pads[axis], pads[rank + axis] = before, difference - before
-    return std.pad(x, pads=tuple(pads))
+        c.require(as_expr(size) >= 0, "a size is negative")
+        apart = as_expr(difference)
+        before = simple(select(apart < 0, -((-apart) // 2), apart // 2))
+        pads[axis], pads[rank + axis] = before, simple(difference - before)
+    return _padded(c, x, pads, 0.0, "constant")
 
 
 @converter("ReverseSequence", 10)
