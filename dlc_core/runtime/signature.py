@@ -118,11 +118,10 @@ class Signature:
         shapes = tuple([array.shape for array in arrays])
         if not self.elements:
             return shapes
-        # An array of another shape is refused by it, whatever is read here.
-        return (
-            *shapes,
-            tuple(int(arrays[i].flat[k]) if k < arrays[i].size else 0 for _, i, k in self.elements),
-        )
+        try:
+            return (*shapes, tuple([arrays[index].item(place) for _, index, place in self.elements]))
+        except IndexError:  # an array of another shape, which is refused for it
+            return (*shapes, (0,) * len(self.elements))
 
     def plan(self, facts: Sequence[Shape]) -> Plan:
         """What a call with these facts (see `facts`) needs; raises UsageError where they do not fit."""
