@@ -91,10 +91,17 @@ class Holders(dict[Var, Node]):
         """The dim that is an integer expression; one that is negative at run time is refused by `what`."""
         found = self._dims.get(size)
         if found is None:
-            found = self._dims[size] = Var(identifier(size.name if isinstance(size, Var) else name))
+            found = self._dims[size] = Var(self._unused(size.name if isinstance(size, Var) else name))
             self.told[found] = size, what
             self[found] = std.dim_of(self.number(size), size=found, what=what)
         return found
+
+    def _unused(self, name: str) -> str:
+        """The name as one that no other told dim has."""
+        known = {var.name for var in self.told}
+        wanted = identifier(name)
+        numbers = (f"{wanted}_{number}" for number in range(2, len(known) + 3))
+        return next(text for text in (wanted, *numbers) if text not in known)
 
     def require(self, failing: Expr, what: str) -> None:
         """Refuse calls for which a number is negative."""
