@@ -110,6 +110,18 @@ def test_symbolic_products(make, machine):
         is_contraction(check_schedule(func, machine, sizes))
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 17])
+def test_an_unknown_number_of_rows_is_whole_tiles_some_of_few_rows_and_single_ones(rows):
+    func = check_schedule(matmul((M, 6), (6, 16), constants=(1,)), MACHINES["usual"], {M: rows})
+    dealt = [str(s.extent) for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
+    assert dealt == ["m // 6", "m % 6 // 4", "m % 6 % 4"]
+
+
+def test_rows_that_whole_tiles_leave_by_twos_are_single_ones():
+    func = check_schedule(matmul((M, 2, 6), (6, 16), constants=(1,)), MACHINES["usual"], {M: 3})
+    is_contraction(func)
+
+
 @pytest.mark.slow
 @machines
 @pytest.mark.parametrize("sizes", [*SIZES.values(), {M: 30, N: 70, K: 2, B: 3}], ids=[*SIZES, "large"])

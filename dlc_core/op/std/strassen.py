@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dlc_core import te
+from dlc_core.arith import Analyzer
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import Dim, TensorType, Type
 from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
@@ -131,10 +132,11 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
             return singles[own] if number < SINGLES else pairs[own]
 
         value = transformed(RESULT, within // half * 2 + n // width, product)
-        return guarded(i < whole, value, rest[i - whole, n]) if blocks else value
+        return value if rest is None else guarded(i < whole, value, rest[i - whole, n])
 
-    if blocks:
-        whole = rows // BLOCK * BLOCK
+    rest: te.Tensor | None = None
+    whole = rows // BLOCK * BLOCK
+    if blocks and Analyzer().modular(rows)[0] % BLOCK:
 
         def left_over(i: Expr, n: Expr) -> te.tensor.Reduction:
             axis = te.reduce_axis(inner, "k")

@@ -130,3 +130,20 @@ def test_compiling_for_another_machine_loads_nothing(tmp_path):
     other.save(tmp_path / "m.dlc")
     with pytest.raises(ArtifactError, match="the code is for riscv64"):
         dlc.open(tmp_path / "m.dlc")
+
+
+def test_code_is_made_for_a_number_of_threads(tmp_path):
+    """And runs on any; a target that says one keeps it."""
+    usual = dlc.compile(mlp(4), "llvm")
+    cores = usual.target.describe().cores
+    assert dlc.compile(mlp(4), "llvm", num_threads=cores).target == usual.target
+    exe = dlc.compile(mlp(4), "llvm", num_threads=cores + 1)
+    assert exe.target == usual.target.with_options(num_threads=cores + 1)
+    assert exe.num_threads == exe.target.describe().cores == cores + 1
+    exe.save(tmp_path / "m.dlc")
+    assert dlc.open(tmp_path / "m.dlc").num_threads == cores + 1
+    given = dlc.compile(mlp(4), "llvm -num-threads=1", num_threads=2)
+    assert (given.target["num-threads"], given.num_threads) == (1, 2)
+    for one in (exe, given):
+        for one.num_threads in (1, 2, 3):
+            np.testing.assert_allclose(one(X), expected(X), rtol=1e-4, atol=1e-5)

@@ -292,7 +292,7 @@ class Contract:
             if part.rows is not None and part.height > 1:
                 full = s.extent(part.rows) // part.height
                 known = const_value(s.extent(part.rows))
-                if known is not None:
+                if known:
                     full = as_expr(known % -(-known // part.height))
                 tiles, row = s.split(
                     part.rows, [None, part.height], tail="shrink" if known is None else "balanced"
@@ -308,7 +308,9 @@ class Contract:
         width = tile.vectors * self.lanes
         parts = []
         if rows is not None and const_value(s.extent(rows)) is None:
-            for height in _heights(tile.rows):
+            # Of rows that come by a known number, as several axes, tiles begin at no known place.
+            single = Analyzer().modular(s.extent(rows))[0] == 1
+            for height in _heights(tile.rows) if single else [tile.rows]:
                 loop = s.get_for(rows)
                 if const_value(Analyzer().simplify(loop.extent // height)) is not None:
                     continue  # a number of rows whatever the sizes are, most often none

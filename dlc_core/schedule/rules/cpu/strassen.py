@@ -30,7 +30,7 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan
 from dlc_core.schedule.rules.cpu.tile import Tile, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
-from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
+from dlc_core.schedule.rules.stages import known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
@@ -51,8 +51,7 @@ class StrassenRule(ScheduleRule):
     priority: ClassVar[int] = 110
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        names = set(stage_names(func, STAGE))
-        return names == STAGES | {REST} or (names == STAGES and has_known_sizes(func))
+        return set(stage_names(func, STAGE)) - {REST} == STAGES
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Strassen(schedule, machine).run()
@@ -67,7 +66,8 @@ class _Strassen:
         self.lanes = machine.lanes(bits)
         self.half, self.depth = (self._extent("rows", axis) for axis in (-2, -1))
         columns = self._extent("results", 1)
-        rows = 2 * self.half if REST in self.stage else self._extent("results", 0)
+        self.blocks = len(s.get(self.stage["rows"]).axes) > 3
+        rows = 2 * self.half if self.blocks else self._extent("results", 0)
         core = Core.of(machine.description, machine.workers, bits)
         found = plan(Shape(rows, 2 * self.depth, columns), core)
         if found is None:
@@ -85,13 +85,14 @@ class _Strassen:
         packed = self._pack()
         *rows, column = s.get_loops(out)
         row = s.fuse(*rows) if len(rows) > 1 else rows[0]
-        block: LoopRV | None = None
+        size = 2 * self.half
         if REST in found:
-            size = 2 * self.half
             whole, rest = s.partition(row, [s.extent(row) // size * size])
             s.decide(whole.loop)
             s.decide(rest.loop)
             self._rest(found[REST], rest.loop, rest[column], rest[out])
+        block: LoopRV | None = None
+        if self.blocks:
             block, row = s.split(row, [None, size], tail="exact")
         right, panel, column = s.split(column, [2, None, self.panel], tail="exact")
         below, row = s.split(row, [2, self.half])
