@@ -224,6 +224,25 @@ def test_a_loop_with_results_of_unknown_number(limit):
         check(model, feeds)
 
 
+@pytest.mark.parametrize("go", ["true", "fed"])
+def test_a_loop_whose_limit_is_fed_is_native(go):
+    text = COUNTED.replace("count = Constant <value_int = ROUNDS> ()", "").replace(
+        "float[2] step)", "float[2] step, int64 count" + (", bool go)" if go == "fed" else ")")
+    )
+    model = parse(text.replace("go = Constant <value = bool {1}> ()", "") if go == "fed" else text)
+    assert "scan" in ops_of(main_of(model))
+    exe = compile_model(model)
+    assert "host" not in exe.about
+    x, step = np.array([1, 2], "f4"), np.array([0.5, -1], "f4")
+    for count, choice in ((0, True), (1, True), (-4, True), (6, True), (6, False)):
+        feeds = {"x": x, "step": step, "count": np.array(count), "go": np.array(choice)}
+        y, rows = exe.run(feeds if go == "fed" else {k: v for k, v in feeds.items() if k != "go"}).values()
+        rounds = max(count, 0) if choice or go == "true" else 0
+        states = [x + r * step + r * (r - 1) / 2 for r in range(rounds + 1)]
+        np.testing.assert_allclose(y, states[-1], rtol=1e-5)
+        np.testing.assert_allclose(rows, np.float32(states[1:]).reshape(-1, 2) ** 2, rtol=1e-5)
+
+
 EARLY = """g (float[n] x, int64 stop) => (float[n] y, float[?,n] o, int64[?] s) {
     most = Constant <value_int = MOST> ()
     go = Constant <value = bool {1}> ()

@@ -6,13 +6,14 @@ unrolled where shapes or sequences change from round to round; loops until a con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from dlc_core.diag import ModelError
+from dlc_core.diag import ModelError, UnsupportedError
 from dlc_core.graph.node import Node, get_item, param
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.expr import Expr, Var, maximum
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_core.op.infer import simplify
@@ -109,9 +110,14 @@ def loop(
     if go is not None and started is False:
         rounds = 0
     endless = go is None or started is True
-    if rounds is not None and endless and all(isinstance(value, Node) for value in state):
-        tensors = [value for value in state if isinstance(value, Node)]
-        made = _scanned_loop(c, body, rounds, tensors)
+    tensors = [value for value in state if isinstance(value, Node)]
+    # What is stacked has its size from the number of rounds; without such, data need not become a dim.
+    stacks = any(c.wants(place) for place in range(len(state), len(body.outputs) - 1))
+    told = stacks and limit is not None and rounds not in (0, 1)
+    known = endless and rounds is not None and rounds not in (0, 1)
+    if len(tensors) == len(state) and (told or known):
+        count = (lambda: rounds) if known else partial(_told_rounds, c, limit, None if endless else go)
+        made = _scanned_loop(c, body, count, tensors)
         if made is not None:
             return made
     if isinstance(rounds, int):
@@ -148,10 +154,31 @@ def _same_types(before: Sequence[Node], after: Sequence[Node]) -> bool:
     return all(a.type == b.type for a, b in zip(before, after))
 
 
-def _scanned_loop(c: Call, body: Graph, rounds: Dim, state: Sequence[Node]) -> list[Value] | None:
-    """The loop as a `scan` over its round numbers; None where it cannot be one."""
-    if isinstance(rounds, int) and rounds < 2:
+def _told_rounds(c: Call, limit: Value | None, go: Value | None) -> Dim | None:
+    """The trip count that data tells, as a dim; `go` says whether there is a round at all."""
+    given = [
+        value if value is limit else c.cast(value, "int64")
+        for value in (limit, go)
+        if isinstance(value, Node)
+    ]
+    if any(len(value.shape) > 1 for value in given):
         return None
+    try:
+        found = [c.elements(value, "the trip count") for value in given]
+    except UnsupportedError:
+        return None
+    if any(len(elements) != 1 for elements in found):
+        return None
+    most, *started = (maximum(elements[0], 0) for elements in found)
+    return c.size(most * started[0] if started else most, "the trip count")
+
+
+def _scanned_loop(
+    c: Call, body: Graph, count: Callable[[], Dim | None], state: Sequence[Node]
+) -> list[Value] | None:
+    """The loop as a `scan` over its round numbers, of which there are `count()`; None where it cannot be
+    one.
+    """
     number = param(body.inputs[0].name, TensorType((), DType("int64")))
     params = _state_params(body, state)
     results = c.attempt(body, (number, c.const(True, "bool"), *params))
@@ -159,6 +186,9 @@ def _scanned_loop(c: Call, body: Graph, rounds: Dim, state: Sequence[Node]) -> l
         return None
     cond, *values = (value for value in results if isinstance(value, Node))
     if _truth(c, cond) is not True or not _same_types(params, values):
+        return None
+    rounds = count()
+    if rounds is None:
         return None
     function, outer = close(
         "body", (*params, number), values, _captured(c), c.scope.session.holders, always_tuple=True
