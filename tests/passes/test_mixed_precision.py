@@ -13,9 +13,14 @@ from dlc_core.op.reference import evaluate
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph import MixedPrecision
 from dlc_core.target import Description, Dot, Target, TargetKind
+from dlc_core.tir.matrix import Fragment, MatrixUnit
 
 RNG = np.random.default_rng(0)
 DOTS = Description(vector_bits=512, dots=(Dot("bfloat16", "bfloat16", "float32", 2, 16),))
+_ONE = Fragment(2, 2, ((1, 2), (2, 2)), ())
+UNITS = Description(
+    subgroup=4, matrix_units=(MatrixUnit("bfloat16", "bfloat16", "float32", _ONE, _ONE, _ONE),)
+)
 
 
 def target(description: Description) -> Target:
@@ -47,8 +52,9 @@ def test_float32_changes_nothing(x):
     assert lowered(y, "float32").body is y
 
 
-def test_both_operands_of_a_contraction_are_narrow_and_its_result_is_not(x):
-    made = lowered(std.relu(std.matmul(x, weights(8, 6))))
+@pytest.mark.parametrize("description", [DOTS, UNITS])
+def test_both_operands_of_a_contraction_are_narrow_and_its_result_is_not(x, description):
+    made = lowered(std.relu(std.matmul(x, weights(8, 6))), description=description)
     assert ops(made) == ["cast", "matmul", "relu"]
     product = next(n for n in post_order(made.body) if n.op.name == "matmul")
     assert [a.dtype.name for a in product.args] == ["bfloat16", "bfloat16"]
@@ -86,7 +92,9 @@ def test_normalisations_stay_in_float32(x):
     assert made.body.args[0].dtype.name == "float32"
 
 
-@pytest.mark.parametrize(("precision", "description"), [("float16", DOTS), ("bfloat16", Description())])
+@pytest.mark.parametrize(
+    ("precision", "description"), [("float16", DOTS), ("bfloat16", Description()), ("float16", UNITS)]
+)
 def test_without_an_instruction_only_weights_are_narrow(x, precision, description):
     made = lowered(std.matmul(x, weights(8, 6)), precision, description)
     assert ops(made) == ["matmul"]

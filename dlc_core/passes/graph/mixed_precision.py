@@ -15,8 +15,8 @@ A value that a contraction takes is stored in the narrow dtype, so that its prod
 store; what else reads it, a residual addition for instance, widens it again.  Results of the function are
 never rounded.
 
-Where the target has no dot product of the narrow dtype, only weights are narrow: half the memory, and all
-arithmetic in float32.
+Where the target has neither dot products of the narrow dtype nor matrix units for it, only weights are
+narrow: half the memory, and all arithmetic in float32.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def lowers_activations(context: PassContext) -> bool:
     narrow = narrow_dtype(context)
     if narrow is FLOAT32 or context.target is None:
         return False
-    return context.target.describe().dot(narrow.name, narrow.name, "float32") is not None
+    machine, types = context.target.describe(), (narrow.name, narrow.name, "float32")
+    return machine.dot(*types) is not None or machine.matrix_unit(*types) is not None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from dlc_core.testing.languages import (
     check_transposition,
     numbers,
 )
+from dlc_core.testing.networks import cifar, feed
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 
@@ -120,6 +121,14 @@ def test_products_of_floats_of_8_bits(arch: str) -> None:
         for seed, (shape, name) in enumerate(zip(((40, 70), (70, 24)), types, strict=True))
     ]
     np.testing.assert_array_equal(exe(*given), given[0].astype(np.float32) @ given[1].astype(np.float32))
+
+
+@pytest.mark.parametrize(("precision", "near"), [("float16", 1e-3), ("bfloat16", 1e-2)])
+def test_a_network_in_less_precision_by_matrix_units(precision: str, near: float) -> None:
+    picture = feed(cifar())
+    exe = dlc.compile(cifar(), "cuda_simulated", precision=precision)
+    assert [kernel.rule for kernel in exe.explain().kernels].count("gpu.matrix") == 3
+    np.testing.assert_allclose(exe(picture), dlc.compile(cifar(), "reference")(picture), near, near)
 
 
 @pytest.mark.parametrize("layout", ["NXC", "NCX"])
