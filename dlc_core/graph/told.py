@@ -2,7 +2,8 @@
 
 Two attributes of a function, pairs and triples in the order of their computation:
 
-    elements    (variable, public name of the param, place): the variable is that element, of row-major order
+    elements    (variable, public name of the param, place): the variable is that element, in row-major order,
+                of numbers; floats are cut toward zero
     told        (dim, expression, what): the dim is the expression over dims of the params, elements and dims
                 before it, and must not be negative, else `what` is wrong
 

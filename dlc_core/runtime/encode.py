@@ -153,11 +153,11 @@ def decode_expressions(rows: Any) -> list[Expr]:
 
 
 def _element(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> tuple[Var, int, int]:
-    """A variable that is an element of an input of integers whose shape is fixed."""
+    """A variable that is an element of an input of numbers whose shape is fixed."""
     var, index, place = at(row[0]), integer(row[1], 0, len(signature.inputs) - 1), row[2]
     type_ = signature.inputs[index].type
     shape = type_.static_shape()
-    if not isinstance(var, Var) or shape is None or not (type_.dtype.is_int or type_.dtype.is_bool):
+    if not isinstance(var, Var) or shape is None or type_.dtype.kind not in ("int", "uint", "bool", "float"):
         malformed("an element is none of an input")
     return var, index, integer(place, 0, math.prod(shape) - 1)
 

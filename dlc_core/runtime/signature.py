@@ -81,7 +81,8 @@ class Signature:
     needs: tuple[tuple[Expr, Expr, str], ...] = ()
     """What the symbols must make equal, and what is wrong where they do not."""
     elements: tuple[tuple[Var, int, int], ...] = ()
-    """Variables that are elements of inputs: the input's index, and the place in row-major order."""
+    """Variables that are elements of inputs, floats cut toward zero: the input's index, and the place in
+    row-major order."""
     told: tuple[tuple[Var, Expr, str], ...] = ()
     """Symbols that are expressions over the dims of inputs, elements and symbols before, in this order; and
     what is wrong where one would be negative."""
@@ -119,9 +120,11 @@ class Signature:
         if not self.elements:
             return shapes
         try:
-            return (*shapes, tuple([arrays[index].item(place) for _, index, place in self.elements]))
+            return (*shapes, tuple([int(arrays[index].item(place)) for _, index, place in self.elements]))
         except IndexError:  # an array of another shape, which is refused for it
             return (*shapes, (0,) * len(self.elements))
+        except (ValueError, OverflowError) as error:
+            raise UsageError("the inputs do not fit the model", why=f"a size is no number: {error}") from None
 
     def plan(self, facts: Sequence[Shape]) -> Plan:
         """What a call with these facts (see `facts`) needs; raises UsageError where they do not fit."""

@@ -120,7 +120,7 @@ def changed(change):
         lambda data: data["told"].append(data["told"][0]),
         lambda data: data["told"][0].__setitem__(0, data["told"][0][1]),
         lambda data: data["told"][0].__setitem__(2, 5),
-        lambda data: data["inputs"][0].update(dtype="float32"),
+        lambda data: data["inputs"][0].update(dtype="string"),
     ],
 )
 def test_malformed_signatures_are_refused(change):

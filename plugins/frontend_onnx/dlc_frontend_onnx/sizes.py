@@ -60,6 +60,8 @@ class ElementTable(ShapeTable):
             count *= size
         if count > MAX_ELEMENTS:
             return None
+        if node.op is std.cast.decl and node.args[0].op is PARAM and node.args[0].dtype.is_float:
+            node = node.args[0]  # elements are cut toward zero, as casts do
         name = node.attrs["name"] if node.op is PARAM else node.op.name
         elements: list[Any] = []
         for place in range(count):

@@ -145,6 +145,10 @@ COMPUTED = {
         { l = ReduceL1(x, a) m = ReduceMean(x, a) s = ReduceSumSquare <keepdims = 0> (x, a) }""",
         [{"x": floats(2, 3, 4) - 7, "a": ints(axis)} for axis in (0, -1, 1)],
     ),
+    "a window of a fed length": (
+        "(int64 n) => (float[p] z, float[q] w) { z = HannWindow(n) w = HammingWindow <periodic = 0> (n) }",
+        [{"n": np.int64(n)} for n in (4, 9, 2)],
+    ),
     "Squeeze and Unsqueeze": (
         """(float[n, 1, 4, 1] x, int64[2] a, int64[2] b) => (float[p, q] y, float[r, s, t, u] z)
         { y = Squeeze(x, a) z = Unsqueeze(y, b) }""",
@@ -171,12 +175,24 @@ COMPUTED = {
 }  # fmt: skip
 
 
+ALL_NATIVE = (
+    "a shape joined of fed and known sizes",
+    "a slice of which all is fed",
+    "a range of integers",
+    "sizes inside of branches",
+    "axes of a reduction",
+    "a window of a fed length",
+)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", COMPUTED)
 def test_sizes_that_are_computed_from_data(case, target, tmp_path):
     text, calls = COMPUTED[case]
     model = parse(f"g {text}")
     exe = dlc.compile(model, target)
+    if target == "llvm" and case in ALL_NATIVE:
+        assert not exe.about.get("host")
     exe.save(tmp_path / "model.dlc")
     opened = dlc.open(tmp_path / "model.dlc")
     for feeds in calls:
@@ -199,6 +215,18 @@ def test_sizes_computed_in_the_rounds_of_a_loop():
         exe = dlc.compile(model, target)
         for rounds, wanted in ((3, 6), (0, 0), (5, 15)):
             assert exe(np.int64(rounds), np.zeros(3, np.float32)).tolist() == [wanted] * 3
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sizes_in_floats_are_cut(target):
+    model = parse("g (int64[n] i, float d, float[2] v) => (float[n, q] z) { z = OneHot(i, d, v) }")
+    exe = dlc.compile(model, target)
+    assert not exe.about.get("host")
+    one = exe(ints(1, 0), np.float32(3.9), np.float32([0, 1]))
+    assert one.tolist() == [[0, 1, 0], [1, 0, 0]]
+    for depth in (-1.5, np.nan, np.inf):
+        with pytest.raises(UsageError, match="do not fit the model"):
+            exe(ints(1, 0), np.float32(depth), np.float32([0, 1]))
 
 
 def test_a_bound_call_is_for_the_sizes_it_was_bound_with():

@@ -17,6 +17,7 @@ from dlc_core.op.std.slicing import LARGE
 from dlc_frontend_onnx.converters.axes import squeezed, unsqueezed
 from dlc_frontend_onnx.converters.base import Call, constant_of, converter
 from dlc_frontend_onnx.converters.cutting import pads_of_all, told_pad, told_slice
+from dlc_frontend_onnx.ratios import NoRatio, Ratio, ceil, divide, subtract
 from dlc_frontend_onnx.shapes import has_elements, simple
 
 ALL = 1 << 27
@@ -389,15 +390,28 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
 
 def _float_range(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     """A range of floats that are data."""
+    length = _float_length(c, start, limit, delta)
     first, last, step = (std.reshape(value, shape=()) for value in (start, limit, delta))
-    moves = std.not_equal(step, c.const(0, step.dtype))
-    (moving,) = c.elements(c.cast(moves, "int64"), "the step")
-    c.require(ne(moving, 0), "the step is 0")
-    wide = [c.cast(value, "float64") for value in (first, last, step)]
-    count = std.ceil(std.div(std.sub(wide[1], wide[0]), wide[2]))
-    (length,) = c.elements(std.cast(count, to="int64"), "the length")
+    if length is None:
+        moves = std.not_equal(step, c.const(0, step.dtype))
+        (moving,) = c.elements(c.cast(moves, "int64"), "the step")
+        c.require(ne(moving, 0), "the step is 0")
+        wide = [c.cast(value, "float64") for value in (first, last, step)]
+        count = std.ceil(std.div(std.sub(wide[1], wide[0]), wide[2]))
+        (length,) = c.elements(std.cast(count, to="int64"), "the length")
     steps = std.arange(stop=c.size(maximum(length, 0), "the length"), dtype=start.dtype)
     return std.add(std.mul(steps, step), first)
+
+
+def _float_length(c: Call, start: Node, limit: Node, delta: Node) -> Dim | None:
+    """The length of a range of floats that are integers of data by constant factors, such as a size cast."""
+    known = [c.scope.session.holders.elements.known(value) for value in (start, limit, delta)]
+    try:
+        first, last, step = (simple(value.reshape(-1)[0]) for value in known if value is not None)
+        length = simple(ceil(divide(subtract(last, first), step)))
+    except (NoRatio, ValueError):
+        return None
+    return length.above if isinstance(length, Ratio) else int(length)
 
 
 @converter("EyeLike", 9)
