@@ -118,13 +118,12 @@ class IndexMap:
     def _radix_size(self, output: Expr, shape: Sequence[ExprLike], analyzer: Analyzer) -> Expr | None:
         """How many values an output has of which some inputs are the digits; None for any other."""
         used = free_vars(output)
-        left = {v: as_expr(size) for v, size in zip(self.inputs, shape, strict=True) if v in used}
+        sizes = {v: as_expr(size) for v, size in zip(self.inputs, shape, strict=True) if v in used}
+        left = {v: size for v, size in sizes.items() if const_value(size) != 1}
         step: Expr = const(1)
         total: Expr = const(0)
         while left:
-            # Of digits of the same weight those of one value come before the one that has more.
-            order = sorted(left, key=lambda v: const_value(left[v]) != 1)
-            factors = {v: analyzer.coefficient_of(output, v) for v in order}
+            factors = {v: analyzer.coefficient_of(output, v) for v in left}
             lowest = next(
                 (v for v, f in factors.items() if f is not None and analyzer.prove_equal(f, step)), None
             )

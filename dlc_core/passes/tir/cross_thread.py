@@ -30,7 +30,7 @@ from dlc_core.schedule.tree import Program, Tree
 from dlc_core.target.target import Description
 from dlc_core.tir.functor import rename_bound, stmts
 from dlc_core.tir.intrinsics import if_then_else, intrinsic
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, PrimFunc, Range, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Let, PrimFunc, Range, Stmt, Store, loop, seq
 from dlc_core.tir.threads import THREAD, has_axes, level, level_of
 
 
@@ -190,11 +190,14 @@ def _exchange(program: Program, found: CrossThread, own: Buffer, width: int) -> 
     steps: list[Stmt] = []
     distance = width // 2
     while distance:
-        # Threads exchange numbers.
         mine = cast_to("int32", own[0]) if own.dtype.is_bool else own[0]
-        other = cast_to(own.dtype, intrinsic("subgroup_shuffle_down", mine, distance, width))
-        (value,) = found.combination.combine((own[0],), (other,))
-        steps.append(Store(own, (const(0),), value))
+        given = intrinsic("subgroup_shuffle_down", mine, distance, width)
+        # Threads exchange numbers; of two truths the second is asked for only where the first leaves it open.
+        other = Var("other", given.dtype) if own.dtype.is_bool else None
+        read = given if other is None else cast_to(own.dtype, other)
+        (value,) = found.combination.combine((own[0],), (read,))
+        step = Store(own, (const(0),), value)
+        steps.append(step if other is None else Let(other, given, step))
         distance //= 2
     region = (point_region(own, (const(0),)),)
     return Block(

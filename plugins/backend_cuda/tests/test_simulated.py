@@ -57,6 +57,15 @@ def test_products_of_bytes(a: str, b: str) -> None:
     assert f"dlc_dot_{a}_{b}(matmul" in exe.source("cu")
 
 
+def test_threads_exchange_truths_whatever_theirs_are() -> None:
+    """What the language asks for only where it must is no exchange: all threads take part in one."""
+    x = param("x", tensor_type((2, 300), "bool"))
+    exe = dlc.compile(module_of(std.reduce_any(x, axes=(1,)), [x]), "cuda_simulated -check=true")
+    given = np.zeros((2, 300), bool)
+    given[1, ::7] = True
+    np.testing.assert_array_equal(exe(given), [False, True])
+
+
 def test_a_missing_barrier_is_reported() -> None:
     check_missing_barrier("cuda_simulated -check=true")
 

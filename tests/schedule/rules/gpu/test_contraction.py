@@ -121,6 +121,7 @@ def test_windows_over_pictures_of_unknown_sizes():
         tensor(1, M, N, 3), tensor(3, 2, 3, 8, name="w"), strides=(2, 1), layout="NXC", kernel_layout="XIO"
     )
     is_contraction(check_launches(kernel_of(std.relu(made)), TINY, {M: 5, N: 4}))
+    is_contraction(launch_for(kernel_of(std.relu(made)), USUAL))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", pytest.param("int8", marks=pytest.mark.slow)])
