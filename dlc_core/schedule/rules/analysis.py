@@ -203,6 +203,12 @@ def inline_pointwise(schedule: Schedule) -> BlockRV:
     return schedule.get_output_blocks()[0]
 
 
+def epilogue_of(schedule: Schedule, block: BlockRV) -> BlockRV:
+    """The block that stores what a reduction has summed up: what follows on it, or a copy of its own."""
+    alone = schedule.get_output_blocks() == [block]
+    return schedule.cache_write(block, 0, "local") if alone else inline_pointwise(schedule)
+
+
 def inline_behind(schedule: Schedule, stages: Iterable[BlockRV], results: BlockRV) -> BlockRV:
     """Inline pointwise blocks, `results` too, but no other of `stages`; returns the output's block."""
     (out,) = schedule.get_output_blocks()

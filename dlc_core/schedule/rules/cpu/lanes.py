@@ -21,8 +21,8 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     contiguous_over,
     deal_out,
+    epilogue_of,
     extent_of,
-    inline_pointwise,
     is_pointwise,
     loads_of,
     reduced,
@@ -72,7 +72,7 @@ class LanesRule(ScheduleRule):
         work = work_of(s.func)
         block = BlockRV(reductions(s.func)[0].name)
         borders = s.get_producers(block)
-        out = s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
+        out = epilogue_of(s, block)
         *outer, column = s.get_loops(out)
         lanes = machine.lanes(32)
         points = _points(s.get(block), s.extent(outer[-1])) if outer and not machine.plain else 1

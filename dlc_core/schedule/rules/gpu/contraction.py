@@ -27,8 +27,8 @@ from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
     contraction_of,
+    epilogue_of,
     extent_of,
-    inline_pointwise,
     is_pointwise,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -64,17 +64,10 @@ class ContractionRule(ScheduleRule):
         tile = choose(problem, machine, grid)
         if tile is None:
             raise ScheduleError("no tile fits the machine")
-        block = BlockRV(found.block.name)
-        if tile.splits > 1:
-            block, out = split_steps(s, grid, found, tile.splits)
-        else:
-            out = epilogue_of(s, block)
-        made = contraction_of(s.get(block))
-        if made is None:
-            raise ScheduleError("the parts of the contraction are none")
+        normal = normal_of(s, grid, found, tile.splits)
         if problem.k == 1:
             tile = replace(tile, depth=1)
-        Contract(s, machine, grid, normalise(s, made, out), tile, dot_of(found, machine, tile.depth)).run()
+        Contract(s, machine, grid, normal, tile, dot_of(found, machine, tile.depth)).run()
 
 
 def problem_of(found: Contraction) -> Problem:
@@ -103,12 +96,20 @@ def problem_of(found: Contraction) -> Problem:
     )
 
 
-def epilogue_of(s: Schedule, block: BlockRV) -> BlockRV:
-    """The block that stores what a contraction has accumulated."""
-    return s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
+def normal_of(s: Schedule, grid: Grid, found: Contraction, splits: int) -> Normal:
+    """The normal form of a contraction whose steps so many groups share; ScheduleError where it has none."""
+    block = BlockRV(found.block.name)
+    if splits > 1:
+        block, out = _split_steps(s, grid, found, splits)
+    else:
+        out = epilogue_of(s, block)
+    made = contraction_of(s.get(block))
+    if made is None:
+        raise ScheduleError("the parts of the contraction are none")
+    return normalise(s, made, out)
 
 
-def split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tuple[BlockRV, BlockRV]:
+def _split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tuple[BlockRV, BlockRV]:
     """Let groups share the steps of a tile: the contraction of parts, and what stores its results."""
     block = BlockRV(found.block.name)
     out = epilogue_of(s, block)
@@ -299,4 +300,4 @@ class Contract:
             s.unroll(j)
 
 
-__all__ = ["Contract", "ContractionRule", "epilogue_of", "problem_of", "split_steps"]
+__all__ = ["Contract", "ContractionRule", "normal_of", "problem_of"]

@@ -23,13 +23,13 @@ from dlc_core.ir.expr import Expr, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin
-from dlc_core.schedule.rules.analysis import Contraction, anchor, contraction_of
+from dlc_core.schedule.rules.analysis import Contraction, anchor
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.gpu.contraction import Contract, epilogue_of, problem_of, split_steps
+from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.matrix_tile import MatrixTile, choose_matrix
-from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, normalise
+from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc, Store
@@ -56,15 +56,8 @@ class MatrixRule(ScheduleRule):
         tile = choose_matrix(unit, problem_of(found), machine, grid)
         if tile is None:
             raise ScheduleError("no tile of the matrix unit fits the product and the machine")
-        block = BlockRV(found.block.name)
-        if tile.splits > 1:
-            block, out = split_steps(s, grid, found, tile.splits)
-        else:
-            out = epilogue_of(s, block)
-        made = contraction_of(s.get(block))
-        if made is None:
-            raise ScheduleError("the parts of the contraction are none")
-        MatrixContract(s, machine, grid, normalise(s, made, out), tile).run()
+        normal = normal_of(s, grid, found, tile.splits)
+        MatrixContract(s, machine, grid, normal, tile).run()
 
 
 def unit_for(found: Contraction, machine: Machine) -> MatrixUnit | None:

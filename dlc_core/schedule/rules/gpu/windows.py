@@ -18,7 +18,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Call, Var, const_value, free_vars, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
-    inline_pointwise,
+    epilogue_of,
     is_pointwise,
     loads_of,
     reduced,
@@ -60,7 +60,7 @@ class WindowsRule(ScheduleRule):
         if any(map(_is_costly, map(s.get, _makers(s, block)))):
             raise ScheduleError("each window would compute its elements again")
         inline_producers(s, block)
-        out = s.cache_write(block, 0, "local") if s.get_output_blocks() == [block] else inline_pointwise(s)
+        out = epilogue_of(s, block)
         axes, loops = s.get(out).axes, s.get_loops(out)
         if not is_beside(s, block) or row_axes(s, out, axes_along(s, out)) != [a.var for a in axes]:
             raise ScheduleError("channels of windows are not side by side")
