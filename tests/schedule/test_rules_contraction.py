@@ -16,7 +16,7 @@ from dlc_core.op import std
 from dlc_core.schedule.rules.cpu.tile import Dealt, Tile, choose, domain_cycles, fits
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
-from dlc_core.tir.functor import stmts
+from dlc_core.tir.functor import block_list, stmts
 from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc
 
 MACHINES = {
@@ -243,6 +243,16 @@ def test_weights_that_no_near_cache_holds_are_asked_for_ahead(inner, wanted):
     func = check_schedule(matmul((28, inner), (inner, 96), constants=(1,)), machine)
     noted = [s.annotations["prefetch"] for s in stmts(func.body) if isinstance(s, For) and s.annotations]
     assert noted == [("p1", (512 << 10) // 8 // 4)] * wanted
+
+
+def test_rows_of_unknown_windows_are_there():
+    """None is tested for lying before the first one, and sums stay in registers."""
+    x, w = tensor("x", 1, M, N, 3), tensor("w", 2, 2, 3, 8)
+    made = std.conv(x, w, layout="NXC", kernel_layout="XIO")
+    func = check_schedule(kernel_of(made, [x, w], constants=(1,)), MACHINES["usual"], {M: 4, N: 21})
+    is_contraction(func)
+    places = [str(value) for block in block_list(func.body) for value in block.values]
+    assert not any("max" in place for place in places)
 
 
 def test_products_of_few_rows_leave_it_to_the_processor_to_read_ahead():

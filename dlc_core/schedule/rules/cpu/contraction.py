@@ -306,7 +306,7 @@ class Contract:
         """
         s = self.s
         width = tile.vectors * self.lanes
-        parts = []
+        parts: list[_Part] = []
         if rows is not None and const_value(s.extent(rows)) is None:
             # Of rows that come by a known number, as several axes, tiles begin at no known place.
             single = Analyzer().modular(s.extent(rows))[0] == 1
@@ -314,7 +314,10 @@ class Contract:
                 loop = s.get_for(rows)
                 if const_value(Analyzer().simplify(loop.extent // height)) is not None:
                     continue  # a number of rows whatever the sizes are, most often none
-                main, rest = s.partition(rows, [loop.begin + loop.extent - loop.extent % height])
+                end = loop.begin + loop.extent - loop.extent % height
+                if parts and not _is_place(end):
+                    continue  # what follows would be rows that may not be there, tested one by one
+                main, rest = s.partition(rows, [end])
                 parts.append(_Part(main.loop, height, column, width, out))
                 rows, column, out = rest.loop, rest[column], rest[out]
             parts.append(_Part(rows, 1, column, width, out))
@@ -470,6 +473,14 @@ def _heights(rows: int) -> list[int]:
     """
     few = [height for height in range(max(2, rows // FEWER), rows) if rows % height]
     return [height for height in (rows, *few[:1]) if height > 1]
+
+
+def _is_place(place: Expr) -> bool:
+    """Whether a place in a loop of unknown sizes is known not to lie before the first one."""
+    analyzer = Analyzer()
+    for size in free_vars(place):
+        analyzer.declare_dim(size)
+    return analyzer.prove(place >= 0)
 
 
 def _product(axes: Sequence[IterVar]) -> int | None:
