@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import TargetError
-from dlc_core.tir.matrix import MatrixUnit
+
+if TYPE_CHECKING:
+    from dlc_core.tir.matrix import MatrixUnit
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
