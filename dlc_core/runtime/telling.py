@@ -7,6 +7,8 @@ The status is 0, or -1 - k where condition k does not hold: that told dim k is n
 
 from __future__ import annotations
 
+import numpy as np
+
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, cast_to, const, eq, free_vars, load, logical_and, substitute
@@ -48,7 +50,8 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
     place.update((var, 1 + len(symbols) + k) for k, var in enumerate(others))
     known: dict[Var, Expr] = {}
     for var, index, at in signature.elements:
-        indices = [const(i) for i in _unflattened(at, signature.inputs[index].type.static_shape() or ())]
+        places = np.unravel_index(at, signature.inputs[index].type.static_shape() or ())
+        indices = [const(int(i)) for i in places]
         known[var] = cast_to(INDEX, load(buffers[index], indices))
     out: list[Stmt] = [Store(results, (const(0),), const(0))]
     conditions: list[Expr] = []
@@ -62,14 +65,6 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
         failed = Store(results, (const(0),), const(-1 - k))
         out.append(If(logical_and(eq(status, 0), ~condition), failed))
     return PrimFunc(name, (*buffers.values(), results, *given_symbols(signature)), seq(*out))
-
-
-def _unflattened(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    indices: list[int] = []
-    for size in reversed(shape):
-        indices.append(place % size)
-        place //= size
-    return tuple(reversed(indices))
 
 
 __all__ = ["given_symbols", "read_inputs", "telling_program", "told_symbols"]
