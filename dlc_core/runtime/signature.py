@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -201,10 +201,7 @@ class Signature:
             if known[var] < 0:
                 given = ", ".join(f"{v.name}={known[v]}" for v in needed)
                 raise UsageError("the inputs do not fit the model", why=f"{what}, where {given}")
-        for one, other, what in self.needs:
-            if arith.eval_expr(one, known) != arith.eval_expr(other, known):
-                given = ", ".join(f"{var.name}={known[var]}" for var in free_vars(one, other))
-                raise UsageError("the inputs' shapes do not fit the model", why=f"{what}, where {given}")
+        check_needs(self.needs, known, arith.eval_expr)
         return known
 
     @cached_property
@@ -220,4 +217,16 @@ class Signature:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)
 
 
-__all__ = ["Plan", "Signature", "Value"]
+def check_needs(
+    needs: Iterable[tuple[Expr, Expr, str]],
+    known: Mapping[Var, int],
+    evaluate: Callable[[Expr, Mapping[Var, int]], int],
+) -> None:
+    """UsageError where dims do not make equal what must be."""
+    for one, other, what in needs:
+        if evaluate(one, known) != evaluate(other, known):
+            given = ", ".join(f"{var.name}={known[var]}" for var in free_vars(one, other))
+            raise UsageError("the inputs' shapes do not fit the model", why=f"{what}, where {given}")
+
+
+__all__ = ["Plan", "Signature", "Value", "check_needs"]

@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import ArtifactError, DlcError, UnsupportedError, UsageError
+from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.dims import NEEDS, dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
-from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.resident import fetch, hold
+from dlc_core.runtime.signature import check_needs
 
 Run = Callable[[str, list[Any], int], list[Any]]
 """Runs a segment: its name, arrays, threads."""
@@ -177,10 +178,7 @@ class Steps:
             for dim, size in zip(shape, array.shape):
                 if isinstance(dim, Var):
                     dims[dim] = size
-        for one, other, what in self._needs:
-            if evaluate_dim(one, dims) != evaluate_dim(other, dims):
-                given = ", ".join(f"{var.name}={dims[var]}" for var in free_vars(one, other))
-                raise UsageError("the inputs' shapes do not fit the model", why=f"{what}, where {given}")
+        check_needs(self._needs, dims, evaluate_dim)
         for step, slot, dead, n in self._steps:
             try:
                 values[slot] = step(values, dims, threads)
