@@ -201,7 +201,8 @@ class Signature:
             if known[var] < 0:
                 given = ", ".join(f"{v.name}={known[v]}" for v in needed)
                 raise UsageError("the inputs do not fit the model", why=f"{what}, where {given}")
-        check_needs(self.needs, known, arith.eval_expr)
+        if self.needs:  # most calls have none, and a start from the cache does without the integer analysis
+            check_needs(self.needs, known, arith.eval_expr)
         return known
 
     @cached_property
