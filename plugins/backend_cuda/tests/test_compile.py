@@ -18,8 +18,7 @@ from dlc_core.driver import find_target
 from dlc_core.graph.node import Node, param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.registry import registry
-from dlc_core.testing.cases import module_of, op_cases
+from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import LANGUAGE
 from dlc_core.testing.networks import cifar
 
@@ -200,28 +199,3 @@ def test_architectures() -> None:
         dlc.compile(cifar(), "cuda -code=both", cache=False)
     with pytest.raises(TargetError, match="not a number of multiprocessors"):
         find_target("cuda -units=-1").describe()
-
-
-@needs_compiler
-@pytest.mark.slow
-@archs
-def test_all_ops(arch: str) -> None:
-    target = find_target(f"cuda -arch={arch}")
-    for decl in registry().ops.values():
-        for case in op_cases(decl, ("float32", "float16", "int8")):
-            exe = dlc.compile(case.module, target, cache=False)
-            for kernel in exe.explain().kernels:
-                if kernel.rule == "gpu.contraction":
-                    unspilt(exe)
-
-
-@needs_compiler
-@pytest.mark.slow
-@archs
-@pytest.mark.parametrize("name", ["bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50",
-                                  "shufflenet", "squeezenet", "vgg19", "zfnet512"])  # fmt: skip
-def test_classifiers(name: str, arch: str, tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    light = pytest.importorskip("dlc_frontend_onnx.testing.light")
-    onnx.save(light.with_weights(name), tmp_path / "model.onnx")
-    unspilt(dlc.compile(tmp_path / "model.onnx", f"cuda -arch={arch}", cache=False))

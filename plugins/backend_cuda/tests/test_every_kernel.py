@@ -1,0 +1,110 @@
+"""NVRTC takes every kernel of the ops' samples, of the kit's models, of classifiers and of larger models.
+
+The larger models are ONNX files of the folder that the variable DLC_TEST_MODELS names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dlc_core as dlc
+from dlc_core.driver import find_target
+from dlc_core.registry import registry
+from dlc_core.target import Target
+from dlc_core.testing.cases import Case, op_cases, symbolic_cases
+from dlc_core.testing.models import all_models
+
+DTYPES = ("float32", "float16", "int8")
+CONTRACTIONS = ("gpu.attention", "gpu.contraction", "gpu.matrix")
+"""Rules whose kernels hold what they compute in registers, all of it."""
+FOLDER = os.environ.get("DLC_TEST_MODELS", "")
+LARGE = [path.stem for path in sorted(Path(FOLDER).glob("*.onnx"))] if FOLDER else []
+CLASSIFIERS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
+               "squeezenet", "vgg19", "zfnet512")  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("compiler")
+archs = pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90"])
+
+
+def faults(exe: dlc.Executable) -> list[str]:
+    """What is wrong with a model: kernels that the report lacks, or that keep values in memory."""
+    explained, text = exe.explain(), exe.source("cu")
+    found = [f"{symbol} is not compiled" for symbol in _symbols(text) - explained.compiled.keys()]
+    for kernel in explained.kernels:
+        for symbol, facts in explained.compiled.items():
+            if kernel.rule in CONTRACTIONS and re.fullmatch(rf"{kernel.name}_kernel(_\d+)?", symbol):
+                held = {key: facts[key] for key in ("spill bytes", "stack bytes") if facts[key]}
+                found += [f"{symbol} of {kernel.rule}: {held}"] if held else []
+    return found
+
+
+def _symbols(text: str) -> set[str]:
+    return set(re.findall(r"^__global__ .*?(\w+)\((?!\d)", text, re.MULTILINE))
+
+
+def wrong(cases: Iterator[Case], target: Target) -> list[str]:
+    """What is wrong with the kernels of cases, each with its name."""
+    found = []
+    for case in cases:
+        try:
+            exe = dlc.compile(case.module, target, cache=False)
+            found += [f"{case.name}: {fault}" for fault in faults(exe)] if exe.artifact.code else []
+        except dlc.DlcError as error:
+            found.append(f"{case.name}: {error}")
+    return found
+
+
+def samples() -> Iterator[Case]:
+    for decl in registry().ops.values():
+        yield from op_cases(decl, DTYPES)
+
+
+def open_sizes() -> Iterator[Case]:
+    for decl in registry().ops.values():
+        yield from symbolic_cases(decl, DTYPES)
+
+
+def models() -> Iterator[Case]:
+    for group in all_models().values():
+        yield from group.named()
+
+
+@archs
+def test_some_ops(arch: str) -> None:
+    target = find_target(f"cuda -arch={arch}")
+    for name in ("attention", "conv", "layer_norm", "matmul", "softmax"):
+        first = list(op_cases(registry().ops[name], DTYPES))[:1]
+        assert wrong(iter(first), target) == []
+
+
+@pytest.mark.slow
+@archs
+@pytest.mark.parametrize("cases", [samples, open_sizes, models])
+def test_the_kit(cases: object, arch: str) -> None:
+    assert wrong(cases(), find_target(f"cuda -arch={arch}")) == []  # type: ignore[operator]
+
+
+@pytest.mark.slow
+@archs
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers(name: str, arch: str, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    light = pytest.importorskip("dlc_frontend_onnx.testing.light")
+    onnx.save(light.with_weights(name), tmp_path / "model.onnx")
+    assert faults(dlc.compile(tmp_path / "model.onnx", f"cuda -arch={arch}", cache=False)) == []
+
+
+@pytest.mark.slow
+@archs
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(
+    "name", LARGE or [pytest.param("", marks=pytest.mark.skip("DLC_TEST_MODELS names no models"))]
+)
+def test_large_models(name: str, precision: str, arch: str) -> None:
+    model = Path(FOLDER, f"{name}.onnx")
+    assert faults(dlc.compile(model, f"cuda -arch={arch}", precision=precision, cache=False)) == []
