@@ -128,10 +128,12 @@ class _Launch:
         """Statements under a condition of a thread's own are run without barriers."""
         if any(_is_barrier(s) for s in stmts(stmt)):
             raise self.error("a barrier stands where not all threads come by")
+        # A loop that runs once has no iteration that another could meet.
+        inside = {s for s in stmts(stmt) if isinstance(s, For) and const_value(s.extent) != 1}
         for i, a in enumerate(found):
             for b in found[i:]:
                 apart = a.stmt is b.stmt or self._apart(a, b)
-                loops = [s for s in a.loops if s in b.loops and s in set(stmts(stmt))]
+                loops = [s for s in a.loops if s in b.loops and s in inside]
                 if not apart or not all(self._apart(x, y, s) for s in loops for x, y in ((a, b), (b, a))):
                     raise self.error(
                         f"threads may have to wait for each other at {a.buffer.name}",

@@ -124,6 +124,13 @@ def test_windows_over_pictures_of_unknown_sizes():
     is_contraction(launch_for(kernel_of(std.relu(made)), USUAL))
 
 
+def test_windows_over_pictures_of_unknown_sizes_by_threads_that_store_single_elements():
+    made = std.conv(
+        tensor(1, M, N, 8), tensor(3, 3, 8, 16, name="w"), strides=(2, 1), layout="NXC", kernel_layout="XIO"
+    )
+    is_contraction(launch_for(kernel_of(std.relu(made)), replace(USUAL, cores=132)))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64", pytest.param("int8", marks=pytest.mark.slow)])
 def test_every_dtype(dtype):
     is_contraction(check_launches(kernel_of(product(7, 9, 8, dtype=dtype)), TINY))
