@@ -69,8 +69,9 @@ class Analyzer(Simplifier):
         self._set_range(var, interval, low, high)
 
     def declare_dim(self, var: Var, low: int = 1, high: int | None = None) -> None:
-        """`var` is a symbolic dim with low <= var, and var <= high where given."""
-        self._set_range(var, (low, INF if high is None else high))
+        """`var` is a symbolic dim with low <= var, and var <= high where given, within its own bounds."""
+        own_low, own_high = self._own_range(var)
+        self._set_range(var, (max(low, own_low), min(INF if high is None else high, own_high)))
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dlc_core.arith.interval import EVERYTHING, Interval
+from dlc_core.arith.interval import EVERYTHING, INF, Interval
 from dlc_core.arith.poly import Algebra, Poly
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var
@@ -72,9 +72,18 @@ class State(Algebra):
         if found is not None:
             return found
         self._looked_up.add(var)
+        if var.bounds is not None:
+            return VarRange(self._own_range(var))
         if var.dtype is INDEX or not (var.dtype.is_int or var.dtype.is_bool):
             return _UNKNOWN
         return VarRange(var.dtype.int_range())
+
+    @staticmethod
+    def _own_range(var: Var) -> Interval:
+        """The bounds that a variable has by itself."""
+        if var.bounds is None:
+            return EVERYTHING
+        return var.bounds.low, INF if var.bounds.high is None else var.bounds.high
 
     def _set_range(
         self, var: Var, interval: Interval, low: Poly | None = None, high: Poly | None = None

@@ -23,6 +23,7 @@ import numpy as np
 
 from dlc_core.diag import ArtifactError, DlcError, Span, UsageError
 from dlc_core.ir import expr as ex
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.module import IRModule
@@ -31,6 +32,8 @@ from dlc_core.ir.types import TensorType, TupleType
 SCHEMA, VERSION = "dlc-ir", 1
 MAX_NESTING = 32
 MAX_LANES = 1 << 16
+_PLAIN = ("str", "int", "dtype", "bounds", "spans", "array")
+"""Kinds of fields that have no references to other values.  See `Field`."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Field:
     """One entry of a record.
 
     `how`: "ref" and "refs" are references to values of `types`; "opt" is a reference or null; "str", "int"
-    and "dtype" are themselves; "literal" is any attribute value; "spans" a list of spans; "array" is array
-    data.
+    and "dtype" are themselves; "bounds" are those of a dim, left out where it has none; "literal" is
+    any attribute value; "spans" a list of spans; "array" is array data.
     """
 
     name: str
@@ -69,7 +72,12 @@ def _text(*names: str) -> tuple[Field, ...]:
 
 EXPRS = (ex.Expr,)
 EXPR_KINDS = (
-    Kind("var", ex.Var, (*_text("name"), Field("dtype", "dtype")), lambda name, dtype: ex.Var(name, dtype)),
+    Kind(
+        "var",
+        ex.Var,
+        (*_text("name"), Field("dtype", "dtype"), Field("bounds", "bounds")),
+        lambda name, dtype, bounds=None: ex.Var(name, dtype, bounds),
+    ),
     Kind(
         "const",
         ex.Const,
@@ -195,7 +203,7 @@ class _Writer:
 
     def references(self, value: Any, how: str = "literal") -> Iterator[Any]:
         """Values with records of their own inside a field."""
-        if how in ("str", "int", "dtype", "spans", "array") or isinstance(value, (str, bytes, int, float)):
+        if how in _PLAIN or isinstance(value, (str, bytes, int, float)):
             return
         if isinstance(value, (tuple, list)):
             for item in value:
@@ -208,7 +216,11 @@ class _Writer:
 
     def record(self, kind: Kind, value: Any) -> dict[str, Any]:
         seen = kind.view(value)
-        return {"k": kind.name, **{f.name: self.entry(f, getattr(seen, f.name)) for f in kind.fields}}
+        given = [(f, getattr(seen, f.name)) for f in kind.fields]
+        return {
+            "k": kind.name,
+            **{f.name: self.entry(f, part) for f, part in given if f.how != "bounds" or part},
+        }
 
     def entry(self, spec: Field, value: Any) -> Any:
         if spec.how == "ref":
@@ -223,6 +235,8 @@ class _Writer:
             return [[s.source, s.name, s.op, s.line, s.column] for s in value]
         if spec.how == "array":
             return self.array(value)
+        if spec.how == "bounds":
+            return [value.low, value.high]
         return self.literal(value) if spec.how == "literal" else value
 
     def array(self, value: np.ndarray[Any, Any]) -> dict[str, Any]:
@@ -287,9 +301,10 @@ class _Reader:
         kind = self.kinds.get(record["k"]) if isinstance(record, dict) and "k" in record else None
         if kind is None:
             raise ArtifactError(f"record {len(self.values)} is of an unknown kind")
-        if len(record) != len(kind.fields) + 1:
+        given = [f for f in kind.fields if f.how != "bounds" or f.name in record]
+        if len(record) != len(given) + 1:
             raise ArtifactError(f"record {len(self.values)} ({kind.name}) has missing or unknown fields")
-        return kind.build(**{f.name: self.entry(f, record[f.name]) for f in kind.fields})
+        return kind.build(**{f.name: self.entry(f, record[f.name]) for f in given})
 
     def reference(self, index: Any, types: tuple[type, ...]) -> Any:
         if type(index) is not int or not 0 <= index < len(self.values):
@@ -313,6 +328,8 @@ class _Reader:
             return tuple(_span(item) for item in _typed(value, list))
         if spec.how == "array":
             return self.array(_typed(value, dict))
+        if spec.how == "bounds":
+            return Bounds(*_typed(value, list))
         if spec.how == "literal":
             return self.literal(value, 0)
         return _typed(value, {"str": str, "int": int, "opt": type(None)}[spec.how])

@@ -74,7 +74,7 @@ def _buffer(
 
 
 _EXPRS: dict[type, Callable[[Any], _Made]] = {
-    ex.Var: lambda e: (ex.Var, (e.name, e.dtype)),
+    ex.Var: lambda e: (ex.Var, (e.name, e.dtype, e.bounds)),
     ex.Const: lambda e: (ex.const, (e.value, e.dtype)),
     ex.Unary: lambda e: (ex.unary, (e.op, e.a)),
     ex.Binary: lambda e: (ex.binary, (e.op, e.a, e.b)),

@@ -246,7 +246,8 @@ def array_digest(array: np.ndarray[Any, Any]) -> str:
 
 def _expr_structure(e: Expr) -> Structure:
     if isinstance(e, Var):
-        return Structure(f"variable of {e.dtype}", role=True)
+        within = f" in {e.bounds}" if e.bounds else ""
+        return Structure(f"variable of {e.dtype}{within}", role=True)
     if isinstance(e, Const):
         bits = struct.pack("<d", e.value).hex() if e.dtype.is_float else ""
         return Structure(f"{e.dtype}({e.value}){bits and ' ' + bits}")

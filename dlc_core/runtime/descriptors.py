@@ -33,7 +33,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.runtime.dlpack import HOST_TYPES, dtype_code
 from dlc_core.runtime.signature import Signature, Value
-from dlc_core.runtime.telling import given_symbols
+from dlc_core.runtime.telling import given_symbols, in_bounds
 from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 DATA, DEVICE, RANK, DTYPE, STRIDED, SHAPE = range(6)
@@ -141,7 +141,7 @@ class _Checks:
         place = (const(1 + self.signature.symbols.index(symbol)),)
         self.out.append(Store(self.results, place, size))
         self.known[symbol] = load(self.results, place)
-        self.require(self.known[symbol] >= 0, number, "shape")
+        self.require(in_bounds(symbol, self.known[symbol]), number, "shape")
 
     def _compare(self, number: int, size: Expr, wanted: Expr) -> None:
         free = [v for v in free_vars(wanted) if v not in self.known]

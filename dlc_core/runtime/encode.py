@@ -12,6 +12,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from dlc_core.diag import UnsupportedError
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import BOOL, INDEX, dtype
 from dlc_core.ir.expr import (
     ARITH,
@@ -39,7 +40,8 @@ _UNARY = frozenset({"neg", "not"})
 
 
 class Table:
-    """Expressions as rows `[op, operand row, …]`, `["const", value]`, `["var", name]`."""
+    """Expressions as rows `[op, operand row, …]`, `["const", value]`, `["var", name]`, `["var", name, low,
+    high]` with bounds."""
 
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
@@ -58,7 +60,7 @@ class Table:
         if isinstance(e, Const):
             return ["const", int(e.value)] if not e.dtype.is_bool else ["bool", bool(e.value)]
         if isinstance(e, Var) and e.dtype is INDEX:
-            return ["var", e.name]
+            return ["var", e.name, *([e.bounds.low, e.bounds.high] if e.bounds else ())]
         if isinstance(e, Binary) and e.op in _BINARY and (e.dtype is INDEX or e.dtype.is_bool):
             return [e.op, *operands]
         if isinstance(e, Unary) and e.op in _UNARY:
@@ -209,7 +211,8 @@ def _expression(row: list[Any], before: list[Expr]) -> Expr:
     if op == "bool":
         return const(bool(operands[0]), BOOL)
     if op == "var":
-        return Var(text(operands[0]))
+        name, *ends = operands
+        return Var(text(name), INDEX, Bounds(*ends) if ends else None)
     args = [before[integer(i, 0, len(before) - 1)] for i in operands]
     made: Expr
     if op == "select" and len(args) == 3:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import RuntimeFailure, UsageError
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
 from dlc_core.ir.types import Dim, TensorType
@@ -88,7 +89,15 @@ class Signature:
     what is wrong where one would be negative."""
 
     def __str__(self) -> str:
-        return f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
+        text = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
+        bounds = [f"{v.name} in {v.bounds}" for v in self.dims if v.bounds]
+        return f"{text}, {', '.join(bounds)}" if bounds else text
+
+    @property
+    def dims(self) -> tuple[Var, ...]:
+        """All symbolic dims that a call tells: those of the inputs' shapes, and those that elements tell."""
+        shown = (v for value in self.inputs for v in value.type.symbols())
+        return tuple(dict.fromkeys((*shown, *(var for var, _, _ in self.told))))
 
     @property
     def is_static(self) -> bool:
@@ -201,6 +210,9 @@ class Signature:
             if known[var] < 0:
                 given = ", ".join(f"{v.name}={known[v]}" for v in needed)
                 raise UsageError("the inputs do not fit the model", why=f"{what}, where {given}")
+        for var, size in known.items():
+            if var.bounds is not None and not var.bounds.admits(size):
+                raise self._outside(var, var.bounds, size, shapes)
         if self.needs:  # most calls have none, and a start from the cache does without the integer analysis
             check_needs(self.needs, known, arith.eval_expr)
         return known
@@ -213,6 +225,18 @@ class Signature:
             (var, needed, arith.compile_exprs([expr], needed), what)
             for (var, expr, what), needed in zip(self.told, needs, strict=True)
         )
+
+    def _outside(self, var: Var, bounds: Bounds, size: int, shapes: Sequence[Shape]) -> UsageError:
+        """The error for a dim that is not within its bounds, which names the input that tells it."""
+        what = f"{var.name} is {size}, and the model is compiled for {var.name} in {bounds}"
+        why = "elements of the inputs tell it"
+        for value, shape in zip(reversed(self.inputs), reversed(shapes), strict=True):
+            for axis, dim in enumerate(value.type.shape):
+                if isinstance(dim, Expr) and var in free_vars(dim):
+                    why = f"input {value.name!r} has shape {shape}, and is {value.type}: dim {axis} is {dim}"
+        wider = min(size, bounds.low), None if bounds.high is None else max(size, bounds.high)
+        hint = f"compile it with wider bounds: shapes={{{var.name!r}: {wider}}}"
+        return UsageError(what, why=why, hint=hint)
 
     def _mismatch(self, value: Value, shape: Shape, why: str) -> UsageError:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)

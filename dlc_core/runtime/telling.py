@@ -2,13 +2,15 @@
 
     status, told dim 0, told dim 1, … = program(inputs that are read, dims of the inputs' shapes)
 
-The status is 0, or -1 - k where condition k does not hold: that told dim k is not negative, then the needs.
+The status is 0, or -1 - k where condition k does not hold: that told dim k is within its bounds, at least not
+negative, then the needs.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, cast_to, const, eq, free_vars, load, logical_and, substitute
@@ -32,6 +34,13 @@ def given_symbols(signature: Signature) -> tuple[Var, ...]:
 def read_inputs(signature: Signature) -> tuple[int, ...]:
     """The inputs whose elements are read, by index, ascending."""
     return tuple(sorted({index for _, index, _ in signature.elements}))
+
+
+def in_bounds(var: Var, value: Expr) -> Expr:
+    """Whether a dim may have a value: it is not negative, and within the bounds."""
+    bounds = var.bounds or Bounds()
+    found = value >= bounds.low
+    return found if bounds.high is None else logical_and(found, value <= bounds.high)
 
 
 def telling_program(name: str, signature: Signature) -> PrimFunc:
@@ -58,7 +67,7 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
     for var, expr, _ in signature.told:
         out.append(Store(results, (const(place[var]),), substitute(expr, known)))
         known[var] = load(results, (const(place[var]),))
-        conditions.append(known[var] >= 0)
+        conditions.append(in_bounds(var, known[var]))
     conditions += [eq(substitute(one, known), substitute(other, known)) for one, other, _ in signature.needs]
     status = load(results, (const(0),))
     for k, condition in enumerate(conditions):
@@ -67,4 +76,4 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
     return PrimFunc(name, (*buffers.values(), results, *given_symbols(signature)), seq(*out))
 
 
-__all__ = ["given_symbols", "read_inputs", "telling_program", "told_symbols"]
+__all__ = ["given_symbols", "in_bounds", "read_inputs", "telling_program", "told_symbols"]

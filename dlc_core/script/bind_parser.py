@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import HANDLE, DType
+from dlc_core.ir.dtype import HANDLE, INDEX, DType
 from dlc_core.ir.expr import Const, Expr, Var
 from dlc_core.script.loop_parser import LoopParser
 from dlc_core.script.source import dotted, short
@@ -86,12 +86,14 @@ class BindParser(LoopParser):
         return self.source.fail(node, f"{short(node)} has no value to be named")
 
     def _symbol(self, target: ast.Name, node: ast.expr) -> bool:
-        """`n = T.int64()`: a symbolic dim, which becomes a parameter."""
+        """`n = T.int64()`, `n = T.dim(1, 512)`: a symbolic dim, which becomes a parameter."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return False
         text = dotted(node.func)
         type_: DType | None = None
-        if text in ("T.var", "T.size_var", "T.Var"):
+        if text == "T.dim":
+            type_ = INDEX
+        elif text in ("T.var", "T.size_var", "T.Var"):
             type_ = self.exprs.dtype(node.args[-1] if node.args else None, node)
         elif text.startswith("T.") and not node.args and {k.arg for k in node.keywords} <= {"is_size_var"}:
             found = self.exprs.any(node.func)
@@ -100,7 +102,7 @@ class BindParser(LoopParser):
             return False
         if self.depth > 1:
             self.source.fail(node, "symbols are declared in the first lines of the function")
-        var = Var(target.id, type_)
+        var = self.exprs.bounded_dim(target.id, node) if text == "T.dim" else Var(target.id, type_)
         self.define(target, target.id, var)
         self.symbols.append(var)
         return True

@@ -11,13 +11,15 @@ import ml_dtypes
 import numpy as np
 
 from dlc_core.diag import UsageError
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import BOOL, DType, dtype, scalar_dtypes
+from dlc_core.ir.dtype import BOOL, INDEX, DType, dtype, scalar_dtypes
 from dlc_core.ir.expr import (
     Call,
     Expr,
     ExprLike,
     Load,
+    Var,
     as_expr,
     binary,
     broadcast,
@@ -163,6 +165,16 @@ class CallParser(ExprParser):
             if isinstance(argument, ast.Starred):
                 self.fail(argument, f"{short(node.func)} takes its arguments one by one")
         return node.args
+
+    def bounded_dim(self, name: str, node: ast.Call) -> Var:
+        """`T.dim(1, 512)` and `G.dim(1, None)`: a symbolic dim with bounds."""
+        low, high = self.exactly(node, 2)
+        is_open = isinstance(high, ast.Constant) and high.value is None
+        ends = self.integer(low, "a bound"), None if is_open else self.integer(high, "a bound")
+        try:
+            return Var(name, INDEX, Bounds(*ends))
+        except UsageError as error:
+            return self.fail(node, error.what, error.hint)
 
     def exactly(self, node: ast.Call, count: int) -> list[ast.expr]:
         arguments = self.plain(node)

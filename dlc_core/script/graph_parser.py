@@ -55,6 +55,8 @@ class GraphParser:
 
     def function(self, node: ast.FunctionDef, name: str, outer: Mapping[str, Any] | None = None) -> Function:
         scope: dict[str, Any] = dict(outer or {})
+        if outer is None:
+            self._bounded_dims(node)
         literals = LiteralParser(CallParser(self.source, scope, self.metadata, self.symbol))
         params = []
         if (
@@ -78,6 +80,8 @@ class GraphParser:
             if isinstance(line, ast.FunctionDef):
                 _, inner = definition(self.source, line, "G.function")
                 scope[line.name] = self.function(line, inner, scope)
+            elif _bounded(line) is not None:
+                continue
             elif isinstance(line, (ast.AnnAssign, ast.Assign)):
                 self._assign(line, scope, literals)
             elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
@@ -94,6 +98,16 @@ class GraphParser:
         else:
             body = self.operand(last.value, scope, literals)
         return Function(name, tuple(params), body).with_attrs(**attrs)
+
+    def _bounded_dims(self, definition: ast.FunctionDef) -> None:
+        """`n = G.dim(1, 512)` in the outermost function: the bounds of a symbol, which types name before."""
+        for line in definition.body:
+            found = _bounded(line)
+            if found is not None:
+                target, value = found
+                if target.id in self.symbols:
+                    self.source.fail(line, f"the bounds of {target.id} are given already")
+                self.symbols[target.id] = self.types.exprs.bounded_dim(target.id, value)
 
     def _param(self, argument: ast.arg) -> Node:
         if argument.annotation is None:
@@ -194,6 +208,16 @@ class GraphParser:
             hint = suggestion(name, self.ops) or "dlc.ops() lists those that are declared"
             self.source.fail(at, f"there is no op {name!r}", hint)
         return self.ops[name]
+
+
+def _bounded(line: ast.stmt) -> tuple[ast.Name, ast.Call] | None:
+    """The name and the call of a line `n = G.dim(1, 512)`."""
+    if not isinstance(line, ast.Assign) or len(line.targets) != 1:
+        return None
+    target, value = line.targets[0], line.value
+    if not isinstance(target, ast.Name) or not isinstance(value, ast.Call):
+        return None
+    return (target, value) if short(value.func) == "G.dim" else None
 
 
 def definition(source: Source, node: ast.FunctionDef, kind: str) -> tuple[str, str]:

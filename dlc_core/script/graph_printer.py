@@ -22,12 +22,13 @@ from dlc_core.graph.node import (
     functions_of,
     post_order,
 )
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import Type
 from dlc_core.script.expr_printer import ExprPrinter
 from dlc_core.script.literals import Literals, Metadata, quoted
 from dlc_core.script.names import Names
-from dlc_core.script.tir_printer import INDENT, definition, span_comment
+from dlc_core.script.tir_printer import INDENT, bounds_call, definition, span_comment
 
 Line = tuple[str, Any]
 
@@ -43,13 +44,18 @@ class GraphPrinter:
         self.names = Names()
         self.functions: dict[Function, str] = {}
         self.texts: dict[Node, str] = {}
+        self.bounded: dict[str, Bounds] = {}
+        """The bounds of symbolic dims that have been mentioned, by their names."""
         dims = ExprPrinter(self._symbol, lambda b: self.names.of(b, b.name, "buffer"))
         explicit = ExprPrinter(dims.var, dims.buffer, explicit=True)
         self.literals = Literals(metadata, dims.text)
         self.attributes = Literals(metadata, explicit.text, self._function_name)
 
     def _symbol(self, var: Var) -> str:
-        return self.names.of(var, var.name, "n")
+        name = self.names.of(var, var.name, "n")
+        if var.bounds is not None:
+            self.bounded[name] = var.bounds
+        return name
 
     def _function_name(self, function: Function) -> str:
         return self.functions[function]
@@ -65,6 +71,7 @@ class GraphPrinter:
         outer, self.texts = self.texts, {}
         self.depth += 1
         self._head(function, shown, key)
+        begin = len(self.lines)
         self.level += 1
         if function.attrs:
             self.emit(f"G.func_attr({self.attributes.mapping(function.attrs)})")
@@ -76,6 +83,10 @@ class GraphPrinter:
             elif node.op is not TUPLE or node is not function.body:
                 self._node(node)
         self.emit(f"return {self._result(function.body)}")
+        if self.depth == 1:
+            indent = INDENT * self.level
+            dims = [f"{indent}{name} = {bounds_call('G', bounds)}" for name, bounds in self.bounded.items()]
+            self.lines[begin:begin] = [(line, None) for line in dims]
         self.level -= 1
         self.texts = outer
         self.depth -= 1
@@ -144,7 +155,7 @@ class GraphPrinter:
 
 
 RESERVED = frozenset(
-    {"Tensor", "Tuple", "array", "const", "dtype", "func_attr", "function", "inf", "nan", "op"}
+    {"Tensor", "Tuple", "array", "const", "dim", "dtype", "func_attr", "function", "inf", "nan", "op"}
 )
 """Names in `G` that are no ops."""
 

@@ -72,7 +72,7 @@ class _G(_Words):
         return _decorate(function, Function, options)
 
 
-T = _T("T", (*scalar_dtypes(), "handle", "Buffer"))
+T = _T("T", (*scalar_dtypes(), "dim", "handle", "Buffer"))
 G = _G("G", ("Tensor", "Tuple"))
 
 

@@ -59,9 +59,9 @@ class TirParser(BindParser):
                 self.source.fail(argument, f"there are two parameters {argument.arg}")
         # Scalars first: buffers before them may have them as dims.
         for argument in arguments:
-            type_ = self._scalar_type(argument)
-            if type_ is not None:
-                made = params[argument.arg] = Var(argument.arg, type_)
+            made = self._scalar(argument)
+            if made is not None:
+                params[argument.arg] = made
                 self.define(argument, argument.arg, made)
         for argument in arguments:
             if argument.arg not in params:
@@ -78,19 +78,21 @@ class TirParser(BindParser):
         listed = [self.matched.get(p, p) if isinstance(p, Var) else p for p in given]
         return PrimFunc(name, (*listed, *self.symbols), inner, MappingProxyType(attrs) if attrs else EMPTY)
 
-    def _scalar_type(self, argument: ast.arg) -> DType | None:
-        """The dtype of a parameter `n: T.int64`; None for other annotations."""
+    def _scalar(self, argument: ast.arg) -> Var | None:
+        """A parameter `n: T.int64` or `n: T.dim(1, 512)`; None for other annotations."""
         annotation = argument.annotation
+        if isinstance(annotation, ast.Call) and short(annotation.func) == "T.dim":
+            return self.exprs.bounded_dim(argument.arg, annotation)
         if isinstance(annotation, ast.Call) and not annotation.args and short(annotation.func) != "T.Buffer":
             annotation = annotation.func
         if not isinstance(annotation, ast.Attribute):
             return None
         text = short(annotation)
         if text == "T.handle":
-            return HANDLE
+            return Var(argument.arg, HANDLE)
         found = self.exprs.any(annotation) if text.startswith("T.") else None
         if isinstance(found, DType):
-            return found
+            return Var(argument.arg, found)
         return self.source.fail(
             annotation, f"{text} is no type of a parameter", "write T.int64, or T.Buffer(...)"
         )

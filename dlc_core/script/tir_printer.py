@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from dlc_core.diag import Span, UsageError
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import DEFAULT_ALIGN, Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Call, Const, Expr, Var, const_value, free_vars
@@ -37,6 +38,11 @@ from dlc_core.tir.stmt import (
 LOOPS = {"serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unroll"}
 INDENT = "    "
 WIDTH = 110
+
+
+def bounds_call(module: str, bounds: Bounds) -> str:
+    """A symbolic dim with bounds: `T.dim(1, 512)`."""
+    return f"{module}.dim({bounds.low}, {bounds.high})"
 
 
 class TirPrinter:
@@ -99,7 +105,7 @@ class TirPrinter:
 
     def annotation(self, param: Buffer | Var) -> str:
         if isinstance(param, Var):
-            return f"T.{param.dtype}"
+            return f"T.{param.dtype}" if param.bounds is None else bounds_call("T", param.bounds)
         return f"T.Buffer({self._description(param, self.inline)})"
 
     def _description(self, b: Buffer, exprs: ExprPrinter) -> str:

@@ -34,7 +34,7 @@ SPECIAL = (
 """Calls with a form of their own."""
 
 STATEMENTS = (
-    "Buffer", "alloc_buffer", "axis", "block", "block_attr", "evaluate", "expr", "func_attr", "grid",
+    "Buffer", "alloc_buffer", "axis", "block", "block_attr", "dim", "evaluate", "expr", "func_attr", "grid",
     "handle", "init", "let", "match_buffer", "prim_func", "reads", "seq", "view", "where", "writes",
 )  # fmt: skip
 

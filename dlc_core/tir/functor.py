@@ -209,7 +209,7 @@ def rename_bound(root: Stmt) -> Stmt:
 
 def copy_func(func: PrimFunc, name: str | None = None) -> PrimFunc:
     """The same program over fresh parameters, variables and buffers."""
-    names: dict[Var, Expr] = {var: Var(var.name, var.dtype) for var in func.scalars}
+    names: dict[Var, Expr] = {var: Var(var.name, var.dtype, var.bounds) for var in func.scalars}
     buffers: dict[Buffer, Buffer] = {}
     for buffer in func.buffers:
         moved = substitute_buffer(buffer, names)

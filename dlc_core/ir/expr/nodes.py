@@ -1,6 +1,6 @@
 """The whole grammar of scalar expressions, and how they are made.
 
-    Expr = Var(name, dtype)                    identity: two Vars of one name differ
+    Expr = Var(name, dtype, bounds)            identity: two Vars of one name differ; dims may have bounds
          | Const(value, dtype)
          | Unary(op, a)                        op in UNARY
          | Binary(op, a, b)                    op in ARITH | COMPARE | LOGIC | BITS; operands of one dtype
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dlc_core.diag import UsageError
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import BOOL, INDEX, DType, DTypeLike, dtype
 from dlc_core.ir.fold import fold_binary, fold_unary, round_to
 from dlc_core.ir.intern import InternTable, merged
@@ -161,14 +162,14 @@ class Axis(Protocol):
 
 
 class Var(Expr):
-    """A variable, known by identity; `name` is a hint for printing."""
+    """A variable, known by identity; `name` is a hint for printing, and dims may have `bounds`."""
 
-    __slots__ = ("name",)
-    name: str
+    __slots__ = ("bounds", "name")
 
-    def __init__(self, name: str, dtype_: DTypeLike = INDEX) -> None:
+    def __init__(self, name: str, dtype_: DTypeLike = INDEX, bounds: Bounds | None = None) -> None:
         self.name = name
         self.dtype = dtype(dtype_)
+        self.bounds = bounds
         # Not itself: that would be a cycle.
         self.kept_vars = self.kept_loads = ()
 

@@ -152,7 +152,9 @@ def _sizes(name: str, signature: Signature, values: Sequence[Expr]) -> PrimFunc:
 
 
 def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], names: Sequence[str]) -> str:
-    """Collects the pointers as the entry wants them, and refuses those that are NULL."""
+    """Collects the pointers as the entry wants them, and refuses those that are NULL, and dims outside of
+    their bounds.
+    """
     ins, outs = len(signature.inputs), len(signature.outputs)
     lines, bad = [], "%bad0"
     lines.append("  %bad0 = icmp ne i32 0, 0")
@@ -190,7 +192,13 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
     for table, count in (("inputs", ins), ("outputs", outs)):
         if count:
             tables += [f"  %no_{table} = icmp eq ptr %{table}, null"]
-    refused = ["%lacking", *(t.split()[0] for t in tables)]
+    bounds: list[str] = []
+    for symbol, dim in zip(signature.symbols, names, strict=True):
+        ends = (symbol.bounds.low, symbol.bounds.high) if symbol.bounds else (None, None)
+        for word, end in zip(("slt", "sgt"), ends, strict=True):
+            if end is not None:
+                bounds.append(f"  %out{len(bounds)} = icmp {word} i64 {dim}, {end}")
+    refused = ["%lacking", *(t.split()[0] for t in (*tables, *bounds))]
     chain, last = [], refused[0]
     for index, flag in enumerate(refused[1:]):
         chain.append(f"  %any{index} = or i1 {last}, {flag}")
@@ -203,6 +211,7 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
             f"  %scalars = alloca [{max(1, len(names))} x i64], align 64",
             *needs,
             *tables,
+            *bounds,
             *chain,
             f"  br i1 {last}, label %refuse, label %collect",
             "collect:",

@@ -37,8 +37,8 @@ size_t {name}_workspace_size({only_dims});
      outputs    {outputs}, written
      workspace  {name}_workspace_size({dim_names}) bytes, best aligned to 64; may be NULL where that is 0
      threads    most threads of this call; 0 takes the cores that the process may use{dims_doc}
-   Returns 0, or -1 where a pointer is NULL that may not be, or the code with which the model itself failed.
-   */
+   Returns 0, or -1 where a pointer is NULL that may not be{or_bounds},
+   or the code with which the model itself failed. */
 int {name}_run(const void *const *inputs, void *const *outputs, void *workspace, int threads{more_dims});
 
 /* The same, with pointers to descriptors of the arrays, `DLTensor` of DLPack, which are checked first:
@@ -64,6 +64,10 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         f"#define {macro}_NUM_INPUTS {len(signature.inputs)}",
         f"#define {macro}_NUM_OUTPUTS {len(signature.outputs)}",
     ]
+    for symbol, dim in zip(signature.symbols, dims, strict=True):
+        ends = (symbol.bounds.low, symbol.bounds.high) if symbol.bounds else (None, None)
+        named = zip(("LEAST", "MOST"), ends, strict=True)
+        lines += [f"#define {macro}_{dim.upper()}_{word} {end}" for word, end in named if end is not None]
     for kind, values in (("INPUT", signature.inputs), ("OUTPUT", signature.outputs)):
         for index, value in enumerate(values):
             lines += _macros(f"{macro}_{kind}{index}", value)
@@ -85,6 +89,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         only_dims=", ".join(declared) or "void",
         more_dims="".join(", " + d for d in declared),
         dims_doc=f"\n     {symbols}    dims that are not fixed" if dims else "",
+        or_bounds=" or a dim is outside of its bounds" if any(v.bounds for v in signature.symbols) else "",
         dim_names=symbols,
         shapes="".join(shapes),
         reasons=", ".join(f"{i} {word}" for i, word in enumerate(REASONS, 1)),

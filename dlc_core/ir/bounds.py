@@ -1,0 +1,43 @@
+"""The range of a symbolic dim, where more is known of it than that it is not negative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.diag import UsageError
+
+LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`low <= dim <= high`, where None leaves the upper end open.
+
+    Whoever gives the dim a value keeps them: all that reasons about the dim relies on them.
+    """
+
+    low: int = 0
+    high: int | None = None
+
+    def __post_init__(self) -> None:
+        ends = (self.low, LARGEST if self.high is None else self.high)
+        if not all(type(end) is int for end in ends) or not 0 <= ends[0] <= ends[1] <= LARGEST:
+            raise UsageError(
+                f"{self.low!r} and {self.high!r} are no bounds of a dim",
+                hint="bounds are integers from 0, the lower one first",
+            )
+
+    def admits(self, value: int) -> bool:
+        """Whether a value is within the bounds."""
+        return value >= self.low and (self.high is None or value <= self.high)
+
+    def meet(self, other: Bounds) -> Bounds:
+        """What is within both; UsageError where nothing is."""
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Bounds(max(self.low, other.low), min(highs, default=None))
+
+    def __str__(self) -> str:
+        return f"{self.low}..{'' if self.high is None else self.high}"
+
+
+__all__ = ["Bounds"]
