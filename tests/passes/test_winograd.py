@@ -44,6 +44,15 @@ def test_a_convolution_by_tiles(checked):
     assert found.body.args[1].shape[2:] == (32, 32)
 
 
+def test_windows_that_step_by_two(checked):
+    x = conv(size=56, inputs=64, outputs=64, strides=(2, 2))
+    found = checked([Winograd(), FoldConstants()], x, context=context(vector_units=1, cores=1))
+    assert ops(found) == ["winograd_conv"]
+    assert found.body.attrs["stride"] == 2
+    assert found.body.args[1].shape[0] == found.body.attrs["tile"] * 2 + 1
+    assert found.body.shape == x.shape
+
+
 @pytest.mark.parametrize(("dilation", "padding"), [((2, 2), (2, 2, 2, 2)), ((4, 1), (4, 0, 0, 1))])
 def test_windows_with_gaps_are_images_of_their_phases(checked, dilation, padding):
     x = conv(size=56, outputs=48, dilation=dilation, padding=padding)
@@ -73,7 +82,9 @@ def test_bias_and_what_follows_stay(checked):
 @pytest.mark.parametrize(
     "left",
     [
-        conv(strides=(2, 2)),
+        conv(strides=(2, 1)),
+        conv(strides=(3, 3)),
+        conv(strides=(2, 2), dilation=(2, 2), padding=(2, 2, 2, 2)),
         conv(dilation=(3, 3), padding=(3, 3, 3, 3)),
         conv(dilation=(2, 2), padding=(1, 1, 1, 1)),
         conv(kernel=5),
@@ -84,7 +95,9 @@ def test_bias_and_what_follows_stay(checked):
         conv(size=7, inputs=512, outputs=512, padding=(1, 1, 1, 1)),
     ],
     ids=[
+        "two strides",
         "strides",
+        "strides and gaps",
         "phases of several sizes",
         "padding between phases",
         "5x5",

@@ -10,7 +10,7 @@ import pytest
 from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.op.std.winograd import exact_inputs
+from dlc_core.op.std.winograd import exact_inputs, points_of
 from dlc_core.schedule.rules.cpu import winograd
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.winograd_plan import Layer, Plan, direct_cycles, plan
@@ -22,12 +22,13 @@ ALONE = Description(vector_bits=256, vector_registers=16, cores=1, parallel=Fals
 CORE = Core(16, 32, (32 << 10, 1 << 20, 32 << 20), 2)
 
 
-def kernel(shape, outputs, tile, padding, *, residual=False):
+def kernel(shape, outputs, tile, padding, *, stride=1, residual=False):
     """A convolution with bias and relu, and a residual where it is asked for."""
     x = param("x", tensor_type(shape))
-    u = param("u", tensor_type((tile + 2, tile + 2, shape[-1], outputs)))
+    points = points_of(tile, stride)
+    u = param("u", tensor_type((points, points, shape[-1], outputs)))
     params = [x, u, param("bias", tensor_type((outputs,)))]
-    y = std.winograd_conv(*params, tile=tile, padding=padding)
+    y = std.winograd_conv(*params, tile=tile, stride=stride, padding=padding)
     if residual:
         params.append(param("r", tensor_type(y.shape)))
         y = std.add(y, params[-1])
@@ -52,6 +53,17 @@ def test_programs_compute_the_same(case, machine):
     assert scheduled.attrs["rule"] == "cpu.winograd"
 
 
+@pytest.mark.parametrize(
+    ("shape", "tile", "padding"),
+    [((1, 9, 7, 4), 2, (1, 1, 1, 1)), ((2, 12, 8, 4), 4, (0, 1, 1, 0)), ((1, 8, 8, 4), 2, (0, 0, 0, 0))],
+    ids=["border", "images", "last pixels left out"],
+)
+def test_windows_that_step_by_two(shape, tile, padding):
+    scheduled = check_schedule(kernel(shape, 8, tile, padding, stride=2), WIDE)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.winograd"
+
+
 @pytest.mark.parametrize("phases", [False, True])
 @pytest.mark.parametrize("group", [1, 2, 4])
 def test_every_grouping_computes_the_same(group, phases, monkeypatch):
@@ -70,6 +82,15 @@ def test_plans():
     assert not plan(Layer(8, 224, 224, 64, 64), 4, Core(16, 32, CORE.caches, 64)).phases
     narrow = replace(CORE, lanes=8, registers=16)
     assert plan(late, 4, narrow).cycles > plan(late, 4, CORE).cycles
+
+
+def test_plans_of_windows_that_step_by_two():
+    """Tiles pay while their weights, up to nine times the windows, come faster than the direct products."""
+    alone = replace(CORE, threads=1, units=1)
+    early, middle, late = (Layer(1, s, s, c, c, 2) for s, c in ((28, 128), (14, 256), (7, 512)))
+    assert plan(early, 4, alone).cycles < plan(early, 2, alone).cycles < direct_cycles(early, alone)
+    assert plan(middle, 2, alone).cycles < direct_cycles(middle, alone) < 2 * plan(middle, 4, alone).cycles
+    assert plan(late, 2, alone).cycles > 0.9 * direct_cycles(late, alone)
 
 
 def test_plans_count_what_threads_read_of_each_other():

@@ -24,7 +24,7 @@ from dlc_core.ir.types import Dim, TensorType, Type
 from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims
 from dlc_core.op.lower import compute, flattened, guarded, unflattened
-from dlc_core.op.std.winograd import Matrix, transformed
+from dlc_core.op.std.filtering import Matrix, transformed
 
 BLOCK = 64
 """Rows that are computed together where there is an unknown number of them."""

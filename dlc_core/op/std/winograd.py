@@ -5,6 +5,10 @@ for m = 2, 4 times fewer for m = 4.  With the matrices of `transforms`, for an i
 
     result = Aᵀ ((G g Gᵀ) ∘ (Bᵀ d B)) A
 
+Of windows that step by 2, even and odd pixels are taken apart: two of the taps of a direction see the even
+ones, one the odd ones, and each phase is filtered by itself.  That takes (2 m + 1)² products: 1.44 times
+fewer for m = 2, 1.78 times fewer for m = 4.
+
 `winograd_weights` computes G g Gᵀ, once, when the model is compiled; `winograd_conv` the rest.  In float32
 the root mean square error is at most that of a sum in order for m = 2, and about four times it for m = 4.
 
@@ -20,86 +24,45 @@ from functools import cache
 import numpy as np
 
 from dlc_core import te
-from dlc_core.ir.expr import Expr, as_expr, const, eq, select
+from dlc_core.ir.expr import Expr, as_expr
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims, simplify
 from dlc_core.op.lower import compute, padded
 from dlc_core.op.std.convolution import finish
+from dlc_core.op.std.filtering import Transforms, filtering, transformed
 from dlc_core.op.std.window import PADDING, known
 
-Matrix = tuple[tuple[float, ...], ...]
-
 TILE = Attr("tile", "int", 4, "results in each direction of a tile", choices=(2, 4))
+STRIDE = Attr("stride", "int", 1, "step of the windows in each direction", choices=(1, 2))
+TAPS = 3
 STAGE = "winograd"
 """Annotation of the blocks of a transformed convolution: which stage each is."""
 
 
-@dataclass(frozen=True)
-class Transforms:
-    """The matrices of a tile size: `weights` is G, `inputs` Bᵀ, `results` Aᵀ."""
-
-    weights: Matrix
-    inputs: Matrix
-    results: Matrix
+def points_of(tile: int, stride: int = 1) -> int:
+    """Products in each direction of a tile: as many as pixels that it reads."""
+    return stride * (tile - 1) + TAPS
 
 
 @cache
-def transforms(tile: int) -> Transforms:
-    """The matrices for tiles of `tile` × `tile` results; the interpolation points are 0, ±1 (and ±2), ∞."""
-    if tile == 2:
-        return Transforms(
-            ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
-            ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-            ((1, 1, 1, 0), (0, 1, -1, -1)),
-        )
-    return Transforms(
-        (
-            (1 / 4, 0, 0),
-            (-1 / 6, -1 / 6, -1 / 6),
-            (-1 / 6, 1 / 6, -1 / 6),
-            (1 / 24, 1 / 12, 1 / 6),
-            (1 / 24, -1 / 12, 1 / 6),
-            (0, 0, 1),
-        ),
-        (
-            (4, 0, -5, 0, 1, 0),
-            (0, -4, -4, 1, 1, 0),
-            (0, 4, -4, -1, 1, 0),
-            (0, -2, -1, 2, 1, 0),
-            (0, 2, -1, -2, 1, 0),
-            (0, 4, 0, -5, 0, 1),
-        ),
-        ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
-    )
+def transforms(tile: int, stride: int = 1) -> Transforms:
+    """The matrices for tiles of `tile` × `tile` results of windows with three taps in each direction."""
+    phases = [filtering(tile, len(range(phase, TAPS, stride))) for phase in range(stride)]
+    points = points_of(tile, stride)
+    weights, inputs = [], []
+    for phase, part in enumerate(phases):
+        weights += [_spread(row, TAPS, phase, stride) for row in part.weights]
+        inputs += [_spread(row, points, phase, stride) for row in part.inputs]
+    results = tuple(sum((part.results[i] for part in phases), ()) for i in range(tile))
+    return Transforms(tuple(weights), tuple(inputs), results)
 
 
-def combination(factors: Sequence[float], terms: Callable[[int], Expr]) -> Expr:
-    """The sum of the terms times their factors, without those of factor 0."""
-    total: Expr | None = None
-    for place, factor in enumerate(factors):
-        if factor == 0:
-            continue
-        term = terms(place)
-        if total is None:
-            total = term if factor == 1 else term * const(factor, term.dtype)
-        elif factor == 1:
-            total = total + term
-        elif factor == -1:
-            total = total - term
-        else:
-            total = total + term * const(factor, term.dtype)
-    assert total is not None
-    return total
-
-
-def transformed(matrix: Matrix, row: Expr, terms: Callable[[int], Expr]) -> Expr:
-    """Row `row` of a matrix times the terms; decided at compile time where the loop over rows is unrolled."""
-    rows = [combination(factors, terms) for factors in matrix]
-    value = rows[-1]
-    for number in range(len(rows) - 2, -1, -1):
-        value = select(eq(row, number), rows[number], value)
-    return value
+def _spread(row: Sequence[float], size: int, begin: int, step: int) -> tuple[float, ...]:
+    """A row of `size` numbers with those given at every `step`-th place."""
+    spread = [0.0] * size
+    spread[begin::step] = row
+    return tuple(spread)
 
 
 # The weights.
@@ -112,25 +75,26 @@ small for NumPy's BLAS to wake threads of its own, which would wait for each oth
 def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     (w,) = tensor_types(types)
     check_rank(w, 4)
-    if any(known(k, "the window") != 3 for k in w.shape[:2]):
+    if any(known(k, "the window") != TAPS for k in w.shape[:2]):
         raise fail(f"a window of {w.shape[0]} x {w.shape[1]}", "3 x 3 is needed")
-    return TensorType((attrs["tile"] + 2, attrs["tile"] + 2, *w.shape[2:]), w.dtype)
+    points = points_of(attrs["tile"], attrs["stride"])
+    return TensorType((points, points, *w.shape[2:]), w.dtype)
 
 
-def _weights_reference(w: NDArray, tile: int) -> NDArray:
-    g = np.array(transforms(tile).weights)
+def _weights_reference(w: NDArray, tile: int, stride: int = 1) -> NDArray:
+    g = np.array(transforms(tile, stride).weights)
     both, windows = np.kron(g, g), w.reshape(9, -1)
     made = np.empty((len(both), windows.shape[1]), w.dtype)
     for start in range(0, windows.shape[1], _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         made[:, part] = both @ windows[:, part].astype(np.float64)
-    return made.reshape(tile + 2, tile + 2, *w.shape[2:])
+    return made.reshape(len(g), len(g), *w.shape[2:])
 
 
 def _weights_lower(type_: TensorType, attrs: Attrs, w: te.Tensor) -> te.Tensor:
-    g, inner = transforms(attrs["tile"]).weights, w.shape[2:]
+    g, inner = transforms(attrs["tile"], attrs["stride"]).weights, w.shape[2:]
     columns = compute(
-        (type_.shape[0], 3, *inner),
+        (type_.shape[0], TAPS, *inner),
         lambda a, s, i, o: transformed(g, a, lambda r: w[r, s, i, o]),
         "weights_columns",
     )
@@ -143,9 +107,10 @@ def _weights_lower(type_: TensorType, attrs: Attrs, w: te.Tensor) -> te.Tensor:
 
 WEIGHTS = op(
     "winograd_weights",
-    "windows [3, 3, in, out] transformed for `winograd_conv`: [tile + 2, tile + 2, in, out]",
+    "windows [3, 3, in, out] transformed for `winograd_conv`: [points, points, in, out]; there are tile + 2 "
+    "points or, where the stride is 2, 2 tile + 1",
     ["w"],
-    [TILE],
+    [TILE, STRIDE],
     kind="opaque",
     infer=_weights_infer,
     reference=_weights_reference,
@@ -154,6 +119,8 @@ WEIGHTS = op(
     samples=(
         Sample((Tensor((3, 3, 2, 5)),), {"tile": 2}),
         Sample((Tensor((3, 3, 4, 3)),), {"tile": 4}),
+        Sample((Tensor((3, 3, 2, 5)),), {"tile": 2, "stride": 2}),
+        Sample((Tensor((3, 3, 4, 3)),), {"tile": 4, "stride": 2}),
     ),
     error_samples=(
         ErrorSample((Tensor((3, 3, 2)),), {}, "rank"),
@@ -182,10 +149,10 @@ def _sizes(x: Sequence[Dim], attrs: Attrs) -> _Sizes:
         raise fail(f"padding {padding}", "four sizes of at least 0 are needed")
     counts = []
     for axis in (0, 1):
-        count = simplify(x[1 + axis] + padding[axis] + padding[2 + axis] - 2)
-        if isinstance(count, int) and count < 1:
+        most = simplify(x[1 + axis] + padding[axis] + padding[2 + axis] - TAPS)
+        if isinstance(most, int) and most < 0:
             raise fail(f"a window of 3 does not fit into spatial dim {axis} of {x[1 + axis]}")
-        counts.append(count)
+        counts.append(simplify(most // attrs["stride"] + 1))
     tiles = [ceil_div(c, attrs["tile"]) for c in counts]
     return _Sizes(tuple(padding[:2]), counts[0], counts[1], tiles[0], tiles[1])
 
@@ -196,7 +163,8 @@ def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     check_rank(u, 4)
     if x.dtype is not u.dtype or any(b.dtype is not x.dtype for b in bias):
         raise fail("inputs of different dtypes")
-    if any(known(a, "the transformed window") != attrs["tile"] + 2 for a in u.shape[:2]):
+    points = points_of(attrs["tile"], attrs["stride"])
+    if any(known(a, "the transformed window") != points for a in u.shape[:2]):
         raise fail(f"weights {list(u.shape)} for tiles of {attrs['tile']}", "make them with winograd_weights")
     merge_dims(x.shape[3], u.shape[2], "input channels")
     for b in bias:
@@ -206,11 +174,20 @@ def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType((x.shape[0], sizes.height, sizes.width, u.shape[3]), x.dtype)
 
 
-def _conv_reference(x: NDArray, u: NDArray, bias: NDArray | None = None, **attrs: object) -> NDArray:
-    sizes, tile = _sizes(x.shape, attrs), int(u.shape[0]) - 2
+def _conv_reference(
+    x: NDArray,
+    u: NDArray,
+    bias: NDArray | None = None,
+    *,
+    tile: int = 4,
+    stride: int = 1,
+    padding: Sequence[int] | None = None,
+) -> NDArray:
+    sizes = _sizes(x.shape, {"stride": stride, "tile": tile, "padding": padding})
     down, across = known(sizes.down, "tiles"), known(sizes.across, "tiles")
+    points, step = len(u), stride * tile
     last = [
-        count * tile + 2 - before - size
+        (count - 1) * step + points - before - size
         for count, before, size in zip((down, across), sizes.before, x.shape[1:3], strict=True)
     ]
     # What the last tiles have beyond the border is cut off with their results.
@@ -218,9 +195,10 @@ def _conv_reference(x: NDArray, u: NDArray, bias: NDArray | None = None, **attrs
         x.astype(np.float64),
         [(0, 0), *((b, max(a, 0)) for b, a in zip(sizes.before, last, strict=True)), (0, 0)],
     )
-    tiles = np.lib.stride_tricks.sliding_window_view(source, (tile + 2, tile + 2), (1, 2))
-    tiles = tiles[:, : down * tile : tile, : across * tile : tile]
-    b, a = np.array(transforms(tile).inputs), np.array(transforms(tile).results)
+    tiles = np.lib.stride_tricks.sliding_window_view(source, (points, points), (1, 2))
+    tiles = tiles[:, : down * step : step, : across * step : step]
+    made = transforms(tile, stride)
+    b, a = np.array(made.inputs), np.array(made.results)
     inner = np.einsum("ar,ntscrq,bq->abntsc", b, tiles, b)
     products = np.einsum("abntsc,abco->abntso", inner, u.astype(np.float64))
     results = np.einsum("ia,abntso,jb->ntisjo", a, products, a)
@@ -230,12 +208,13 @@ def _conv_reference(x: NDArray, u: NDArray, bias: NDArray | None = None, **attrs
 
 
 def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bias: te.Tensor) -> te.Tensor:
-    tile = attrs["tile"]
-    matrices, sizes = transforms(tile), _sizes([dim(d) for d in x.shape], attrs)
+    tile, stride = attrs["tile"], attrs["stride"]
+    matrices, sizes = transforms(tile, stride), _sizes([dim(d) for d in x.shape], attrs)
     batch, down, across = as_expr(x.shape[0]), as_expr(sizes.down), as_expr(sizes.across)
-    alpha, inputs, outputs = tile + 2, u.shape[2], u.shape[3]
+    points, step, inputs, outputs = points_of(tile, stride), stride * tile, u.shape[2], u.shape[3]
+    beyond = points - step
     ends = [
-        simplify(count * tile + 2 - before - dim(size))
+        simplify(count * step + beyond - before - dim(size))
         for count, before, size in zip((sizes.down, sizes.across), sizes.before, x.shape[1:3], strict=True)
     ]
     source = padded(x, (0, *sizes.before, 0), (0, *ends, 0), 0)
@@ -248,25 +227,25 @@ def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bi
 
     rows = stage(
         "rows",
-        (batch, down, alpha, across * tile + 2, inputs),
-        lambda n, t, a, w, c: transformed(matrices.inputs, a, lambda r: source[n, t * tile + r, w, c]),
+        (batch, down, points, across * step + beyond, inputs),
+        lambda n, t, a, w, c: transformed(matrices.inputs, a, lambda r: source[n, t * step + r, w, c]),
     )
     inner = stage(
         "inputs",
-        (alpha, alpha, batch, down * across, inputs),
+        (points, points, batch, down * across, inputs),
         lambda a, b, n, p, c: transformed(
-            matrices.inputs, b, lambda r: rows[n, p // across, a, p % across * tile + r, c]
+            matrices.inputs, b, lambda r: rows[n, p // across, a, p % across * step + r, c]
         ),
     )
     channel = te.reduce_axis(inputs, "ic")
     products = stage(
         "products",
-        (alpha, alpha, batch, down * across, outputs),
+        (points, points, batch, down * across, outputs),
         lambda a, b, n, p, o: te.sum(inner[a, b, n, p, channel] * u[a, b, channel, o], axis=channel),
     )
     columns = stage(
         "columns",
-        (batch, down, across, tile, alpha, outputs),
+        (batch, down, across, tile, points, outputs),
         lambda n, t, s, i, b, o: transformed(
             matrices.results, i, lambda a: products[a, b, n, t * across + s, o]
         ),
@@ -281,13 +260,13 @@ def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bi
     return finish(total, type_, bias, "NXC", "winograd")
 
 
-def exact_inputs(tile: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, Tensor]:
+def exact_inputs(tile: int, shape: Sequence[int], outputs: int, stride: int = 1) -> tuple[Tensor, Tensor]:
     """Inputs and weights of whole numbers, so small that all sums are exact: every order of them gives the
     same.
     """
     rng = np.random.default_rng(0)
     windows = 576.0 * rng.integers(-1, 2, (3, 3, shape[-1], outputs))
-    weights = np.rint(_weights_reference(windows, tile))
+    weights = np.rint(_weights_reference(windows, tile, stride))
     return Tensor(tuple(shape), rng.integers(-2, 3, shape)), Tensor(weights.shape, weights)
 
 
@@ -295,7 +274,7 @@ CONV = op(
     "winograd_conv",
     "convolution of windows of 3 x 3, channels last, with weights of `winograd_weights` and an optional bias",
     ["x", "u", "bias?"],
-    [TILE, PADDING],
+    [TILE, STRIDE, PADDING],
     kind="contraction",
     infer=_conv_infer,
     reference=_conv_reference,
@@ -306,6 +285,8 @@ CONV = op(
         Sample((*exact_inputs(2, (2, 5, 7, 2), 4), Tensor((4,))), {"tile": 2, "padding": (1, 1, 1, 1)}),
         Sample((*exact_inputs(4, (1, 8, 9, 4), 3), Tensor((3,))), {"tile": 4, "padding": (1, 0, 1, 2)}),
         Sample(exact_inputs(4, (1, 7, 8, 16), 32), {"tile": 4, "padding": (1, 1, 1, 1)}),
+        Sample(exact_inputs(2, (2, 5, 9, 2), 4, 2), {"tile": 2, "stride": 2, "padding": (1, 1, 1, 1)}),
+        Sample((*exact_inputs(4, (1, 12, 8, 4), 3, 2), Tensor((3,))), {"tile": 4, "stride": 2}),
     ),
     error_samples=(
         ErrorSample((Tensor((1, 6, 6)), Tensor((6, 6, 3, 5))), {}, "rank"),

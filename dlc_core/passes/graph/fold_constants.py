@@ -41,7 +41,7 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.inline import inlined
 
 IF = BY_NAME["if_"]
-GROWTH = 4
+GROWTH = 9
 """How much larger than its operands a result of any size may be: transformed weights are."""
 
 

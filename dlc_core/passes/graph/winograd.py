@@ -2,7 +2,9 @@
 
 Law: results stay within tolerance; with tiles of 4 the root mean square error grows about four times.
 
-    conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), b)       w constant, stride 1, channels last
+    conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), b)       w constant, channels last
+
+The stride is 1 or 2.
 
 Of windows with gaps, the pixels of each phase are an image whose windows have none.
 """
@@ -66,10 +68,11 @@ class Winograd(GraphPass):
             best = min((plan(phases, tile, core) for tile in self.tiles), key=lambda found: found.cycles)
             if best.cycles + _moves(args[0], old, steps) > GAIN * direct_cycles(layer, core):
                 return None
-            weights = WEIGHTS.build(args[1], tile=best.tile)
+            weights = WEIGHTS.build(args[1], tile=best.tile, stride=layer.stride)
             padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
             x = _apart(args[0], steps)
-            return _together(TILED.build(x, weights, *args[2:], tile=best.tile, padding=padding), old, steps)
+            tiled = TILED.build(x, weights, *args[2:], tile=best.tile, stride=layer.stride, padding=padding)
+            return _together(tiled, old, steps)
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
@@ -80,7 +83,8 @@ def _layer(value: Node, lanes: int) -> Layer | None:
     if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
         return None
     attrs, kernel = value.attrs, value.args[1].shape
-    plain = all(v == 1 for v in attrs["strides"] or ()) and attrs["groups"] == 1
+    steps = attrs["strides"] or (1, 1)
+    plain = steps in ((1, 1), (2, 2)) and attrs["groups"] == 1
     last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
     wide = attrs["out_dtype"] is None or attrs["out_dtype"].name == "float32"
     if not (plain and last and wide) or len(kernel) != 4 or tuple(kernel[:2]) != (3, 3):
@@ -90,6 +94,8 @@ def _layer(value: Node, lanes: int) -> Layer | None:
     if len(known) < len(sizes) or known[3] % lanes or known[4] % lanes:
         return None
     down, across = attrs["dilation"] or (1, 1)
+    if (down, across) != (1, 1) and steps != (1, 1):
+        return None
     rows, columns = value.args[0].shape[1:3]
     padding = attrs["padding"] or (0,) * 4
     if not isinstance(rows, int) or not isinstance(columns, int):
@@ -98,7 +104,8 @@ def _layer(value: Node, lanes: int) -> Layer | None:
         size % across for size in (columns, *padding[1::2])
     ):
         return None
-    return Layer(*known)
+    batch, height, width, inputs, outputs = known
+    return Layer(batch, height, width, inputs, outputs, steps[0])
 
 
 # Windows with gaps: a result reads pixels of one phase, so that each phase is an image by itself.

@@ -19,21 +19,23 @@ def rms(error):
     return float(np.sqrt(np.mean(error**2)))
 
 
-@pytest.mark.parametrize(("tile", "growth"), [(2, 1.0), (4, 6.0)])
-def test_errors_are_as_documented(tile, growth):
+@pytest.mark.parametrize(("tile", "stride", "growth"), [(2, 1, 1.0), (4, 1, 6.0), (2, 2, 1.5), (4, 2, 6.0)])
+def test_errors_are_as_documented(tile, stride, growth):
     rng = np.random.default_rng(0)
     image = rng.standard_normal((1, SIZE, SIZE, INPUTS)).astype(np.float32)
     window = (rng.standard_normal((3, 3, INPUTS, OUTPUTS)) / np.sqrt(9 * INPUTS)).astype(np.float32)
     bordered = np.pad(image.astype(np.float64), [(0, 0), (1, 1), (1, 1), (0, 0)])
     wanted = sum(
-        bordered[:, r : r + SIZE, s : s + SIZE] @ window[r, s].astype(np.float64)
+        bordered[:, r : r + SIZE : stride, s : s + SIZE : stride] @ window[r, s].astype(np.float64)
         for r in range(3)
         for s in range(3)
     )
     x = param("x", tensor_type(image.shape))
-    transformed = std.winograd_weights.decl.reference(window, tile=tile)
-    direct = std.conv(x, constant(window), padding=PADDING, layout="NXC", kernel_layout="XIO")
-    tiled = std.winograd_conv(x, constant(transformed), tile=tile, padding=PADDING)
+    transformed = std.winograd_weights.decl.reference(window, tile=tile, stride=stride)
+    direct = std.conv(
+        x, constant(window), strides=(stride,) * 2, padding=PADDING, layout="NXC", kernel_layout="XIO"
+    )
+    tiled = std.winograd_conv(x, constant(transformed), tile=tile, stride=stride, padding=PADDING)
     errors = []
     for y in (direct, tiled):
         module = IRModule({"main": Function("main", (x,), y)})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.expr import const_value
-from dlc_core.op.std.winograd import STAGE
+from dlc_core.op.std.winograd import STAGE, TAPS
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import anchor, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -59,11 +59,12 @@ class _Winograd:
         points, _, batch, tiles, self.outputs = (self._extent("products", i) for i in range(5))
         inputs = self._extent("products", 5)
         height, width = self._extent("results", 1), self._extent("results", 2)
-        self.tile = points - 2
+        self.tile = known_extent(s, self.stage["columns"], 3)
+        stride = (points - TAPS) // (self.tile - 1)
         self.across = -(-width // self.tile)
         bits = s.get(self.stage["products"]).writes[0].buffer.dtype.bits
         core = Core.of(machine.description, machine.workers, bits)
-        self.plan = plan(Layer(batch, height, width, inputs, self.outputs), self.tile, core)
+        self.plan = plan(Layer(batch, height, width, inputs, self.outputs, stride), self.tile, core)
         assert tiles == self.across * -(-height // self.tile)
 
     def _extent(self, stage: str, axis: int) -> int:

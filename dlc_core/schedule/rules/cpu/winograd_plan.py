@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dlc_core.op.std.winograd import points_of
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
 from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
 
@@ -24,16 +25,18 @@ CACHE_SHARE = 0.75
 """Part of the second cache that is counted on."""
 LAST_SHARE = 0.25
 """Part of the last cache that is: other cores and the weights of other kernels use it, too."""
-INPUT_STEPS = {2: 28.0, 4: 240.0}
-RESULT_STEPS = {2: 40.0, 4: 200.0}
-"""Cycles of the transforms of one tile for each vector of channels: about one instruction a cycle."""
+INPUT_STEPS = {(2, 1): 28.0, (4, 1): 240.0, (2, 2): 70.0, (4, 2): 420.0}
+RESULT_STEPS = {(2, 1): 40.0, (4, 1): 200.0, (2, 2): 60.0, (4, 2): 350.0}
+"""Cycles of the transforms of one tile for each vector of channels, of tiles and strides: about one
+instruction a cycle.
+"""
 PHASES = 3 * 2000.0
 """Cycles that each thread waits for the others at the ends of the three stages."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution of 3 × 3 windows with stride 1."""
+    """A convolution of 3 × 3 windows."""
 
     batch: int
     height: int
@@ -41,6 +44,7 @@ class Layer:
     inputs: int
     outputs: int
     """Results in each direction, and channels."""
+    stride: int = 1
 
 
 @dataclass(frozen=True)
@@ -93,10 +97,11 @@ def plan(layer: Layer, tile: int, core: Core) -> Plan:
 
 def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
     down, across = -(-layer.height // tile), -(-layer.width // tile)
-    points = (tile + 2) ** 2
+    points = points_of(tile, layer.stride) ** 2
     tiles = layer.batch * down * across
     ins, outs = -(-layer.inputs // core.lanes), -(-layer.outputs // core.lanes)
-    transforms = tiles * (ins * INPUT_STEPS[tile] + outs * RESULT_STEPS[tile])
+    kind = (tile, layer.stride)
+    transforms = tiles * (ins * INPUT_STEPS[kind] + outs * RESULT_STEPS[kind])
     weights = float(points * FLOAT * layer.inputs * layer.outputs)
     between = float(points * FLOAT * (layer.inputs + layer.outputs) * across)
     for group in range(1, down + 1):

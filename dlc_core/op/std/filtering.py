@@ -1,0 +1,98 @@
+"""Minimal filtering in one direction: matrices by which neighbouring results of a window need fewer products.
+
+For m results of r taps, for inputs d and taps g,
+
+    result = Aᵀ ((G g) ∘ (Bᵀ d))        m + r - 1 products instead of m r
+
+Source: Winograd, Arithmetic Complexity of Computations, 1980; the matrices are those of Toom's and Cook's
+products of polynomials, transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from dlc_core.ir.expr import Expr, const, eq, select
+
+Matrix = tuple[tuple[float, ...], ...]
+POINTS = (Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2), Fraction(-1, 2), Fraction(1, 2))
+"""Where polynomials are evaluated, besides ∞: the first ones round least, and have the simplest sums."""
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """The matrices of a filter: `weights` is G, `inputs` Bᵀ, `results` Aᵀ."""
+
+    weights: Matrix
+    inputs: Matrix
+    results: Matrix
+
+
+@cache
+def filtering(results: int, taps: int) -> Transforms:
+    """The matrices for so many results of so many taps, at most 8 products; one tap is its own filter."""
+    if taps == 1:
+        one = tuple(tuple(float(i == j) for j in range(results)) for i in range(results))
+        return Transforms(((1.0,),) * results, one, one)
+    size = results + taps - 1
+    points = POINTS[: size - 1]
+    weights, inputs = [], []
+    for point in points:
+        others = [other for other in points if other != point]
+        scale = Fraction(1)
+        for other in others:
+            scale *= point - other
+        weights.append([point**k / scale for k in range(taps)])
+        inputs.append([*_polynomial(others), Fraction(0)])
+    weights.append([Fraction(k == taps - 1) for k in range(taps)])
+    inputs.append(_polynomial(points))
+    powers = [[*(point**i for point in points), Fraction(i == results - 1)] for i in range(results)]
+    return Transforms(_floats(weights), _floats(inputs), _floats(powers))
+
+
+def _polynomial(roots: Sequence[Fraction]) -> list[Fraction]:
+    """Coefficients of the polynomial that is the product of all x - root, the constant one first."""
+    made = [Fraction(1)]
+    for root in roots:
+        made = [a - root * b for a, b in zip([Fraction(0), *made], [*made, Fraction(0)], strict=True)]
+    return made
+
+
+def _floats(rows: Sequence[Sequence[Fraction]]) -> Matrix:
+    return tuple(tuple(float(value) for value in row) for row in rows)
+
+
+def combination(factors: Sequence[float], terms: Callable[[int], Expr]) -> Expr:
+    """The sum of the terms times their factors, without those of factor 0."""
+    order = [place for place, factor in enumerate(factors) if factor]
+    if factors[order[0]] == -1:
+        # A difference takes one operation, a sum that begins with a negation two.
+        order.sort(key=lambda place: factors[place] != 1)
+    total: Expr | None = None
+    for place in order:
+        factor, term = factors[place], terms(place)
+        if total is None:
+            total = term if factor == 1 else term * const(factor, term.dtype)
+        elif factor == 1:
+            total = total + term
+        elif factor == -1:
+            total = total - term
+        else:
+            total = total + term * const(factor, term.dtype)
+    assert total is not None
+    return total
+
+
+def transformed(matrix: Matrix, row: Expr, terms: Callable[[int], Expr]) -> Expr:
+    """Row `row` of a matrix times the terms; decided at compile time where the loop over rows is unrolled."""
+    rows = [combination(factors, terms) for factors in matrix]
+    value = rows[-1]
+    for number in range(len(rows) - 2, -1, -1):
+        value = select(eq(row, number), rows[number], value)
+    return value
+
+
+__all__ = ["Matrix", "Transforms", "combination", "filtering", "transformed"]
