@@ -1,18 +1,20 @@
 """Evaluation of integer and bool expressions: one at a time (`eval_expr`), or compiled to a Python function.
 
 Integers of index type are Python ints and never wrap; those of narrower types wrap as the machine's do.
+Compiled functions may compute integers of floats, of one precision or the other, as the machine does.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import FunctionType
 
 from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import COMPARE, Binary, Cast, Const, Expr, Select, Unary, Var, post_order
-from dlc_core.ir.fold import fold_binary, fold_unary
+from dlc_core.ir.fold import fold_binary, fold_unary, round_to
 
 _AST_BINARY: dict[str, type[ast.operator]] = {
     "add": ast.Add,
@@ -85,7 +87,8 @@ def compile_exprs(exprs: Sequence[Expr], params: Sequence[Var]) -> Callable[...,
     """A Python function of `params` (ints, by position) that returns the values of `exprs` as a tuple.
 
     Built from the expressions as a syntax tree, never from text; common subexpressions are computed once.
-    Only index and bool types are accepted.  The function raises RuntimeFailure on a division by zero.
+    Only index and bool types are accepted, and float32 and float64 in what is cast or compared.  The function
+    raises RuntimeFailure on a division of integers by zero, and where a float that is cast is no number.
     """
     names = {param: f"p{i}" for i, param in enumerate(params)}
     uses: dict[Expr, int] = {}
@@ -112,12 +115,13 @@ def compile_exprs(exprs: Sequence[Expr], params: Sequence[Var]) -> Callable[...,
     code_object = next(c for c in compile(module, "<expressions>", "exec").co_consts if hasattr(c, "co_code"))
     compiled = FunctionType(code_object, _HELPERS)
 
-    def evaluate(*values: int) -> tuple[int, ...]:
+    def evaluate(*values: float) -> tuple[int, ...]:
         try:
             result: tuple[int, ...] = compiled(*values)
-        except ZeroDivisionError as error:
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
             given = ", ".join(f"{p.name}={v}" for p, v in zip(params, values, strict=True))
-            raise RuntimeFailure("a shape expression divides by zero", details=[f"with {given}"]) from error
+            what = "divides by zero" if isinstance(error, ZeroDivisionError) else "casts what is no number"
+            raise RuntimeFailure(f"a shape expression {what}", details=[f"with {given}"]) from error
         return result
 
     return evaluate
@@ -128,18 +132,22 @@ def _name_call(name: str, *args: ast.expr) -> ast.expr:
 
 
 def _to_ast(e: Expr, code: Mapping[Expr, ast.expr], names: Mapping[Var, str]) -> ast.expr:
-    _checked(e)
+    in_floats = e.dtype.name in _FLOATS
+    if not in_floats:
+        _checked(e)
     if isinstance(e, Const):
-        return ast.Constant(int(e.value))
+        return ast.Constant(float(e.value) if in_floats else int(e.value))
     if isinstance(e, Var):
         if e not in names:
             raise UsageError(f"the variable {e.name} is not a parameter of the compiled expressions")
         return ast.Name(names[e], ast.Load())
-    if e.dtype is not INDEX and not e.dtype.is_bool:
+    if e.dtype is not INDEX and not e.dtype.is_bool and not in_floats:
         raise UsageError(f"{e} of type {e.dtype}: only index and bool expressions compile to Python")
     if isinstance(e, Select):
         return ast.IfExp(code[e.cond], code[e.a], code[e.b])
-    if isinstance(e, Cast) and (e.a.dtype is INDEX or e.a.dtype.is_bool):
+    if isinstance(e, Cast) and (e.a.dtype is INDEX or e.a.dtype.is_bool or e.a.dtype.name in _FLOATS):
+        if in_floats:
+            return _name_call(e.dtype.name, code[e.a])
         truth = ast.Compare(code[e.a], [ast.NotEq()], [ast.Constant(0)])
         return _name_call("int", truth if e.dtype.is_bool else code[e.a])
     if isinstance(e, Unary):
@@ -151,6 +159,8 @@ def _to_ast(e: Expr, code: Mapping[Expr, ast.expr], names: Mapping[Var, str]) ->
             return ast.Compare(a, [_AST_COMPARE[e.op]()], [b])
         if e.op in ("and", "or"):
             return ast.BoolOp(ast.And() if e.op == "and" else ast.Or(), [a, b])
+        if in_floats:
+            return _name_call(f"in_{e.dtype.name}", ast.Constant(e.op), a, b)
         if e.op in _AST_BINARY:
             return ast.BinOp(a, _AST_BINARY[e.op](), b)
         return _name_call(e.op, a, b)
@@ -166,7 +176,22 @@ def _truncmod(a: int, b: int) -> int:
     return a - _truncdiv(a, b) * b
 
 
-_HELPERS = {
+def _in_floats(type_: DType, op: str, a: float, b: float) -> float:
+    found = fold_binary(op, a, b, type_)
+    if found is None:
+        raise UsageError(f"{op} of floats is not computed for sizes")
+    return float(found)
+
+
+def _as_float(type_: DType, value: float) -> float:
+    return round_to(float(value), type_)
+
+
+_FLOATS = {name: DType(name) for name in ("float32", "float64")}
+
+_HELPERS: dict[str, Callable[..., object]] = {
+    **{name: partial(_as_float, type_) for name, type_ in _FLOATS.items()},
+    **{f"in_{name}": partial(_in_floats, type_) for name, type_ in _FLOATS.items()},
     "min": min,
     "max": max,
     "int": int,

@@ -3,7 +3,7 @@
 Two attributes of a function, pairs and triples in the order of their computation:
 
     elements    (variable, public name of the param, place): the variable is that element, in row-major order,
-                of numbers; floats are cut toward zero
+                of numbers; floats are cut toward zero where the variable is an integer
     told        (dim, expression, what): the dim is the expression over dims of the params, elements and dims
                 before it, and must not be negative, else `what` is wrong
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from dlc_core.graph.node import Function
 from dlc_core.ir.expr import Expr, Var, const, substitute
+from dlc_core.ir.fold import number_of
 
 ELEMENTS = "elements"
 TOLD = "told"
@@ -40,7 +41,9 @@ def with_known_elements(
     if not elements:
         return dict(attrs)
     known: dict[Var, Expr] = {
-        var: const(int(arrays[name].reshape(-1)[place])) for var, name, place in elements if name in arrays
+        var: const(number_of(arrays[name].item(place), var.dtype), var.dtype)
+        for var, name, place in elements
+        if name in arrays
     }
     told = tuple((var, substitute(expr, known), what) for var, expr, what in attrs.get(TOLD, ()))
     left = tuple(element for element in elements if element[0] not in known)

@@ -35,6 +35,13 @@ def round_to(value: float, type_: DType) -> float:
         return float(type_.numpy.type(value))
 
 
+def number_of(value: Any, type_: DType) -> Any:
+    """The value as a number of `type_`: floats are cut toward zero for integers; raises ValueError or
+    OverflowError for one that is none.
+    """
+    return float(value) if type_.is_float else int(value)
+
+
 def fold_unary(op: str, value: int | float | bool) -> int | float | bool:
     if op == "neg":
         return -value

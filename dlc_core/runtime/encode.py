@@ -13,11 +13,12 @@ from typing import Any
 
 from dlc_core.diag import UnsupportedError
 from dlc_core.ir.bounds import Bounds
-from dlc_core.ir.dtype import BOOL, INDEX, dtype
+from dlc_core.ir.dtype import BOOL, INDEX, DType, dtype
 from dlc_core.ir.expr import (
     ARITH,
     COMPARE,
     Binary,
+    Cast,
     Const,
     Expr,
     Select,
@@ -25,6 +26,7 @@ from dlc_core.ir.expr import (
     Var,
     as_expr,
     binary,
+    cast_to,
     const,
     free_vars,
     post_order,
@@ -33,15 +35,18 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.runtime.signature import Donation, Signature, Value
-from dlc_core.runtime.untrusted import LIMIT, integer, items, malformed, reading, text
+from dlc_core.runtime.untrusted import LIMIT, integer, items, malformed, number, reading, text
 
-_BINARY = (ARITH | COMPARE | {"and", "or"}) - {"div"}
+_BINARY = ARITH | COMPARE | {"and", "or"}
 _UNARY = frozenset({"neg", "not"})
+_FLOATS = ("float32", "float64")
 
 
 class Table:
     """Expressions as rows `[op, operand row, …]`, `["const", value]`, `["var", name]`, `["var", name, low,
-    high]` with bounds."""
+    high]` with bounds; of floats `["cast", dtype, operand row]`, `["float", dtype, value]`, `["real", name,
+    dtype]`.
+    """
 
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
@@ -58,15 +63,22 @@ class Table:
     def _row(self, e: Expr) -> list[Any]:
         operands = [self._index[c] for c in e.children]
         if isinstance(e, Const):
+            if e.dtype.name in _FLOATS:
+                return ["float", e.dtype.name, float(e.value)]
             return ["const", int(e.value)] if not e.dtype.is_bool else ["bool", bool(e.value)]
         if isinstance(e, Var) and e.dtype is INDEX:
             return ["var", e.name, *([e.bounds.low, e.bounds.high] if e.bounds else ())]
-        if isinstance(e, Binary) and e.op in _BINARY and (e.dtype is INDEX or e.dtype.is_bool):
-            return [e.op, *operands]
-        if isinstance(e, Unary) and e.op in _UNARY:
-            return [e.op, *operands]
-        if isinstance(e, Select) and e.dtype is INDEX:
-            return ["select", *operands]
+        if isinstance(e, Var) and e.dtype.name in _FLOATS:
+            return ["real", e.name, e.dtype.name]
+        if e.dtype is INDEX or e.dtype.is_bool or e.dtype.name in _FLOATS:
+            if isinstance(e, Binary) and e.op in _BINARY:
+                return [e.op, *operands]
+            if isinstance(e, Unary) and e.op in _UNARY:
+                return [e.op, *operands]
+            if isinstance(e, Select):
+                return ["select", *operands]
+            if isinstance(e, Cast):
+                return ["cast", e.dtype.name, *operands]
         raise UnsupportedError(f"the dim expression {e} cannot be saved")
 
 
@@ -204,6 +216,12 @@ def _donation(row: list[Any], signature: Signature) -> Donation:
     return Donation(given, taken, integer(axis, 0, source.type.ndim - 1), integer(capacity, 1, LIMIT))
 
 
+def _float(name: Any) -> DType:
+    if name not in _FLOATS:
+        malformed(f"{name!r} is no dtype of a part of a dim")
+    return dtype(name)
+
+
 def _expression(row: list[Any], before: list[Expr]) -> Expr:
     op, operands = row[0], row[1:]
     if op == "const":
@@ -213,6 +231,14 @@ def _expression(row: list[Any], before: list[Expr]) -> Expr:
     if op == "var":
         name, *ends = operands
         return Var(text(name), INDEX, Bounds(*ends) if ends else None)
+    if op == "real":
+        return Var(text(operands[0]), _float(operands[1]))
+    if op == "float":
+        return const(number(operands[1]), _float(operands[0]))
+    if op == "cast":
+        wanted, at = operands
+        to = INDEX if wanted == INDEX.name else BOOL if wanted == BOOL.name else _float(wanted)
+        return cast_to(to, before[integer(at, 0, len(before) - 1)])
     args = [before[integer(i, 0, len(before) - 1)] for i in operands]
     made: Expr
     if op == "select" and len(args) == 3:

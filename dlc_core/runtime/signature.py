@@ -13,6 +13,7 @@ from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
+from dlc_core.ir.fold import number_of
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.lazy import lazy
 
@@ -82,8 +83,8 @@ class Signature:
     needs: tuple[tuple[Expr, Expr, str], ...] = ()
     """What the symbols must make equal, and what is wrong where they do not."""
     elements: tuple[tuple[Var, int, int], ...] = ()
-    """Variables that are elements of inputs, floats cut toward zero: the input's index, and the place in
-    row-major order."""
+    """Variables that are elements of inputs, floats cut toward zero where a variable is an integer: the
+    input's index, and the place in row-major order."""
     told: tuple[tuple[Var, Expr, str], ...] = ()
     """Symbols that are expressions over the dims of inputs, elements and symbols before, in this order; and
     what is wrong where one would be negative."""
@@ -129,7 +130,8 @@ class Signature:
         if not self.elements:
             return shapes
         try:
-            return (*shapes, tuple([int(arrays[index].item(place)) for _, index, place in self.elements]))
+            found = [number_of(arrays[index].item(at), v.dtype) for v, index, at in self.elements]
+            return (*shapes, tuple(found))
         except IndexError:  # an array of another shape, which is refused for it
             return (*shapes, (0,) * len(self.elements))
         except (ValueError, OverflowError) as error:

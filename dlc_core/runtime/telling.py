@@ -61,7 +61,7 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
     for var, index, at in signature.elements:
         places = np.unravel_index(at, signature.inputs[index].type.static_shape() or ())
         indices = [const(int(i)) for i in places]
-        known[var] = cast_to(INDEX, load(buffers[index], indices))
+        known[var] = cast_to(var.dtype, load(buffers[index], indices))
     out: list[Stmt] = [Store(results, (const(0),), const(0))]
     conditions: list[Expr] = []
     for var, expr, _ in signature.told:

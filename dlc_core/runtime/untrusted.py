@@ -48,6 +48,13 @@ def integer(value: Any, low: int = 0, high: int = LIMIT) -> int:
     return value
 
 
+def number(value: Any) -> float:
+    """A float, be it infinite or none."""
+    if not isinstance(value, float):
+        malformed(f"{value!r} is no float")
+    return value
+
+
 def truth(value: Any) -> bool:
     """True or false."""
     if not isinstance(value, bool):
@@ -69,4 +76,4 @@ def items(value: Any) -> list[Any]:
     return list(value)
 
 
-__all__ = ["LIMIT", "integer", "items", "malformed", "reading", "text", "truth"]
+__all__ = ["LIMIT", "integer", "items", "malformed", "number", "reading", "text", "truth"]

@@ -19,6 +19,7 @@ from dlc_core.graph.node import (
     node,
     param,
 )
+from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.script.call_parser import CallParser
@@ -48,9 +49,9 @@ class GraphParser:
         self.metadata = metadata
         self.types = LiteralParser(CallParser(source, {}, metadata, self.symbol))
 
-    def symbol(self, name: str) -> Var:
+    def symbol(self, name: str, dtype: DType = INDEX) -> Var:
         if name not in self.symbols:
-            self.symbols[name] = Var(name)
+            self.symbols[name] = Var(name, dtype)
         return self.symbols[name]
 
     def function(self, node: ast.FunctionDef, name: str, outer: Mapping[str, Any] | None = None) -> Function:

@@ -47,6 +47,8 @@ class LiteralParser:
             return self.metadata(node)
         if isinstance(node, ast.Call):
             head = short(node.func)
+            if head == "G.symbol":
+                return self._symbol(node)
             if head == "G.dtype":
                 return self.exprs.dtype(node.args[0] if node.args else None, node)
             if head in ("G.Tensor", "G.Tuple"):
@@ -69,6 +71,15 @@ class LiteralParser:
             if name in found:
                 self.exprs.fail(key or node, f"the attribute {name!r} is given twice")
             found[name] = self.value(value)
+        return found
+
+    def _symbol(self, node: ast.Call) -> Expr:
+        """A variable that is no dim, with its dtype where it is named first."""
+        name = self.exprs.string(node.args[0] if node.args else None, "a symbol's name", node)
+        dtype = self.exprs.dtype(node.args[1] if len(node.args) == 2 else None, node)
+        found = None if self.exprs.symbol is None else self.exprs.symbol(name, dtype)
+        if found is None or found.dtype is not dtype:
+            self.exprs.fail(node, f"{name} cannot be a symbol of {dtype} here")
         return found
 
     def metadata(self, node: ast.Subscript) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.node import Array, Function
-from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr
+from dlc_core.ir.dtype import INDEX, DType
+from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 
 MAX_INLINE_ELEMENTS = 16
@@ -67,6 +67,8 @@ class Literals:
             return f"({items},)" if len(value) == 1 else f"({items})"
         if isinstance(value, DType):
             return f'G.dtype("{value}")'
+        if isinstance(value, Var) and value.dtype is not INDEX:
+            return f'G.symbol({quoted(self.expr(value))}, "{value.dtype}")'
         if isinstance(value, Expr):
             return self.expr(value)
         if isinstance(value, (TensorType, TupleType)):

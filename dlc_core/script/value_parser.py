@@ -35,8 +35,8 @@ NUMBER = (bool, int, float)
 class ValueParser:
     """Reads expressions in a scope of names.
 
-    `symbol` makes what an unknown name stands for (symbolic dims of graphs); without it unknown names are
-    errors.
+    `symbol` makes what an unknown name stands for (symbolic dims of graphs, and other variables, whose dtype
+    is given behind it); without it unknown names are errors.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ValueParser:
         source: Source,
         scope: MutableMapping[str, Any],
         metadata: Mapping[str, Any],
-        symbol: Callable[[str], Var] | None = None,
+        symbol: Callable[..., Var] | None = None,
     ) -> None:
         self.source = source
         self.scope = scope

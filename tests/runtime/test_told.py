@@ -10,7 +10,7 @@ from dlc_core.diag import ArtifactError, UsageError
 from dlc_core.graph.bind import bind_params
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.told import ELEMENTS, TOLD
-from dlc_core.ir.expr import Var, const
+from dlc_core.ir.expr import Var, cast_to, const, logical_and, select
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_equal
 from dlc_core.ir.types import tensor_type
@@ -99,6 +99,55 @@ def test_programs_of_other_languages_compute_the_same_dims():
         assert results[0] == status
         places = {symbol.name: int(results[1 + i]) for i, symbol in enumerate(told_symbols(signature))}
         assert places == {"rows": rows, "fewer": rows - 1}
+
+
+def scaled() -> IRModule:
+    """As many ones as the elements of x times a scale, cut; the scale is more than 0 and no large one."""
+    n, rows, scale = Var("n"), Var("rows"), Var("s_0", "float32")
+    x, s = param("x", tensor_type((n,))), param("s", tensor_type((1,)))
+    size = cast_to("int64", cast_to("float32", n) * scale)
+    expr = select(logical_and(scale > 0.0, scale < 1e6), size, -1)
+    many = std.cast(std.squeeze(std.dims_tensor(dims=(n,)), axes=(0,)), to="float32")
+    number = std.cast(std.mul(many, std.reshape(s, shape=())), to="int64")
+    told = std.dim_of(number, size=rows, what="the scale is wrong")
+    attrs = {"inputs": ("x", "s"), "outputs": ("y",), ELEMENTS: ((scale, "s", 0),)}
+    attrs[TOLD] = ((rows, expr, "the scale is wrong"),)
+    body = std.with_dims(told, std.full(shape=(rows,), value=1.0))
+    return IRModule({"main": Function("main", (x, s), body, attrs)})
+
+
+def test_floats_tell_dims_as_machines_compute_them(tmp_path):
+    module = scaled()
+    assert structural_equal(parse(module.script()), module)
+    exe = dlc.compile(module)
+    assert not exe.about.get("host")
+    exe.save(tmp_path / "m.dlc")
+    opened = dlc.open(tmp_path / "m.dlc")
+    program = telling_program("told", exe.signature)
+    for scale in (0.7, 2.5, 0.05, 1 / 3):
+        wanted = int(np.float32(10) * np.float32(scale))
+        results = np.zeros(2, np.int64)
+        run(program, np.float32([scale]), results, 10, check=True)
+        assert results.tolist() == [0, wanted]
+        for one in (exe, opened):
+            assert one(np.zeros(10, np.float32), np.float32([scale])).shape == (wanted,)
+    for scale in (0, -1, np.nan, np.inf):
+        with pytest.raises(UsageError, match="the scale is wrong"):
+            opened(np.zeros(10, np.float32), np.float32([scale]))
+
+
+def test_a_bound_float_is_no_element_any_more():
+    module = bind_params(scaled(), {"s": np.float32([2.5])})
+    assert module["main"].attrs[ELEMENTS] == ()
+    assert dlc.compile(module)(np.zeros(10, np.float32)).shape == (25,)
+
+
+@pytest.mark.parametrize("row", [["float", "int8", 1.0], ["float", "float32", 1], ["cast", "bfloat16", 0]])
+def test_malformed_floats_are_refused(row):
+    data = encode_signature(dlc.compile(scaled()).signature)
+    data["exprs"].append(row)
+    with pytest.raises(ArtifactError):
+        decode_signature(data)
 
 
 def changed(change):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -104,14 +105,18 @@ def _nearest(above: Expr, below: Expr, rounding: str) -> Expr:
     return (above * 2 - below + below * 2 - 1) // (below * 2)
 
 
-def _cubic_weights(t: float) -> list[float]:
-    def near(d: float) -> float:
-        return ((_CUBIC + 2) * d - (_CUBIC + 3)) * d * d + 1
+def cubic_weights(t: Any, a: float = _CUBIC) -> list[Any]:
+    """The weights of the four neighbours of a place that is `t` behind the second one: floats, arrays or
+    expressions, as `t` is.
+    """
 
-    def far(d: float) -> float:
-        return ((_CUBIC * d - 5 * _CUBIC) * d + 8 * _CUBIC) * d - 4 * _CUBIC
+    def near(d: Any) -> Any:
+        return (d * (a + 2) - (a + 3)) * d * d + 1.0
 
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+    def far(d: Any) -> Any:
+        return ((d * a - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 
 
 def _matrix(size: int, result: int, scale: float | None, attrs: Attrs) -> NDArray:
@@ -124,7 +129,7 @@ def _matrix(size: int, result: int, scale: float | None, attrs: Attrs) -> NDArra
         taps = {
             "nearest": [(_nearest_of(place, attrs["rounding"]), 1.0)],
             "linear": [(base, 1 - part), (base + 1, part)],
-            "cubic": [(base - 1 + k, w) for k, w in enumerate(_cubic_weights(part))],
+            "cubic": [(base - 1 + k, w) for k, w in enumerate(cubic_weights(part))],
         }[attrs["mode"]]
         for index, weight in taps:
             weights[x, min(max(index, 0), size - 1)] += weight
@@ -167,15 +172,9 @@ def _blend(values: Sequence[Expr], part: Expr | None) -> Expr:
         return values[0]
     if len(values) == 2:
         return values[0] * (1.0 - part) + values[1] * part
-
-    def near(d: Expr) -> Expr:
-        return (d * (_CUBIC + 2) - (_CUBIC + 3)) * d * d + 1.0
-
-    def far(d: Expr) -> Expr:
-        return ((d * _CUBIC - 5 * _CUBIC) * d + 8 * _CUBIC) * d - 4 * _CUBIC
-
-    a, b, c, d = values
-    return a * far(part + 1.0) + b * near(part) + c * near(1.0 - part) + d * far(2.0 - part)
+    a, b, c, d = (value * weight for value, weight in zip(values, cubic_weights(part), strict=True))
+    total: Expr = a + b + c + d
+    return total
 
 
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:

@@ -42,6 +42,8 @@ def fraction(value: Any) -> Fraction:
 def _parts(value: Any) -> tuple[Expr, int]:
     if isinstance(value, Ratio):
         return value.above, value.below
+    if isinstance(value, Expr):
+        raise NoRatio
     near = fraction(value)
     return as_expr(near.numerator), near.denominator
 

@@ -22,12 +22,13 @@ import numpy.typing as npt
 from dlc_core.arith import Analyzer
 from dlc_core.diag import DlcError
 from dlc_core.graph.node import CONST, GET, TUPLE, Node, const_array, constant
-from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Const, Expr, Var, as_expr, binary, free_vars, select, unary
+from dlc_core.ir.dtype import INDEX, DType
+from dlc_core.ir.expr import Const, Expr, Var, as_expr, binary, free_vars, ne, post_order, select, unary
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.reference import apply
+from dlc_frontend_onnx.floats import FLOATS, cut, in_floats
 from dlc_frontend_onnx.ratios import RULES as RATIO_OPS
 from dlc_frontend_onnx.ratios import NoRatio, Ratio
 
@@ -50,16 +51,20 @@ class Unknown(Exception):
 _ELEMENTS: WeakSet[Var] = WeakSet()
 
 
-def element(name: str) -> Var:
-    """A variable for an integer that is data: any integer, where a dim is at least 1."""
-    made = Var(name)
+def element(name: str, dtype: DType = INDEX) -> Var:
+    """A variable for a number that is data: any integer, where a dim is at least 1, or a float."""
+    made = Var(name, dtype)
     _ELEMENTS.add(made)
     return made
 
 
 def has_elements(value: Element) -> bool:
-    """Whether an integer depends on data, not on dims alone."""
-    return isinstance(value, Expr) and any(var in _ELEMENTS for var in free_vars(value))
+    """Whether an integer depends on data, not on dims alone; what is computed in floats counts as data."""
+    if not isinstance(value, Expr):
+        return False
+    return any(var in _ELEMENTS for var in free_vars(value)) or any(
+        part.dtype.is_float for part in post_order(value)
+    )
 
 
 def analyzer_of(*values: Expr) -> Analyzer:
@@ -79,6 +84,8 @@ def simple(value: Element) -> Element:
     if not isinstance(value, Expr):
         return value
     found = analyzer_of(value).simplify(value)
+    if isinstance(found, Const) and found.dtype.is_float:
+        return float(found.value)
     if isinstance(found, Const):
         return bool(found.value) if found.dtype.is_bool else int(found.value)
     return found
@@ -317,14 +324,16 @@ def _choose(cond: Element, a: Element, b: Element) -> Element:
 
 def _cast(node: Node, value: Known) -> Known:
     to_bool = node.tensor_type.dtype.is_bool
-    to_float = node.tensor_type.dtype.is_float
+    to = node.tensor_type.dtype
 
     def convert(item: Element) -> Element:
-        if to_float:
-            return _as_float(item)
+        if to.is_float:
+            return _as_float(item, to)
         if isinstance(item, (float, Ratio)):
             return _as_integer(item)
         expr = as_expr(item)
+        if expr.dtype.is_float:
+            return ne(expr, 0.0) if to_bool else cut(expr)
         if to_bool:
             return expr if expr.dtype.is_bool else binary("ne", expr, as_expr(0))
         return select(expr, as_expr(1), as_expr(0)) if expr.dtype.is_bool else expr
@@ -332,11 +341,11 @@ def _cast(node: Node, value: Known) -> Known:
     return _elementwise(convert)(node, value)
 
 
-def _as_float(item: Element) -> Element:
+def _as_float(item: Element, to: DType) -> Element:
     if isinstance(item, Expr):
-        if item.dtype.is_bool:
+        if item.dtype.is_bool or (item.dtype.is_float and to.name not in FLOATS):
             raise Unknown
-        return Ratio(item)
+        return in_floats(item, to) if item.dtype.is_float else Ratio(item)
     return item if isinstance(item, Ratio) else float(item)
 
 

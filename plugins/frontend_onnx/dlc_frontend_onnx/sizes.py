@@ -11,18 +11,23 @@ that native code has the dim from its first instruction.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dlc_core.graph.node import PARAM, Node, constant, post_order
 from dlc_core.graph.told import ELEMENTS, TOLD, Element, Told
-from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Binary, Const, Expr, Select, Unary, Var, free_vars, ne
+from dlc_core.ir.dtype import INDEX, DType
+from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars, ne
 from dlc_core.ir.expr import post_order as operands_first
 from dlc_core.ir.types import TensorType, TupleType, symbols_of
 from dlc_core.op import std
 from dlc_core.op.declare import fresh_dims
-from dlc_frontend_onnx.shapes import Known, ShapeTable, element, has_elements, objects
+from dlc_frontend_onnx.floats import FLOATS, in_floats
+from dlc_frontend_onnx.floats import RULES as FLOAT_RULES
+from dlc_frontend_onnx.shapes import Known, ShapeTable, element, has_elements, objects, simple
 from dlc_frontend_onnx.symbols import identifier
 
 MAX_ELEMENTS = 64
@@ -32,7 +37,7 @@ _OPS = {
     "add": "add", "sub": "sub", "mul": "mul", "floordiv": "floordiv", "floormod": "mod", "truncdiv": "div",
     "truncmod": "fmod", "min": "minimum", "max": "maximum", "eq": "equal", "ne": "not_equal", "lt": "less",
     "le": "less_equal", "gt": "greater", "ge": "greater_equal", "and": "logical_and", "or": "logical_or",
-    "neg": "neg", "not": "logical_not",
+    "neg": "neg", "not": "logical_not", "div": "div",
 }  # fmt: skip
 """The ops for what integers are made of."""
 
@@ -45,29 +50,54 @@ class ElementTable(ShapeTable):
         self.places: dict[Var, tuple[Node, int]] = {}
         """The tensor and the row-major place of each variable."""
 
+    def reals(self, node: Node) -> Known | None:
+        """The elements of a small tensor of floats, whatever computes it: floats, ratios and expressions."""
+        found = self.known(node)
+        if found is None and isinstance(node.type, TensorType) and node.type.dtype.is_float:
+            found = self._memo[node] = self._elements(node, node.type)
+        return found
+
     def _compute(self, node: Node) -> Known | None:
         found = super()._compute(node)
+        if found is None:
+            found = self._in_floats(node)
         return self._unknown(node) if found is None else found
+
+    def _in_floats(self, node: Node) -> Known | None:
+        """What floats that are data, or dims divided by dims, are made into."""
+        rule = FLOAT_RULES.get(node.op.name)
+        if rule is None or not isinstance(node.type, TensorType) or node.type.dtype.name not in FLOATS:
+            return None
+        dtype, shape = node.type.dtype, node.type.static_shape()
+        args = [self._memo[arg] for arg in node.args]
+        if shape is None or any(arg is None or arg.size > MAX_ELEMENTS for arg in args):
+            return None
+        columns = [np.broadcast_to(arg, shape).reshape(-1) for arg in args if arg is not None]
+        rows = zip(*columns, strict=True)
+        return objects([simple(rule(*(in_floats(item, dtype) for item in row))) for row in rows], shape)
 
     def _unknown(self, node: Node) -> Known | None:
         if not isinstance(node.type, TensorType):
             return None
-        type_, shape = node.type, node.type.static_shape()
-        if shape is None or not (type_.dtype.is_int or type_.dtype.is_bool):
+        whole = node.type.dtype.is_int or node.type.dtype.is_bool
+        # Floats that are computed are left to the program; sizes made of those that are fed are told by them.
+        return self._elements(node, node.type) if whole or node.op is PARAM else None
+
+    def _elements(self, node: Node, type_: TensorType) -> Known | None:
+        """A variable for each element of a small tensor of numbers."""
+        shape, dtype = type_.static_shape(), type_.dtype
+        if shape is None or not (dtype.is_int or dtype.is_bool or dtype.is_float):
             return None
-        count = 1
-        for size in shape:
-            count *= size
+        count = math.prod(shape)
         if count > MAX_ELEMENTS:
             return None
-        if node.op is std.cast.decl and node.args[0].op is PARAM and node.args[0].dtype.is_float:
-            node = node.args[0]  # elements are cut toward zero, as casts do
+        own = dtype if dtype.name in FLOATS else DType("float32") if dtype.is_float else INDEX
         name = node.attrs["name"] if node.op is PARAM else node.op.name
         elements: list[Any] = []
         for place in range(count):
-            var = element(identifier(f"{name}_{place}" if shape else name))
+            var = element(identifier(f"{name}_{place}" if shape else name), own)
             self.places[var] = node, place
-            elements.append(ne(var, 0) if type_.dtype.is_bool else var)
+            elements.append(ne(var, 0) if dtype.is_bool else var)
         return objects(elements, shape)
 
 
@@ -118,17 +148,19 @@ class Holders(dict[Var, Node]):
 
     def _made(self, e: Expr) -> Node:
         if isinstance(e, Const):
-            return constant(e.value, "bool" if e.dtype.is_bool else "int64")
+            return constant(e.value, e.dtype.name)
         if isinstance(e, Var) and e in self.elements.places:
             tensor, place = self.elements.places[e]
             flat = std.reshape(tensor, shape=(-1,))
             one = std.squeeze(std.slice(flat, begins=(place,), ends=(place + 1,)), axes=(0,))
-            return one if one.dtype is DType("int64") else std.cast(one, to="int64")
+            return one if one.dtype is e.dtype else std.cast(one, to=e.dtype)
         if not has_elements(e) and e.dtype is DType("int64"):
             return std.squeeze(std.dims_tensor(dims=(e,)), axes=(0,))
         args = [self._nodes[child] for child in e.children]
         if isinstance(e, Select):
             return std.where(*args)
+        if isinstance(e, Cast):
+            return std.cast(args[0], to=e.dtype)
         assert isinstance(e, (Unary, Binary))
         made: Node = getattr(std, _OPS[e.op])(*args)
         return made

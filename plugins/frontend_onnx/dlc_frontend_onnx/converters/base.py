@@ -26,8 +26,10 @@ from dlc_core.ir.expr import Expr, as_expr, select
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.dtypes import BY_NUMBER, TENSOR_DTYPES
+from dlc_frontend_onnx.floats import in_floats
 from dlc_frontend_onnx.model import Graph, NodeDef, ValueType
 from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.ratios import Ratio
 from dlc_frontend_onnx.shapes import Known, has_elements, int_elements, materialised, simple
 from dlc_frontend_onnx.sizes import MAX_ELEMENTS
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
@@ -297,6 +299,23 @@ class Call:
                 hint="fold the model's constants first, or pin its dims with shapes={...}",
             )
         return int_elements(found)
+
+    def floats(self, value: Node, what: str) -> tuple[float | Expr, ...]:
+        """The elements of a vector (or scalar) of floats: numbers, or expressions of what is data."""
+        if not value.dtype.is_float or len(value.shape) > 1:
+            raise self.error(f"{what} must be a vector of floats, not {value.type}")
+        known = self.known(value)
+        found = self.scope.session.holders.elements.reals(value) if known is None else known
+        if found is None:
+            raise self.unsupported(
+                f"{what} depends on the data of the inputs, and its length does too or is more than"
+                f" {MAX_ELEMENTS}",
+                hint="fold the model's constants first, or pin its dims with shapes={...}",
+            )
+        wide = DType("float64" if value.dtype.name == "float64" else "float32")
+        return tuple(
+            in_floats(item, wide) if isinstance(item, (Expr, Ratio)) else float(item) for item in found.flat
+        )
 
     def size(self, value: Dim, what: str) -> Dim:
         """A dim that is this integer; one that data tells must be at least 0 when the model runs."""

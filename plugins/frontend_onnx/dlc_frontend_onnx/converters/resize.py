@@ -8,10 +8,12 @@ from fractions import Fraction
 import numpy as np
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.expr import Expr, logical_and
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.resampling import Kernel, resampled
+from dlc_frontend_onnx.converters.rescaling import WHOLE, Region, kept_ratio, real, told_resize, told_sizes
 from dlc_frontend_onnx.shapes import simple
 
 _MODES = ("nearest", "linear", "cubic")
@@ -35,16 +37,22 @@ def upsample_7(c: Call, x: Node) -> Node:
 @converter("Upsample", 9)
 @converter("Resize", 10)
 def upsample(c: Call, x: Node, scales: Node) -> Node:
-    return _scaled(c, x, _numbers(c, scales))
+    found = c.floats(scales, "the scales")
+    numbers = plain(found)
+    if numbers is not None:
+        return _scaled(c, x, numbers)
+    mode = (
+        "nearest" if c.choice("mode", "nearest", ("nearest", "linear", "bilinear")) == "nearest" else "linear"
+    )
+    axes = range(len(x.shape))
+    sizes = told_sizes(c, x, axes, found, [WHOLE] * len(axes))
+    return told_resize(c, x, Kernel(mode, "floor"), "asymmetric", axes, sizes, found)
 
 
-def _numbers(c: Call, scales: Node) -> Sequence[float]:
-    found = c.array(scales)
-    if found is None:
-        raise c.unsupported(
-            "the scales depend on data or on symbolic dims", hint="pin dims with shapes={...}"
-        )
-    return [float(value) for value in found.reshape(-1)]
+def plain(found: Sequence[float | Expr]) -> list[float] | None:
+    """Floats that are numbers."""
+    numbers = [value for value in found if not isinstance(value, Expr)]
+    return numbers if len(numbers) == len(found) else None
 
 
 def _scaled(c: Call, x: Node, scales: Sequence[float]) -> Node:
@@ -138,20 +146,32 @@ def resize(
     kernel = Kernel(
         mode, rounding, c.real("cubic_coeff_a", -0.75), c.flag("antialias"), c.flag("exclude_outside")
     )
-    regions = _regions(c, roi, len(axes)) if coordinates == "tf_crop_and_resize" else [(0.0, 1.0)] * len(axes)
+    regions = _regions(c, roi, len(axes)) if coordinates == "tf_crop_and_resize" else [WHOLE] * len(axes)
+    fixed = [number for region in regions if (number := plain(region)) is not None]
 
-    def made(sizes: Sequence[Dim], scales: Sequence[float] | None) -> Node:
+    def made(sizes: Sequence[Dim], scales: Sequence[float | Expr] | None) -> Node:
         if any(size == 0 for size in sizes if isinstance(size, int)):
             return _nothing(x, axes, sizes)
-        plain = Kernel(mode, rounding)
-        if kernel == plain and coordinates != "tf_crop_and_resize":
-            return _resize(c, x, axes, sizes, scales, mode, coordinates, rounding)
-        return _by_weights(c, x, kernel, coordinates, axes, sizes, scales, regions)
+        numbers = None if scales is None else plain(scales)
+        if len(fixed) < len(regions) or (scales is not None and numbers is None):
+            return told_resize(c, x, kernel, coordinates, axes, sizes, scales, regions)
+        if kernel == Kernel(mode, rounding) and coordinates != "tf_crop_and_resize":
+            return _resize(c, x, axes, sizes, numbers, mode, coordinates, rounding)
+        if not all(isinstance(size, int) for size in (*sizes, *(x.shape[axis] for axis in axes))):
+            return told_resize(c, x, kernel, coordinates, axes, sizes, scales, regions)
+        return _by_weights(c, x, kernel, coordinates, axes, sizes, numbers, [(a, b) for a, b in fixed])
 
     if scales is not None:
-        numbers = _numbers(c, scales)
-        parts = [scale * (end - begin) for scale, (begin, end) in zip(numbers, regions)]
-        return made(_sizes(c, x, axes, parts), numbers)
+        found = c.floats(scales, "the scales")
+        numbers = plain(found)
+        # Places in a region are as far apart as its length and the result's say.
+        factors = None if coordinates == "tf_crop_and_resize" else found
+        if numbers is None or len(fixed) < len(regions):
+            return made(told_sizes(c, x, axes, found, regions), factors)
+        if len(numbers) != len(axes):
+            raise c.error(f"{len(numbers)} scales for {len(axes)} axes")
+        parts = [scale * (end - begin) for scale, (begin, end) in zip(numbers, fixed)]
+        return made(_sizes(c, x, axes, parts), factors)
     assert sizes is not None
     wanted = c.sizes(sizes, "the sizes")
     if len(wanted) != len(axes):
@@ -163,20 +183,22 @@ def resize(
     have = [x.shape[axis] for axis in axes]
     ratios = [Fraction(w, h) for w, h in zip(wanted, have) if isinstance(w, int) and isinstance(h, int) and h]
     if len(ratios) < len(axes):
-        raise c.unsupported(f"{policy} with symbolic dims", hint="pin the dims with shapes={...}")
+        return made(*kept_ratio(c, have, wanted, larger=policy == "not_smaller"))
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     kept: list[Dim] = [int(size * ratio + Fraction(1, 2)) for size in have if isinstance(size, int)]
     return made(kept, [float(ratio)] * len(axes))
 
 
-def _regions(c: Call, roi: Node | None, count: int) -> list[tuple[float, float]]:
+def _regions(c: Call, roi: Node | None, count: int) -> list[Region]:
     """Begin and end of the region along each axis, as parts of its length."""
-    found = None if roi is None else c.array(roi)
-    if found is None:
-        raise c.unsupported("a resize of a region that is data")
-    if found.size != 2 * count:
-        raise c.error(f"a region of {found.size} numbers for {count} axes")
-    ends = [float(value) for value in found.reshape(-1)]
+    if roi is None:
+        raise c.error("tf_crop_and_resize needs its input roi")
+    ends = c.floats(roi, "the region")
+    if len(ends) != 2 * count:
+        raise c.error(f"a region of {len(ends)} numbers for {count} axes")
+    for end in ends:
+        what = "a region is beyond 1000 lengths, or no number"
+        c.require(logical_and(real(end) > -1000.0, real(end) < 1000.0), what)
     return list(zip(ends[:count], ends[count:]))
 
 
@@ -190,15 +212,15 @@ def _by_weights(
     scales: Sequence[float] | None,
     regions: Sequence[tuple[float, float]],
 ) -> Node:
-    """Along axes that change, whose dims must be numbers."""
+    """Along axes that change, whose dims are numbers."""
     moved = []
     for index, axis in enumerate(axes):
         have, size = x.shape[axis], sizes[index]
         scale = None if scales is None else scales[index]
-        if (have is size or have == size) and scale in (None, 1.0) and regions[index] == (0.0, 1.0):
+        if have == size and scale in (None, 1.0) and regions[index] == WHOLE:
             continue
-        if not isinstance(have, int) or not isinstance(size, int):
-            raise c.unsupported(f"such a resize of dim {axis}, {have}", hint="pin the dims with shapes={...}")
+        assert isinstance(have, int)
+        assert isinstance(size, int)
         if have < 1 or size < 1:
             raise c.error(f"a resize of {have} places to {size}")
         moved.append((axis, size, size / have if scale is None else scale, regions[index]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.dtype import STRING, DType
-from dlc_core.ir.expr import Expr, as_expr, eq, maximum, ne, select
+from dlc_core.ir.expr import Expr, as_expr, eq, logical_and, maximum, ne, select
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import broadcast_dims, product
@@ -17,11 +17,16 @@ from dlc_core.op.std.slicing import LARGE
 from dlc_frontend_onnx.converters.axes import squeezed, unsqueezed
 from dlc_frontend_onnx.converters.base import Call, constant_of, converter
 from dlc_frontend_onnx.converters.cutting import pads_of_all, told_pad, told_slice
+from dlc_frontend_onnx.floats import ceil as ceil_of
+from dlc_frontend_onnx.floats import cut, in_floats
 from dlc_frontend_onnx.ratios import NoRatio, Ratio, ceil, divide, subtract
 from dlc_frontend_onnx.shapes import has_elements, simple
 
 ALL = 1 << 27
 """A slice's end of at least this means all of a symbolic dim, which then is not longer."""
+
+LONGEST = 2.0**53
+"""No range of floats has as many elements."""
 
 MAX_INLINE = 1 << 53
 """Integers up to this are exact as the float value of `full`."""
@@ -391,14 +396,15 @@ def range_(c: Call, start: Node, limit: Node, delta: Node) -> Node:
 def _float_range(c: Call, start: Node, limit: Node, delta: Node) -> Node:
     """A range of floats that are data."""
     length = _float_length(c, start, limit, delta)
-    first, last, step = (std.reshape(value, shape=()) for value in (start, limit, delta))
+    first, step = (std.reshape(value, shape=()) for value in (start, delta))
     if length is None:
-        moves = std.not_equal(step, c.const(0, step.dtype))
-        (moving,) = c.elements(c.cast(moves, "int64"), "the step")
-        c.require(ne(moving, 0), "the step is 0")
-        wide = [c.cast(value, "float64") for value in (first, last, step)]
-        count = std.ceil(std.div(std.sub(wide[1], wide[0]), wide[2]))
-        (length,) = c.elements(std.cast(count, to="int64"), "the length")
+        wide = DType("float64")
+        ends = ((start, "start"), (limit, "limit"), (delta, "delta"))
+        one, other, apart = (in_floats(c.floats(value, what)[0], wide) for value, what in ends)
+        c.require(ne(apart, 0.0), "the step is 0")
+        count = ceil_of((other - one) / apart)
+        c.require(logical_and(count > -LONGEST, count < LONGEST), "a range has no length, or is too long")
+        length = cut(count)
     steps = std.arange(stop=c.size(maximum(length, 0), "the length"), dtype=start.dtype)
     return std.add(std.mul(steps, step), first)
 

@@ -1,0 +1,236 @@
+"""Resizing whose scales or regions are data, or whose dims are not numbers: places and weights are computed.
+
+Each axis has a vector of places of the input, in float32 and in the order of operations of the standard's own
+formulas, from which the neighbours and their weights follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, as_expr, const, logical_and, maximum, minimum, select
+from dlc_core.ir.types import Dim
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call
+from dlc_frontend_onnx.converters.resampling import Kernel
+from dlc_frontend_onnx.floats import ceil, cut, in_floats
+from dlc_frontend_onnx.shapes import Element
+
+F32 = DType("float32")
+MAX_SIZE = 2.0**31
+"""What no dim of a result reaches."""
+Region = tuple["float | Expr", "float | Expr"]
+WHOLE: Region = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An axis: its dim before and behind, how many places of the result one of the input becomes (None:
+    as the dims say), and the region of the input, as parts of its length.
+    """
+
+    axis: int
+    have: Dim
+    size: Dim
+    scale: Element | None
+    region: Region
+
+
+class Rescaler:
+    """One node whose axes are resized one after the other."""
+
+    def __init__(self, c: Call, kernel: Kernel, kind: str) -> None:
+        self.c = c
+        self.kernel = kernel
+        self.kind = kind
+
+    def number(self, value: Element) -> Node:
+        """A float or an integer of data and dims as a float32."""
+        if isinstance(value, (int, float)):
+            return self.c.const(value, F32)
+        return self.c.cast(self.c.number_of(value), F32)
+
+    def places(self, a: Scaled) -> Node:
+        """The places of the input that those of the result look at: [result]."""
+        x = std.arange(stop=a.size, dtype=F32)
+        have, half = self.number(a.have), self.number(0.5)
+        total = self.number(a.size) if a.scale is None else std.mul(self.number(a.scale), have)
+        several = self.c.number_of(as_expr(a.size) > 1)
+        last = std.sub(have, self.number(1.0))
+        if self.kind in ("align_corners", "tf_crop_and_resize"):
+            # Of a result whose size was rounded down, the last place is not that of the input.
+            spaces = std.where(several, std.sub(total, self.number(1.0)), self.number(1.0))
+            if self.kind == "align_corners":
+                return std.div(std.mul(x, last), spaces)
+            begin, end = map(self.number, a.region)
+            wide = std.mul(std.sub(end, begin), last)
+            inner = std.where(several, std.div(std.mul(x, wide), spaces), std.mul(wide, half))
+            return std.add(inner, std.mul(begin, last))
+        scale = std.div(total, have) if a.scale is None else self.number(a.scale)
+        if self.kind == "asymmetric":
+            return std.div(x, scale)
+        centre = std.sub(std.div(std.add(x, half), scale), half)
+        if self.kind == "pytorch_half_pixel":
+            return std.where(several, centre, self.number(0.0))
+        if self.kind == "half_pixel_symmetric":
+            share = std.div(self.number(a.size), total)
+            moved = std.mul(std.mul(have, half), std.sub(self.number(1.0), share))
+            return std.add(centre, moved)
+        return centre
+
+    def inside(self, places: Node, a: Scaled) -> Node:
+        """Whole places, as floats, as places that are there."""
+        last = self.c.number_of(as_expr(a.have) - 1)
+        return std.maximum(std.minimum(std.cast(places, to="int64"), last), self.c.const(0, "int64"))
+
+    def nearest(self, places: Node) -> Node:
+        half = self.number(0.5)
+        rounding = self.kernel.rounding
+        if rounding == "round_prefer_floor":
+            return std.ceil(std.sub(places, half))
+        if rounding == "round_prefer_ceil":
+            return std.floor(std.add(places, half))
+        return std.floor(places) if rounding == "floor" else std.ceil(places)
+
+    def weight(self, distance: Node) -> Node:
+        d = std.abs(distance)
+        one, zero = self.number(1.0), self.number(0.0)
+        if self.kernel.mode == "linear":
+            return std.maximum(std.sub(one, d), zero)
+        a = self.kernel.coefficient
+
+        def polynomial(*factors: float) -> Node:
+            result = self.number(factors[0])
+            for factor in factors[1:]:
+                result = std.add(std.mul(result, d), self.number(factor))
+            return result
+
+        near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
+        return std.where(std.less_equal(d, one), near, std.where(std.less(d, self.number(2.0)), far, zero))
+
+    def stretched(self, places: Node, a: Scaled) -> tuple[Node, Node]:
+        """Neighbours, as floats, and their weights, of a kernel that is wider where the result is smaller:
+        [result, neighbours] each.
+        """
+        reach = 1 if self.kernel.mode == "linear" else 2
+        here = std.unsqueeze(places, axes=(1,))
+        scale = _quotient(a) if a.scale is None else in_floats(a.scale, F32)
+        smaller = select(scale < 1.0, scale, const(1.0, F32))
+        wide = cut(ceil(const(2.0 * reach, F32) / smaller)) + 2
+        # A result with a place has no more neighbours: it has a place for each of the input's, at least.
+        most = (as_expr(a.have) + 1) * 2 * reach + 2
+        count = self.c.size(maximum(minimum(wide, most), 1), "a width")
+        shrink = self.number(smaller)
+        first = std.floor(std.sub(here, std.div(self.number(float(reach)), shrink)))
+        neighbours = std.add(first, std.arange(stop=count, dtype=F32))
+        weights = self.weight(std.mul(std.sub(neighbours, here), shrink))
+        if self.kernel.cut:
+            last = std.sub(self.number(a.have), self.number(1.0))
+            there = std.logical_and(
+                std.greater_equal(neighbours, self.number(0.0)), std.less_equal(neighbours, last)
+            )
+            weights = std.where(there, weights, self.number(0.0))
+        total = std.reduce_sum(weights, axes=(1,), keepdims=True)
+        none = std.equal(total, self.number(0.0))
+        return neighbours, std.div(weights, std.where(none, self.number(1.0), total))
+
+    def resized(self, x: Node, places: Node, a: Scaled) -> Node:
+        """x along one axis."""
+        if self.kernel.mode == "nearest":
+            return std.gather(x, self.inside(self.nearest(places), a), axis=a.axis)
+        if not self.kernel.stretch:
+            how = {"mode": self.kernel.mode, "a": self.kernel.coefficient, "cut": self.kernel.cut}
+            return std.interpolate(x, places, axis=a.axis, **how)
+        neighbours, weights = self.stretched(places, a)
+        around = (*range(a.axis), *range(a.axis + 2, len(x.shape) + 1))
+        spread = self.c.cast(std.unsqueeze(weights, axes=around), x.dtype)
+        taken = std.gather(x, self.inside(neighbours, a), axis=a.axis)
+        return std.reduce_sum(std.mul(taken, spread), axes=(a.axis + 1,))
+
+
+def _quotient(a: Scaled) -> Expr:
+    return in_floats(a.size, F32) / in_floats(a.have, F32)
+
+
+def real(value: float | Expr) -> Expr:
+    return value if isinstance(value, Expr) else const(value, F32)
+
+
+def told_sizes(
+    c: Call, x: Node, axes: Sequence[int], scales: Sequence[float | Expr], regions: Sequence[Region]
+) -> list[Dim]:
+    """floor(size * scale) of the region for each axis, of scales or regions that are data."""
+    if len(scales) != len(axes):
+        raise c.error(f"{len(scales)} scales for {len(axes)} axes")
+    wide = DType("float64")
+    sizes: list[Dim] = []
+    for axis, scale, (begin, end) in zip(axes, scales, regions, strict=True):
+        if scale == 1.0 and (begin, end) == WHOLE:
+            sizes.append(x.shape[axis])
+            continue
+        part = in_floats(scale, wide)
+        c.require(logical_and(part > 0.0, part < MAX_SIZE), "a scale is not positive, or too large")
+        if (begin, end) != WHOLE:
+            part = part * (in_floats(end, wide) - in_floats(begin, wide))
+            c.require(logical_and(part > 0.0, part < MAX_SIZE), "a region is empty, or too large")
+        # In float32, as others compute it: 10 * 0.7 is 7 there, though 0.7 is stored as a little less.
+        size = cut(in_floats(x.shape[axis], F32) * in_floats(part, F32))
+        c.require(size < int(MAX_SIZE), "a scale is too large")
+        sizes.append(c.size(size, "a size"))
+    return sizes
+
+
+def kept_ratio(
+    c: Call, have: Sequence[Dim], wanted: Sequence[Dim], *, larger: bool
+) -> tuple[list[Dim], list[float | Expr]]:
+    """Sizes, and scales, of one ratio for all axes: the smallest, or largest, that is wanted."""
+    above, below = as_expr(wanted[0]), as_expr(have[0])
+    for size, own in zip(wanted[1:], have[1:], strict=True):
+        one, other = as_expr(size) * below, above * as_expr(own)
+        better = one > other if larger else one < other
+        above, below = select(better, size, above), select(better, own, below)
+    for own in have:
+        c.require(as_expr(own) > 0, "an empty dim has no ratio")
+    whole = maximum(below, 1)
+    sizes = [c.size((as_expr(own) * above * 2 + whole) // (whole * 2), "a size") for own in have]
+    return sizes, [in_floats(above, F32) / in_floats(below, F32)] * len(have)
+
+
+def told_resize(
+    c: Call,
+    x: Node,
+    kernel: Kernel,
+    kind: str,
+    axes: Sequence[int],
+    sizes: Sequence[Dim],
+    scales: Sequence[float | Expr] | None,
+    regions: Sequence[Region] | None = None,
+) -> Node:
+    """x resized along the axes that change; of a region, what lies outside x is the extrapolation_value."""
+    filling = c.real("extrapolation_value", 0.0)
+    by = Rescaler(c, kernel, kind)
+    wide = x.dtype.name == "float64" or kernel.mode == "nearest"
+    made = x if wide else c.cast(x, F32)
+    outside: Node | None = None
+    for index, axis in enumerate(axes):
+        scale = None if scales is None else scales[index]
+        region = WHOLE if regions is None else regions[index]
+        a = Scaled(axis, x.shape[axis], sizes[index], scale, region)
+        if a.size == a.have and scale in (None, 1.0) and region == WHOLE:
+            continue
+        c.require(as_expr(a.have) > select(as_expr(a.size) > 0, 0, -1), "nothing is resized to something")
+        places = by.places(a)
+        made = by.resized(made, places, a)
+        if kind == "tf_crop_and_resize":
+            last = std.sub(by.number(a.have), by.number(1.0))
+            beyond = std.logical_or(std.less(places, by.number(0.0)), std.greater(places, last))
+            here = std.unsqueeze(beyond, axes=tuple(range(1, len(x.shape) - axis)))
+            outside = here if outside is None else std.logical_or(outside, here)
+    made = c.cast(made, x.dtype)
+    return made if outside is None else std.where(outside, c.const(filling, x.dtype), made)
+
+
+__all__ = ["WHOLE", "Region", "kept_ratio", "real", "told_resize", "told_sizes"]
