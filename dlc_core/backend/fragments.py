@@ -45,18 +45,17 @@ class FragmentWriter(CopyWriter):
         """Sums are arrays: products take pointers to them, which compilers see through."""
         return None if buffer in self._sums else super().promoted(buffer, body)
 
-    def visit_let(self, stmt: Let) -> None:
+    def visit_let(self, stmt: Let) -> Stmt:
         value = stmt.value
         if stmt.var in self._operands:
-            self._operand(stmt)
-        elif isinstance(value, Call) and value.name == MATRIX:
-            self._product(stmt, value)
-        else:
-            super().visit_let(stmt)
+            return self._operand(stmt)
+        if isinstance(value, Call) and value.name == MATRIX:
+            return self._product(stmt, value)
+        return super().visit_let(stmt)
 
     # Operands
 
-    def _operand(self, stmt: Let) -> None:
+    def _operand(self, stmt: Let) -> Stmt:
         matrices = self._matrices
         loads = _parts(stmt.value)
         first = loads[0]
@@ -82,7 +81,7 @@ class FragmentWriter(CopyWriter):
             self.line(f"const {matrices.word} {name}[{len(words)}] = {{{', '.join(words)}}};")
         self.text.named = {}
         self.text.vars[stmt.var] = name
-        self.stmt(stmt.body)
+        return stmt.body
 
     def _word(self, buffer: Buffer, places: Sequence[Expr], bits: int) -> str:
         """Neighbours in memory move as one."""
@@ -120,7 +119,7 @@ class FragmentWriter(CopyWriter):
 
     # Products
 
-    def _product(self, stmt: Let, call: Call) -> None:
+    def _product(self, stmt: Let, call: Call) -> Stmt:
         unit = unit_of(call)
         text = self._matrices.products.get(unit.name)
         if text is None:
@@ -133,8 +132,7 @@ class FragmentWriter(CopyWriter):
         if rest is not None and first is not None:
             acc = self.text.address(parts[0].buffer, const(first))
             self.line(text.format(acc=acc, a=a, b=b) + ";")
-            self.stmt(rest)
-            return
+            return rest
         self.prepare(*parts)
         name = self.names.fresh(stmt.var.name)
         values = ", ".join(map(self.text.value, parts))
@@ -144,7 +142,7 @@ class FragmentWriter(CopyWriter):
         if len(parts) == 1:
             self.text.vars[stmt.var] = f"{name}[0]"
         self.text.named = {}
-        self.stmt(stmt.body)
+        return stmt.body
 
 
 def _parts(value: Expr) -> tuple[Load, ...]:

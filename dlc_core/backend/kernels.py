@@ -178,11 +178,10 @@ class KernelWriter(ModuleWriter):
         found = (e for e in post_order(*roots) if isinstance(e, Call) and self._dot_word(e))
         return {arg for dot in found for arg in dot.children[1:]}
 
-    def visit_let(self, stmt: Let) -> None:
+    def visit_let(self, stmt: Let) -> Stmt:
         lanes = stmt.var.dtype.lanes
         if lanes == 1:
-            super().visit_let(stmt)
-            return
+            return super().visit_let(stmt)
         with_moves = self._moves(stmt.value)
         values = self._lanes(stmt.value, lanes)
         names = [self.names.fresh(f"{stmt.var.name}_{k}") for k in range(lanes)]
@@ -192,7 +191,7 @@ class KernelWriter(ModuleWriter):
             self.text.named = {}
         self._parts[stmt.var] = names
         self._forget(with_moves)
-        self.stmt(stmt.body)
+        return stmt.body
 
     def visit_store(self, stmt: Store) -> None:
         lanes = max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)

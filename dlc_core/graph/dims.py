@@ -13,14 +13,21 @@ that must be equal, with what is wrong where they are not."""
 
 
 def dims_shown(n: Node) -> set[Var]:
-    """The symbolic dims that a value's shape tells: those that stand alone in one of its dims.
+    """The symbolic dims that a value's shape tells; of an entry's param all: the call has bound them."""
+    if n.op is PARAM:
+        return set(symbols_of(n.type))
+    return dims_told(n)
+
+
+def dims_told(n: Node) -> set[Var]:
+    """The symbolic dims that a value's shape tells by itself: those that stand alone in one of its dims.
 
     Of a dim such as min(n, 100) its size does not tell n.
     """
     if not isinstance(n.type, TensorType):
         return set()
     used = [(d, free_vars(d)) for d in n.type.shape if isinstance(d, Expr)]
-    return {v for d, vars_ in used for v in vars_ if n.op is PARAM or (len(vars_) == 1 and is_solvable(d, v))}
+    return {vars_[0] for d, vars_ in used if len(vars_) == 1 and is_solvable(d, vars_[0])}
 
 
 def dims_used(n: Node) -> set[Var]:
@@ -37,4 +44,4 @@ def dims_used(n: Node) -> set[Var]:
     return found
 
 
-__all__ = ["NEEDS", "dims_shown", "dims_used"]
+__all__ = ["NEEDS", "dims_shown", "dims_told", "dims_used"]

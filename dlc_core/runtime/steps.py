@@ -170,10 +170,11 @@ class Steps:
             self.order.append((n, dead))
         self._result = self._slots[function.body]
 
-    def __call__(self, arrays: Sequence[Any], threads: int) -> Any:
+    def __call__(self, arrays: Sequence[Any], threads: int, around: Mapping[Var, int] | None = None) -> Any:
+        """The result; `around` are the dims of the function that a body of control flow is in."""
         values = list(self._template)
         values[: len(arrays)] = arrays if self._devices is None else map(hold, arrays)
-        dims: Symbols = {}
+        dims: Symbols = dict(around or {})
         for shape, array in zip(self._params, arrays):
             for dim, size in zip(shape, array.shape):
                 if isinstance(dim, Var):
@@ -242,7 +243,10 @@ class Steps:
 
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
             on_values = partial(_on_held, count) if held else _on_arrays
-            callables = {name: partial(on_values, body, threads) for name, body in bodies.items()}
+            callables = {
+                name: partial(on_values, partial(body, threads=threads, around=dims))
+                for name, body in bodies.items()
+            }
             given = _but_first(count, [values[i] for i in at]) if held else [values[i] for i in at]
             attrs = {k: evaluate_dim(v, dims) if k in symbolic else v for k, v in plain.items()}
             found = reference(*given, **attrs, **callables)
@@ -261,13 +265,13 @@ def _told(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:
     return [(var, *place) for var, place in places.items() if isinstance(var, Var)]
 
 
-def _on_arrays(body: Steps, threads: int, *arrays: Any) -> Any:
-    return fetch(body([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays], threads))
+def _on_arrays(body: Callable[[Sequence[Any]], Any], *arrays: Any) -> Any:
+    return fetch(body([a if isinstance(a, np.ndarray) else np.asarray(a) for a in arrays]))
 
 
-def _on_held(count: int | None, body: Steps, threads: int, *values: Any) -> Any:
+def _on_held(count: int | None, body: Callable[[Sequence[Any]], Any], *values: Any) -> Any:
     """What a body gives for held values, of which the first `count` stay so; all where that is None."""
-    found = body(values, threads)
+    found = body(values)
     if isinstance(found, tuple):
         return tuple(_but_first(count, found))
     (one,) = _but_first(count, [found])

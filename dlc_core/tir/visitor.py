@@ -14,12 +14,11 @@ class StmtVisitor(ABC):
     def stmt(self, stmt: Stmt) -> None:
         """Hand a statement to the method of its kind, the parts of a sequence one by one.
 
-        Raises CodegenError for blocks.  The windows of a whole model, which may be thousands, one inside the
-        other, take no stack.
+        Raises CodegenError for blocks.  The windows of a whole model and the values of a long program without
+        loops, which may be thousands, one inside the other, take no stack.
         """
-        while isinstance(stmt, View):
-            self.visit_view(stmt)
-            stmt = stmt.body
+        while isinstance(stmt, (Let, View)):
+            stmt = self.visit_let(stmt) if isinstance(stmt, Let) else self.visit_view(stmt)
         if isinstance(stmt, Seq):
             for part in stmt.stmts:
                 self.stmt(part)
@@ -29,8 +28,6 @@ class StmtVisitor(ABC):
             self.visit_for(stmt)
         elif isinstance(stmt, If):
             self.visit_if(stmt)
-        elif isinstance(stmt, Let):
-            self.visit_let(stmt)
         elif isinstance(stmt, Alloc):
             self.visit_alloc(stmt)
         elif isinstance(stmt, Eval):
@@ -53,14 +50,15 @@ class StmtVisitor(ABC):
     def visit_if(self, stmt: If) -> None: ...
 
     @abstractmethod
-    def visit_let(self, stmt: Let) -> None: ...
+    def visit_let(self, stmt: Let) -> Stmt:
+        """Make the variable known; gives what `stmt` goes on to, the body."""
 
     @abstractmethod
     def visit_alloc(self, stmt: Alloc) -> None: ...
 
     @abstractmethod
-    def visit_view(self, stmt: View) -> None:
-        """Make the window known; `stmt` goes on to the body."""
+    def visit_view(self, stmt: View) -> Stmt:
+        """Make the window known; gives what `stmt` goes on to, the body."""
 
     @abstractmethod
     def visit_eval(self, stmt: Eval) -> None: ...

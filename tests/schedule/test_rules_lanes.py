@@ -65,6 +65,9 @@ CASES = {
     "one dim": lambda: depthwise(1, 17, 8, padding=(1, 1)),
     "seven taps": lambda: depthwise(1, 11, 15, 4, kernel=7, padding=(3, 3, 3, 3)),
     "border beyond the window": lambda: depthwise(1, 4, 5, 4, padding=(4, 1, 5, 6), strides=(2, 1)),
+    "one tap over the edge": lambda: pool(
+        "avg_pool", 1, 7, 9, 5, kernel=(1, 3), strides=(1, 1), padding=(1, 0, 1, 0), count_include_pad=True
+    ),
     "large window": lambda: depthwise(1, 12, 4, 3, kernel=9, padding=(4, 4, 4, 4)),
     "one column": lambda: depthwise(1, 9, 1, 8, padding=(1, 1, 1, 1)),
     "max pool": lambda: pool("max_pool", 1, 9, 9, 18, kernel=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)),

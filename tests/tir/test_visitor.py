@@ -31,16 +31,17 @@ class Kinds(StmtVisitor):
         self.met.append("if")
         self.stmt(stmt.then)
 
-    def visit_let(self, stmt: Let) -> None:
+    def visit_let(self, stmt: Let) -> Stmt:
         self.met.append("let")
-        self.stmt(stmt.body)
+        return stmt.body
 
     def visit_alloc(self, stmt: Alloc) -> None:
         self.met.append("alloc")
         self.stmt(stmt.body)
 
-    def visit_view(self, stmt: View) -> None:
+    def visit_view(self, stmt: View) -> Stmt:
         self.met.append("view")
+        return stmt.body
 
     def visit_eval(self, stmt: Eval) -> None:
         self.met.append("eval")
@@ -83,3 +84,14 @@ def test_thousands_of_windows() -> None:
     assert "int32_t *w_2999 = base;" in text
     assert "w_2998" not in text
     assert "w_2999[0] = 7;" in text
+
+
+def test_thousands_of_values() -> None:
+    """As a long program without loops has them, each within the one before."""
+    base = Buffer("base", (4,), "int32")
+    values = [Var(f"v{i}", "int32") for i in range(3000)]
+    body: Stmt = store(base, [0], values[-1])
+    for var, before in reversed(list(zip(values, [base[1], *values]))):
+        body = Let(var, before + const(1, "int32"), body)
+    text = FunctionWriter(Unit(C99)).function(PrimFunc("f", (base,), body), "void f")
+    assert "const int32_t v2999 = " in text

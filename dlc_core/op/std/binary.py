@@ -14,7 +14,6 @@ from dlc_core.op.declare import (
     FLOATS,
     INTS,
     NUMBERS,
-    SIGNED,
     ErrorSample,
     NDArray,
     OpDecl,
@@ -181,8 +180,8 @@ SHIFT_RIGHT = _binary(
 )  # fmt: skip
 PRELU = op(
     "prelu", "x, or slope x where x < 0; the slope broadcasts", ["x", "slope"], kind="broadcast",
-    infer=broadcast_type((*FLOATS, *SIGNED)), reference=lambda x, slope: np.where(x < 0, x * slope, x),
-    lower=elementwise("prelu", lambda x, slope: select(x < 0, x * slope, x)), dtypes=(*FLOATS, *SIGNED),
+    infer=broadcast_type(NUMBERS), reference=lambda x, slope: np.where(x < 0, x * slope, x),
+    lower=elementwise("prelu", lambda x, slope: select(x < 0, x * slope, x)), dtypes=NUMBERS,
     samples=binary_samples(), error_samples=[MISMATCH, MIXED, wrong_dtype("bool", 2)],
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from dlc_core.graph.dims import NEEDS, dims_shown, dims_used
+from dlc_core.graph.dims import NEEDS, dims_shown, dims_told, dims_used
 from dlc_core.graph.extract import REGION, extract, is_region, reads_of
 from dlc_core.graph.node import (
     CALL,
@@ -215,8 +215,12 @@ class _Partition:
         control: bool,
         native: bool = True,
         known: Iterable[Var] = (),
+        inner: bool = False,
     ) -> None:
-        """`known` are dims that the caller tells."""
+        """`known` are dims that the caller tells; an `inner` function is a body of control flow, whose
+        params' shapes may have dims that nothing given to it tells.
+        """
+        self.inner = inner
         self.control = control
         self.known = frozenset(known)
         self.native = native
@@ -283,7 +287,7 @@ class _Partition:
     def _shown(self, n: Node) -> set[Var]:
         found = self.shown.get(n)
         if found is None:
-            found = self.shown[n] = dims_shown(n)
+            found = self.shown[n] = (dims_told if self.inner else dims_shown)(n)
         return found
 
     def _wanted(self, depth: int) -> list[Var]:
@@ -324,7 +328,7 @@ class _Partition:
             for name, value in n.attrs.items():
                 if isinstance(value, Function):
                     attrs[name] = _Partition(
-                        value, self.segments, self.noted, self.control, self.native
+                        value, self.segments, self.noted, self.control, self.native, inner=True
                     ).build()
         made = node(n.op, [new[a] for a in n.args], attrs, n.type)
         made.add_spans(n.spans)

@@ -38,7 +38,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
 
     # Statements
 
-    def visit_let(self, stmt: Let) -> None:
+    def visit_let(self, stmt: Let) -> Stmt:
         self.prepare(stmt.value)
         name = self.names.fresh(stmt.var.name)
         self.line(f"{self.constant(stmt.var.dtype)} {name} = {self.text.value(stmt.value)};")
@@ -46,7 +46,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         if stmt.var.dtype is INDEX:
             self.text.wide.add(stmt.var)
         self.text.named = {}
-        self.stmt(stmt.body)
+        return stmt.body
 
     def visit_store(self, stmt: Store) -> None:
         self.text.named = {}
@@ -243,7 +243,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         """The places of a buffer that live in registers, or None where it is memory."""
         return promotable(buffer, body)
 
-    def visit_view(self, stmt: View) -> None:
+    def visit_view(self, stmt: View) -> Stmt:
         buffer = stmt.buffer
         root = self.roots[buffer] = self.roots.get(stmt.base, stmt.base)
         const = "" if buffer in self._written else self.unit.dialect.constant + " "
@@ -260,6 +260,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self.line(f"{space}{const}{kind} *{name} = {cast}{pointer};")
         self.pointers[buffer] = name
         self.unused[buffer] = self.lines[-1]
+        return stmt.body
 
     def space(self, buffer: Buffer) -> str:
         """The qualifier of pointers to a buffer, with a space behind it."""

@@ -146,6 +146,19 @@ def test_what_follows_from_a_let_comes_after_it(agree: Any) -> None:
     agree(PrimFunc("f", (x, out), loop(N, body)), [ints(), ints()])
 
 
+def test_thousands_of_values_within_each_other(agree: Any) -> None:
+    x, out = Buffer("x", (N,), "int32"), Buffer("out", (N,), "int32")
+
+    def body(i: Var) -> Stmt:
+        values = [Var(f"v{k}", "int32") for k in range(1500)]
+        inner: Stmt = Store(out, (i,), values[-1])
+        for var, before in reversed(list(zip(values, [x[i], *values]))):
+            inner = Let(var, before + 1, inner)
+        return inner
+
+    agree(PrimFunc("f", (x, out), loop(N, body)), [ints(), ints()])
+
+
 def test_deep_nests(native: Any) -> None:
     """Sixty loops and branches in each other, six of the loops of two iterations."""
     out = Buffer("out", (1,), "int32")

@@ -295,3 +295,23 @@ def test_slices_of_any_places(slicing, start, end, axis, step, rows):
     where[axis] = slice(start, end, step)
     found = slicing(x, ints(start), ints(end), ints(axis), ints(step))
     np.testing.assert_array_equal(found, x[tuple(where)])
+
+
+def test_bodies_whose_inputs_do_not_tell_their_dims():
+    """A slice of min(n - 1, 2) // 2 + 1 elements does not tell n, which the graph around knows."""
+    model = parse("""g (float[3,m] x, float[m,n] w, bool c) => (float[a, b] y)
+    <int64[1] axes = {1}, int64[1] step = {-2}, int64[1] begin = {2}, int64[1] end = {-9999}>
+    {
+        p = MatMul(x, w)
+        s = Slice(p, begin, end, axes, step)
+        y = If(c) <
+            then_branch = t () => (float[3, 1] tt) { t1 = Abs(s) tt = Sub(t1, s) },
+            else_branch = e () => (float[3, 1] ee) { ee = Neg(s) }
+        >
+    }""")
+    exe = dlc.compile(model)
+    for n in (1, 2):
+        for c in (True, False):
+            feeds = {"x": floats(3, 4) - 5, "w": floats(4, n), "c": np.array(c)}
+            (wanted,) = ReferenceEvaluator(model).run(None, feeds)
+            np.testing.assert_allclose(exe.run(feeds)["y"], wanted)

@@ -64,7 +64,9 @@ class Edges:
             axis: substitute(value, single)
             for axis, value in zip(self.axes, s.get(handle).values, strict=True)
         }
-        own = next(loop for loop in loops if loop.var is values[self.tap])
+        own = next((loop for loop in loops if loop.var is values[self.tap]), None)
+        if own is None:  # a single tap, whose test each pixel makes
+            return None
         analyzer = Analyzer()
         for loop in loops:
             analyzer.bind(loop.var, loop.begin, loop.extent)

@@ -21,7 +21,7 @@ from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
-from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt
+from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt, walk
 from dlc_core.tir.in_place import shared_buffers
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
@@ -52,15 +52,17 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
 
     def written(self, stmt: Stmt) -> frozenset[Buffer]:
         """Buffers that a statement stores to; worked out once for each statement."""
-        known = self._written.get(stmt)
-        if known is None:
-            known = frozenset().union(*(self.written(part) for part in child_stmts(stmt)))
-            if isinstance(stmt, Store):
-                known |= {stmt.buffer}
-            elif isinstance(stmt, Eval):
-                known |= frozenset(buffers_written(stmt))
-            self._written[stmt] = known
-        return known
+        if stmt not in self._written:
+            walk(stmt, lambda part: part not in self._written, after=self._note_written)
+        return self._written[stmt]
+
+    def _note_written(self, stmt: Stmt) -> None:
+        found = frozenset().union(*(self._written[part] for part in child_stmts(stmt)))
+        if isinstance(stmt, Store):
+            found |= {stmt.buffer}
+        elif isinstance(stmt, Eval):
+            found |= frozenset(buffers_written(stmt))
+        self._written[stmt] = found
 
     # Blocks and scopes
 
@@ -92,15 +94,22 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
 
     # Statements
 
-    def visit_let(self, stmt: Let) -> None:
-        operand = self.value(stmt.value)
-        with self.scope():  # what is computed from the variable comes after it
-            self.vars[stmt.var] = (operand, self.depth)
-            self.stmt(stmt.body)
+    def stmt(self, stmt: Stmt) -> None:
+        outer = len(self.scopes)
+        super().stmt(stmt)
+        del self.scopes[outer:]
 
-    def visit_view(self, stmt: View) -> None:
+    def visit_let(self, stmt: Let) -> Stmt:
+        operand = self.value(stmt.value)
+        # What is computed from the variable comes after it; `stmt` ends the scope.
+        self.scopes.append(Scope(self.lines, len(self.scopes)))
+        self.vars[stmt.var] = (operand, self.depth)
+        return stmt.body
+
+    def visit_view(self, stmt: View) -> Stmt:
         self.pointers[stmt.buffer] = self.base(stmt.base)
         self.windows[stmt.buffer] = stmt.base
+        return stmt.body
 
     def visit_store(self, stmt: Store) -> None:
         buffer, lanes = stmt.buffer, max(stmt.value.dtype.lanes, *(i.dtype.lanes for i in stmt.indices), 1)

@@ -14,7 +14,7 @@ from dlc_frontend_onnx.converters.random import draw
 _UNARY = {
     "Abs": (6, "abs"), "Acos": (7, "acos"), "Acosh": (9, "acosh"), "Asin": (7, "asin"), "Asinh": (9, "asinh"),
     "Atan": (7, "atan"), "Atanh": (9, "atanh"), "BitwiseNot": (18, "bitwise_not"), "Ceil": (6, "ceil"),
-    "Cos": (7, "cos"), "Cosh": (9, "cosh"), "Erf": (9, "erf"), "Exp": (6, "exp"), "Floor": (6, "floor"),
+    "Cos": (7, "cos"), "Cosh": (9, "cosh"), "Exp": (6, "exp"), "Floor": (6, "floor"),
     "HardSwish": (14, "hard_swish"), "IsNaN": (9, "isnan"), "Log": (6, "log"), "Mish": (18, "mish"),
     "Neg": (6, "neg"), "Not": (1, "logical_not"), "Reciprocal": (6, "reciprocal"), "Relu": (6, "relu"),
     "Round": (11, "round"), "Sigmoid": (6, "sigmoid"), "Sign": (9, "sign"), "Sin": (7, "sin"),
@@ -73,6 +73,12 @@ for _op, (_since, _name) in _BINARY.items():
     add_entry(_op, _since, _binary(_name))
 for _op, (_since, _name, _defaults) in _ATTRIBUTES.items():
     add_entry(_op, _since, _with_attributes(_name, _defaults))
+
+
+@converter("Erf", 9)
+def erf(c: Call, x: Node) -> Node:
+    """Of integers the integer part of the value."""
+    return std.erf(x) if x.dtype.is_float else c.cast(std.erf(c.cast(x, "float32")), x.dtype)
 
 
 @converter("Identity", 1, sequences=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.dtype import BOOL
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 
@@ -30,14 +33,24 @@ _REDUCTIONS = ("none", "add", "mul", "min", "max")
 @converter("Scatter", 9)
 @converter("ScatterElements", 11)
 def scatter_elements(c: Call, x: Node, indices: Node, updates: Node) -> Node:
-    return std.scatter_elements(
-        x, indices, updates, axis=c.integer("axis", 0), reduction=c.choice("reduction", "none", _REDUCTIONS)
+    axis = c.integer("axis", 0)
+    return _scattered(
+        c, x, updates, lambda x, y, how: std.scatter_elements(x, indices, y, axis=axis, reduction=how)
     )
 
 
 @converter("ScatterND", 11)
 def scatter_nd(c: Call, x: Node, indices: Node, updates: Node) -> Node:
-    return std.scatter_nd(x, indices, updates, reduction=c.choice("reduction", "none", _REDUCTIONS))
+    return _scattered(c, x, updates, lambda x, y, how: std.scatter_nd(x, indices, y, reduction=how))
+
+
+def _scattered(c: Call, x: Node, updates: Node, scatter: Callable[[Node, Node, str], Node]) -> Node:
+    """`scatter` of x, updates and the reduction; truth values are reduced as 0 and 1."""
+    reduction = c.choice("reduction", "none", _REDUCTIONS)
+    if x.dtype is not BOOL or reduction == "none":
+        return scatter(x, updates, reduction)
+    kept = {"add": "max", "mul": "min"}.get(reduction, reduction)
+    return c.cast(scatter(c.cast(x, "uint8"), c.cast(updates, "uint8"), kept), BOOL)
 
 
 @converter("OneHot", 9)

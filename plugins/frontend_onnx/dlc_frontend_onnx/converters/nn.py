@@ -33,9 +33,13 @@ def gemm(c: Call, a: Node, b: Node, bias: Node | None = None) -> Node:
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise c.error(f"Gemm needs matrices, not {a.type} and {b.type}")
     made = std.matmul(a, b, transpose_a=c.flag("transA"), transpose_b=c.flag("transB"))
-    made = c.cast(scaled(c, made, alpha), a.dtype)
+    made = c.cast(made, a.dtype)
+    if not a.dtype.is_float and not (alpha.is_integer() and beta.is_integer()):
+        # The standard does not say how integers are rounded: at the end, towards 0, as by a Cast.
+        made, bias = c.cast(made, "float64"), bias and c.cast(bias, "float64")
+    made = scaled(c, made, alpha)
     if bias is None or beta == 0.0:
-        return made
+        return c.cast(made, a.dtype)
     if len(bias.shape) > 2:
         raise c.error(f"the bias {bias.type} does not broadcast to {made.type}")
     total = std.add(made, scaled(c, bias, beta))
@@ -43,7 +47,7 @@ def gemm(c: Call, a: Node, b: Node, bias: Node | None = None) -> Node:
         if not made.tensor_type.is_static:
             raise c.unsupported(f"a bias {bias.type} for {made.type}", hint="pin dims with shapes={...}")
         raise c.error(f"the bias {bias.type} does not broadcast to {made.type}")
-    return total
+    return c.cast(total, a.dtype)
 
 
 def scaled(c: Call, x: Node, factor: float) -> Node:

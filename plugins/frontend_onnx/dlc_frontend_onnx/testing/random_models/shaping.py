@@ -61,7 +61,8 @@ def squeezing(b: Builder, op: str) -> None:
     else:
         value = b.need(dtype, (0, 3))
         count = b.rng.randint(1, 2)
-        axes = b.rng.sample(range(value.rank + count), count)
+        # Their order says nothing, but to the evaluator, which inserts them one after the other.
+        axes = sorted(b.rng.sample(range(value.rank + count), count))
         if b.opset >= 11 and b.chance(0.3):
             axes = [axis - value.rank - count for axis in axes]
     if b.has_attribute(op, "axes"):
