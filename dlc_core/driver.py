@@ -28,7 +28,7 @@ from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
     from dlc_core import job, passes, placing, schedule
-    from dlc_core.graph import bind
+    from dlc_core.graph import bind, resize
     from dlc_core.graph import donate as donating
     from dlc_core.passes import watch
     from dlc_core.passes.lower import single
@@ -41,6 +41,7 @@ else:
     job = lazy("dlc_core.job")
     library = lazy("dlc_core.runtime.library")
     passes = lazy("dlc_core.passes")
+    resize = lazy("dlc_core.graph.resize")
     placing = lazy("dlc_core.placing")
     schedule = lazy("dlc_core.schedule")
     single = lazy("dlc_core.passes.lower.single")
@@ -77,7 +78,8 @@ def load(
 ) -> IRModule:
     """Read a model: a path (the frontend is chosen by its suffix), bytes, or a frontend's in-memory form.
 
-    `shapes` pins dims: input name to shape, or dim name to int.  `importers` import operators that the
+    `shapes` pins and bounds dims: a dim by its name to an int or to (low, high), None for an open end; an
+    input by its name to its shape, of ints, pairs, names and None.  `importers` import operators that the
     frontend does not know, beside those of plugins (hook `dlc_importers`).  `taps` are nodes or values
     of the model, by name, that become outputs too.  Raises ModelError for malformed files and
     UnsupportedError, naming every node, for what cannot be expressed.
@@ -87,7 +89,7 @@ def load(
             raise UsageError(
                 "taps are of models, and this is a module", hint="load the model with taps=[...]"
             )
-        return model
+        return resize.with_shapes(model, shapes)
     reader = _frontend(registry(), model, frontend)
     context: dict[str, Any] = {"shapes": dict(shapes or {})}
     if importers:
@@ -155,14 +157,16 @@ def compile(  # noqa: A001  (the public name)
     `{"/layer1/*": ...}` by the model's nodes; of several that fit a node the last counts.
 
     `num_threads` None takes the cores this process may use; code is made for that number, and runs on any
-    (`exe.num_threads`).  `shapes` pins symbolic dims: input name to
-    shape, or dim name to int.  `params` are inputs that are known now, by name: they become constants, which
-    are stored as kernels read them best.  `donate` names inputs that calls give away, such as caches of keys
-    and values, with the room of their memory: `{"past_*": 1024}`; an output that continues one lies where it
-    does, and only what is new is written.  `importers` and `taps` are those of `load`.  `precision` is the
-    narrowest dtype in which float32 arithmetic may be done: "float32", "bfloat16" (or "bf16"), "float16"
-    ("fp16"); sums stay in float32.  `verify` checks the module after each pass: "structure", or "each" for
-    its results too.  `watchers` observe the passes.  `progress` is called as each step begins.
+    (`exe.num_threads`).  `shapes` pins and bounds symbolic dims: `{"batch": 8, "length": (1, 512)}`, or in
+    the shapes of inputs, `{"image": ("n", 3, (64, 512), None)}`; all passes know the bounds, and calls with
+    other sizes are refused.  `params` are inputs that are known now, by name: they become constants, which
+    are stored as kernels read them best.  `donate` names inputs that calls give away, such as caches of
+    keys and values, with the room of their memory: `{"past_*": 1024}`; an output that continues one lies
+    where it does, and only what is new is written.  `importers` and `taps` are those of `load`.
+    `precision` is the narrowest dtype in which float32 arithmetic may be done: "float32", "bfloat16" (or
+    "bf16"), "float16" ("fp16"); sums stay in float32.  `verify` checks the module after each pass:
+    "structure", or "each" for its results too.  `watchers` observe the passes.  `progress` is called as
+    each step begins.
 
     Results are kept on disk and taken from there (`cache`: None for files where `DLC_CACHE` allows it, True
     for in-memory models too); never where `verify` or `watchers` are to see the passes run, nor with
@@ -174,7 +178,7 @@ def compile(  # noqa: A001  (the public name)
     precision = _known_precision(precision)
     if params:
         given = load(model, frontend=frontend, shapes=shapes, importers=importers, taps=taps)
-        model, importers, taps = bind.bind_params(given, params), (), ()
+        model, shapes, importers, taps = bind.bind_params(given, params), None, (), ()
     start = time.perf_counter()
     with settings.override(**({} if verify is None else {"verify": verify})):
         watching = settings.verify != "off" or settings.dump_dir is not None

@@ -327,12 +327,12 @@ class _Detector:
             return None
         reached = {mark.source for mark in used}
         idle = (e for var, e in self.extents.items() if self.origins.get(var, (var,))[0] not in reached)
-        return all(tiled) and all(self.az.prove_equal(extent, 1) for extent in idle)
+        return all(tiled) and all(self.az.prove(extent <= 1) for extent in idle)
 
     def _tiles(self, mark: IterMark, splits: list[IterSplit]) -> bool | None:
         """Whether the splits cut the mark into digits without gaps; None where they overlap."""
         step: Expr = const(1)
-        left = [s for s in splits if not self.az.prove_equal(s.extent, 1)]
+        left = [s for s in splits if not self.az.prove(s.extent <= 1)]
         gaps = False
         while left:
             following = next((s for s in left if self.az.prove_equal(s.lower, step)), None)

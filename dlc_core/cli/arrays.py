@@ -123,14 +123,16 @@ def _known_sizes(exe: Executable, given: Mapping[str, Array], sizes: Mapping[str
     for value in exe.inputs:
         shape = given[value.name].shape if value.name in given else sizes.get(value.name, ())
         for dim, extent in zip(value.shape, shape if isinstance(shape, tuple) else ()):
-            if isinstance(dim, Var) and extent is not None:
+            if isinstance(dim, Var) and isinstance(extent, int):
                 known[dim.name] = extent
     known.update({name: size for name, size in sizes.items() if isinstance(size, int)})
     return known
 
 
 def random_inputs(values: Sequence[Value], seed: int, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Seeded inputs: normal floats, integers 0 and 1 (indices of almost anything), dims of unknown size 1."""
+    """Seeded inputs: normal floats, integers 0 and 1 (indices of almost anything), dims of unknown size the
+    least that they may be, from 1.
+    """
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for value in values:
@@ -145,7 +147,11 @@ def random_inputs(values: Sequence[Value], seed: int, sizes: Mapping[str, int]) 
 def _extent(dim: Dim, sizes: Mapping[str, int]) -> int:
     if not isinstance(dim, Expr):
         return dim
-    return int(eval_expr(dim, {v: sizes.get(v.name, 1) for v in free_vars(dim)}))
+    return int(eval_expr(dim, {v: sizes.get(v.name, _least(v)) for v in free_vars(dim)}))
+
+
+def _least(var: Var) -> int:
+    return 1 if var.bounds is None else max(1, var.bounds.low)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,11 @@ Threads = Annotated[
 ]
 Shapes = Annotated[
     list[str] | None,
-    typer.Option("--shape", help="Pin an input's shape, x=1,3,224,224, or a dim by its name, batch=4."),
+    typer.Option(
+        "--shape",
+        help="Pin an input's shape, x=1,3,224,224, or a dim by its name, batch=4; or bound a dim, "
+        "batch=1..512, x=n,3,64..512,?.",
+    ),
 ]
 OptLevel = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=3, help="0 plain to 3 everything.")]
 Precision = Annotated[
@@ -81,20 +85,40 @@ Absolute = Annotated[float, typer.Option("--atol", min=0, help="Absolute toleran
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, Any]:
-    """`["x=1,3,?", "batch=4"]` as `{"x": (1, 3, None), "batch": 4}`; a comma makes a shape, `x=4,` too."""
+    """`["x=1,3,?", "y=n,64..512", "batch=4", "n=1.."]` as what `dlc.compile` takes as `shapes`.
+
+    A comma makes a shape, `x=4,` too; in one a dim may be `?`, or a name.
+    """
     found: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.rpartition("=")
-        try:
-            sizes = [None if s.strip() == "?" else int(s) for s in value.split(",") if s.strip()]
-            if not (name and equals and sizes) or any(s is not None and s < 0 for s in sizes):
-                raise ValueError
-        except ValueError:
-            raise UsageError(
-                f"--shape {text!r} is not a shape", hint="write x=1,3,224,224 or, for a dim, batch=4"
-            ) from None
-        found[name] = tuple(sizes) if "," in value else sizes[0]
+        sizes = [s.strip() for s in value.split(",") if s.strip()]
+        if not (name and equals and sizes and (len(sizes) == 1 or "," in value)):
+            raise _no_shape(text)
+        found[name] = tuple(_dim(s, text) for s in sizes) if "," in value else _dim(sizes[0], text)
+        if isinstance(found[name], str):
+            raise _no_shape(text)
     return found
+
+
+def _dim(text: str, whole: str) -> int | str | tuple[int | None, int | None] | None:
+    """A dim of a shape: a number, bounds, a name or None."""
+    if text == "?":
+        return None
+    low, dots, high = text.partition("..")
+    ends = (low, high) if dots else (low,)
+    if all((end.isascii() and end.isdigit()) or (dots and not end) for end in ends) and (low or high):
+        return (int(low) if low else None, int(high) if high else None) if dots else int(low)
+    if not text.isidentifier():
+        raise _no_shape(whole)
+    return text
+
+
+def _no_shape(text: str) -> UsageError:
+    return UsageError(
+        f"--shape {text!r} is not a shape",
+        hint="write x=1,3,224,224 or, for a dim, batch=4; bounds are 1..512, 1.. and ..512: batch=1..512",
+    )
 
 
 def parse_places(texts: Sequence[str] | None) -> dict[str, str]:

@@ -40,7 +40,8 @@ def read_module(path: Path, shapes: Mapping[str, Any] | None = None) -> IRModule
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read", why=str(error)) from None
     value = parse(text, _arrays_beside(path), ops=registry().ops, make=_infer, file=str(path))
-    return value if isinstance(value, IRModule) else IRModule({value.name: value}, entry=value.name)
+    module = value if isinstance(value, IRModule) else IRModule({value.name: value}, entry=value.name)
+    return driver.load(module, shapes=shapes)
 
 
 def _infer(op: Op, args: tuple[Node, ...], attrs: Mapping[str, Any]) -> Node:

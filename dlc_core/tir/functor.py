@@ -219,6 +219,13 @@ def copy_func(func: PrimFunc, name: str | None = None) -> PrimFunc:
     return replace(func, name=name or func.name, params=params, body=body)
 
 
+def replace_scalars(func: PrimFunc, others: Mapping[Var, Var]) -> PrimFunc:
+    """The program with other variables in the place of some by-value parameters."""
+    buffers = {b: substitute_buffer(b, others) for b in func.buffers}
+    params = tuple(buffers[p] if isinstance(p, Buffer) else others.get(p, p) for p in func.params)
+    return replace(func, params=params, body=substitute_stmt(func.body, others, buffers))
+
+
 def specialize(func: PrimFunc, values: Mapping[Var, ExprLike]) -> PrimFunc:
     """The program for known values of some by-value parameters, which are then parameters no more.
 

@@ -161,7 +161,25 @@ def test_shapes_and_sizes():
         "v": (7,),
         "a=b": 2,
     }
-    for text in ("x", "x=", "=4", "x=-1", "x=1,b"):
+    assert parse_shapes(["n=1..512", "m=2..", "k=..9", "x=n,3,64..512,?"]) == {
+        "n": (1, 512),
+        "m": (2, None),
+        "k": (None, 9),
+        "x": ("n", 3, (64, 512), None),
+    }
+    for text in (
+        "x",
+        "x=",
+        "=4",
+        "x=-1",
+        "x=1,2b",
+        "x=b",
+        "n=..",
+        "n=1..2..3",
+        "n=-1..3",
+        "x=1..b,2",
+        "n=1.5",
+    ):
         with pytest.raises(UsageError, match="is not a shape"):
             parse_shapes([text])
     assert [bytes_text(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30, 1234567)] == [

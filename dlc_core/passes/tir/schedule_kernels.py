@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import DlcError, ScheduleError
-from dlc_core.ir.expr import const_value
+from dlc_core.ir.expr import Var, const_value
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.launchable import check_launches
@@ -17,7 +18,7 @@ from dlc_core.passes.tir.workspace import allocations_in_loops, on_stack, size_b
 from dlc_core.schedule import Schedule, Trace
 from dlc_core.schedule.rules import RULES, rules_for
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.tir.functor import buffers_written
+from dlc_core.tir.functor import buffers_written, replace_scalars
 from dlc_core.tir.stmt import PrimFunc
 
 TUNED = "tuned"
@@ -50,19 +51,15 @@ class ScheduleKernels(PrimFuncPass):
         machine = Machine(description, description.cores)
         refused: list[str] = []
         for name, apply in self._attempts(func, context, machine):
-            schedule = Schedule(func, intrins=context.tensor_intrins)
             try:
-                apply(schedule)
-                _check_sizes(schedule.func)
-                if description.thread_axes:
-                    check_launches(schedule.func, description)
+                made, trace = _scheduled(func, apply, context)
             except ScheduleError as error:
                 refused.append(f"{name}: {error}")
                 continue
             facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
             if context.config.get(TRACES):
-                facts["trace"] = schedule.trace.tidied().as_python()
-            return _noted(schedule.func, **facts)
+                facts["trace"] = trace.tidied().as_python()
+            return _noted(made, **facts)
         return _noted(func, rule="none", why_not=tuple(refused))
 
     def _attempts(
@@ -86,6 +83,38 @@ class ScheduleKernels(PrimFuncPass):
         found = [*(r for r in context.schedule_rules if r not in RULES), *own]
         wanted = [r for r in found if not self.rules or r.name in self.rules]
         return sorted(wanted, key=lambda rule: -rule.priority)
+
+
+def _scheduled(
+    func: PrimFunc, apply: Callable[[Schedule], None], context: PassContext
+) -> tuple[PrimFunc, Trace]:
+    """A kernel with a schedule, and the schedule; ScheduleError where it does not fit.
+
+    Bounds of dims never cost a kernel its schedule: what is folded by them may be of a form that primitives
+    do not know, and then they are not looked at.
+    """
+    try:
+        return _applied(func, apply, context)
+    except ScheduleError:
+        if all(scalar.bounds is None for scalar in func.scalars):
+            raise
+        free = {scalar: Var(scalar.name, scalar.dtype) for scalar in func.scalars}
+        with suppress(ScheduleError):
+            made, trace = _applied(replace_scalars(func, free), apply, context)
+            return replace_scalars(made, {other: scalar for scalar, other in free.items()}), trace
+        raise
+
+
+def _applied(
+    func: PrimFunc, apply: Callable[[Schedule], None], context: PassContext
+) -> tuple[PrimFunc, Trace]:
+    schedule = Schedule(func, intrins=context.tensor_intrins)
+    apply(schedule)
+    _check_sizes(schedule.func)
+    description = None if context.target is None else context.target.describe()
+    if description is not None and description.thread_axes:
+        check_launches(schedule.func, description)
+    return schedule.func, schedule.trace
 
 
 def _as_trace(answer: Any) -> Trace:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlc_core.graph.node import Function, Node, make_tuple, param
+from dlc_core.graph.resize import replace_dims
 from dlc_core.ir.module import IRModule
 from dlc_frontend_onnx.converters import SequenceValue
 from dlc_frontend_onnx.custom import importers_for
@@ -19,6 +20,7 @@ from dlc_frontend_onnx.model import Model
 from dlc_frontend_onnx.parts import Layout, as_map, as_params, as_results, check_kind, has_parts, names_in
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
+from dlc_frontend_onnx.sizes import Holders
 from dlc_frontend_onnx.support import check_support, combined, live_nodes
 from dlc_frontend_onnx.symbols import Symbols
 from dlc_frontend_onnx.taps import needs, taps_of
@@ -27,7 +29,7 @@ from dlc_frontend_onnx.taps import needs, taps_of
 def load(model: Source | Model, context: Mapping[str, Any] | None = None) -> IRModule:
     """The model at a path, in bytes, in a `ModelProto` or read already, as a module.
 
-    `context["shapes"]` pins dims: input name to shape (None leaves a dim as it is), or dim name to int.
+    `context["shapes"]` pins and bounds dims by the inputs' names and their own (see `dlc_core.graph.shapes`).
     `context["taps"]` are names of nodes or values that become outputs too (see `taps`).
     A map is its keys, ascending, and its values, an input "m" the inputs "m[0]" and "m[1]"; an output that is
     a sequence or a map is its tensors "y[0]", "y[1]", ..., one of ZipMap the labels and a row for each map.
@@ -58,7 +60,7 @@ def import_parts(
     check_support(read, nodes)
     symbols = Symbols(read.graph, shapes or {})
     count = len(read.graph.nodes) + sum(len(function.nodes) for function in read.functions.values())
-    session = Session(read, budget=MAX_CONVERTED + 4 * count, taps=wanted)
+    session = Session(read, budget=MAX_CONVERTED + 4 * count, taps=wanted, holders=Holders(symbols.take))
     scope = Scope(session, read.opsets)
     scope.add_constants(read.graph)
     params: list[Node] = []
@@ -84,6 +86,8 @@ def import_parts(
             "the graphs and functions of the model are nested too deep for the stack that is left"
         ) from None
     results, layouts = _results(read, scope, symbols)
+    sizes = symbols.of_outputs(read.graph.outputs, scope.values)
+    symbols.check_used([dim.name for dim in session.holders.told])
     names = [name for layout in layouts for name in names_in(layout)]
     tapped = wanted.results(params, names)
     results += [value for _, value in tapped]
@@ -94,7 +98,7 @@ def import_parts(
         "outputs": (*names, *(name for name, _ in tapped)),
         **session.holders.attributes(params, body),
     }
-    main = Function("main", tuple(params), body).with_attrs(**attrs)
+    main = replace_dims(Function("main", tuple(params), body).with_attrs(**attrs), sizes)
     return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts
 
 

@@ -20,8 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dlc_core.arith import Analyzer
+from dlc_core.arith.interval import INF
 from dlc_core.diag import DlcError
 from dlc_core.graph.node import CONST, GET, TUPLE, Node, const_array, constant
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Const, Expr, Var, as_expr, binary, free_vars, ne, post_order, select, unary
 from dlc_core.ir.types import Dim, TensorType
@@ -74,6 +76,14 @@ def analyzer_of(*values: Expr) -> Analyzer:
         if var not in _ELEMENTS:
             analyzer.declare_dim(var)
     return analyzer
+
+
+def at_most(size: Dim) -> Bounds | None:
+    """The bounds of a dim that is never larger than a size; None where that is not known to be a number."""
+    if isinstance(size, int):
+        return Bounds(0, max(1, size))
+    high = analyzer_of(size).const_bounds(size)[1]
+    return None if high == INF else Bounds(0, max(1, int(high)))
 
 
 def simple(value: Element) -> Element:

@@ -12,13 +12,14 @@ that native code has the dim from its first instruction.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dlc_core.graph.node import PARAM, Node, constant, post_order
 from dlc_core.graph.told import ELEMENTS, TOLD, Element, Told
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars, ne
 from dlc_core.ir.expr import post_order as operands_first
@@ -27,7 +28,7 @@ from dlc_core.op import std
 from dlc_core.op.declare import fresh_dims
 from dlc_frontend_onnx.floats import FLOATS, in_floats
 from dlc_frontend_onnx.floats import RULES as FLOAT_RULES
-from dlc_frontend_onnx.shapes import Known, ShapeTable, element, has_elements, objects, simple
+from dlc_frontend_onnx.shapes import Known, ShapeTable, at_most, element, has_elements, objects, simple
 from dlc_frontend_onnx.symbols import identifier
 
 MAX_ELEMENTS = 64
@@ -104,8 +105,10 @@ class ElementTable(ShapeTable):
 class Holders(dict[Var, Node]):
     """For each symbolic dim of a model a value whose shape has it; makes the dims that data tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Callable[[str], Bounds | None] = lambda name: None) -> None:
+        """`bounds` says what a dim of that name lies within."""
         super().__init__()
+        self._bounds = bounds
         self.elements = ElementTable()
         self.told: dict[Var, tuple[Expr, str]] = {}
         """What each dim is, in the order of their making, and what is wrong where that is negative."""
@@ -123,10 +126,16 @@ class Holders(dict[Var, Node]):
         """The dim that is an integer expression; one that is negative at run time is refused by `what`."""
         found = self._dims.get(size)
         if found is None:
-            found = self._dims[size] = Var(self._unused(size.name if isinstance(size, Var) else name))
+            own = self._unused(size.name if isinstance(size, Var) else name)
+            found = self._dims[size] = Var(own, bounds=self._within(own, size))
             self.told[found] = size, what
             self[found] = std.dim_of(self.number(size), size=found, what=what)
         return found
+
+    def _within(self, name: str, size: Expr) -> Bounds | None:
+        """What a dim lies within by what it is, and by what is said of it."""
+        known, said = at_most(size), self._bounds(name)
+        return known if said is None else said if known is None else said.meet(known)
 
     def _unused(self, name: str) -> str:
         """The name as one that no other told dim has."""

@@ -37,6 +37,7 @@ from dlc_frontend_onnx.parts import Layout, dtype_of, fed, gathered, has_parts, 
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.support import check_support, live_nodes
+from dlc_frontend_onnx.symbols import Symbols
 from dlc_frontend_onnx.tensors import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -214,6 +215,12 @@ class CallableModel:
     def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
         fixed = model.graph.initializers
         pins = {**self._shapes, **dict(self._pins(feeds))}
+        if pins.keys() & self._shapes.keys():
+            said = Symbols(self.model.graph, self._shapes)
+            for name, shape in self._pins(feeds):
+                said.check_fed(name, shape)
+            # Shapes that are fed take the place of those in which dims were given names.
+            pins = {name: pin for name, pin in pins.items() if name in feeds or name not in said.chosen}
         pins = {name: pin for name, pin in pins.items() if name not in fixed}
         examples = {name: feeds[name] for name in self._composed}
         return import_parts(model, pins, examples, self._taps)

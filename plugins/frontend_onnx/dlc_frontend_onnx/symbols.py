@@ -1,24 +1,26 @@
-"""The symbolic dims of a model's inputs and outputs, and pinning them."""
+"""The symbolic dims of a model's inputs and outputs, and what is said of them: sizes, bounds, names."""
 
 from __future__ import annotations
 
 import ast
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node
+from dlc_core.graph.shapes import Shapes
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
 from dlc_frontend_onnx.model import Graph, Model, ValueInfo
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.shapes import simple
 
-Pins = Mapping[str, "int | tuple[int | None, ...]"]
+Given = Mapping[str, Any]
+"""What is said of dims: see `dlc_core.graph.shapes`."""
 _EXPRESSION = re.compile(r"[A-Za-z0-9_+*/() -]{1,200}")
 
 
@@ -27,35 +29,63 @@ class WrongShapeWarning(UserWarning):
 
 
 class Symbols:
-    """The dims of the inputs: names to Vars or to the ints they are pinned to."""
+    """The dims of the inputs: names to Vars, with their bounds, or to the ints they are pinned to.
 
-    def __init__(self, graph: Graph, pins: Pins) -> None:
+    A dim without a name in the model has that of its input and axis: "x_0".
+    """
+
+    def __init__(self, graph: Graph, given: Given) -> None:
         self._dims: dict[str, Dim] = {}
-        self._plain: set[str] = set()
-        self._pins: dict[str, tuple[int | None, ...]] = {}
         inputs = {info.name: info for info in graph.required_inputs}
         names = {d for info in inputs.values() for d in info.shape or () if isinstance(d, str)}
         self._plain = {name for name in names if not _names_in(name, names - {name})}
-        for name, pin in pins.items():
-            if isinstance(pin, int) and not isinstance(pin, bool) and name in names:
-                if pin < 0:
-                    raise UsageError(f"dim {quoted(name)} is pinned to {pin}")
-                self._dims[name] = pin
-            elif isinstance(pin, (tuple, list)) and name in inputs:
-                self._pins[name] = _pinned_shape(inputs[name], tuple(pin))
-            else:
-                raise UsageError(
-                    f"shapes: {quoted(name)}: {pin!r} pins no input and no dim of the model",
-                    hint=f"inputs: {', '.join(inputs) or 'none'}; dims: {', '.join(sorted(names)) or 'none'}",
-                )
-        for name, shape in self._pins.items():
-            for declared, pinned in zip(inputs[name].shape or (), shape):
-                if not isinstance(declared, str) or pinned is None:
-                    continue
-                if self._dims.setdefault(declared, pinned) != pinned:
-                    raise UsageError(
-                        f"dim {quoted(declared)} is pinned to {self._dims[declared]} and to {pinned}"
-                    )
+        self._declared: dict[str, tuple[int | str, ...] | None] = {}
+        for name, info in inputs.items():
+            own = [_unused(f"{name}_{axis}", names) for axis in range(len(info.shape or ()))]
+            self._declared[name] = (
+                None
+                if info.shape is None
+                else tuple(text if d is None else d for d, text in zip(info.shape, own, strict=True))
+            )
+        dims = {d for shape in self._declared.values() for d in shape or () if isinstance(d, str)}
+        spelled = {identifier(dim): dim for dim in sorted(dims)}
+        known = {*inputs, *dims}
+        said = {name if name in known else spelled.get(name, name): size for name, size in given.items()}
+        self._shapes = Shapes(said, self._declared, names - self._plain)
+
+    def take(self, name: str) -> Bounds | None:
+        """The bounds of a dim that data tells."""
+        return self._shapes.take(name)
+
+    @property
+    def chosen(self) -> Collection[str]:
+        """The names of dims that are not the model's."""
+        return self._shapes.chosen
+
+    def check_fed(self, name: str, shape: Sequence[int]) -> None:
+        """UsageError where the shape of an input is not within what is said of its dims."""
+        self._shapes.check_fed(name, shape)
+
+    def of_outputs(self, infos: Sequence[ValueInfo], values: Mapping[str, Any]) -> dict[Var, Expr]:
+        """What takes the place of dims that data tells, where outputs name them and bounds are given by those
+        names.
+        """
+        found: dict[Var, Expr] = {}
+        for info in infos:
+            value = values.get(info.name)
+            own = value.shape if isinstance(value, Node) and isinstance(value.type, TensorType) else ()
+            for name, size in zip(info.shape or (), own):
+                if isinstance(name, str) and isinstance(size, Var) and size not in found:
+                    bounds = self.take(name)
+                    if bounds is not None:
+                        found[size] = Var(identifier(name), bounds=bounds.meet(size.bounds or Bounds()))
+        return found
+
+    def check_used(self, others: Sequence[str] = ()) -> None:
+        """UsageError where something was said of dims that the model does not have; `others` are those that
+        data tells.
+        """
+        self._shapes.check_used(others)
 
     def type_of(self, info: ValueInfo, model: Model) -> TensorType:
         """The type of an input."""
@@ -67,36 +97,27 @@ class Symbols:
             raise place.unsupported(f"{what} is a {info.kind}, not a tensor")
         if info.dtype not in TENSOR_DTYPES:
             raise place.unsupported(f"{what} is a tensor of {info.dtype}")
-        pinned = self._pins.get(info.name)
-        shape = info.shape
+        shape = self._shapes.shapes.get(info.name, self._declared[info.name])
         if shape is None:
-            if pinned is None:
-                raise place.unsupported(
-                    f"{what} has an unknown rank", hint=f"give its shape: shapes={{{info.name!r}: (...)}}"
-                )
-            shape = (None,) * len(pinned)
-        dims: list[Dim] = []
-        for axis, declared in enumerate(shape):
-            known = pinned[axis] if pinned is not None else None
-            if known is not None:
-                dims.append(known)
-            elif isinstance(declared, int):
-                dims.append(declared)
-            elif isinstance(declared, str):
-                dims.append(self._named(declared))
-            else:
-                dims.append(Var(identifier(f"{info.name}_{axis}")))
+            raise place.unsupported(
+                f"{what} has an unknown rank", hint=f"give its shape: shapes={{{info.name!r}: (...)}}"
+            )
+        dims = [self._named(d) if isinstance(d, str) else d for d in shape]
         return TensorType(tuple(dim(d) for d in dims), DType(str(info.dtype)))
 
     def _named(self, name: str) -> Dim:
         """The dim of a name; a sum or product of other dims' names is that."""
+        name = self._shapes.name(name)
         if name not in self._dims:
+            size = self._shapes.size(name)
             parts = _names_in(name, self._plain)
-            if parts and name not in self._plain:
+            if isinstance(size, int):
+                self._dims[name] = size
+            elif parts and name not in self._plain:
                 values = {part: self._named(part) for part in parts}
                 self._dims[name] = simple(_evaluated(ast.parse(name, mode="eval").body, values))
             else:
-                self._dims[name] = Var(identifier(name))
+                self._dims[name] = Var(identifier(name), bounds=None if size == Bounds() else size)
         return self._dims[name]
 
     def check_output(self, info: ValueInfo, value: Node, model: Model) -> None:
@@ -114,7 +135,9 @@ class Symbols:
             )
         if info.shape is None:
             return
-        known = [self._dims.get(size) if isinstance(size, str) else size for size in info.shape]
+        known = [
+            self._dims.get(self._shapes.name(size)) if isinstance(size, str) else size for size in info.shape
+        ]
         if len(known) != len(value.shape) or any(
             isinstance(size, int) and isinstance(found, int) and size != found
             for size, found in zip(known, value.shape)
@@ -123,20 +146,11 @@ class Symbols:
             warnings.warn(f"{model.source}: {text}", WrongShapeWarning, stacklevel=2)
 
 
-def _pinned_shape(info: ValueInfo, shape: tuple[Any, ...]) -> tuple[int | None, ...]:
-    if any(d is not None and (isinstance(d, bool) or not isinstance(d, int) or d < 0) for d in shape):
-        raise UsageError(f"input {quoted(info.name)} is pinned to {shape!r}, which is no shape")
-    if info.shape is None:
-        if None in shape:
-            raise UsageError(f"input {quoted(info.name)} has an unknown rank: all its dims must be given")
-        return shape
-    fits = len(shape) == len(info.shape) and all(
-        pinned is None or not isinstance(declared, int) or declared == pinned
-        for declared, pinned in zip(info.shape, shape)
-    )
-    if not fits:
-        raise UsageError(f"input {quoted(info.name)} of shape {info.shape} is pinned to {shape}")
-    return shape
+def _unused(name: str, taken: Collection[str]) -> str:
+    """The name as one that is not taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def identifier(name: str) -> str:
@@ -184,4 +198,4 @@ def _evaluated(tree: ast.expr, values: Mapping[str, Dim]) -> Dim:
     return a // b if b != 0 else a
 
 
-__all__ = ["Pins", "Symbols", "WrongShapeWarning", "identifier"]
+__all__ = ["Given", "Symbols", "WrongShapeWarning", "identifier"]

@@ -87,7 +87,7 @@ def test_a_dim_pinned_through_one_input_holds_for_all():
         ({"nothing": 4}, "pins no input and no dim"),
         ({"x": (2, 3, 4)}, "is pinned to"),
         ({"x": (2, 9)}, "is pinned to"),
-        ({"x": (-2, 3)}, "no shape"),
+        ({"x": (-2, 3)}, "pinned to -2, which is no size"),
         ({"batch": -1}, "pinned to -1"),
         ({"x": (2, 3), "batch": 4}, "pinned to 4 and to 2"),
         ({"x": 4}, "pins no input and no dim"),

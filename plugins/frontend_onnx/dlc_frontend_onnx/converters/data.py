@@ -12,15 +12,17 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
+from dlc_core.op.infer import dim_min, product
 from dlc_core.op.reference import apply
 from dlc_frontend_onnx.closing import close
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.reduce import along_axis
+from dlc_frontend_onnx.shapes import at_most
 
 
 @converter("NonZero", 9)
 def nonzero(c: Call, x: Node) -> Node:
-    made = std.nonzero(x, count=Var("nonzero"))
+    made = std.nonzero(x, count=Var("nonzero", bounds=at_most(product(x.shape))))
     return _known(c, made, x) or made
 
 
@@ -38,7 +40,9 @@ def _known(c: Call, made: Node, x: Node) -> Node | None:
 def compress(c: Call, x: Node, condition: Node) -> Node:
     found = c.array(condition)
     if found is None:
-        places = std.squeeze(std.nonzero(condition, count=Var("chosen")), axes=(0,))
+        places = std.squeeze(
+            std.nonzero(condition, count=Var("chosen", bounds=at_most(product(condition.shape)))), axes=(0,)
+        )
     else:
         places = c.const(np.flatnonzero(found), "int64")
     axis = c.integer("axis", None)
@@ -55,7 +59,8 @@ def unique(c: Call, x: Node) -> Sequence[Node]:
 
 def unique_of(c: Call, x: Node, axis: int | None, *, ordered: bool) -> Sequence[Node]:
     """The different elements or slices, their first places, which of them each is, how often they occur."""
-    made = std.unique(x, count=Var("different"), axis=axis, ordered=ordered)
+    most = at_most(product(x.shape) if axis is None else x.shape[axis])
+    made = std.unique(x, count=Var("different", bounds=most), axis=axis, ordered=ordered)
     results = _known(c, made, x) or made
     return [get_item(results, index) for index in range(4)]
 
@@ -78,8 +83,14 @@ def non_max_suppression(
         c.const([default], dtype) if value is None else std.reshape(value, shape=(1,))
         for value, default, dtype in limits
     ]
+    limit = c.array(given[0])
+    count = None
+    if len(scores.shape) == 3:
+        images, classes, each = scores.shape
+        kept = each if limit is None else dim_min(each, max(0, int(limit[0])))
+        count = at_most(product((images, classes, kept)))
     return std.non_max_suppression(
-        boxes, scores, *given, count=Var("boxes"), center=c.flag("center_point_box")
+        boxes, scores, *given, count=Var("boxes", bounds=count), center=c.flag("center_point_box")
     )
 
 

@@ -1,0 +1,83 @@
+"""Sizes of a module that is there already: its dims pinned, bounded and named by `shapes=`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Function, Node, node, param, rewrite
+from dlc_core.graph.shapes import Shapes
+from dlc_core.ir.bounds import Bounds
+from dlc_core.ir.expr import Expr, Var, const, substitute
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, TupleType, dim
+
+
+def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
+    """The module with what `shapes` says of its entry's dims (see `Shapes`).
+
+    Raises UsageError where it does not fit.
+    """
+    if not given:
+        return module
+    entry = module.functions.get(module.entry)
+    if not isinstance(entry, Function):
+        raise UsageError(
+            f"shapes are of graphs, and {module.entry!r} is none", hint="give the sizes in the program itself"
+        )
+    names = tuple(entry.attrs.get("inputs") or (p.attrs["name"] for p in entry.params))
+    types = dict(zip(names, (p.tensor_type for p in entry.params), strict=True))
+    declared = {n: tuple(d if isinstance(d, int) else str(d) for d in t.shape) for n, t in types.items()}
+    dims = dict.fromkeys(d for t in types.values() for d in t.shape if isinstance(d, Expr))
+    bounds = {d.name: d.bounds for d in dims if isinstance(d, Var) and d.bounds}
+    shapes = Shapes(given, declared, {str(d) for d in dims if not isinstance(d, Var)}, bounds)
+    shapes.check_used()
+    sizes: dict[Var, Expr] = {}
+    made: dict[str, Expr] = {}
+    for var in dims:
+        if isinstance(var, Var):
+            size, name = shapes.size(var.name), shapes.name(var.name)
+            if isinstance(size, int):
+                sizes[var] = const(size)
+            elif name != var.name or size != (var.bounds or Bounds()) or name in shapes.taken:
+                sizes[var] = made.setdefault(name, Var(name, bounds=None if size == Bounds() else size))
+    return module.with_function(module.entry, replace_dims(entry, sizes))
+
+
+def replace_dims(function: Function, sizes: Mapping[Var, Expr]) -> Function:
+    """The function over other dims, in types and in attributes, the functions in it too."""
+    if not sizes:
+        return function
+    inner: dict[Function, Function] = {}
+
+    def of(value: Any) -> Any:
+        if isinstance(value, Expr):
+            return dim(substitute(value, sizes))
+        if isinstance(value, TensorType):
+            return TensorType(tuple(of(d) if isinstance(d, Expr) else d for d in value.shape), value.dtype)
+        if isinstance(value, TupleType):
+            return TupleType(tuple(map(of, value.fields)))
+        if isinstance(value, Function):
+            if value not in inner:
+                inner[value] = replaced(value)
+            return inner[value]
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(of, value))
+        if isinstance(value, Mapping):
+            return {key: of(item) for key, item in value.items()}
+        return value
+
+    def visit(old: Node, args: tuple[Node, ...]) -> Node:
+        return node(old.op, args, of(old.attrs), of(old.type))
+
+    def replaced(one: Function) -> Function:
+        params = tuple(param(p.attrs["name"], of(p.type)) for p in one.params)
+        body = rewrite(one.body, visit, dict(zip(one.params, params, strict=True)))
+        return Function(one.name, params, body, MappingProxyType(of(one.attrs)))
+
+    return replaced(function)
+
+
+__all__ = ["replace_dims", "with_shapes"]

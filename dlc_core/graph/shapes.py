@@ -1,0 +1,241 @@
+"""What a caller says of a model's sizes: `shapes=`.
+
+    {"batch": 8}                            a dim by its name is this number
+    {"batch": (1, 512), "length": (1, None)}    it lies within bounds, both included; None is an open end
+    {"image": (1, 3, (64, 512), None)}      an input's shape: numbers, bounds, None where nothing is said
+    {"a": ("n", 4), "b": ("n", 4)}          and names: dims of one name are one dim
+
+`Shapes` brings all of this together for whoever reads models.  A model declares its inputs' shapes as numbers
+and names; each name stands for one dim wherever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.bounds import LARGEST, Bounds
+
+Size = int | Bounds
+Declared = Mapping[str, Sequence[int | str] | None]
+"""The inputs' shapes, each dim a number or a name; None where the rank is not known."""
+
+_HINT = 'a dim is a number, bounds such as (1, 512), a name or None, as in shapes={"x": ("n", 3, (64, 512))}'
+
+
+class Shapes:
+    """What is said of the dims of a model whose inputs are declared so; UsageError for contradictions.
+
+    `compound` are names that are made of other dims, such as "past + 1": they may be numbers, and have no
+    bounds of their own; `bounds` are those that dims of the model have already.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Any] | None,
+        declared: Declared,
+        compound: Collection[str] = (),
+        bounds: Mapping[str, Bounds] = MappingProxyType({}),
+    ) -> None:
+        self._declared = declared
+        self._compound = compound
+        self._other: dict[str, str] = {}
+        """For each name that another one was given for, that one."""
+        self._sizes: dict[str, Size] = {}
+        self._unused: dict[str, Size] = {}
+        self.shapes: dict[str, tuple[int | str, ...]] = {}
+        """The shapes of inputs that have one in `shapes`, as numbers and names."""
+        self.chosen: set[str] = set()
+        """The names of dims that are not the model's."""
+        for shape in declared.values():
+            names = [dim for dim in shape or () if isinstance(dim, str)]
+            self._sizes.update((dim, bounds.get(dim, Bounds())) for dim in names)
+        named: dict[str, Any] = {}
+        for name, value in (given or {}).items():
+            if name in declared and isinstance(value, (tuple, list)):
+                self._input(name, value)
+            elif isinstance(value, (tuple, list)) or _is_integer(value):
+                named[name] = value
+            else:
+                raise self._unknown(name, value)
+        for name, value in named.items():
+            size = _size(value, f"dim {name!r}")
+            if self.name(name) in self._sizes:
+                self._say(name, size)
+            elif name in declared:
+                raise self._unknown(name, value)
+            else:
+                self._unused[name] = size
+
+    def name(self, dim: str) -> str:
+        """The name that a dim has in the end."""
+        while dim in self._other:
+            dim = self._other[dim]
+        return dim
+
+    @property
+    def taken(self) -> Collection[str]:
+        """The names that other dims have now too."""
+        return self._other.values()
+
+    def size(self, dim: str) -> Size:
+        """What is known of a dim that inputs name: a number, or bounds, which may be open."""
+        return self._sizes[self.name(dim)]
+
+    def take(self, dim: str) -> Bounds | None:
+        """The bounds of a dim that no input names, such as one that data tells; None for no bounds."""
+        found = self._unused.pop(dim, None)
+        return Bounds(found, found) if isinstance(found, int) else found
+
+    def check_used(self, others: Sequence[str] = ()) -> None:
+        """UsageError where something was said of dims that the model does not have.
+
+        `others` are those that no input names.
+        """
+        for name, size in self._unused.items():
+            raise self._unknown(name, size, others)
+
+    def check_fed(self, name: str, shape: Sequence[int]) -> None:
+        """UsageError where an input's shape is not within what is said of its dims."""
+        for axis, (dim, size) in enumerate(zip(self.shapes.get(name, self._declared[name] or ()), shape)):
+            known = self.size(dim) if isinstance(dim, str) else dim
+            if known != size if isinstance(known, int) else not known.admits(size):
+                raise UsageError(
+                    f"input {name!r} has shape {tuple(shape)}: dim {axis}, {dim}, is {size}, not {known}",
+                    hint="give a shape that fits, or other shapes={...}",
+                )
+
+    def _input(self, name: str, given: Sequence[Any]) -> None:
+        """The shape that an input was given."""
+        declared = self._declared[name]
+        if declared is not None and len(declared) != len(given):
+            pair = len(given) == 2 and len(declared) == 1
+            raise UsageError(
+                f"input {name!r} of shape {_text(declared)} is pinned to {_text(given)}",
+                why=f"it has {len(declared)} dims, not {len(given)}",
+                hint=f"bounds of its dim are shapes={{{name!r}: ({tuple(given)},)}}" if pair else _HINT,
+            )
+        made: list[int | str] = []
+        for axis, value in enumerate(given):
+            own = f"{name}_{axis}" if declared is None else declared[axis]
+            if isinstance(own, str):
+                self._sizes.setdefault(own, Bounds())
+            what = f"dim {axis} of input {name!r}"
+            if isinstance(value, str):
+                self._call(own, value, what)
+            elif value is not None:
+                size = _size(value, what)
+                if isinstance(own, str):
+                    self._say(own, size)
+                else:
+                    _meet(own, size, what, "the model says")
+            made.append(own)
+        self.shapes[name] = tuple(made)
+
+    def _call(self, own: int | str, name: str, what: str) -> None:
+        """Let a dim have a name that the caller chose."""
+        if not name.isidentifier() and name not in self._sizes:
+            raise UsageError(f"{name!r} is no name for {what}", hint="names of dims are identifiers")
+        if name not in self._sizes:
+            self.chosen.add(name)
+        known = self._sizes.setdefault(name, Bounds())
+        if isinstance(own, int):
+            self._say(name, own)
+            return
+        own, name = self.name(own), self.name(name)
+        if own in self._compound or name in self._compound:
+            if own != name:
+                raise self._made_of(own if own in self._compound else name)
+        elif own != name:
+            self._sizes[name] = _meet(self._sizes.pop(own), known, f"dim {name!r}", "it is")
+            self._other[own] = name
+
+    def _say(self, dim: str, size: Size) -> None:
+        dim = self.name(dim)
+        if dim in self._compound and isinstance(size, Bounds):
+            raise self._made_of(dim)
+        self._sizes[dim] = _meet(self._sizes[dim], size, f"dim {dim!r}", "it is")
+
+    def _made_of(self, dim: str) -> UsageError:
+        parts = ", ".join(name for name in self._sizes if name in dim and name != dim)
+        return UsageError(
+            f"dim {dim!r} is made of other dims, and has no bounds or other name of its own",
+            hint=f"give bounds to those: {parts}",
+        )
+
+    def _unknown(self, name: str, value: Any, others: Sequence[str] = ()) -> UsageError:
+        dims = ", ".join((*sorted(self._sizes), *others)) or "none"
+        return UsageError(
+            f"shapes: {name!r}: {_shown(value)} pins no input and no dim of the model",
+            hint=f"inputs: {', '.join(self._declared) or 'none'}; dims: {dims}",
+        )
+
+
+def _size(value: Any, what: str) -> Size:
+    """A number, or bounds where both ends are not one."""
+    if _is_integer(value):
+        if not 0 <= value <= LARGEST:
+            raise UsageError(f"{what} is pinned to {value}, which is no size", hint=_HINT)
+        return int(value)
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise UsageError(f"{what} is {_shown(value)}, which is no shape and no bounds", hint=_HINT)
+    low, high = value
+    for end in value:
+        if end is not None and not (_is_integer(end) and 0 <= end <= LARGEST):
+            raise UsageError(
+                f"{what} has the bounds {_shown(value)}, and {_shown(end)} is no size",
+                hint="bounds are (low, high), integers from 0, None for an open end",
+            )
+    low = 0 if low is None else int(low)
+    if high is None:
+        return Bounds(low)
+    if high < low:
+        raise UsageError(
+            f"{what} has the bounds {_shown(value)}, which nothing is within", hint="give the lower one first"
+        )
+    if high == 0:
+        raise UsageError(f"{what} is at most 0 by its bounds", hint="pin an empty dim with 0 itself")
+    return int(high) if low == high else Bounds(low, int(high))
+
+
+def _meet(known: Size, said: Size, what: str, who: str) -> Size:
+    """What both say of a dim."""
+    if isinstance(known, int) and isinstance(said, int):
+        if known != said:
+            raise UsageError(f"{what} is pinned to {said} and to {known}", hint="give it one size")
+        return known
+    if isinstance(said, int):
+        known, said = said, known
+    if isinstance(known, int):
+        assert isinstance(said, Bounds)
+        if not said.admits(known):
+            raise UsageError(
+                f"{what} is to be in {said}, and {who} {known}", hint="give bounds that it is within, or none"
+            )
+        return known
+    assert isinstance(said, Bounds)
+    try:
+        both = known.meet(said)
+    except UsageError:
+        raise UsageError(
+            f"{what} is to be in {known} and in {said}, which have nothing in common",
+            hint="give it bounds once, by its name",
+        ) from None
+    return both.low if both.low == both.high else both
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _text(shape: Sequence[Any]) -> str:
+    return f"({', '.join(map(_shown, shape))}{',' * (len(shape) == 1)})"
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, (int, str, Bounds)) else repr(value)
+
+
+__all__ = ["Declared", "Shapes", "Size"]
