@@ -27,7 +27,7 @@ from dlc_core.registry import codegen_of, registry
 from dlc_core.request import merged_settings
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
-from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.executable import MEMORY, Executable
 from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.memory import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.runtime.signature import Signature
@@ -193,7 +193,10 @@ class Job:
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)
-        return self._made(signature, artifact, weights, about, program, again, regions)
+        made = self._made(signature, artifact, weights, about, program, again, regions)
+        made.report[MEMORY] = made.memory.record()
+        made.about = {**about, MEMORY: made.report[MEMORY]}
+        return made
 
     def _made(
         self,

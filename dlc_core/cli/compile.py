@@ -83,6 +83,7 @@ def compile_model(
             "outputs": [str(value) for value in exe.outputs],
             "weights": exe.signature.weights_size,
             "scratch": str(exe.signature.arena_size),
+            "memory": exe.memory.record(),
             "live_peak": exe.about.get("live_peak"),
             "seconds": exe.report["seconds"],
             "cache": exe.report["cache"],
@@ -95,6 +96,9 @@ def compile_model(
     console.print(f"target    {escape(exe.target_text)}")
     console.print(f"inputs    {escape(', '.join(map(str, exe.inputs))) or 'none'}")
     console.print(f"outputs   {escape(', '.join(map(str, exe.outputs)))}")
+    bounds = ", ".join(f"{dim.name} in {dim.bounds}" for dim in exe.memory.dims if dim.bounds)
+    if bounds:
+        console.print(f"dims      {escape(bounds)}")
     told = exe.explain()
-    console.print(f"memory    {memory_words(told.weights, told.arena, told.live_peak)}")
+    console.print(f"memory    {memory_words(told)}")
     console.print(f"compiled  {compile_seconds(exe)}")

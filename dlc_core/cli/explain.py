@@ -81,9 +81,8 @@ def explain(
         return
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"target  {escape(told.target)}, {told.threads} thread{'s' * (told.threads != 1)}")
-    console.print(
-        f"memory  {memory_words(told.weights, told.arena, told.live_peak)}, {bytes_text(told.code)} of code"
-    )
+    console.print(f"memory  {memory_words(told)}")
+    console.print(f"code    {bytes_text(told.code)}")
     console.print(f"machine {_machine_words(told.machine)}\n")
     if told.segments:
         print_records([_segment_record(one) for one in told.segments])
@@ -97,12 +96,23 @@ def explain(
     console.print(_totals_words(told))
 
 
-def memory_words(weights: int, arena: str, live_peak: int | None) -> str:
-    """Weights, scratch memory, and how much of that any plan would need."""
-    scratch = f"{bytes_text(int(arena)) if arena.isdigit() else escape(arena) + ' bytes'} of scratch"
-    if live_peak and arena.isdigit():
-        scratch += f" ({int(arena) / live_peak:.2f} × what lives at once)"
-    return f"{bytes_text(weights)} of weights, {scratch}"
+def memory_words(told: Explanation) -> str:
+    """Weights, scratch memory and how much of that any plan would need, results; the most of all calls."""
+    scratch = f"{_bytes_words(told.arena)} of scratch"
+    known = told.arena.isdigit()
+    if told.live_peak and known:
+        scratch += f" ({int(told.arena) / told.live_peak:.2f} × what lives at once)"
+    words = f"{bytes_text(told.weights)} of weights, {scratch}"
+    if told.results is not None:
+        words += f", {_bytes_words(told.results)} of results"
+        known = known and told.results.isdigit()
+    if told.most is not None and (told.segments or not known):
+        words += f"; at most {told.most}"
+    return words
+
+
+def _bytes_words(size: str) -> str:
+    return bytes_text(int(size)) if size.isdigit() else f"{escape(size)} bytes"
 
 
 def _machine_words(machine: Machine) -> str:

@@ -177,7 +177,9 @@ def _artefact(path: Path, as_json: bool) -> None:
         "outputs": [str(value) for value in exe.outputs],
         "code": len(exe.artifact.code),
         "weights": signature.weights_size,
+        "dims": [f"{dim.name} in {dim.bounds}" for dim in exe.memory.dims if dim.bounds],
         "scratch": str(signature.arena_size),
+        "memory": exe.memory.record(),
         "sources": list(exe.artifact.sources),
         "kernel calls": len(exe.about.get("sites", ())),
         "compiled": dict(exe.artifact.metadata.get(COMPILED, {})),
@@ -190,6 +192,8 @@ def _artefact(path: Path, as_json: bool) -> None:
     for key, value in record.items():
         if key in ("code", "weights"):
             value = bytes_text(value)
+        elif key == "memory":
+            value = str(exe.memory)
         elif isinstance(value, dict):
             value = ", ".join(f"{k} {shorten(str(v), 80)}" for k, v in value.items())
         elif isinstance(value, list):

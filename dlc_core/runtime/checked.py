@@ -4,6 +4,7 @@ name the device.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import numpy as np
 
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
 from dlc_core.runtime.device import Device
+from dlc_core.runtime.machine_memory import check_room
 from dlc_core.runtime.memory import empty
 from dlc_core.runtime.ndarray import NDArray, as_host, contiguous, is_plain
 from dlc_core.runtime.signature import Plan, Shape, Signature
@@ -75,10 +77,21 @@ class Checked:
         made = self._plans.get(facts)
         if made is None:
             made = self.signature.plan(facts)
+            self._check_room(made)
             if len(self._plans) >= PLANS:
                 self._plans.clear()
             self._plans[facts] = made
         return made
+
+    def release(self) -> None:
+        """Give back all scratch memory that no call is using."""
+
+    def _check_room(self, plan: Plan) -> None:
+        pairs = zip(plan.outputs, self.results, strict=True)
+        results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in pairs)
+        names = [v.name for v in self.signature.symbols]
+        sizes = ", ".join(f"{name} is {size}" for name, size in zip(names, plan.scalars, strict=True))
+        check_room(plan.arena, results, self.release, sizes)
 
     def steady(self, run: Callable[[], None], given: Sequence[Host]) -> Callable[[], None]:
         """A bound call that is refused once elements of its inputs tell other dims than when it was bound."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -33,12 +34,18 @@ def cgroup_quota(root: Path = Path("/")) -> float | None:
     """The tightest CPU quota of this process's cgroups and their ancestors, in cores; None where there is
     none.
     """
+    found = [quota for folder in cgroup_folders("cpu", root) for quota in _quota_of(folder)]
+    return min(found, default=None)
+
+
+def cgroup_folders(controller: str, root: Path = Path("/")) -> Iterator[Path]:
+    """Folders in which limits of this process may stand: of its cgroups (v1 or v2) and their ancestors."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return None
+        return
     base = root / "sys/fs/cgroup"
-    found: list[float] = []
+    together = [base / "cpu,cpuacct"] if controller == "cpu" else []
     for line in lines:
         fields = line.split(":", 2)
         if len(fields) != 3:
@@ -46,14 +53,12 @@ def cgroup_quota(root: Path = Path("/")) -> float | None:
         _, controllers, path = fields
         if controllers == "":
             mounts = [base, base / "unified"]
-        elif "cpu" in controllers.split(","):
-            mounts = [base / controllers, base / "cpu", base / "cpu,cpuacct"]
+        elif controller in controllers.split(","):
+            mounts = [base / controllers, base / controller, *together]
         else:
             continue
         for mount in mounts:
-            for folder in _upward(mount, path):
-                found += _quota_of(folder)
-    return min(found, default=None)
+            yield from _upward(mount, path)
 
 
 def _upward(mount: Path, path: str) -> list[Path]:
@@ -78,4 +83,4 @@ def _quota_of(folder: Path) -> list[float]:
         return []
 
 
-__all__ = ["cgroup_quota", "usable_cores"]
+__all__ = ["cgroup_folders", "cgroup_quota", "usable_cores"]

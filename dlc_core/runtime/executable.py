@@ -21,6 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from dlc_core.runtime.explain import Explanation, explain
 from dlc_core.runtime.measure import TimeEvaluator
 from dlc_core.runtime.ndarray import as_host, contiguous
 from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
+from dlc_core.runtime.room import CallMemory
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
@@ -63,6 +65,10 @@ if hasattr(os, "register_at_fork"):
 
 SHORT_SOURCE = 1 << 18
 """Characters of code up to which an artefact keeps it without being asked."""
+
+
+MEMORY = "memory"
+"""What is recorded of the memory of calls, as JSON data (see `CallMemory.record`)."""
 
 
 class BoundCall:
@@ -122,9 +128,11 @@ class Executable:
         self.codegen = codegen
         self.entry = entry
         self.num_threads = num_threads
-        self.report: dict[str, Any] = dict(report or {})
-        self.program = program
         self.about: Mapping[str, Any] = about or {}
+        self.report: dict[str, Any] = dict(report or {})
+        if MEMORY in self.about:
+            self.report.setdefault(MEMORY, self.about[MEMORY])
+        self.program = program
         self.regions: Mapping[str, Executable] = regions or {}
         self._sources = dict(sources or {})
         self._caller: Caller | None = None
@@ -141,6 +149,13 @@ class Executable:
     def outputs(self) -> tuple[Value, ...]:
         """Names, shapes and dtypes of the outputs."""
         return self.signature.outputs
+
+    @cached_property
+    def memory(self) -> CallMemory:
+        """The memory of one call: `memory.scratch` and `memory.results` are expressions over the dims,
+        `memory.most` is the most of all calls, `memory.at(batch=8)` that of some.
+        """
+        return CallMemory(self)
 
     @property
     def num_threads(self) -> int:
@@ -410,4 +425,4 @@ class Executable:
         return caller_for(self.signature, self.device, loaded.entry(self.entry), self.weights)
 
 
-__all__ = ["BoundCall", "Executable"]
+__all__ = ["MEMORY", "BoundCall", "Executable"]

@@ -17,6 +17,7 @@ from dlc_core.ir.types import static_bytes
 from dlc_core.lazy import lazy
 from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.profile import Report, Row
+from dlc_core.runtime.room import Bytes
 from dlc_core.target.artifact import COMPILED
 from dlc_core.target.cost import Estimate, Machine, Work
 
@@ -130,6 +131,21 @@ class Explanation:
     None where they depend on dims."""
     compiled: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What the device's compiler says of the functions it made, by their symbols: registers, memory."""
+    results: str | None = None
+    """Bytes of the results of one call, an expression where they depend on dims; None for texts."""
+    most: Bytes | None = None
+    """The most bytes that any call takes; None where a dim on which that depends has no upper bound."""
+
+    def _room(self) -> list[str]:
+        """What more is known of the memory of a call."""
+        found = []
+        if self.results is not None:
+            found.append(f"results  {self.results} bytes in each call")
+        known = self.arena.isdigit() and self.results is not None and self.results.isdigit()
+        if self.most is not None and (self.segments or not known):
+            scratch, results = self.most.scratch, self.most.results
+            found.append(f"at most  {scratch} bytes of scratch memory and {results} of results in a call")
+        return found
 
     def to_json(self) -> str:
         """All of it, with `totals` and, where times were measured, `fit`."""
@@ -181,6 +197,7 @@ class Explanation:
             f"model    {self.signature}",
             f"memory   {self.weights} bytes of constants, {self.arena} bytes of scratch memory in each call"
             + least,
+            *self._room(),
             f"code     {self.code} bytes, {len(self.kernels)} kernel calls",
         ]
         for one in self.segments:
@@ -272,6 +289,8 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         segments=tuple(_segments(exe)),
         device_memory=_device_memory(exe),
         compiled=exe.artifact.metadata.get(COMPILED, {}),
+        results=None if exe.memory.results is None else str(exe.memory.results),
+        most=exe.memory.most,
         refused=tuple(
             Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
             for one in exe.about.get("placed", {}).get("why_not", ())

@@ -1,9 +1,9 @@
-"""How much memory of devices the values between segments of a host program take, found without running it."""
+"""How much memory the values between segments of a host program take, found without running it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dlc_core.graph.node import CALL_PRIM, GET, PARAM, TUPLE, Node
 from dlc_core.ir.types import TensorType, Type, static_bytes
@@ -23,6 +23,49 @@ def device_bytes(steps: Steps, devices: Mapping[str, str]) -> dict[str, int | No
         so_far = found[device]
         found[device] = None if size is None or so_far is None else so_far + size * count
     return found
+
+
+def host_bytes(steps: Steps, bytes_of: Callable[[TensorType], int | None]) -> int | None:
+    """The most bytes of values that are there at once, those of params and constants not counted; None where
+    `bytes_of` does not know a size.
+    """
+    atoms: dict[Node, list[Atom]] = {}
+    holders: Counter[Atom] = Counter()
+    sizes: dict[Atom, int] = {}
+    live = most = 0
+
+    def atoms_of(n: Node) -> list[Atom]:
+        """The tensors of a value; those of params and constants, met here first, take nothing."""
+        if n not in atoms:
+            atoms[n] = [(n, i) for i in range(len(_fields(n.type)))]
+            holders.update(atoms[n])
+        return atoms[n]
+
+    for n, dead in steps.order:
+        given = [atom for arg in n.args for atom in atoms_of(arg)]
+        bodies = steps.bodies.get(n, ())
+        if n.op in (GET, TUPLE):
+            own = [given[n.attrs["index"]]] if n.op is GET else given
+        else:
+            own = [(n, i) for i in range(len(_fields(n.type)))]
+            for atom, type_ in zip(own, _fields(n.type), strict=True):
+                size = bytes_of(type_)
+                if size is None:
+                    return None
+                sizes[atom] = size
+                live += size
+        atoms[n] = own
+        holders.update(own)
+        inner = [host_bytes(body, bytes_of) for body in bodies]
+        if None in inner:
+            return None
+        # What rounds give is collected before it becomes one value.
+        collected = sum(sizes.get(atom, 0) for atom in own) if bodies else 0
+        most = max(most, live + collected + max((size or 0 for size in inner), default=0))
+        for arg in dead:
+            holders.subtract(atoms[arg])
+            live -= sum(sizes.pop(atom, 0) for atom in atoms[arg] if not holders[atom])
+    return most
 
 
 def _peaks(steps: Steps, devices: Mapping[str, str], nested: bool) -> Counter[Block]:
@@ -85,4 +128,4 @@ def _block(atom: Atom, device: str) -> Block:
     return device, None if size is None else class_of(size)
 
 
-__all__ = ["device_bytes"]
+__all__ = ["device_bytes", "host_bytes"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +17,17 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import ArtifactError, RuntimeFailure
-from dlc_core.graph.node import Function
+from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.expr import Expr, Var, as_expr
+from dlc_core.ir.types import TensorType
 from dlc_core.op.known import known_ops
 from dlc_core.runtime.callers import caller_for
 from dlc_core.runtime.calling import Copying
 from dlc_core.runtime.checked import Caller, Host, Transient, failing
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.encode import decode_signature, encode_signature
-from dlc_core.runtime.footprint import device_bytes
+from dlc_core.runtime.footprint import device_bytes, host_bytes
 from dlc_core.runtime.resident import Held, Pool, fetch
 from dlc_core.runtime.signature import Signature
 from dlc_core.runtime.steps import Steps
@@ -98,12 +100,32 @@ def memory_of(program: Program, weights: Host, devices: Mapping[str, str]) -> di
     """The most bytes of values that a call has at once on each device, where `devices` names those of
     segments; None where sizes depend on dims.
     """
-
-    def never(symbol: str, arrays: list[Any], threads: int) -> list[Any]:
-        raise RuntimeFailure(f"{symbol} is not loaded")
-
     segments = {**program.segments, **devices}
-    return device_bytes(Steps(program.function(weights), never, segments, devices), devices)
+    return device_bytes(Steps(program.function(weights), _never, segments, devices), devices)
+
+
+def host_bytes_of(
+    program: Program, weights: Host, regions: Collection[str], bytes_of: Callable[[TensorType], int | None]
+) -> int | None:
+    """The most bytes of values that a call has at once, by what `bytes_of` says of each; None where it does
+    not know one.
+    """
+    segments = {*program.segments, *regions}
+    return host_bytes(Steps(program.function(weights), _never, segments), bytes_of)
+
+
+def counts_of(program: Program, weights: Host) -> list[tuple[Var, Expr]]:
+    """The dims that data tells, each with what it never exceeds, as far as that is known."""
+    found = []
+    for n in post_order(program.function(weights).body):
+        if n.op.name == "first_of":
+            whole = n.args[0].tensor_type.shape[n.attrs["axis"]]
+            found.append((n.attrs["count"], as_expr(whole)))
+    return found
+
+
+def _never(symbol: str, arrays: list[Any], threads: int) -> list[Any]:
+    raise RuntimeFailure(f"{symbol} is not loaded")
 
 
 class Hosted(Transient):

@@ -1,0 +1,193 @@
+"""How much memory a call takes, known before it is made.
+
+    exe.memory.scratch, exe.memory.results      bytes, as expressions over the dims
+    exe.memory.most                             the most that any call takes, where all dims are bounded
+    exe.memory.at(batch=8, length=512)          what calls of these sizes take at most
+
+Scratch memory is what intermediate values lie in; results are what a call gives back.  Inputs belong to the
+caller, and weights (`exe.signature.weights_size`) are there once.  What a device takes for itself, such as
+NumPy does for the target `reference` and for ops that run on the host, is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dlc_core.diag import UsageError, bytes_text
+from dlc_core.ir.dtype import STRING
+from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars
+from dlc_core.ir.types import TensorType
+from dlc_core.lazy import lazy
+
+if TYPE_CHECKING:
+    from dlc_core import arith
+    from dlc_core.runtime import hosted
+    from dlc_core.runtime.executable import Executable
+else:
+    arith = lazy("dlc_core.arith")
+    hosted = lazy("dlc_core.runtime.hosted")
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of one call."""
+
+    scratch: int
+    results: int
+
+    @property
+    def total(self) -> int:
+        return self.scratch + self.results
+
+    def __str__(self) -> str:
+        return f"{bytes_text(self.scratch)} of scratch, {bytes_text(self.results)} of results"
+
+
+class CallMemory:
+    """The memory of one call of an executable."""
+
+    def __init__(self, exe: Executable) -> None:
+        self._exe = exe
+        signature = exe.signature
+        self.dims: tuple[Var, ...] = signature.dims
+        """The dims that calls give a value."""
+        self.results: Expr | None = _total(value.type for value in signature.outputs)
+        """Bytes of the results; None where they are texts."""
+        self.scratch: Expr | None = signature.arena_size if exe.program is None else None
+        """Bytes of scratch memory; None where the host runs parts of the model: see `most` and `at`."""
+
+    @property
+    def most(self) -> Bytes | None:
+        """The most that any call takes; None where a dim on which that depends has no upper bound."""
+        return self._most({})
+
+    def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> Bytes:
+        """What calls of these sizes, by the names of dims, take at most; other dims are within their bounds.
+
+        Where the dims of all inputs are given, and no size depends on data, it is just that.  Raises
+        UsageError for names and sizes that do not fit, and where dims without bounds are left.
+        """
+        given = {**(sizes or {}), **named}
+        known = {var.name: var for var in self.dims}
+        for name, size in given.items():
+            if name not in known:
+                raise UsageError(f"there is no dim {name!r}", hint=f"dims: {', '.join(known) or 'none'}")
+            bounds = known[name].bounds
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                raise UsageError(f"dim {name!r} is {size!r}, which is no size")
+            if bounds is not None and not bounds.admits(size):
+                raise UsageError(f"{name} is {size}, and the model is compiled for {name} in {bounds}")
+        found = self._most(given)
+        if found is None:
+            left = [v.name for v in self._open() if v.name not in given]
+            raise UsageError(
+                f"the memory depends on {', '.join(left) or 'texts'}",
+                why="there is no upper bound for it",
+                hint="give it here, or bounds for dims when compiling: shapes={name: (1, 512)}",
+            )
+        return found
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON data."""
+        most = self.most
+        return {
+            "scratch": None if self.scratch is None else str(self.scratch),
+            "results": None if self.results is None else str(self.results),
+            "most": None if most is None else {"scratch": most.scratch, "results": most.results},
+        }
+
+    def __str__(self) -> str:
+        texts = [
+            f"{_words(size)} of {what}"
+            for what, size in (("scratch", self.scratch), ("results", self.results))
+            if size is not None
+        ]
+        most = self.most
+        if most is not None and not all(
+            size is not None and const_value(size) is not None for size in (self.scratch, self.results)
+        ):
+            texts.append(f"at most {bytes_text(most.scratch)} and {bytes_text(most.results)}")
+        return ", ".join(texts)
+
+    def _open(self) -> list[Var]:
+        sizes = [size for size in (self.scratch, self.results) if size is not None]
+        return [v for v in free_vars(*sizes) if v.bounds is None or v.bounds.high is None]
+
+    def _most(self, given: Mapping[str, int]) -> Bytes | None:
+        exe = self._exe
+        ranges = {name: (size, size) for name, size in given.items()}
+        for var, size, _ in exe.signature.told:
+            _know(ranges, var, size)
+        if exe.program is not None:
+            for count, size in hosted.counts_of(exe.program, exe.weights):
+                _know(ranges, count, size)
+        results = None if self.results is None else upper(self.results, ranges)
+        if self.scratch is not None:
+            scratch = upper(self.scratch, ranges)
+        else:
+            scratch = _program_bytes(exe, given, ranges)
+        return None if scratch is None or results is None else Bytes(scratch, results)
+
+
+def upper(size: Expr, ranges: Mapping[str, tuple[int, int]]) -> int | None:
+    """The most that a size is; None where that is not bounded.
+
+    Dims are within these ranges, by their names, and within their bounds.
+    """
+    known = const_value(size)
+    if known is not None:
+        return known
+    analyzer = arith.Analyzer()
+    for var in free_vars(size):
+        analyzer.declare_dim(var, *ranges.get(var.name, (0, None)))
+    high = analyzer.const_bounds(size)[1]
+    return None if math.isinf(high) else max(0, int(high))
+
+
+def _know(ranges: dict[str, tuple[int, int]], var: Var, size: Expr) -> None:
+    """Take note that a dim is at most a size; several may have one name."""
+    high = upper(size, ranges)
+    if high is not None:
+        ranges[var.name] = 0, max(high, ranges.get(var.name, (0, 0))[1])
+
+
+def _total(types: Iterable[TensorType]) -> Expr | None:
+    total: Expr = const(0)
+    for type_ in types:
+        if type_.dtype is STRING:
+            return None
+        size: Expr = const(type_.dtype.itemsize)
+        for dim in type_.shape:
+            size = as_expr(dim) * size
+        total = total + size
+    return total
+
+
+def _program_bytes(
+    exe: Executable, given: Mapping[str, int], ranges: Mapping[str, tuple[int, int]]
+) -> int | None:
+    """The most of a host program: what its segments keep, and the values that live between them at once."""
+    assert exe.program is not None
+    parts = [upper(own.arena_size, ranges) for own in exe.program.segments.values()]
+    for region in exe.regions.values():
+        most = CallMemory(region)._most(given)
+        parts.append(None if most is None else most.total)
+
+    def bytes_of(type_: TensorType) -> int | None:
+        size = _total([type_])
+        return None if size is None else upper(size, ranges)
+
+    parts.append(hosted.host_bytes_of(exe.program, exe.weights, (*exe.regions,), bytes_of))
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _words(size: Expr) -> str:
+    known = const_value(size)
+    return f"{size} bytes" if known is None else bytes_text(known)
+
+
+__all__ = ["Bytes", "CallMemory", "upper"]
