@@ -81,9 +81,14 @@ class CopyWriter(KernelWriter):
         return whole and copies is not None and stmt.buffer.dtype.itemsize * lanes in copies.bytes
 
     def effect(self, value: Call) -> None:
-        if value.name == "barrier" and self._waits and self.words.copies is not None:
-            self.line(f"{self.words.copies.wait};")
+        if value.name == "barrier":
+            self.before_barrier()
         super().effect(value)
+
+    def before_barrier(self) -> None:
+        """What a thread does before it meets the others."""
+        if self._waits and self.words.copies is not None:
+            self.line(f"{self.words.copies.wait};")
 
 
 def _guarded(value: Expr) -> tuple[Expr | None, Expr]:

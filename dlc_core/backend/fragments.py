@@ -17,7 +17,7 @@ from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, free_var
 from dlc_core.target.source import Blocks, Matrices
 from dlc_core.target.source.values import Key
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.matrix import MATRIX, held, operands, products, unit_of
+from dlc_core.tir.matrix import MATRIX, MatrixUnit, held, operands, products, unit_of
 from dlc_core.tir.stmt import For, Let, PrimFunc, Seq, Stmt, Store, seq
 from dlc_core.tir.threads import THREAD, level
 
@@ -125,24 +125,29 @@ class FragmentWriter(CopyWriter):
         if text is None:
             raise CodegenError(f"{self.unit.dialect.name} has no product of matrices {unit.name}")
         parts = _parts(call.args[0])
-        a, b = (self.text.vars[var] for arg in call.args[1:3] if isinstance(var := held(arg), Var))
         self.text.named = {}
+        given = self.product_words(unit, call)
         rest = _behind(stmt, parts)
         first = const_value(parts[0].buffer.linear_index(parts[0].indices)) if rest is not None else None
         if rest is not None and first is not None:
             acc = self.text.address(parts[0].buffer, const(first))
-            self.line(text.format(acc=acc, a=a, b=b) + ";")
+            self.line(text.format(acc=acc, **given) + ";")
             return rest
         self.prepare(*parts)
         name = self.names.fresh(stmt.var.name)
         values = ", ".join(map(self.text.value, parts))
         self.line(f"{self.kind(stmt.var.dtype.scalar)} {name}[{len(parts)}] = {{{values}}};")
-        self.line(text.format(acc=name, a=a, b=b) + ";")
+        self.line(text.format(acc=name, **given) + ";")
         self._parts[stmt.var] = [f"{name}[{lane}]" for lane in range(len(parts))]
         if len(parts) == 1:
             self.text.vars[stmt.var] = f"{name}[0]"
         self.text.named = {}
         return stmt.body
+
+    def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
+        """What a product is given, besides its sums."""
+        variables = [var for arg in call.args[1:3] if isinstance(var := held(arg), Var)]
+        return {name: self.text.vars[var] for name, var in zip("ab", variables, strict=True)}
 
 
 def _parts(value: Expr) -> tuple[Load, ...]:

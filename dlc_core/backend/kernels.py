@@ -26,7 +26,7 @@ from dlc_core.ir.expr import (
     post_order,
 )
 from dlc_core.ir.module import IRModule
-from dlc_core.target.source import Dialect, Kernels, Moves
+from dlc_core.target.source import Dialect, Kernels, Large, Moves
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.scalars import ADD
@@ -80,8 +80,13 @@ class KernelWriter(ModuleWriter):
 
     def kernel(self, func: PrimFunc, symbol: str) -> str:
         """The text of a PrimFunc that is one launch."""
-        for buffer in allocations(func.body):
-            if is_shared(buffer):
+        shared = [buffer for buffer in allocations(func.body) if is_shared(buffer)]
+        large = self.words.large
+        sizes_of = {buffer: prod(buffer.static_shape() or ()) * buffer.dtype.itemsize for buffer in shared}
+        if large is not None and sum(sizes_of.values()) > large.beyond:
+            self._declare_large(sizes_of, large)
+        else:
+            for buffer in shared:
                 self._declare_shared(buffer)
         sizes = group_extents(func) if self.words.bounds else None
         bounds = "" if sizes is None else f" {self.words.bounds.format(threads=prod(sizes.values()))}"
@@ -93,6 +98,19 @@ class KernelWriter(ModuleWriter):
         self.pointers[buffer] = name
         count = self._array(buffer, name)
         self.shared.append(Shared(name, count * buffer.dtype.itemsize))
+
+    def _declare_large(self, sizes: Mapping[Buffer, int], large: Large) -> None:
+        """One array, of which each buffer is a part."""
+        name, total = self.names.fresh("shared"), 0
+        at = len(self.lines)
+        for buffer, size in sizes.items():
+            kind = self.unit.stored_type(buffer.dtype)
+            self.pointers[buffer] = self.names.fresh(f"shared_{buffer.name}")
+            self.line(f"{kind} *const {self.pointers[buffer]} = ({kind} *)({name} + {total});")
+            total += -(-size // large.align) * large.align
+        self.line(f"{large.declare.format(name=name, bytes=total)};")
+        self.lines.insert(at, self.lines.pop())
+        self.shared.append(Shared(name, total))
 
     def _array(self, buffer: Buffer, name: str) -> int:
         shape = buffer.static_shape()

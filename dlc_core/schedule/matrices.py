@@ -16,19 +16,22 @@ from itertools import product
 import numpy as np
 
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, cast_to, const, load
 from dlc_core.schedule.intrin import Array, TensorIntrin
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
 from dlc_core.tir.matrix import Fragment, MatrixUnit, matrix_product
 from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop, seq
+from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW
 
 
 @dataclass(frozen=True)
 class Tiles:
     """What a subgroup multiplies at once: `down` x `across` tiles of a unit.
 
-    With `a_turned` the first operand lies as [k, m], with `b_turned` the second as [n, k].  `axis` is that of
-    the threads.
+    With `a_turned` the first operand lies as [k, m], with `b_turned` the second as [n, k].  Of units that
+    read operands in place, those whose steps are outermost lie as [parts, k, part]: a part is a row of
+    memory.  `axis` is that of the threads.
     """
 
     unit: MatrixUnit
@@ -93,16 +96,45 @@ def matrix_tiles(unit: MatrixUnit, axis: str) -> Iterator[Tiles]:
         yield Tiles(unit, down, across, axis, a_turned, b_turned)
 
 
+def operand_scope(unit: MatrixUnit) -> str:
+    """The memory that a unit's operands come from."""
+    return SWIZZLED if unit.in_place else "shared"
+
+
+def row_of(unit: MatrixUnit, of: str) -> int:
+    """Elements of a row of the memory in which a unit reads operands of a dtype in place."""
+    return SWIZZLED_ROW // dtype(of).itemsize
+
+
 def _buffers(tiles: Tiles) -> tuple[Buffer, Buffer, Buffer]:
     unit = tiles.unit
     threads, own = digits_of(unit.of_acc)
-    a, b = (tiles.rows, unit.k), (unit.k, tiles.columns)
     shape = [d.extent for d in threads] + [tiles.down, tiles.across] + [d.extent for d in own]
-    return (
-        Buffer("A", a[::-1] if tiles.a_turned else a, unit.a, scope="shared"),
-        Buffer("B", b[::-1] if tiles.b_turned else b, unit.b, scope="shared"),
-        Buffer("C", tuple(shape), unit.acc, scope="local"),
-    )
+    operands = []
+    for name, of, size, k_outer in (
+        ("A", unit.a, tiles.rows, tiles.a_turned),
+        ("B", unit.b, tiles.columns, not tiles.b_turned),
+    ):
+        row = row_of(unit, of)
+        parts = (size // row, unit.k, row) if unit.in_place else (unit.k, size)
+        lies = parts if k_outer else (size, unit.k)
+        operands.append(Buffer(name, lies, of, scope=operand_scope(unit)))
+    return operands[0], operands[1], Buffer("C", tuple(shape), unit.acc, scope="local")
+
+
+def _place(tiles: Tiles, buffer: Buffer, step: ExprLike, tile: ExprLike, inner: ExprLike) -> list[Expr]:
+    """The element of a buffer of an operand that belongs to a step, and to a row or column of a tile."""
+    of_a, unit = buffer.name == "A", tiles.unit
+    size = unit.m if of_a else unit.n
+    step, tile, inner = as_expr(step), as_expr(tile), as_expr(inner)
+    if not (tiles.a_turned if of_a else not tiles.b_turned):
+        return [tile * size + inner, step]
+    if not unit.in_place:
+        return [step, tile * size + inner]
+    row = row_of(unit, buffer.dtype.name)
+    if size == row:
+        return [tile, step, inner]
+    return [tile * (size // row) + inner // row, step, inner % row]
 
 
 def _description(tiles: Tiles) -> PrimFunc:
@@ -112,12 +144,12 @@ def _description(tiles: Tiles) -> PrimFunc:
     names = [*(f"t{i}" for i in range(len(threads))), "i", "j", *(f"o{i}" for i in range(len(own)))]
     places = [Var(f"v{name}") for name in names]
     k = Var("vk")
-    at: list[Expr] = [places[len(threads) + dim] * size for dim, size in enumerate((unit.m, unit.n))]
+    at: list[Expr] = [const(0), const(0)]
     digits = zip((*threads, *own), [*places[: len(threads)], *places[len(threads) + 2 :]], strict=True)
     for digit, place in digits:
         at[digit.dim] = at[digit.dim] + place * digit.step
-    left = (k, at[0]) if tiles.a_turned else (at[0], k)
-    right = (at[1], k) if tiles.b_turned else (k, at[1])
+    i, j = places[len(threads) : len(threads) + 2]
+    left, right = _place(tiles, a, k, i, at[0]), _place(tiles, b, k, j, at[1])
     sum_, one, other = load(c, places), load(a, left), load(b, right)
     value = sum_ + cast_to(c.dtype, one) * cast_to(c.dtype, other)
     reads = tuple(
@@ -141,18 +173,17 @@ def _implementation(tiles: Tiles) -> PrimFunc:
     thread = Var("lane")
     lets: list[tuple[Var, Expr]] = []
 
-    def held(buffer: Buffer, fragment: Fragment, dim: int, tile: int, turned: bool) -> Expr:
+    def held(buffer: Buffer, fragment: Fragment, dim: int, tile: int) -> Expr:
         parts = []
         for number in range(fragment.count):
-            at = list(fragment.place(thread, number))
-            at[dim] = at[dim] + tile * (unit.m, unit.n)[dim]
-            parts.append(load(buffer, [as_expr(i) for i in (at[::-1] if turned else at)]))
+            at = fragment.place(thread, number)
+            parts.append(load(buffer, _place(tiles, buffer, at[1 - dim], tile, at[dim])))
         var = Var(f"{buffer.name.lower()}{tile}", buffer.dtype.with_lanes(fragment.count))
         lets.append((var, vector_concat(*parts) if len(parts) > 1 else parts[0]))
         return var
 
-    left = [held(a, unit.of_a, 0, i, tiles.a_turned) for i in range(tiles.down)]
-    right = [held(b, unit.of_b, 1, j, tiles.b_turned) for j in range(tiles.across)]
+    left = [held(a, unit.of_a, 0, i) for i in range(tiles.down)]
+    right = [held(b, unit.of_b, 1, j) for j in range(tiles.across)]
     first = [_digit(thread, [d.extent for d in threads], place) for place in range(len(threads))]
     steps = []
     for i in range(tiles.down):
@@ -196,15 +227,20 @@ def _number(number: int, digits: Sequence[Digit]) -> list[int]:
     return found[::-1]
 
 
+def _whole(lies: Array, k_outer: bool) -> Array:
+    """An operand with its steps innermost."""
+    whole = lies.transpose(1, 0, 2).reshape(lies.shape[1], -1) if lies.ndim > 2 else lies
+    return whole.T if k_outer else whole
+
+
 @dataclass(frozen=True)
 class _Reference:
     tiles: Tiles
 
     def __call__(self, a: Array, b: Array, c: Array) -> None:
         unit = self.tiles.unit
-        left = (a.T if self.tiles.a_turned else a).astype(c.dtype)
-        right = (b.T if self.tiles.b_turned else b).astype(c.dtype)
-        made = left @ right
+        left, right = _whole(a, self.tiles.a_turned), _whole(b, not self.tiles.b_turned)
+        made = left.astype(c.dtype) @ right.astype(c.dtype).T
         threads, own = digits_of(unit.of_acc)
         for place in np.ndindex(*c.shape):
             digits, (i, j), values = (
@@ -218,4 +254,14 @@ class _Reference:
             c[place] += made[at[0], at[1]]
 
 
-__all__ = ["ACROSS", "DOWN", "Digit", "Tiles", "digits_of", "matrix_intrin", "matrix_tiles"]
+__all__ = [
+    "ACROSS",
+    "DOWN",
+    "Digit",
+    "Tiles",
+    "digits_of",
+    "matrix_intrin",
+    "matrix_tiles",
+    "operand_scope",
+    "row_of",
+]

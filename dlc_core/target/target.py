@@ -171,8 +171,12 @@ class Description:
 
     def matrix_unit(self, a: str, b: str, acc: str) -> MatrixUnit | None:
         """The matrix unit for these dtypes, where the machine has one for its subgroups."""
-        found = (u for u in self.matrix_units if (u.a, u.b, u.acc) == (a, b, acc))
-        return next((u for u in found if u.width == self.subgroup), None)
+        return next(iter(self.units_for(a, b, acc)), None)
+
+    def units_for(self, a: str, b: str, acc: str) -> list[MatrixUnit]:
+        """The matrix units for these dtypes that the machine's subgroups can use, best first."""
+        found = (u for u in self.matrix_units if (u.a, u.b, u.acc) == (a, b, acc) and self.subgroup)
+        return [u for u in found if u.width == self.subgroup or (u.in_place and not u.width % self.subgroup)]
 
 
 @dataclass(frozen=True)

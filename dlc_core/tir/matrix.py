@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,14 @@ class Fragment:
                 f"{self} is no way to hold a matrix of {self.rows} x {self.columns}",
                 why="each element belongs to one thread, each digit moves along rows or along columns",
             )
+
+    @staticmethod
+    def dealt(rows: int, columns: int, width: int) -> Fragment:
+        """Any way to deal a matrix out to so many threads: for operands that units read in place."""
+        beside = gcd(columns, width)
+        high, own = width // beside, rows * beside // width
+        threads = ((1, beside), (columns * own, high))
+        return Fragment(rows, columns, _real(threads), _real(((columns, own), (beside, columns // beside))))
 
     @property
     def digits(self) -> Digits:
@@ -114,6 +122,10 @@ class Fragment:
         )
 
 
+def _real(digits: Digits) -> Digits:
+    return tuple(digit for digit in digits if digit[1] > 1)
+
+
 @dataclass(frozen=True)
 class MatrixUnit:
     """An instruction that multiplies what a subgroup holds: `acc` [m, n] += `a` [m, k] @ `b` [k, n].
@@ -133,6 +145,11 @@ class MatrixUnit:
     """Whether operands are loaded as quickly where the other dim of them is the contiguous one."""
     products: int = 0
     """Multiply-adds that all of a processor's units of this kind begin in a cycle; 0 where not known."""
+    in_place: bool = False
+    """Whether it reads its operands where they lie in memory of the group, of scope `SWIZZLED`, beside the
+    threads, several subgroups of them, until these wait; each thread's parts are then what it has to see
+    written.  Rows of that memory lie along the steps, or, where operands may be turned, along the other dim.
+    """
 
     def __post_init__(self) -> None:
         sizes = (self.of_acc.rows, self.of_acc.columns, self.of_a.columns)

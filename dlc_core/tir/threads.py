@@ -12,6 +12,10 @@ lives where its `Alloc` stands: one inside the axes of threads is each thread's 
 to them.  In a launch in its final form (`unify_thread_binding`) the two agree with the scopes; before, a
 schedule may leave shared memory, with the same content for all, inside the axes of threads, and memory of
 threads, of which each uses elements of its own, outside.
+
+Memory of scope "shared.swizzled" is shared memory in the order of units that read operands of matrices where
+they lie: rows of 128 bytes, of which row r has its part p, of 16 bytes, at place p ^ r % 8, so that the same
+part of 8 rows lies in different banks.  Programs know nothing of that: only addresses do (`swizzled`).
 """
 
 from __future__ import annotations
@@ -19,13 +23,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr
+from dlc_core.ir.expr import Binary, Expr, const, const_value
 from dlc_core.tir.functor import child_stmts, stmts
 from dlc_core.tir.stmt import For, PrimFunc, Stmt
 
 GROUP, VIRTUAL, THREAD = "group", "virtual", "thread"
 """Levels of thread axes."""
 _PREFIXES = (("block", GROUP), ("vthread", VIRTUAL))
+SWIZZLED = "shared.swizzled"
+"""The scope of shared memory whose rows have their parts in turn."""
+SWIZZLED_ROW, SWIZZLED_ALIGN = 128, 1024
+"""Bytes of a row of it, and what it begins at a multiple of: 8 rows, after which the order is the same."""
 
 
 def level_of(axis: str) -> str:
@@ -45,6 +53,30 @@ def is_axis(stmt: Stmt) -> bool:
 def is_shared(buffer: Buffer) -> bool:
     """Whether each group of threads has the buffer for itself."""
     return buffer.scope.startswith("shared")
+
+
+def swizzled(buffer: Buffer, offset: Expr) -> Expr:
+    """Where the element at an offset lies, as an offset: for memory of scope `SWIZZLED` another one."""
+    if buffer.scope != SWIZZLED:
+        return offset
+    # Whole groups of 8 rows change nothing: compilers see what accesses have in common.
+    period = SWIZZLED_ALIGN // buffer.dtype.itemsize
+    inner: Expr = const(0)
+    outer: Expr = const(0)
+    for term in _terms(offset):
+        factor = term.b if isinstance(term, Binary) and term.op == "mul" else term
+        if (const_value(factor) or 1) % period == 0 or const_value(term) == 0:
+            outer = outer + term
+        else:
+            inner = inner + term
+    return (inner ^ (inner >> 3 & 7 * (16 // buffer.dtype.itemsize))) + outer
+
+
+def _terms(total: Expr) -> list[Expr]:
+    """What a sum adds."""
+    if isinstance(total, Binary) and total.op == "add":
+        return [*_terms(total.a), *_terms(total.b)]
+    return [total]
 
 
 def is_private(buffer: Buffer) -> bool:
@@ -81,6 +113,9 @@ def launch_axes(func: PrimFunc) -> dict[str, Expr]:
 
 __all__ = [
     "GROUP",
+    "SWIZZLED",
+    "SWIZZLED_ALIGN",
+    "SWIZZLED_ROW",
     "THREAD",
     "VIRTUAL",
     "has_axes",
@@ -91,4 +126,5 @@ __all__ = [
     "launches",
     "level",
     "level_of",
+    "swizzled",
 ]

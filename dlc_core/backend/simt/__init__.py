@@ -186,7 +186,7 @@ def load_simt(
 def _runtime(checked: bool) -> Path:
     """What runs threads, as an object file."""
     flags = (*FLAGS, "-fPIC", "-c", *(["-DDLC_SIMT_CHECKED"] if checked else []))
-    code = (_asset("simt.h") + _asset("simt.c")).encode()
+    code = "".join(map(_asset, ("simt.h", "simt.c", "later.c", "matrices.c"))).encode()
     return kept(code, ".o", flags, lambda source, out: compile_c(_command(), source, out, flags))
 
 
@@ -233,7 +233,8 @@ def _registered(text: str, kernels: Sequence[Kernel], spelling: Spelling) -> str
     if not names:
         return text
     word = re.escape(spelling.shared)
-    declared = re.compile(rf"^(\s+{word}\s.*?\b({'|'.join(sorted(names))})\[\d+\].*;)$", re.MULTILINE)
+    named = "|".join(sorted(names))
+    declared = re.compile(rf"^(\s+(?:\w+ )?{word}\s.*?\b({named})\[(?:\d+|\w+\(\d+\))\].*;)$", re.MULTILINE)
     return declared.sub(r'\1 dlc_simt_shared("\2", \2, sizeof \2);', text)
 
 

@@ -25,6 +25,7 @@ struct dlc_fibre {
     jmp_buf at;
     char *stack;
     int state, fresh;
+    int64_t fenced; /* the last phase of which units see all that the thread wrote */
 };
 
 static __thread struct {
@@ -142,185 +143,9 @@ void dlc_simt_take(void *value, size_t size, int64_t from)
     memcpy(value, given + other * DLC_VALUE, size);
 }
 
-#define DLC_COPIES_LEFT 256
-
-static __thread struct {
-    void *to;
-    const void *from;
-    size_t size;
-} dlc_left[DLC_COPIES_LEFT];
-static __thread int dlc_left_count;
 static void dlc_copy(void *to, const void *from, size_t size);
 static void dlc_clear(void *to, size_t size);
-
-/* Threads run one after the other from barrier to barrier, so that what is left is the present one's. */
-void dlc_simt_later(void *to, const void *from, size_t size)
-{
-    if (dlc_left_count == DLC_COPIES_LEFT)
-        dlc_simt_copies();
-    dlc_left[dlc_left_count].to = to;
-    dlc_left[dlc_left_count].from = from;
-    dlc_left[dlc_left_count++].size = size;
-}
-
-void dlc_simt_copies(void)
-{
-    for (int i = 0; i < dlc_left_count; ++i)
-        if (dlc_left[i].from)
-            dlc_copy(dlc_left[i].to, dlc_left[i].from, dlc_left[i].size);
-        else
-            dlc_clear(dlc_left[i].to, dlc_left[i].size);
-    dlc_left_count = 0;
-}
-
-/* A matrix that threads hold: digits of the thread's number, then of the value's, as steps and extents. */
-struct dlc_held {
-    int rows, columns, width, count;
-    const int16_t *digits;
-};
-
-static const int16_t *dlc_product_of(const int16_t *digits, int *product)
-{
-    *product = 1;
-    for (int i = 0; i < digits[0]; ++i)
-        *product *= digits[2 + 2 * i];
-    return digits + 1 + 2 * digits[0];
-}
-
-static const int16_t *dlc_read_held(struct dlc_held *held, int rows, int columns, const int16_t *digits)
-{
-    held->rows = rows;
-    held->columns = columns;
-    held->digits = digits;
-    return dlc_product_of(dlc_product_of(digits, &held->width), &held->count);
-}
-
-static int dlc_digits_sum(const int16_t *digits, int number)
-{
-    int sum = 0;
-    for (int i = 0; i < digits[0]; ++i) {
-        sum += number % digits[2 + 2 * i] * digits[1 + 2 * i];
-        number /= digits[2 + 2 * i];
-    }
-    return sum;
-}
-
-static int dlc_element(const struct dlc_held *held, int thread, int number)
-{
-    return dlc_digits_sum(held->digits, thread) + dlc_digits_sum(held->digits + 1 + 2 * held->digits[0], number);
-}
-
-enum { DLC_F32, DLC_I32, DLC_F16, DLC_BF16, DLC_I8, DLC_U8, DLC_E4M3, DLC_E5M2 };
-#define DLC_ELEMENTS 4096
-
-static const int dlc_sizes[] = {4, 4, 2, 2, 1, 1, 1, 1};
-
-/* A float of a sign, exponent and mantissa of so many bits; the greatest exponent is that of infinity. */
-static double dlc_small_float(unsigned bits, int exponent, int mantissa)
-{
-    const int bias = (1 << (exponent - 1)) - 1, power = bits >> mantissa & ((1 << exponent) - 1);
-    const double part = bits & ((1u << mantissa) - 1), sign = bits >> (exponent + mantissa) & 1 ? -1 : 1;
-    if (power == (1 << exponent) - 1)
-        return part ? NAN : sign * INFINITY;
-    return sign * (power ? ldexp(ldexp(1, mantissa) + part, power - bias - mantissa)
-                         : ldexp(part, 1 - bias - mantissa));
-}
-
-static double dlc_decoded(const char *at, int type)
-{
-    float value;
-    int32_t whole;
-    uint16_t half;
-    switch (type) {
-    case DLC_F32: memcpy(&value, at, 4); return value;
-    case DLC_I32: memcpy(&whole, at, 4); return whole;
-    case DLC_F16: memcpy(&half, at, 2); return dlc_small_float(half, 5, 10);
-    case DLC_BF16: memcpy(&half, at, 2); return dlc_small_float(half, 8, 7);
-    case DLC_I8: return *(const int8_t *)at;
-    case DLC_U8: return *(const uint8_t *)at;
-    case DLC_E5M2: return dlc_small_float(*(const uint8_t *)at, 5, 2);
-    }
-    /* E4M3 has no infinities: the greatest exponent is one of numbers, but for all ones. */
-    half = *(const uint8_t *)at;
-    if ((half & 0x7f) == 0x7f)
-        return NAN;
-    return (half & 0x78) == 0x78 ? (half & 0x80 ? -1 : 1) * (256.0 + 32.0 * (half & 7)) : dlc_small_float(half, 4, 3);
-}
-
-static double dlc_cut(double value, int mantissa)
-{
-    int power;
-    const double part = frexp(value, &power);
-    return mantissa && isfinite(value) ? ldexp(rint(ldexp(part, mantissa + 1)), power - mantissa - 1) : value;
-}
-
-static __thread struct {
-    int64_t meetings, first;
-    double a[DLC_ELEMENTS], b[DLC_ELEMENTS];
-} dlc_whole;
-
-static void dlc_gather(double *whole, const struct dlc_held *held, const char *given, int type, int mantissa)
-{
-    for (int thread = 0; thread < held->width; ++thread)
-        for (int i = 0; i < held->count; ++i)
-            whole[dlc_element(held, thread, i)] =
-                dlc_cut(dlc_decoded(given + thread * DLC_VALUE + i * dlc_sizes[type], type), mantissa);
-}
-
-/* unit: dtypes of acc, a, b; m, n, k; bits of mantissas; how threads hold acc, a, b */
-void dlc_simt_matrix(void *acc, const uint32_t *a, const uint32_t *b, const int16_t *unit)
-{
-    struct dlc_held of_acc, of_a, of_b;
-    const int m = unit[3], n = unit[4], k = unit[5];
-    const int16_t *rest = dlc_read_held(&of_acc, m, n, unit + 7);
-    dlc_read_held(&of_b, k, n, dlc_read_held(&of_a, m, k, rest));
-    const int64_t lane = dlc_now.now % of_acc.width, first = dlc_now.now - lane;
-    const int size_a = of_a.count * dlc_sizes[unit[1]], size_b = of_b.count * dlc_sizes[unit[2]];
-    char *own = dlc_now.values[dlc_now.rounds[dlc_now.now] & 1] + dlc_now.now * DLC_VALUE;
-    if (size_a > DLC_VALUE / 2 || size_b > DLC_VALUE / 2 || m * k > DLC_ELEMENTS || k * n > DLC_ELEMENTS)
-        dlc_stop("matrices of %d x %d x %d are too large to be simulated", m, n, k);
-    if (first + of_acc.width > dlc_now.count)
-        dlc_stop("a product of matrices by %d threads, of which the group has too few", of_acc.width);
-    memcpy(own, a, size_a);
-    memcpy(own + DLC_VALUE / 2, b, size_b);
-    const char *given = dlc_given() + first * DLC_VALUE;
-    if (dlc_whole.meetings != dlc_now.meetings || dlc_whole.first != first) {
-        dlc_gather(dlc_whole.a, &of_a, given, unit[1], unit[6]);
-        dlc_gather(dlc_whole.b, &of_b, given + DLC_VALUE / 2, unit[2], unit[6]);
-        dlc_whole.meetings = dlc_now.meetings;
-        dlc_whole.first = first;
-    }
-    for (int i = 0; i < of_acc.count; ++i) {
-        const int element = dlc_element(&of_acc, lane, i);
-        const double *row = dlc_whole.a + element / n * k, *column = dlc_whole.b + element % n;
-        double sum = unit[0] == DLC_F32 ? ((float *)acc)[i] : ((int32_t *)acc)[i];
-        for (int j = 0; j < k; ++j)
-            sum += row[j] * column[j * n];
-        if (unit[0] == DLC_F32)
-            ((float *)acc)[i] = (float)sum;
-        else
-            ((int32_t *)acc)[i] = (int32_t)(int64_t)sum;
-    }
-}
-
-/* block: rows, columns, bytes of an element, how threads hold it */
-void dlc_simt_blocks(uint32_t *to, const void *from, int count, const int16_t *block)
-{
-    struct dlc_held held;
-    dlc_read_held(&held, block[0], block[1], block + 3);
-    const int64_t lane = dlc_now.now % held.width, first = dlc_now.now - lane;
-    dlc_simt_give(&from, sizeof from);
-    const char *given = dlc_given();
-    for (int i = 0; i < count * held.count; ++i) {
-        const int element = dlc_element(&held, lane, i % held.count);
-        const int64_t thread = first + i / held.count * held.rows + element / held.columns;
-        const char *row;
-        if (thread >= dlc_now.count)
-            dlc_stop("thread %lld, which the group has not, points to a row", (long long)thread);
-        memcpy(&row, given + thread * DLC_VALUE, sizeof row);
-        dlc_copy((char *)to + i * block[2], row + element % held.columns * block[2], block[2]);
-    }
-}
+static void dlc_drop(int64_t count);
 
 static int dlc_room(int64_t count)
 {
@@ -366,6 +191,7 @@ static void dlc_ready(struct dlc_fibre *fibre)
         fibre->fresh = 1;
     }
     fibre->state = DLC_IDLE;
+    fibre->fenced = dlc_now.phase - 1;
 }
 
 /* Some threads wait: those that do not have missed the barrier. */
@@ -423,7 +249,6 @@ int32_t dlc_simt_run(const struct dlc_simt_launch *launch)
     dlc_now.launch = launch;
     dlc_now.count = t[0] * t[1] * t[2];
     dlc_now.said[0] = 0;
-    dlc_left_count = 0;
     dlc_now.quiet = 0;
 #ifdef DLC_SIMT_CHECKED
     const int fibres = 1;
@@ -442,6 +267,7 @@ int32_t dlc_simt_run(const struct dlc_simt_launch *launch)
             for (dlc_now.group[1] = 0; dlc_now.group[1] < g[1]; ++dlc_now.group[1])
                 for (dlc_now.group[0] = 0; dlc_now.group[0] < g[0]; ++dlc_now.group[0]) {
                     dlc_begin_group();
+                    dlc_drop(dlc_now.count);
                     if (fibres)
                         dlc_group_of_fibres();
                     else
@@ -463,6 +289,8 @@ void dlc_simt_shared(const char *name, void *data, int64_t size)
 }
 static void dlc_copy(void *to, const void *from, size_t size) { memcpy(to, from, size); }
 static void dlc_clear(void *to, size_t size) { memset(to, 0, size); }
+static void dlc_read_by_unit(const void *at, int64_t size) { (void)at, (void)size; }
+void dlc_simt_fence(void) {}
 static void dlc_begin(void) {}
 static void dlc_begin_group(void) {}
 static void dlc_end(void) {}
@@ -621,6 +449,8 @@ static void dlc_access(void *address, int64_t size, int write)
         char *data = dlc_seen.shared[i].data;
         if (at >= data && at + size <= data + dlc_seen.shared[i].size) {
             dlc_touched(dlc_seen.shared[i].name, data, at, size, 1, write);
+            if (write && dlc_now.fibres[dlc_now.now].fenced >= dlc_now.phase)
+                dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase - 1;
             return;
         }
     }
@@ -675,6 +505,26 @@ void *__tsan_memset(void *to, int value, size_t size)
     return memset(to, value, size);
 }
 static void dlc_clear(void *to, size_t size) { __tsan_memset(to, 0, size); }
+
+void dlc_simt_fence(void) { dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase; }
+
+/* What a unit reads in place, for many threads: behind a barrier, and a fence of the thread that wrote it. */
+static void dlc_read_by_unit(const void *at, int64_t size)
+{
+    dlc_access((void *)at, size, 0);
+    for (int64_t i = 0; i < size; ++i) {
+        const uintptr_t byte = (uintptr_t)at + i;
+        struct dlc_word *word = dlc_word_at(byte / 8);
+        const struct dlc_touch *wrote = &word->wrote[byte % 8];
+        word->read[byte % 8].many = 1;
+        if (wrote->group == dlc_seen.group && dlc_now.fibres[wrote->thread].fenced < wrote->phase) {
+            char its[64];
+            dlc_name(its, sizeof its, wrote->thread);
+            dlc_stop("a unit reads what thread %s has written, with no fence between", its);
+        }
+    }
+}
+
 void __tsan_init(void) {}
 void __tsan_func_entry(void *from) { (void)from; }
 void __tsan_func_exit(void) {}

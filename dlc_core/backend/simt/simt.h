@@ -42,7 +42,14 @@ void dlc_simt_give(const void *value, size_t size);
 void dlc_simt_take(void *value, size_t size, int64_t from);
 int64_t dlc_simt_lane(int64_t width);
 void dlc_simt_later(void *to, const void *from, size_t size);
-void dlc_simt_copies(void);
+void dlc_simt_commit(void);
+void dlc_simt_copies(int but);
+void dlc_simt_begin(void);
+void dlc_simt_product(void *acc, const void *a, int64_t a_apart, const void *b, int64_t b_apart, const char *way,
+                      const int16_t *unit);
+void dlc_simt_end(void);
+void dlc_simt_products(int but);
+void dlc_simt_fence(void);
 void dlc_simt_matrix(void *acc, const uint32_t *a, const uint32_t *b, const int16_t *unit);
 void dlc_simt_blocks(uint32_t *to, const void *from, int count, const int16_t *block);
 void dlc_simt_shared(const char *name, void *data, int64_t size);
@@ -61,10 +68,22 @@ const char *dlc_simt_said(void);
 #define DLC_MATRIX(acc, a, b, unit) dlc_simt_matrix(acc, a, b, unit)
 #define DLC_BLOCKS(to, from, count, block) dlc_simt_blocks(to, from, count, block)
 
-/* A copy (of zeros, where `from` is NULL) that a thread leaves to run beside it, and the wait for all that it
-   has left so: they are made then. */
+/* Copies (of zeros, where `from` is NULL) that a thread leaves to run beside it, and the wait for all of them: they
+   are made then; the end of a group of them, and the wait for all but the last so many groups. */
 #define DLC_COPY_LATER(to, from, size) dlc_simt_later(to, from, size)
-#define DLC_COPIES() dlc_simt_copies()
+#define DLC_COPIES_END() dlc_simt_commit()
+#define DLC_COPIES() dlc_simt_copies(-1)
+#define DLC_COPIES_BUT(groups) dlc_simt_copies(groups)
+
+/* Products of matrices that lie in shared memory, in rows of 128 bytes, which run beside the threads: of `a` and
+   `b` the start, the bytes between parts, and in `way` a letter, t where steps are outermost.  They are made when
+   the thread waits for all but the last so many groups of them.  Units see what a thread wrote behind its fence. */
+#define DLC_PRODUCTS_BEGIN() dlc_simt_begin()
+#define DLC_PRODUCT_LATER(acc, a, a_apart, b, b_apart, way, unit) \
+    dlc_simt_product(acc, a, a_apart, b, b_apart, way, unit)
+#define DLC_PRODUCTS_END() dlc_simt_end()
+#define DLC_PRODUCTS(but) dlc_simt_products(but)
+#define DLC_FENCE() dlc_simt_fence()
 
 /* `number` is the subgroup's thread whose value is taken; `lane` may stand in it. */
 #define DLC_EXCHANGE(x, width, number) \

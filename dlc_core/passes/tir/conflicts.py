@@ -8,7 +8,7 @@ of quotients and remainders, what was divided is compared.  What is not proved c
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from dlc_core.arith import Analyzer
@@ -155,6 +155,18 @@ class Threads:
         it (the next one where `step`), and loops inside that one are in any.
         """
         wanted = [s.var for s in self.axes] if axes is None else list(axes)
+        known = [(const_value(x), const_value(y)) for x, y in zip(a.indices, b.indices, strict=True)]
+        if any(x is not None and y is not None and x != y for x, y in known):
+            return True
+        # Many accesses differ in numbers alone: what the other indices tell is looked at once for all.
+        open_ = [i for i, pair in enumerate(known) if pair == (None, None)]
+        if 0 < len(open_) < len(known):
+            one, other = (replace(each, indices=tuple(each.indices[i] for i in open_)) for each in (a, b))
+            if self._apart(one, other, carried, step, wanted):
+                return True
+        return self._apart(a, b, carried, step, wanted)
+
+    def _apart(self, a: Touch, b: Touch, carried: For | None, step: bool, wanted: Sequence[Var]) -> bool:
         key = (a.indices, b.indices, a.conds, b.conds, a.loops, b.loops, carried, step, tuple(wanted))
         found = self._memo.get(key)
         if found is None:

@@ -359,9 +359,11 @@ class _Launch:
         for touch in touches_of(body):
             if touch.buffer in private:
                 by_buffer.setdefault(touch.buffer, []).append(touch)
+        copies: dict[tuple[For, ...], tuple[For, ...]] = {}
         for buffer, found in by_buffer.items():
+            others = [_anywhen(touch, copies) for touch in found]
             for a in found:
-                if a.writes and not all(self._own(threads, a, b) for b in found):
+                if a.writes and not all(self._own(threads, a, b) for b in others):
                     raise self.error(
                         f"each thread is to have its own {buffer.name}",
                         why="an element of it may be written by one thread and read by another",
@@ -371,24 +373,27 @@ class _Launch:
     def _own(self, threads: Threads, write: Touch, other: Touch) -> bool:
         entered = self.partial.get(write.stmt, tuple(self.axes[THREAD]))
         axes = [self.loops[axis].var for axis in entered if axis in self.axes[THREAD]]
-        return not axes or threads.apart(write, _anywhen(other), axes=axes)
+        return not axes or threads.apart(write, other, axes=axes)
 
     def _symbols(self) -> list[Var]:
         return [*self.dims, *(self.loops[axis].var for axis in self.axes[GROUP])]
 
 
-def _anywhen(touch: Touch) -> Touch:
-    """The access in any iteration of the loops around it."""
-    fresh = {s: replace(s, var=Var(s.var.name, s.var.dtype)) for s in touch.loops}
-    names: dict[Var, Expr] = {s.var: fresh[s].var for s in touch.loops}
+def _anywhen(touch: Touch, copies: dict[tuple[For, ...], tuple[For, ...]]) -> Touch:
+    """The access in any iteration of the loops around it; `copies` are those of loops met before."""
+    loops = copies.get(touch.loops)
+    if loops is None:
+        fresh = {s.var: Var(s.var.name, s.var.dtype) for s in touch.loops}
+        loops = copies[touch.loops] = tuple(
+            replace(s, var=fresh[s.var], begin=substitute(s.begin, fresh), extent=substitute(s.extent, fresh))
+            for s in touch.loops
+        )
+    names: dict[Var, Expr] = {old.var: new.var for old, new in zip(touch.loops, loops, strict=True)}
     return replace(
         touch,
         indices=tuple(substitute(i, names) for i in touch.indices),
         conds=tuple(substitute(c, names) for c in touch.conds),
-        loops=tuple(
-            replace(s, begin=substitute(s.begin, names), extent=substitute(s.extent, names))
-            for s in fresh.values()
-        ),
+        loops=loops,
     )
 
 

@@ -1,6 +1,17 @@
 """The shared emitter of languages of the C family: a table per language, one writer for all."""
 
-from dlc_core.target.source.dialect import C99, MATH, Blocks, Copies, Dialect, Kernels, Matrices, Moves
+from dlc_core.target.source.dialect import (
+    C99,
+    MATH,
+    Blocks,
+    Copies,
+    Dialect,
+    InPlace,
+    Kernels,
+    Large,
+    Matrices,
+    Moves,
+)
 from dlc_core.target.source.function import FunctionWriter
 from dlc_core.target.source.unit import Unit
 
@@ -11,7 +22,9 @@ __all__ = [
     "Copies",
     "Dialect",
     "FunctionWriter",
+    "InPlace",
     "Kernels",
+    "Large",
     "Matrices",
     "Moves",
     "Unit",

@@ -100,20 +100,53 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class InPlace:
+    """What stands around products of units that read operands in place, and run beside the threads.
+
+    Formats of statements; `{acc}` is an array of `{count}` sums of type `{type}`.
+    """
+
+    begin: str
+    """Before products, which then add to the sums."""
+    commit: str
+    """Behind them."""
+    wait: str
+    """Before the sums are used, and before what was read is written: all products are done."""
+    fence: str
+    """Before threads meet: the units see what this one wrote."""
+
+
+@dataclass(frozen=True)
 class Matrices:
     """How subgroups multiply what they hold: a thread has its part of an operand in words of 32 bits.
 
-    Formats of statements are over texts of C.
+    Formats of statements are over texts of C.  Units that read operands in place get pointers `{a}` and `{b}`
+    to memory of scope `SWIZZLED`; `{way}` has a letter for each, n where rows lie along the steps, t where
+    these are outermost, and `{a_apart}`, `{b_apart}` are the bytes between parts a row wide (0 for one).
     """
 
     products: Mapping[str, str]
     """By the unit's name: `{acc}`, an array of values to add to, and words of `{a}` and `{b}`."""
+    in_place: InPlace | None = None
+    """For units that read operands in place; None where there are none."""
     word: str = "uint32_t"
     load: str = "dlc_word({at})"
     """A word from memory, at the pointer `{at}`."""
     pack: str = "dlc_pack_{bits}({values})"
     """A word of values, as they lie in memory, of so many bits each."""
     blocks: tuple[Blocks, ...] = ()
+
+
+@dataclass(frozen=True)
+class Large:
+    """How kernels declare memory that their groups are given at launch: as one array of bytes."""
+
+    beyond: int
+    """Bytes up to which each buffer is an array of its own."""
+    declare: str
+    """Format of the statement: `{name}`, `{bytes}`."""
+    align: int
+    """What the array begins at a multiple of, and each buffer in it."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +173,8 @@ class Kernels:
     """What stands behind the head of a kernel whose groups have `{threads}` threads."""
     copies: Copies | None = None
     matrices: Matrices | None = None
+    large: Large | None = None
+    """For kernels whose groups share more than arrays can have; None where there is no difference."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +231,9 @@ __all__ = [
     "Blocks",
     "Copies",
     "Dialect",
+    "InPlace",
     "Kernels",
+    "Large",
     "Matrices",
     "Moves",
 ]

@@ -27,6 +27,7 @@ from dlc_core.ir.expr import (
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.words import literal
+from dlc_core.tir.threads import swizzled
 
 ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(12, 0, -1)
 """Levels of binding, tightest first."""
@@ -267,6 +268,9 @@ class ScalarWriter:
 
     def _place(self, buffer: Buffer, offset: Expr) -> tuple[str, Expr]:
         """A pointer, and an element's offset from where it stands, with one constant at its end."""
+        placed = swizzled(buffer, offset)
+        if placed is not offset:
+            return self.place.pointer(buffer), placed
         rest, constant = without_constants(offset)
         anchor = None if rest is None else self.anchors.get((buffer, rest))
         if anchor is not None:

@@ -9,10 +9,11 @@ capability, and the data sheets of the cards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dlc_backend_cuda.warpgroups import COLUMNS, unit_of
 from dlc_core.diag import TargetError
 from dlc_core.tir.matrix import Fragment, MatrixUnit
 
@@ -57,6 +58,10 @@ ARCHITECTURES = {
         Architecture("sm_120", "RTX 5090", 170, 1536, 100, 128, 512, 2.41e9, 96 * _MIB, 1.79e12),
     )
 }
+GROUPS = ((1 << 31) - 1, 65535, 65535)
+"""Most groups of a launch along each axis."""
+STATIC_SHARED = 48 << 10
+"""Shared memory of arrays that a kernel declares: more is only given to those that ask at launch."""
 USUAL = "sm_80"
 """What code is for where neither an option nor a device says it."""
 
@@ -105,6 +110,13 @@ def _unit(operand: str, acc: str, bits: int, rate: int, mantissa: int = 0) -> Ma
 _FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
 
 
+def _in_place(rate: int) -> Iterator[MatrixUnit]:
+    """The units of four warps, whose rate those of one do not reach."""
+    for n in COLUMNS:
+        for name in ("float16", "bfloat16"):
+            yield unit_of(name, name, "float32", 16, n, rate)
+
+
 def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[MatrixUnit, ...]:
     """Those that code for an architecture may use; that for float32, which rounds, only by an option."""
     if number(arch) < 80 or options.get("codegen") not in (None, "", "cuda"):
@@ -113,9 +125,20 @@ def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[Matrix
     found = [_unit(name, "float32", 16, rate) for name in ("float16", "bfloat16")]
     for acc, names in (("int32", ("int8", "uint8")), ("float32", _FLOATS8 if number(arch) >= 89 else ())):
         found += [replace(_unit(a, acc, 8, 2 * rate), b=b) for a in names for b in names]
+    if options["arch"] == "sm_90a":
+        found = [*_in_place(rate), *(replace(each, products=each.products * 5 // 8) for each in found)]
     if options.get("tf32"):
         found.append(_unit("float32", "float32", 32, rate // 2, 10))
     return tuple(found)
 
 
-__all__ = ["ARCHITECTURES", "USUAL", "Architecture", "architecture", "matrix_units", "number"]
+__all__ = [
+    "ARCHITECTURES",
+    "GROUPS",
+    "STATIC_SHARED",
+    "USUAL",
+    "Architecture",
+    "architecture",
+    "matrix_units",
+    "number",
+]

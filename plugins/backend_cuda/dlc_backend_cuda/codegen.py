@@ -12,16 +12,17 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_cuda.architectures import architecture, number
+from dlc_backend_cuda.architectures import STATIC_SHARED, architecture, number
 from dlc_backend_cuda.kind import AXES, is_binary
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
 from dlc_core.target import COMPILED, Artifact, Target
+from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ALIGN
 
 if TYPE_CHECKING:
     from dlc_backend_cuda import matrices, nvrtc, report, words
-    from dlc_core.backend import fragments, kernels
+    from dlc_core.backend import in_place, kernels, launches
     from dlc_core.backend import words as plain
     from dlc_core.target import source
 else:
@@ -29,8 +30,9 @@ else:
     nvrtc = lazy("dlc_backend_cuda.nvrtc")
     report = lazy("dlc_backend_cuda.report")
     words = lazy("dlc_backend_cuda.words")
-    fragments = lazy("dlc_core.backend.fragments")
+    in_place = lazy("dlc_core.backend.in_place")
     kernels = lazy("dlc_core.backend.kernels")
+    launches = lazy("dlc_core.backend.launches")
     plain = lazy("dlc_core.backend.words")
     source = lazy("dlc_core.target.source")
 
@@ -46,7 +48,7 @@ ARCH = "arch"
 """Where the metadata says what architecture code is for."""
 
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)(?:, 1)?\) (\w+)\(")
-_OWN = "__align__(16)"
+_OWN, _ROWS = "__align__(16)", f"__align__({SWIZZLED_ALIGN})"
 _ALL = "0xffffffffu"
 """All threads of a warp, which meet where they exchange values."""
 _DOT = "dlc_dot_{a}_{b}({{0}}, {{1}}, {{2}})"
@@ -75,7 +77,11 @@ class CudaCodegen(LaunchCodegen):
             inline=words.INLINE,
             restrict="__restrict__",
             # What a kernel allocates is its threads' own, unless they share it.
-            scopes={**dict.fromkeys(("local", "global"), _OWN), "shared": f"__shared__ {_OWN}"},
+            scopes={
+                **dict.fromkeys(("local", "global"), _OWN),
+                "shared": f"__shared__ {_OWN}",
+                SWIZZLED: f"__shared__ {_ROWS}",
+            },
             headers=(),
             reserved=words.RESERVED,
             fixed=words.FIXED,
@@ -86,6 +92,11 @@ class CudaCodegen(LaunchCodegen):
                 bounds="__launch_bounds__({threads})",
                 copies=words.COPIES if number(architecture(target["arch"])) >= 80 else None,
                 matrices=matrices.matrices(target.describe().matrix_units),
+                large=source.Large(
+                    STATIC_SHARED,
+                    f"dlc_large __shared__ {_ROWS} uint8_t {{name}}[dlc_given({{bytes}})]",
+                    SWIZZLED_ALIGN,
+                ),
                 moves=source.Moves(
                     words.LANES,
                     type="{scalar}x{lanes}",
@@ -100,7 +111,7 @@ class CudaCodegen(LaunchCodegen):
 
     def writer(self) -> type[kernels.KernelWriter]:
         """What writes the kernels."""
-        return fragments.FragmentWriter
+        return in_place.InPlaceWriter
 
     def emit(self, module: IRModule, target: Target) -> Artifact:
         """The kernels, behind what their text needs besides the language.
@@ -120,6 +131,9 @@ class CudaCodegen(LaunchCodegen):
             compiled = nvrtc.compile_kernels(text, target["arch"])
             facts = report.read_report(compiled.log)
         threads = {symbol: int(count) for count, symbol in _BOUNDS.findall(text)}
+        for kernel in launches.read_launches(made.metadata[launches.LAUNCHES])[0]:
+            known = facts[kernel.symbol]
+            known["shared bytes"] = max(kernel.shared_bytes, known["shared bytes"])
         facts = report.with_occupancy(facts, threads, target.describe())
         return replace(
             made,

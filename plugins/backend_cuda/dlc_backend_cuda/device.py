@@ -2,159 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from dlc_backend_cuda import nvrtc
 from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, PTX, TEXT
-from dlc_backend_cuda.driver import Driver, OutOfMemory, PycudaDriver, Start
-from dlc_backend_cuda.kind import GROUPS, STATIC_SHARED
-from dlc_core.backend import Blocks, Kernel, Launch, LaunchList, read_launches
-from dlc_core.backend.launches import LAUNCHES, add_figures, check_limits, check_windows
-from dlc_core.backend.opened import OpenedDevice, PolledEvent
-from dlc_core.diag import ArtifactError, UnsupportedError, bytes_text
+from dlc_backend_cuda.driver import PycudaDriver
+from dlc_core.backend.driven import DrivenDevice, Session
+from dlc_core.backend.stream import Driver
+from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.target import Artifact, Target
 
-KEPT = 64
-"""Sizes of calls whose launches an entry keeps ready."""
-_LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "h", "uint16": "H",
-            "int8": "b", "uint8": "B", "bool": "?"}  # fmt: skip
-"""Of `struct`, for what kernels take by value."""
 DLPACK = 2
 """How DLPack calls devices of CUDA."""
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A launch with its function, whose buffers are still to come."""
-
-    function: Any
-    launch: Launch
-
-    def start(self, addresses: Sequence[int]) -> Start:
-        """With the buffers of a call."""
-        launch = self.launch
-        buffers = iter(addresses[w.place] + w.offset for w in launch.buffers)
-        scalars = iter(launch.scalars)
-        given = tuple(next(buffers if kind == "b" else scalars) for kind in launch.kernel.order)
-        return Start(self.function, launch.grid, launch.group, given)
-
-
-class Session:
-    """A device in use: its driver and memory."""
-
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
-        self.blocks: Blocks[Any] = Blocks(driver.name, driver.capacity)
-
-    def alloc(self, size: int) -> int:
-        """Memory by its address; RuntimeFailure where there is not so much, naming the largest buffers."""
-        try:
-            return self.blocks.add(size, lambda: self.driver.alloc(size), int)
-        except OutOfMemory as error:
-            raise self.blocks.full(f"a buffer of {bytes_text(size)}", str(error)) from None
-
-
-class Event(PolledEvent):
-    """A place in the stream."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._mark = driver.mark()
-
-    @property
-    def done(self) -> bool:
-        """Whether everything that was submitted before has finished."""
-        return self._driver.reached(self._mark)
-
-    def finish(self) -> None:
-        """Wait until it has; RuntimeFailure for what failed."""
-        self._driver.wait(self._mark)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry point: what a call launches."""
-
-    session: Session
-    functions: dict[str, Any]
-    launches: LaunchList
-    known: dict[tuple[int, ...], tuple[Ready, ...]] = field(default_factory=dict)
-
-    def ready(self, scalars: Sequence[int]) -> tuple[Ready, ...]:
-        """The launches of a call with these scalars, kept for the next one.
-
-        RuntimeFailure for what the device cannot do.
-        """
-        key = tuple(scalars)
-        found = self.known.get(key)
-        if found is None:
-            launches = self.launches.launches(key)
-            for launch in launches:
-                self._check(launch)
-            found = tuple(Ready(self.functions[one.kernel.symbol], one) for one in launches)
-            if len(self.known) >= KEPT:
-                self.known.clear()
-            self.known[key] = found
-        return found
-
-    def _check(self, launch: Launch) -> None:
-        driver = self.session.driver
-        axes = zip("xyz", launch.grid, GROUPS, strict=True)
-        limits = [
-            *((f"groups along axis {axis}", size, most) for axis, size, most in axes),
-            ("threads of a group", launch.threads, driver.most_threads(self.functions[launch.kernel.symbol])),
-            ("bytes that a group shares", launch.kernel.shared_bytes, STATIC_SHARED),
-        ]
-        check_limits(launch, driver.name, limits)
-
-    def starts(self, buffers: Sequence[int], scalars: Sequence[int]) -> list[Start]:
-        """The launches of a call on memory; RuntimeFailure where that is too small."""
-        sizes = [self.session.blocks.get(handle).size for handle in buffers]
-        ready = self.ready(scalars)
-        for one in ready:
-            check_windows(one.launch, sizes)
-        return [one.start(buffers) for one in ready]
-
-    def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
-        """A call as a graph, which is submitted as a whole, and returns when it is done."""
-        driver = self.session.driver
-        starts = self.starts(buffers, scalars)
-        graph = driver.graph(starts)
-        submit = partial(driver.submit, starts) if graph is None else partial(driver.replay, graph)
-
-        def run() -> None:
-            submit()
-            driver.sync()
-
-        return run
-
-
-class CudaProgram:
-    """Kernels on a device, and the lists of what its entries launch."""
-
-    def __init__(self, session: Session, functions: dict[str, Any], lists: dict[str, LaunchList]) -> None:
-        self._session = session
-        self._functions = functions
-        self._lists = lists
-
-    def entry(self, symbol: str) -> Entry:
-        """An entry point; ArtifactError where there is none of that name."""
-        found = self._lists.get(symbol)
-        if found is None:
-            raise ArtifactError(f"the code has no entry {symbol}", hint=f"it has: {', '.join(self._lists)}")
-        return Entry(self._session, self._functions, found)
-
-    def close(self) -> None:
-        """The module goes with the last entry."""
-
-
-class CudaDevice(OpenedDevice[Session]):
+class CudaDevice(DrivenDevice):
     """A device of this machine, opened when it is first used; `at` gives that of a target's options."""
 
     name = "cuda"
@@ -181,77 +44,9 @@ class CudaDevice(OpenedDevice[Session]):
         """
         return Session(self._open(self._number))
 
-    def alloc(self, size: int, align: int = 64) -> int:
-        """Uninitialised memory, at a multiple of 256; RuntimeFailure where not so much is free."""
-        return self.session.alloc(size)
-
-    def free(self, handle: int) -> None:
-        """Give memory back to the pool, for what is launched from now on."""
-        self.session.blocks.take(handle).free()
-
-    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
-        """Copy bytes to the device, after everything that was launched before."""
-        given = np.frombuffer(data, np.uint8)
-        session = self.session
-        session.blocks.window(handle, offset, given.nbytes)
-        session.driver.write(handle + offset, given)
-
-    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
-        wanted = np.frombuffer(out, np.uint8)
-        session = self.session
-        session.blocks.window(handle, offset, wanted.nbytes)
-        session.driver.read(wanted, handle + offset)
-
-    def load(self, artifact: Artifact) -> CudaProgram:
-        """Load the kernels; none runs yet.
-
-        Raises ArtifactError for metadata that is malformed, UnsupportedError for code of an architecture that
-        the device is older than, and for text where NVRTC is not here.
-        """
-        kernels, lists = read_launches(artifact.metadata.get(LAUNCHES))
-        session = self.session
-        module = session.driver.module(image_for(session.driver, artifact))
-        try:
-            functions = {
-                kernel.symbol: session.driver.function(module, kernel.symbol, _arguments(kernel))
-                for kernel in kernels
-            }
-        except KeyError as error:
-            raise ArtifactError(f"the code has no kernel {error.args[0]}") from None
-        return CudaProgram(session, functions, lists)
-
-    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
-        """Have all launches of an entry run after everything that was launched before; returns at once."""
-        self.session.driver.submit(entry.starts(buffers, scalars))
-
-    def measure(
-        self,
-        entry: Entry,
-        buffers: Sequence[int],
-        scalars: Sequence[int],
-        threads: int,
-        figures: np.ndarray[Any, Any],
-    ) -> None:
-        """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
-        driver = self.session.driver
-        starts = entry.starts(buffers, scalars)
-        marks = [driver.mark()]
-        for start in starts:
-            driver.submit([start])
-            marks.append(driver.mark())
-        driver.sync()
-        spent = (round(1e9 * driver.seconds(first, last)) for first, last in pairwise(marks))
-        add_figures(figures, zip((ready.launch for ready in entry.ready(scalars)), spent, strict=True))
-
-    def record(self) -> Event:
-        """An event that is reached when everything launched so far has finished."""
-        return Event(self.session.driver)
-
-    def sync(self) -> None:
-        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
-        if self.is_open:
-            self.session.driver.sync()
+    def image(self, driver: Driver, artifact: Artifact) -> bytes:
+        """See `image_for`."""
+        return image_for(driver, artifact)
 
 
 def image_for(driver: Driver, artifact: Artifact) -> bytes:
@@ -264,13 +59,14 @@ def image_for(driver: Driver, artifact: Artifact) -> bytes:
     if not isinstance(made, str) or not isinstance(size, int) or not 0 <= size <= len(artifact.code):
         raise ArtifactError("the code's description is malformed", hint="compile the model again")
     wanted, own = _version(made), _version(driver.arch)
-    if wanted > own:
+    alone = made.endswith("a")
+    if wanted > own or (alone and wanted != own):
         raise UnsupportedError(
-            f"the code is for {made}, and {driver.name} is {driver.arch}",
+            f"the code is for {made}{' alone' * alone}, and {driver.name} is {driver.arch}",
             hint=f"compile with -arch={driver.arch}",
         )
     if artifact.format == TEXT:
-        return nvrtc.compile_kernels(artifact.code.decode(), driver.arch).cubin
+        return nvrtc.compile_kernels(artifact.code.decode(), made if alone else driver.arch).cubin
     if artifact.format == BINARY and wanted[0] == own[0]:
         return artifact.code[:size]
     # A text of PTX ends with a zero.
@@ -287,13 +83,4 @@ def _version(arch: str) -> tuple[int, int]:
     return divmod(int(number), 10)
 
 
-def _arguments(kernel: Kernel) -> str:
-    """The letters of a kernel's parameters."""
-    scalars = iter(kernel.scalars)
-    try:
-        return "".join("P" if kind == "b" else _LETTERS[next(scalars)] for kind in kernel.order)
-    except KeyError as error:
-        raise ArtifactError(f"a kernel takes a {error.args[0]} by value") from None
-
-
-__all__ = ["CudaDevice", "CudaProgram", "Entry", "Event", "Session", "image_for"]
+__all__ = ["CudaDevice", "image_for"]

@@ -1,7 +1,7 @@
-"""The narrow door to a device: what this package asks of the driver, and pycuda's answer to it.
+"""The driver of a device, by pycuda.
 
-Everything else is written against `Driver`, so that it is tested with no device.  The context of a device is
-its primary one, which other libraries of a process use too: their arrays and ours have one address space.
+The context of a device is its primary one, which other libraries of a process use too: their arrays and ours
+have one address space.
 """
 
 from __future__ import annotations
@@ -9,87 +9,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from dlc_backend_cuda.architectures import GROUPS, STATIC_SHARED
 from dlc_backend_cuda.graphs import Graphs
+from dlc_core.backend.stream import Bytes, OutOfMemory, Start
 from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError, problem_of
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 REMEDY = 'pip install "dlc-backend-cuda[device]", and the driver of the card'
 STAGE = 4 << 20
 """Bytes of each of the two page-locked buffers through which memory is copied."""
-
-
-class OutOfMemory(Exception):
-    """The device has not so much memory."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """One launch: a function, its sizes, and its arguments as addresses and integers."""
-
-    function: Any
-    grid: tuple[int, int, int]
-    group: tuple[int, int, int]
-    arguments: tuple[int, ...]
-
-
-class Driver(Protocol):
-    """A device with one stream, in order.  Sizes in bytes, addresses as integers.
-
-    Every method raises RuntimeFailure for what the device says of this or of earlier work.
-    """
-
-    name: str
-    number: int
-    arch: str
-    """Such as sm_90."""
-    capacity: int
-
-    def alloc(self, size: int) -> Any:
-        """Memory, which `int` gives the address of; OutOfMemory where there is none."""
-
-    def write(self, address: int, data: Bytes) -> None:
-        """Copy to the device, after everything before; `data` may change when this returns."""
-
-    def read(self, out: Bytes, address: int) -> None:
-        """Copy from the device, after everything before; returns when that is done."""
-
-    def module(self, image: bytes) -> Any:
-        """Machine code or PTX, ready to run."""
-
-    def function(self, module: Any, symbol: str, arguments: str) -> Any:
-        """A kernel; `arguments` are letters of `struct`.  KeyError where the module has none of that name."""
-
-    def most_threads(self, function: Any) -> int:
-        """Of a group, with the registers that the function needs."""
-
-    def submit(self, starts: Sequence[Start]) -> None:
-        """Have launches run, in order, after everything before."""
-
-    def graph(self, starts: Sequence[Start]) -> Any:
-        """The launches as one, or None where the driver has no graphs."""
-
-    def replay(self, graph: Any) -> None:
-        """Have a graph run after everything before."""
-
-    def mark(self) -> Any:
-        """A place in the stream."""
-
-    def reached(self, mark: Any) -> bool: ...
-
-    def wait(self, mark: Any) -> None:
-        """Wait for a place in the stream."""
-
-    def seconds(self, first: Any, last: Any) -> float:
-        """Between two places that have been reached."""
-
-    def sync(self) -> None:
-        """Wait for everything."""
 
 
 @cache
@@ -119,7 +51,9 @@ def problem() -> str | None:
 
 
 class PycudaDriver:
-    """See `Driver`."""
+    """See `dlc_core.backend.stream.Driver`."""
+
+    most_groups, array_bytes = GROUPS, STATIC_SHARED
 
     def __init__(self, number: int) -> None:
         self._cuda = cuda = _pycuda()
@@ -134,6 +68,7 @@ class PycudaDriver:
         self.name = str(device.name())
         self.arch = "sm_{}{}".format(*device.compute_capability())
         self.capacity = int(device.total_memory())
+        self.most_shared = int(device.max_shared_memory_per_block_optin)
         self._context = device.retain_primary_context()
         with self._current():
             self._stream = cuda.Stream()
@@ -208,12 +143,15 @@ class PycudaDriver:
         with self._current():
             return self._cuda.module_from_buffer(image)
 
-    def function(self, module: Any, symbol: str, arguments: str) -> Any:
+    def function(self, module: Any, symbol: str, arguments: str, shared: int = 0) -> Any:
         with self._current():
             try:
-                return module.get_function(symbol).prepare(arguments)
+                found = module.get_function(symbol).prepare(arguments)
             except self._cuda.LogicError:
                 raise KeyError(symbol) from None
+            if shared:
+                found.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+            return found
 
     def most_threads(self, function: Any) -> int:
         with self._current():
@@ -225,7 +163,9 @@ class PycudaDriver:
 
     def _enqueue(self, starts: Sequence[Start]) -> None:
         for one in starts:
-            one.function.prepared_async_call(one.grid, one.group, self._stream, *one.arguments)
+            one.function.prepared_async_call(
+                one.grid, one.group, self._stream, *one.arguments, shared_size=one.shared
+            )
 
     def graph(self, starts: Sequence[Start]) -> Any:
         graphs = self._graphs
@@ -259,4 +199,4 @@ class PycudaDriver:
             self._stream.synchronize()
 
 
-__all__ = ["REMEDY", "Bytes", "Driver", "OutOfMemory", "PycudaDriver", "Start", "problem"]
+__all__ = ["REMEDY", "PycudaDriver", "problem"]

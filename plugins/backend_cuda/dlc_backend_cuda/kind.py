@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc_backend_cuda import nvrtc
-from dlc_backend_cuda.architectures import USUAL, architecture, matrix_units
+from dlc_backend_cuda.architectures import GROUPS, STATIC_SHARED, USUAL, architecture, matrix_units
 from dlc_backend_cuda.driver import problem
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
+from dlc_core.tir.threads import SWIZZLED
 
 OPTIONS = (
     Option("arch", "str", USUAL, "the architecture that code is for, sm_70 to sm_120"),
@@ -35,13 +36,11 @@ DEVICE_OPTIONS = (
 )
 
 AXES = ("x", "y", "z")
-GROUPS = ((1 << 31) - 1, 65535, 65535)
-"""Most groups of a launch along each axis."""
 SIDES = (1024, 1024, 64)
 """Most threads of a group along each axis."""
 WARP = 32
-STATIC_SHARED = 48 << 10
-"""Shared memory of arrays that a kernel declares: more is only given to those that ask at launch."""
+LARGE_SHARED = 227 << 10
+"""What a group may ask for where a multiprocessor has 228 KiB."""
 REGISTERS = 255
 """Most registers of a thread."""
 UNIT_REGISTERS = 1 << 16
@@ -54,7 +53,7 @@ def description(options: Mapping[str, Any]) -> Description:
     if options["units"] < 0:
         raise TargetError(f"target option -units={options['units']}: not a number of multiprocessors")
     each = architecture(options["arch"])
-    units = options["units"] or each.units
+    units, units_of = options["units"] or each.units, matrix_units(each, options)
     return Description(
         parallel=False,
         dtypes=COMPUTED,
@@ -62,13 +61,13 @@ def description(options: Mapping[str, Any]) -> Description:
         fma=True,
         caches=(_L1_SHARED, each.cache),
         cache_line=128,
-        memory_scopes=("global", "shared", "local"),
+        memory_scopes=("global", "shared", "local", *[SWIZZLED] * any(unit.in_place for unit in units_of)),
         thread_axes={
             **{f"block.{axis}": most for axis, most in zip(AXES, GROUPS, strict=True)},
             **{f"thread.{axis}": most for axis, most in zip(AXES, SIDES, strict=True)},
         },
         group_threads=SIDES[0],
-        shared_bytes=STATIC_SHARED,
+        shared_bytes=LARGE_SHARED if any(unit.in_place for unit in units_of) else STATIC_SHARED,
         subgroup=WARP,
         dots=BYTE_DOTS,
         thread_registers=REGISTERS,
@@ -76,7 +75,7 @@ def description(options: Mapping[str, Any]) -> Description:
         unit_threads=each.unit_threads,
         unit_shared_bytes=each.unit_shared_kib << 10,
         vector_units=each.multiply_adds,
-        matrix_units=matrix_units(each, options),
+        matrix_units=units_of,
         frequency=each.frequency,
         memory_bandwidth=each.bandwidth / units,
     )
@@ -116,4 +115,4 @@ SIMULATED_KIND = TargetKind(
     problem=compiler_problem,
 )
 
-__all__ = ["AXES", "GROUPS", "KIND", "SIMULATED_KIND", "STATIC_SHARED", "description", "is_binary"]
+__all__ = ["AXES", "KIND", "SIMULATED_KIND", "description", "is_binary"]

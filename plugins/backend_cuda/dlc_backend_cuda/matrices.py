@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlc_backend_cuda.words import INLINE, either
+from dlc_backend_cuda import warpgroups
+from dlc_backend_cuda.words import INLINE, TYPES, either, operands
 from dlc_core.backend.simt import block_numbers, matrix_numbers
 from dlc_core.backend.words import packing_words
 from dlc_core.target.source import Blocks, Matrices
 from dlc_core.tir.matrix import Fragment, MatrixUnit
 
-_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", "uint8": "u8",
-          "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}  # fmt: skip
 _BLOCKS = {
     "dlc_blocks": Blocks(Fragment(8, 8, ((2, 4), (8, 8)), ((1, 2),)), 16),
     "dlc_turned_blocks": Blocks(Fragment(8, 8, ((16, 4), (1, 8)), ((8, 2),)), 16),
@@ -40,28 +39,34 @@ def matrices(units: Sequence[MatrixUnit]) -> Matrices | None:
         replace(each, counts=_COUNTS, load=f"{name}_x{{count}}({{to}}, {{source}})")
         for name, each in _BLOCKS.items()
     )
-    products = {unit.name: f"{_name(unit)}({{acc}}, {{a}}, {{b}})" for unit in units}
-    return Matrices(products, blocks=blocks) if units else None
+    products = {
+        unit.name: warpgroups.CALL.format(name=warpgroups.name_of(unit))
+        if unit.in_place
+        else f"{_name(unit)}({{acc}}, {{a}}, {{b}})"
+        for unit in units
+    }
+    return Matrices(products, warpgroups.AROUND, blocks=blocks) if units else None
 
 
 def matrix_words(units: Sequence[MatrixUnit]) -> dict[str, str]:
     """The text of each word that `matrices` mentions."""
     loads = {f"{name}_x{n}": _load(name, each, n) for name, each in _BLOCKS.items() for n in _COUNTS}
-    return {**_WORDS, **loads, **{_name(unit): _product(unit) for unit in units}}
+    held = {_name(unit): _product(unit) for unit in units if not unit.in_place}
+    return {**_WORDS, **loads, **held, **warpgroups.words_of(units)}
 
 
 def _name(unit: MatrixUnit) -> str:
-    return f"dlc_mma_{_TYPES[unit.a]}_{_TYPES[unit.b]}"
+    return f"dlc_mma_{TYPES[unit.a]}_{TYPES[unit.b]}"
 
 
 def _product(unit: MatrixUnit) -> str:
     """A function that multiplies."""
     sums, letter, scalar = ("f32", "f", "float") if unit.acc == "float32" else ("s32", "r", "int32_t")
-    kind = f"m{unit.m}n{unit.n}k{unit.k}.row.col.{sums}.{_TYPES[unit.a]}.{_TYPES[unit.b]}.{sums}"
+    kind = f"m{unit.m}n{unit.n}k{unit.k}.row.col.{sums}.{TYPES[unit.a]}.{TYPES[unit.b]}.{sums}"
     held = "{%0, %1, %2, %3}"
     text = f"mma.sync.aligned.{kind} {held}, {{%4, %5, %6, %7}}, {{%8, %9}}, {held};"
-    outs = _operands(f"+{letter}", "sums", 4)
-    own = f'asm volatile("{text}"\n    : {outs}\n    : {_operands("r", "a", 4)}, {_operands("r", "b", 2)});'
+    outs = operands(f"+{letter}", "sums", 4)
+    own = f'asm volatile("{text}"\n    : {outs}\n    : {operands("r", "a", 4)}, {operands("r", "b", 2)});'
     if unit.mantissa:
         own = f"{_rounded('a', 4)}{_rounded('b', 2)}{own}"
     numbers = f"static const int16_t unit[] = {{{matrix_numbers(unit)}}};"
@@ -82,14 +87,10 @@ def _load(name: str, blocks: Blocks, count: int) -> str:
     regs = ", ".join(f"%{i}" for i in range(count))
     text = f"ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{regs}}}, [%{count}];"
     at = '"r"((unsigned)__cvta_generic_to_shared(from))'
-    own = f'asm volatile("{text}"\n    : {_operands("=r", "to", count)} : {at} : "memory");'
+    own = f'asm volatile("{text}"\n    : {operands("=r", "to", count)} : {at} : "memory");'
     numbers = f"static const int16_t block[] = {{{block_numbers(blocks)}}};"
     head = f"{INLINE} void {name}_x{count}(uint32_t *to, const void *from)"
     return either(head, own, f"{numbers}\n    DLC_BLOCKS(to, from, {count}, block);")
-
-
-def _operands(kind: str, name: str, count: int) -> str:
-    return ", ".join(f'"{kind}"({name}[{i}])' for i in range(count))
 
 
 __all__ = ["matrices", "matrix_words"]

@@ -14,9 +14,18 @@ WIDEST = 128
 """Bits that a thread loads or stores at once."""
 LANES = (2, 4, 8, 16)
 
+TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", "uint8": "u8",
+         "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}  # fmt: skip
+"""Operands of matrices as instructions name them."""
+
 either = partial(words.either, "__CUDACC__")
 COPIES = Copies((4, 8, 16), guarded="dlc_copy_{bytes}_if({to}, {source}, {cond})")
 """Copies to shared memory, which architectures from sm_80 on have."""
+
+
+def operands(kind: str, name: str, count: int) -> str:
+    """The elements of an array as operands of an instruction."""
+    return ", ".join(f'"{kind}"({name}[{i}])' for i in range(count))
 
 
 def _copies() -> dict[str, str]:
@@ -57,6 +66,14 @@ WORDS = {
     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n",
     "INT64_C": "#ifndef INT64_C\n#define INT64_C(x) x##LL\n#endif\n",
     "UINT64_C": "#ifndef UINT64_C\n#define UINT64_C(x) x##ULL\n#endif\n",
+    "dlc_large": """#ifdef __CUDACC__
+#define dlc_large extern
+#define dlc_given(bytes)
+#else
+#define dlc_large
+#define dlc_given(bytes) bytes
+#endif
+""",
     **words.vector_words(INLINE, "__align__({size})", LANES, WIDEST),
     **_copies(),
     **_dots(),
@@ -94,4 +111,4 @@ _FUNCTIONS = """
 """
 RESERVED = frozenset((*_VARIABLES.split(), *_FUNCTIONS.split(), *WORDS))
 
-__all__ = ["COPIES", "FIXED", "INLINE", "LANES", "RESERVED", "WIDEST", "WORDS", "either"]
+__all__ = ["COPIES", "FIXED", "INLINE", "LANES", "RESERVED", "TYPES", "WIDEST", "WORDS", "either", "operands"]

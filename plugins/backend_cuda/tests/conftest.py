@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from dlc_backend_cuda import nvrtc
+from dlc_backend_cuda.architectures import GROUPS, STATIC_SHARED
 from dlc_backend_cuda.device import CudaDevice
-from dlc_backend_cuda.driver import OutOfMemory, Start
 from dlc_backend_cuda.simulated import SimulatedCuda
 
 from dlc_core.backend import Launch, SimtProgram, load_simt
 from dlc_core.backend.launches import Window
+from dlc_core.backend.stream import OutOfMemory, Start
 from dlc_core.registry import registry
 from dlc_core.runtime.memory import address, aligned_bytes
 
@@ -48,6 +49,7 @@ class FakeDriver:
     """What `Driver` says, on the host: launches run by the executor of threads, and are noted in `calls`."""
 
     name, arch, capacity = "a card", "sm_90", CAPACITY
+    most_groups, most_shared, array_bytes = GROUPS, 227 << 10, STATIC_SHARED
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -82,7 +84,7 @@ class FakeDriver:
         self.calls.append("module")
         return self.text
 
-    def function(self, module: str, symbol: str, arguments: str) -> tuple[str, str]:
+    def function(self, module: str, symbol: str, arguments: str, shared: int = 0) -> tuple[str, str]:
         if f" {symbol}(" not in module:
             raise KeyError(symbol)
         return symbol, arguments

@@ -22,7 +22,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin
+from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin, operand_scope, row_of
 from dlc_core.schedule.rules.analysis import Contraction, anchor
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
@@ -45,27 +45,25 @@ class MatrixRule(ScheduleRule):
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = anchor(func) if machine.description.matrix_units else None
         known = found is not None and bool(found.m) and is_product(found.block)
-        return known and found is not None and unit_for(found, machine) is not None
+        return known and found is not None and bool(units_for(found, machine))
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, grid = schedule, Grid.of(machine)
         found = anchor(s.func)
         assert found is not None
-        unit = unit_for(found, machine)
-        assert unit is not None
-        tile = choose_matrix(unit, problem_of(found), machine, grid)
+        tile = choose_matrix(units_for(found, machine), problem_of(found), machine, grid)
         if tile is None:
             raise ScheduleError("no tile of the matrix unit fits the product and the machine")
         normal = normal_of(s, grid, found, tile.splits)
         MatrixContract(s, machine, grid, normal, tile).run()
 
 
-def unit_for(found: Contraction, machine: Machine) -> MatrixUnit | None:
-    """The unit that multiplies a contraction's operands."""
+def units_for(found: Contraction, machine: Machine) -> list[MatrixUnit]:
+    """The units that multiply a contraction's operands."""
     body = found.block.body
     assert isinstance(body, Store)
     a, b = found.lhs.load.buffer.dtype.name, found.rhs.load.buffer.dtype.name
-    return machine.description.matrix_unit(a, b, body.buffer.dtype.name)
+    return machine.description.units_for(a, b, body.buffer.dtype.name)
 
 
 class MatrixContract(Contract):
@@ -97,19 +95,24 @@ class MatrixContract(Contract):
         if subgroup:
             s.bind(s.fuse(*subgroup) if len(subgroup) > 1 else subgroup[0], self.grid.rows)
         init = s.decompose_reduction(block, loops["ko"])
-        copies = [s.cache_read(block, side, "shared") for side in (a, b)]
+        copies = [s.cache_read(block, side, operand_scope(unit)) for side in (a, b)]
         lies = [self._turned(side) for side in (normal.a, normal.b)]
         for copy, turned in zip(copies, lies, strict=True):
             if turned:
                 rank = s.get(copy).writes[0].buffer.ndim
                 s.transform_layout(copy, ("write", 0), _swapped(rank))
                 s.reorder_block_axes(copy, [*range(rank - 2), rank - 1, rank - 2])
-        for copy in copies:
+        for copy, turned in zip(copies, lies, strict=True):
             s.compute_at(copy, loops["ko"])
             self._inline_into(copy)
             inner_extent = s.get_loops(copy)[-1]
             width = const_value(s.extent(inner_extent))
-            self._keep_apart(copy, width if isinstance(width, int) else 1)
+            if not unit.in_place:
+                self._keep_apart(copy, width if isinstance(width, int) else 1)
+            elif not turned:
+                buffer = s.get(copy).writes[0].buffer
+                rows = _in_rows(buffer.ndim, row_of(unit, buffer.dtype.name))
+                s.transform_layout(copy, ("write", 0), rows)
         s.transform_layout(block, ("write", 0), layout.of_results())
         s.compact_buffers()
         # A buffer of the first operand lies as [k, m] in normal form, and the unit's as [m, k].
@@ -202,6 +205,11 @@ class MatrixContract(Contract):
         return self.normal.k is None or self.normal.k > self.blocks.depth
 
 
+def _in_rows(rank: int, row: int) -> IndexMap:
+    """The last dim in parts of so many elements, which become outermost of the last two."""
+    return IndexMap.of(lambda *at: [*at[:-2], at[-1] // row, at[-2], at[-1] % row], rank)
+
+
 def _swapped(rank: int) -> IndexMap:
     """The last two dims the other way round."""
     return IndexMap.of(lambda *at: [*at[:-2], at[-1], at[-2]], rank)
@@ -264,4 +272,4 @@ class _Layout:
         return IndexMap.of(digits, rank)
 
 
-__all__ = ["MatrixContract", "MatrixRule", "unit_for"]
+__all__ = ["MatrixContract", "MatrixRule", "units_for"]

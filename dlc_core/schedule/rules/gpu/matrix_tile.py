@@ -25,6 +25,7 @@ from dlc_core.schedule.rules.gpu.tile import (
 )
 from dlc_core.target.target import Description
 from dlc_core.tir.matrix import MatrixUnit
+from dlc_core.tir.threads import SWIZZLED_ROW
 
 FASTER = 8
 """How many times the products of other threads a unit of matrices does, where that is not known."""
@@ -40,6 +41,8 @@ MEETING = 80
 """Cycles that a group takes for the threads to meet, once for each depth of a tile."""
 GROUPS = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2))
 """Subgroups of a group below and beside each other."""
+GROUPS_IN_PLACE = ((1, 1), (1, 2), (2, 1))
+"""The same for units that read operands in place, which take several subgroups each."""
 DEPTHS = (32, 64, 128)
 """Bytes of an operand's tile along the steps."""
 
@@ -87,6 +90,8 @@ class MatrixTile:
     def shared_bytes(self, bits: int, buffers: int = 1) -> int:
         """Shared memory for operands of so many bits, rows kept apart, whichever way they lie."""
         size = bits // 8
+        if self.unit.in_place:
+            return buffers * (self.rows + self.columns) * self.depth * size
         rows = (self.rows + self.columns) * (self.depth * size + PADDING)
         columns = self.depth * ((self.rows + self.columns) * size + 2 * PADDING)
         return buffers * max(rows, columns)
@@ -95,7 +100,8 @@ class MatrixTile:
         """Registers of a thread: sums, a step's operands, and what else it needs."""
         unit = self.unit
         sums = self.down * self.across * unit.of_acc.count * max(32, result_bits) // 32
-        operands = (self.down * unit.of_a.count + self.across * unit.of_b.count) * bits // 32
+        held = 0 if unit.in_place else self.down * unit.of_a.count + self.across * unit.of_b.count
+        operands = held * bits // 32
         return sums + operands + SPARE_REGISTERS
 
     def resident(self, bits: int, result_bits: int, facts: Description, buffers: int = 1) -> int:
@@ -111,8 +117,18 @@ class MatrixTile:
         return min(limits)
 
 
-def choose_matrix(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> MatrixTile | None:
+def choose_matrix(
+    units: Sequence[MatrixUnit], problem: Problem, machine: Machine, grid: Grid
+) -> MatrixTile | None:
     """The best tile; None where none fits the machine, or all of them would be mostly padding."""
+    found = [tile for unit in units if (tile := _best(unit, problem, machine, grid)) is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    return min(found, key=lambda tile: cost(tile, problem, machine, grid))
+
+
+def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> MatrixTile | None:
+    """The best tile of one unit."""
     sizes = ((problem.m, unit.m), (problem.n, unit.n), (problem.k, unit.k))
     if any(size is not None and 2 * size < least for size, least in sizes):
         return None
@@ -123,10 +139,15 @@ def choose_matrix(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Gr
         return [tile for _, _, tile in sorted(known, key=lambda one: one[:2])[:count]]
 
     # Depth and splits matter less than shapes, of which the best few are looked at again.
-    deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in DEPTHS)} - {0})
-    forms = product(GROUPS, DOWN, ACROSS)
+    if unit.in_place:
+        # What is deeper than a row of memory is more stages; narrower units are narrower tiles.
+        deeps = [SWIZZLED_ROW * 8 // problem.bits // unit.k]
+        forms = product(GROUPS_IN_PLACE, (1, 2), (1,))
+    else:
+        deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in DEPTHS)} - {0})
+        forms = product(GROUPS, DOWN, ACROSS)
     splits = splits_of(problem) if problem.m is not None else [1]
-    plain = (MatrixTile(unit, *group, down, across, 1) for group, down, across in forms)
+    plain = (MatrixTile(unit, *group, down, across, deeps[0]) for group, down, across in forms)
     usual = (replace(tile, splits=_filling(tile, problem, splits, grid.units)) for tile in plain)
     shapes = best((replace(tile, deep=deep) for tile in usual for deep in deeps), FINALISTS)
     every = product(shapes, deeps, splits)
@@ -143,7 +164,9 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     size = problem.bits / 8
     own = tile.rows * tile.columns
     # What the subgroups of a row or column read of an operand, each for itself.
-    reads = (tile.rows * tile.wide + tile.columns * tile.high) * size / (4 * machine.description.shared_banks)
+    again = (tile.across, tile.down) if unit.in_place else (1, 1)
+    reads = (tile.rows * tile.wide * again[0] + tile.columns * tile.high * again[1]) * size
+    reads /= 4 * machine.description.shared_banks
     parts = (
         own / (unit.products or FASTER * PRODUCTS),
         reads,
@@ -155,7 +178,7 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     )
     turns = -(-groups // grid.units)
     side_by_side = min(at_once, turns)
-    hidden = min(1.0, side_by_side * tile.subgroups / HIDING)
+    hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * HIDING))
     # A tile arrives while the one before is used, or the groups of a processor wait for it in turn.
     each = MEETING + max(tile.depth * step / hidden, LATENCY / side_by_side)
     write = own * problem.result_bits / 8 / BYTES * (2 if tile.splits > 1 else 1)

@@ -17,6 +17,7 @@ from dlc_core.schedule.rules.gpu.matrix_tile import choose_matrix
 from dlc_core.schedule.rules.gpu.tile import Problem
 from dlc_core.testing.launches import Launched, check_launches, launch_for
 from dlc_core.testing.schedules import kernel_of
+from dlc_core.tir.functor import allocations
 from dlc_core.tir.matrix import Fragment, MatrixUnit, products
 from tests.schedule.rules.gpu.machines import USUAL
 from tests.schedule.rules.gpu.test_contraction import barriers, product, tensor
@@ -49,6 +50,21 @@ WIDE = MatrixUnit(
     turns=True,
 )
 LARGE = replace(USUAL, matrix_units=(WIDE,))
+
+
+WHOLE = MatrixUnit(
+    "float16",
+    "float16",
+    "float32",
+    Fragment.dealt(4, 4, 8),
+    Fragment.dealt(4, 64, 8),
+    Fragment(4, 64, ((1, 2), (64, 4)), ((2, 32),)),
+    turns=True,
+    in_place=True,
+)
+PLACES = replace(
+    TINY, shared_bytes=1 << 15, matrix_units=(WHOLE,), memory_scopes=(*TINY.memory_scopes, "shared.swizzled")
+)
 
 
 def half(*shape: object, name: str = "x") -> object:
@@ -92,6 +108,22 @@ def test_groups_share_the_steps_of_a_tile():
     by_units(check_launches(kernel_of(std.relu(product(4, 4, 128, dtype="float16"))), TINY), 2)
 
 
+@pytest.mark.parametrize("columns", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_units_that_read_operands_in_place(columns):
+    x = half(4, 40)
+    w = half(40, 60, name="w") if columns else std.transpose(half(60, 40, name="w"), axes=(1, 0))
+    launched = by_units(check_launches(kernel_of(std.relu(std.matmul(x, w))), PLACES))
+    scopes = {buffer.scope for kernel in launched.kernels for buffer in allocations(kernel.body)}
+    assert "shared.swizzled" in scopes
+    assert "shared" not in scopes
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 5))
+def test_any_way_to_deal_a_matrix_out_is_one(rows, columns, width):
+    dealt = Fragment.dealt(1 << rows, 1 << columns, 1 << min(width, rows + columns))
+    assert dealt.width == 1 << min(width, rows + columns)
+
+
 def test_windows():
     x, w = half(1, 4, 5, 4), half(3, 3, 4, 6, name="w")
     made = std.conv(x, w, strides=(2, 1), padding=(1, 2, 1, 2), layout="NXC", kernel_layout="XIO")
@@ -122,7 +154,7 @@ def test_copies_are_vectors_and_results_neighbours(turned):
 @given(m=st.none() | st.integers(1, 5000), n=st.integers(1, 5000), k=st.integers(1, 5000))
 def test_tiles_fit(m, n, k):
     machine = Machine(LARGE, LARGE.cores)
-    tile = choose_matrix(WIDE, Problem(1, m, n, k, 16, 32, k), machine, Grid.of(machine))
+    tile = choose_matrix([WIDE], Problem(1, m, n, k, 16, 32, k), machine, Grid.of(machine))
     assert (tile is None) is (min(n / 8, (m or 16) / 16, k / 16) < 0.5)
     if tile is not None:
         assert tile.shared_bytes(16, tile.buffers(k)) <= LARGE.shared_bytes

@@ -1,0 +1,261 @@
+"""Devices whose driver has one stream, in order: memory, programs, launches prepared once for each size.
+
+A subclass gives `name` and `formats`, `opened` (a `Session` with its `stream.Driver`), `another`, and
+`image`, the code that the driver loads.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dlc_core.backend.blocks import Blocks
+from dlc_core.backend.launches import (
+    LAUNCHES,
+    Kernel,
+    Launch,
+    LaunchList,
+    add_figures,
+    check_limits,
+    check_windows,
+    find_entry,
+    read_launches,
+)
+from dlc_core.backend.opened import OpenedDevice, PolledEvent
+from dlc_core.backend.stream import Driver, OutOfMemory, Start
+from dlc_core.diag import ArtifactError, bytes_text
+from dlc_core.target import Artifact
+
+KEPT = 64
+"""Sizes of calls whose launches an entry keeps ready."""
+_LETTERS = {"int64": "q", "uint64": "Q", "int32": "i", "uint32": "I", "int16": "h", "uint16": "H",
+            "int8": "b", "uint8": "B", "bool": "?"}  # fmt: skip
+"""Of `struct`, for what kernels take by value."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A launch with its function, whose buffers are still to come."""
+
+    function: Any
+    launch: Launch
+    given: int
+    """Shared memory that its groups get at launch."""
+
+    def start(self, addresses: Sequence[int]) -> Start:
+        """With the buffers of a call."""
+        launch = self.launch
+        buffers = iter(addresses[w.place] + w.offset for w in launch.buffers)
+        scalars = iter(launch.scalars)
+        arguments = tuple(next(buffers if kind == "b" else scalars) for kind in launch.kernel.order)
+        return Start(self.function, launch.grid, launch.group, arguments, self.given)
+
+
+class Session:
+    """A device in use: its driver and memory."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.blocks: Blocks[Any] = Blocks(driver.name, driver.capacity)
+
+    def given(self, kernel: Kernel) -> int:
+        """What groups of a kernel get at launch, for want of arrays so large."""
+        return kernel.shared_bytes if kernel.shared_bytes > self.driver.array_bytes else 0
+
+    def alloc(self, size: int) -> int:
+        """Memory by its address; RuntimeFailure where there is not so much, naming the largest buffers."""
+        try:
+            return self.blocks.add(size, lambda: self.driver.alloc(size), int)
+        except OutOfMemory as error:
+            raise self.blocks.full(f"a buffer of {bytes_text(size)}", str(error)) from None
+
+
+class Event(PolledEvent):
+    """A place in the stream."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._mark = driver.mark()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything that was submitted before has finished."""
+        return self._driver.reached(self._mark)
+
+    def finish(self) -> None:
+        """Wait until it has; RuntimeFailure for what failed."""
+        self._driver.wait(self._mark)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point: what a call launches."""
+
+    session: Session
+    functions: dict[str, Any]
+    launches: LaunchList
+    known: dict[tuple[int, ...], tuple[Ready, ...]] = field(default_factory=dict)
+
+    def ready(self, scalars: Sequence[int]) -> tuple[Ready, ...]:
+        """The launches of a call with these scalars, kept for the next one.
+
+        RuntimeFailure for what the device cannot do.
+        """
+        key = tuple(scalars)
+        found = self.known.get(key)
+        if found is None:
+            launches = self.launches.launches(key)
+            for launch in launches:
+                self._check(launch)
+            given = self.session.given
+            found = tuple(
+                Ready(self.functions[one.kernel.symbol], one, given(one.kernel)) for one in launches
+            )
+            if len(self.known) >= KEPT:
+                self.known.clear()
+            self.known[key] = found
+        return found
+
+    def _check(self, launch: Launch) -> None:
+        driver = self.session.driver
+        axes = zip("xyz", launch.grid, driver.most_groups, strict=True)
+        limits = [
+            *((f"groups along axis {axis}", size, most) for axis, size, most in axes),
+            ("threads of a group", launch.threads, driver.most_threads(self.functions[launch.kernel.symbol])),
+            ("bytes that a group shares", launch.kernel.shared_bytes, driver.most_shared),
+        ]
+        check_limits(launch, driver.name, limits)
+
+    def starts(self, buffers: Sequence[int], scalars: Sequence[int]) -> list[Start]:
+        """The launches of a call on memory; RuntimeFailure where that is too small."""
+        sizes = [self.session.blocks.get(handle).size for handle in buffers]
+        ready = self.ready(scalars)
+        for one in ready:
+            check_windows(one.launch, sizes)
+        return [one.start(buffers) for one in ready]
+
+    def prepare(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> Callable[[], None]:
+        """A call as a graph, which is submitted as a whole, and returns when it is done."""
+        driver = self.session.driver
+        starts = self.starts(buffers, scalars)
+        graph = driver.graph(starts)
+        submit = partial(driver.submit, starts) if graph is None else partial(driver.replay, graph)
+
+        def run() -> None:
+            submit()
+            driver.sync()
+
+        return run
+
+
+class DrivenProgram:
+    """Kernels on a device, and the lists of what its entries launch."""
+
+    def __init__(self, session: Session, functions: dict[str, Any], lists: dict[str, LaunchList]) -> None:
+        self._session = session
+        self._functions = functions
+        self._lists = lists
+
+    def entry(self, symbol: str) -> Entry:
+        """An entry point; ArtifactError where there is none of that name."""
+        return Entry(self._session, self._functions, find_entry(self._lists, symbol))
+
+    def close(self) -> None:
+        """The module goes with the last entry."""
+
+
+class DrivenDevice(OpenedDevice[Session]):
+    """A device of this machine, opened when it is first used; see the module's text."""
+
+    @abstractmethod
+    def image(self, driver: Driver, artifact: Artifact) -> bytes:
+        """What of an artefact the driver loads.
+
+        Raises ArtifactError for malformed metadata, UnsupportedError for code that the device does not run.
+        """
+
+    def alloc(self, size: int, align: int = 64) -> int:
+        """Uninitialised memory, as the driver aligns it; RuntimeFailure where not so much is free."""
+        return self.session.alloc(size)
+
+    def free(self, handle: int) -> None:
+        """Give memory back to the pool, for what is launched from now on."""
+        self.session.blocks.take(handle).free()
+
+    def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
+        """Copy bytes to the device, after everything that was launched before."""
+        given = np.frombuffer(data, np.uint8)
+        session = self.session
+        session.blocks.window(handle, offset, given.nbytes)
+        session.driver.write(handle + offset, given)
+
+    def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
+        """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
+        wanted = np.frombuffer(out, np.uint8)
+        session = self.session
+        session.blocks.window(handle, offset, wanted.nbytes)
+        session.driver.read(wanted, handle + offset)
+
+    def load(self, artifact: Artifact) -> DrivenProgram:
+        """Load the kernels; none runs yet.  ArtifactError for metadata that is malformed, and as `image`."""
+        kernels, lists = read_launches(artifact.metadata.get(LAUNCHES))
+        session = self.session
+        module = session.driver.module(self.image(session.driver, artifact))
+        try:
+            functions = {
+                one.symbol: session.driver.function(module, one.symbol, _arguments(one), session.given(one))
+                for one in kernels
+            }
+        except KeyError as error:
+            raise ArtifactError(f"the code has no kernel {error.args[0]}") from None
+        return DrivenProgram(session, functions, lists)
+
+    def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Have all launches of an entry run after everything that was launched before; returns at once."""
+        self.session.driver.submit(entry.starts(buffers, scalars))
+
+    def measure(
+        self,
+        entry: Entry,
+        buffers: Sequence[int],
+        scalars: Sequence[int],
+        threads: int,
+        figures: np.ndarray[Any, Any],
+    ) -> None:
+        """Run an entry and add, for each of its calls of kernels, nanoseconds and 1 to `figures`."""
+        driver = self.session.driver
+        starts = entry.starts(buffers, scalars)
+        marks = [driver.mark()]
+        for start in starts:
+            driver.submit([start])
+            marks.append(driver.mark())
+        driver.sync()
+        spent = (round(1e9 * driver.seconds(first, last)) for first, last in pairwise(marks))
+        add_figures(figures, zip((ready.launch for ready in entry.ready(scalars)), spent, strict=True))
+
+    def record(self) -> Event:
+        """An event that is reached when everything launched so far has finished."""
+        return Event(self.session.driver)
+
+    def sync(self) -> None:
+        """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
+        if self.is_open:
+            self.session.driver.sync()
+
+
+def _arguments(kernel: Kernel) -> str:
+    """The letters of a kernel's parameters."""
+    scalars = iter(kernel.scalars)
+    try:
+        return "".join("P" if kind == "b" else _LETTERS[next(scalars)] for kind in kernel.order)
+    except KeyError as error:
+        raise ArtifactError(f"a kernel takes a {error.args[0]} by value") from None
+
+
+__all__ = ["DrivenDevice", "DrivenProgram", "Entry", "Event", "Ready", "Session"]

@@ -1,0 +1,186 @@
+"""Kernels whose subgroups multiply matrices that lie in memory of their group (`MatrixUnit.in_place`).
+
+The program says what each thread's part of an operand is; the text hands over where the whole lies, since the
+unit reads it there, beside the threads.  Products that follow each other are begun and left to run; threads
+wait for them before they meet, for what was read may then be written, and before sums are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from dlc_core.arith import Analyzer, compile_exprs
+from dlc_core.backend.fragments import FragmentWriter
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Load, Var, const, free_vars, substitute
+from dlc_core.target.source import InPlace
+from dlc_core.target.source.scalars import ADD
+from dlc_core.tir.functor import exprs_of, loads_in, stmts
+from dlc_core.tir.matrix import MATRIX, Fragment, MatrixUnit, held, operands, products
+from dlc_core.tir.stmt import Eval, For, If, Let, PrimFunc, Stmt, Store, View
+from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW, level
+
+
+class InPlaceWriter(FragmentWriter):
+    """Writes a kernel."""
+
+    def kernel(self, func: PrimFunc, symbol: str) -> str:
+        """The text of a PrimFunc that is one launch."""
+        self._lying: dict[Var, tuple[Buffer, Sequence[Expr]]] = {}
+        """Where the values of operands are that lie in memory of the group."""
+        found = {var for var, value in operands(func.body).items() if _scope(value) == SWIZZLED}
+        calls = [c for c in products(func.body) if held(c.args[1]) in found]
+        self._read = found
+        self._added = list(dict.fromkeys(load.buffer for c in calls for load in loads_in(c.args[0])))
+        """The sums of products in place."""
+        self._inside = self._running = False
+        return super().kernel(func, symbol)
+
+    @property
+    def _words(self) -> InPlace:
+        if self._matrices.in_place is None:
+            raise CodegenError(f"{self.unit.dialect.name} has no products of matrices in shared memory")
+        return self._matrices.in_place
+
+    # When
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Write a statement, and what has to stand around it because of products that run."""
+        while self._added and isinstance(stmt, (Let, View)) and not self._inside:
+            if self._only_multiplies(stmt):
+                break
+            if self._touches(stmt):
+                self._wait()
+            stmt = self.visit_let(stmt) if isinstance(stmt, Let) else self.visit_view(stmt)
+        if self._inside or not self._added:
+            super().stmt(stmt)
+        elif self._only_multiplies(stmt):
+            self._around(self._words.begin)
+            self._inside = True
+            super().stmt(stmt)
+            self._inside = False
+            self.line(f"{self._words.commit};")
+            self._running = True
+        elif isinstance(stmt, If):
+            before = self._running
+            super().stmt(stmt)
+            self._running = self._running or before
+        else:
+            if isinstance(stmt, For) and not level(stmt) and any(map(self._multiplies, stmts(stmt))):
+                self._running = True
+            if self._touches(stmt):
+                self._wait()
+            super().stmt(stmt)
+
+    def before_barrier(self) -> None:
+        """What a thread does before it meets the others."""
+        if self._added:
+            self._wait()
+        super().before_barrier()
+        if self._added:
+            self.line(f"{self._words.fence};")
+
+    def _wait(self) -> None:
+        if self._running:
+            self._around(self._words.wait)
+            self._running = False
+
+    def _around(self, text: str) -> None:
+        for buffer in self._added:
+            count = prod(buffer.static_shape() or ())
+            given = {"acc": self.pointers[buffer], "count": count, "type": self.kind(buffer.dtype)}
+            self.line(f"{text.format(**given)};")
+
+    def _multiplies(self, stmt: Stmt) -> bool:
+        value = stmt.value if isinstance(stmt, Let) else None
+        return isinstance(value, Call) and value.name == MATRIX and held(value.args[1]) in self._read
+
+    def _only_multiplies(self, stmt: Stmt) -> bool:
+        """Whether a statement does nothing but multiply, once or in loops."""
+        inner = list(stmts(stmt))
+        made = {s.var for s in inner if isinstance(s, Let) and self._multiplies(s)}
+        return bool(made) and not any(
+            isinstance(s, (Eval, If))
+            or level(s)
+            or (isinstance(s, Store) and not made & set(free_vars(s.value)))
+            for s in inner
+        )
+
+    def _touches(self, stmt: Stmt) -> bool:
+        written = isinstance(stmt, Store) and stmt.buffer in self._added
+        return written or any(load.buffer in self._added for load in loads_in(*exprs_of(stmt)))
+
+    # What
+
+    def _operand(self, stmt: Let) -> Stmt:
+        if stmt.var not in self._read:
+            return super()._operand(stmt)
+        loads = _loads(stmt.value)
+        buffer = loads[0].buffer
+        self._lying[stmt.var] = buffer, [buffer.linear_index(load.indices) for load in loads]
+        self.text.vars[stmt.var] = stmt.var.name
+        return stmt.body
+
+    def product_words(self, unit: MatrixUnit, call: Call) -> dict[str, object]:
+        """What a product is given, besides its sums."""
+        variables = [held(arg) for arg in call.args[1:3]]
+        if variables[0] not in self._read:
+            return super().product_words(unit, call)
+        words: dict[str, object] = {"way": ""}
+        for name, var, fragment in zip("ab", variables, (unit.of_a, unit.of_b), strict=True):
+            assert isinstance(var, Var)
+            start, outer, apart = self._tile(var, fragment, name == "b")
+            self.prepare(start)
+            buffer = self._lying[var][0]
+            # Tiles begin where the order of parts is that of their numbers.
+            words[name] = f"{self.pointers[buffer]} + {self.text.number(start, ADD + 1)}"
+            words["way"] = f"{words['way']}{'t' if outer else 'n'}"
+            words[f"{name}_apart"] = apart
+        return words
+
+    def _tile(self, var: Var, fragment: Fragment, of_b: bool) -> tuple[Expr, bool, int]:
+        """Where an operand begins, whether its steps are outermost, and how many bytes its parts are apart.
+
+        CodegenError for one that does not lie in rows.
+        """
+        buffer, places = self._lying[var]
+        axis = self._threads
+        assert axis is not None
+        analyzer = Analyzer()
+        first = substitute(places[0], {axis.var: const(0, axis.var.dtype)})
+        away = [analyzer.simplify(place - first) for place in places]
+        table = None
+        if not any(set(free_vars(each)) - {axis.var} for each in away):
+            offsets = compile_exprs(away, [axis.var])
+            table = np.array([offsets(thread) for thread in range(fragment.width)])
+        size = buffer.dtype.itemsize
+        row = SWIZZLED_ROW // size
+        if table is not None:
+            whole = fragment.gathered(table)
+            lies = whole if of_b else whole.T  # [step, other]
+            steps, others = (np.arange(n) for n in lies.shape)
+            if np.array_equal(lies, steps[:, None] + others * row):
+                return analyzer.simplify(first), False, 0
+            apart = int(lies[0, row]) if len(others) > row else 0
+            if np.array_equal(lies, steps[:, None] * row + others // row * apart + others % row):
+                return analyzer.simplify(first), True, apart * size
+        raise CodegenError(f"the operand {var.name} of a product does not lie in rows of {buffer.name}")
+
+
+def _loads(value: Expr) -> Sequence[Load]:
+    """What a vector is put together of."""
+    parts = value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)
+    return [part for part in parts if isinstance(part, Load)]
+
+
+def _scope(value: Expr) -> str:
+    """The memory that all parts of a value are from; "" where they are from several."""
+    found = {load.buffer.scope for load in _loads(value)}
+    return next(iter(found)) if len(found) == 1 else ""
+
+
+__all__ = ["InPlaceWriter"]

@@ -1,0 +1,117 @@
+"""Products by four warps at once, beside these, of operands that lie in shared memory, in rows of 128 bytes.
+
+[1] PTX ISA, "Asynchronous warpgroup level matrix instructions", with the layouts of shared memory and their
+descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_backend_cuda.words import INLINE, TYPES, either, operands
+from dlc_core.backend.simt import matrix_numbers
+from dlc_core.target.source import InPlace
+from dlc_core.tir.matrix import Fragment, MatrixUnit
+
+WIDTH, ROWS = 128, 64
+"""Threads of a group of four warps, and rows of its products."""
+COLUMNS = (64, 128, 192, 256)
+_TURNS = ("float16", "bfloat16")
+"""Types whose operands may have their steps outermost."""
+_DESCRIPTOR = """const unsigned long long of_{name} = 1ull << 62 | 64ull << 32
+    | (unsigned long long)({name}_apart >> 4) << 16 | (__cvta_generic_to_shared({name}) >> 4 & 0x3fff);"""
+"""An operand in rows of 128 bytes whose parts are in turn, 8 rows 1024 bytes from the next [1]."""
+CALL = "{name}_{{way}}({{acc}}, {{a}}, {{a_apart}}, {{b}}, {{b_apart}})"
+AROUND = InPlace(
+    begin="dlc_begin_{type}({acc}, {count})",
+    commit="dlc_commit_products()",
+    wait="dlc_wait_for_{type}({acc}, {count})",
+    fence="dlc_fence_for_products()",
+)
+
+
+def unit_of(operand: str, other: str, acc: str, bits: int, columns: int, products: int) -> MatrixUnit:
+    """The unit for operands of so many bits, whose results have so many columns [1]."""
+    k = 256 // bits
+    sums = ((1, 2), (8 * columns, 2), (8, columns // 8))
+    return MatrixUnit(
+        operand,
+        other,
+        acc,
+        Fragment.dealt(ROWS, k, WIDTH),
+        Fragment.dealt(k, columns, WIDTH),
+        Fragment(ROWS, columns, ((2, 4), (columns, 8), (16 * columns, 4)), sums),
+        turns=operand in _TURNS,
+        products=products,
+        in_place=True,
+    )
+
+
+def name_of(unit: MatrixUnit) -> str:
+    """What a product is called, but for the letters of how its operands lie."""
+    return f"dlc_wgmma_{TYPES[unit.a]}_{TYPES[unit.b]}_n{unit.n}"
+
+
+def words_of(units: Sequence[MatrixUnit]) -> dict[str, str]:
+    """The text of all that kernels say of such products."""
+    found = dict(_COMMON)
+    for unit in units:
+        if unit.in_place:
+            ways = ("nn", "nt", "tn", "tt") if unit.turns else ("nn",)
+            found.update({f"{name_of(unit)}_{way}": _product(unit, way) for way in ways})
+    return found
+
+
+def _product(unit: MatrixUnit, way: str) -> str:
+    sums, letter, scalar = ("f32", "f", "float") if unit.acc == "float32" else ("s32", "r", "int32_t")
+    count = unit.of_acc.count
+    kind = f"m{unit.m}n{unit.n}k{unit.k}.{sums}.{TYPES[unit.a]}.{TYPES[unit.b]}"
+    held = ", ".join(f"%{i}" for i in range(count))
+    signs = ", 1, 1" * (sums == "f32") + "".join(f", {int(each == 't')}" for each in way) * unit.turns
+    text = f"wgmma.mma_async.sync.aligned.{kind} {{{held}}}, %{count}, %{count + 1}, 1{signs};"
+    lies = "\n".join(_DESCRIPTOR.format(name=name) for name in "ab")
+    outs = operands(f"+{letter}", "sums", count)
+    own = f'{lies}\nasm volatile("{text}"\n    : {outs}\n    : "l"(of_a), "l"(of_b));'
+    here = f"""static const int16_t unit[] = {{{matrix_numbers(unit)}}};
+    DLC_PRODUCT_LATER(sums, a, a_apart, b, b_apart, "{way}", unit);"""
+    given = f"({scalar} *sums, const void *a, int a_apart, const void *b, int b_apart)"
+    return either(f"{INLINE} void {name_of(unit)}_{way}{given}", own, here)
+
+
+def _around(scalar: str, letter: str) -> dict[str, str]:
+    """What stands before products and behind them: the compiler may not move what uses sums over it."""
+    keep = f"""#pragma unroll
+for (int i = 0; i < count; ++i)
+    asm volatile("" : "+{letter}"(sums[i]) :: "memory");"""
+    begin, wait = "wgmma.fence.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"
+    given = f"({scalar} *sums, int count)"
+    return {
+        f"dlc_begin_{scalar}": either(
+            f"{INLINE} void dlc_begin_{scalar}{given}",
+            f'{keep}\nasm volatile("{begin}" ::: "memory");',
+            "DLC_PRODUCTS_BEGIN();",
+        ),
+        f"dlc_wait_for_{scalar}": either(
+            f"{INLINE} void dlc_wait_for_{scalar}{given}",
+            f'asm volatile("{wait}" ::: "memory");\n{keep}',
+            "DLC_PRODUCTS(0);",
+        ),
+    }
+
+
+_COMMON = {
+    **_around("float", "f"),
+    **_around("int32_t", "r"),
+    "dlc_commit_products": either(
+        f"{INLINE} void dlc_commit_products(void)",
+        'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");',
+        "DLC_PRODUCTS_END();",
+    ),
+    "dlc_fence_for_products": either(
+        f"{INLINE} void dlc_fence_for_products(void)",
+        'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");',
+        "DLC_FENCE();",
+    ),
+}
+
+__all__ = ["AROUND", "CALL", "COLUMNS", "name_of", "unit_of", "words_of"]
