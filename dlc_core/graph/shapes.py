@@ -166,6 +166,8 @@ class Shapes:
         )
 
     def _unknown(self, name: str, value: Any, others: Sequence[str] = ()) -> UsageError:
+        if name in self._sizes and not isinstance(value, (int, Bounds)):
+            return UsageError(f"shapes: {value!r} is no size of dim {name!r}", hint=_HINT)
         dims = ", ".join((*sorted(self._sizes), *others)) or "none"
         return UsageError(
             f"shapes: {name!r}: {_shown(value)} pins no input and no dim of the model",
@@ -216,14 +218,19 @@ def _meet(known: Size, said: Size, what: str, who: str) -> Size:
             )
         return known
     assert isinstance(said, Bounds)
+    both = met(what, said, known)
+    return both.low if both.low == both.high else both
+
+
+def met(what: str, said: Bounds, known: Bounds | None) -> Bounds:
+    """What is within bounds that are given for a dim, and within those that it has."""
     try:
-        both = known.meet(said)
+        return said if known is None else said.meet(known)
     except UsageError:
         raise UsageError(
-            f"{what} is to be in {known} and in {said}, which have nothing in common",
-            hint="give it bounds once, by its name",
+            f"{what} is to be in {said} and in {known}, which have nothing in common",
+            hint="give it bounds that do",
         ) from None
-    return both.low if both.low == both.high else both
 
 
 def _is_integer(value: Any) -> bool:
@@ -238,4 +245,4 @@ def _shown(value: Any) -> str:
     return str(value) if isinstance(value, (int, str, Bounds)) else repr(value)
 
 
-__all__ = ["Declared", "Shapes", "Size"]
+__all__ = ["Declared", "Shapes", "Size", "met"]

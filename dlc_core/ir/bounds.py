@@ -31,6 +31,15 @@ class Bounds:
         """Whether a value is within the bounds."""
         return value >= self.low and (self.high is None or value <= self.high)
 
+    def refusal(self, name: str, size: int, why: str = "") -> UsageError:
+        """The error for a dim of that name whose value is not within the bounds."""
+        wider = min(size, self.low), None if self.high is None else max(size, self.high)
+        return UsageError(
+            f"{name} is {size}, and the model is compiled for {name} in {self}",
+            why=why,
+            hint=f"compile it with wider bounds: shapes={{{name!r}: {wider}}}",
+        )
+
     def meet(self, other: Bounds) -> Bounds:
         """What is within both; UsageError where nothing is."""
         highs = [high for high in (self.high, other.high) if high is not None]

@@ -23,7 +23,7 @@ from dlc_core.runtime.device import Device, is_queued, prepare
 from dlc_core.runtime.memory import address, bytes_of, empty, lasting_bytes
 from dlc_core.runtime.ndarray import NDArray
 from dlc_core.runtime.recycled import Recycled
-from dlc_core.runtime.signature import Shape, Signature
+from dlc_core.runtime.signature import Plan, Shape, Signature
 
 ndarray = np.ndarray
 Launch = Callable[[Sequence[int], Sequence[int], int], None]
@@ -234,6 +234,9 @@ class Copying(Checked):
 
     def release(self) -> None:
         self._free.clear()
+
+    def _check_room(self, plan: Plan) -> None:
+        """The device knows its memory."""
 
     def _upload(self, host: Host) -> NDArray:
         return NDArray.from_host(self.device, host)

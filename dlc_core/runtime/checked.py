@@ -87,8 +87,10 @@ class Checked:
         """Give back all scratch memory that no call is using."""
 
     def _check_room(self, plan: Plan) -> None:
-        pairs = zip(plan.outputs, self.results, strict=True)
-        results = sum(math.prod(shape) * dtype.itemsize for shape, dtype in pairs)
+        """Refuse a call that takes more memory than there is."""
+        taken = {donation.output for donation in self.signature.donated}
+        pairs = enumerate(zip(plan.outputs, self.results, strict=True))
+        results = sum(math.prod(shape) * dtype.itemsize for i, (shape, dtype) in pairs if i not in taken)
         names = [v.name for v in self.signature.symbols]
         sizes = ", ".join(f"{name} is {size}" for name, size in zip(names, plan.scalars, strict=True))
         check_room(plan.arena, results, self.release, sizes)

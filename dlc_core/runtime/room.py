@@ -109,7 +109,7 @@ class CallMemory:
         if most is not None and not all(
             size is not None and const_value(size) is not None for size in (self.scratch, self.results)
         ):
-            texts.append(f"at most {bytes_text(most.scratch)} and {bytes_text(most.results)}")
+            texts.append(f"at most {most}")
         return ", ".join(texts)
 
     def _open(self) -> list[Var]:

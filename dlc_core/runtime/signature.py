@@ -91,7 +91,8 @@ class Signature:
 
     def __str__(self) -> str:
         text = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
-        bounds = [f"{v.name} in {v.bounds}" for v in self.dims if v.bounds]
+        shown = dict.fromkeys(v for value in (*self.inputs, *self.outputs) for v in value.type.symbols())
+        bounds = [f"{v.name} in {v.bounds}" for v in shown if v.bounds]
         return f"{text}, {', '.join(bounds)}" if bounds else text
 
     @property
@@ -230,15 +231,12 @@ class Signature:
 
     def _outside(self, var: Var, bounds: Bounds, size: int, shapes: Sequence[Shape]) -> UsageError:
         """The error for a dim that is not within its bounds, which names the input that tells it."""
-        what = f"{var.name} is {size}, and the model is compiled for {var.name} in {bounds}"
         why = "elements of the inputs tell it"
         for value, shape in zip(reversed(self.inputs), reversed(shapes), strict=True):
             for axis, dim in enumerate(value.type.shape):
                 if isinstance(dim, Expr) and var in free_vars(dim):
                     why = f"input {value.name!r} has shape {shape}, and is {value.type}: dim {axis} is {dim}"
-        wider = min(size, bounds.low), None if bounds.high is None else max(size, bounds.high)
-        hint = f"compile it with wider bounds: shapes={{{var.name!r}: {wider}}}"
-        return UsageError(what, why=why, hint=hint)
+        return bounds.refusal(var.name, size, why)
 
     def _mismatch(self, value: Value, shape: Shape, why: str) -> UsageError:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.node import PARAM, Node, constant, post_order
+from dlc_core.graph.shapes import met
 from dlc_core.graph.told import ELEMENTS, TOLD, Element, Told
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import INDEX, DType
@@ -135,7 +136,7 @@ class Holders(dict[Var, Node]):
     def _within(self, name: str, size: Expr) -> Bounds | None:
         """What a dim lies within by what it is, and by what is said of it."""
         known, said = at_most(size), self._bounds(name)
-        return known if said is None else said if known is None else said.meet(known)
+        return known if said is None else met(f"dim {name!r}", said, known)
 
     def _unused(self, name: str) -> str:
         """The name as one that no other told dim has."""

@@ -214,13 +214,16 @@ class CallableModel:
 
     def _import(self, model: Model, feeds: Mapping[str, Any]) -> tuple[IRModule, tuple[Layout, ...]]:
         fixed = model.graph.initializers
-        pins = {**self._shapes, **dict(self._pins(feeds))}
-        if pins.keys() & self._shapes.keys():
+        own = dict(self._pins(feeds))
+        pins = {**self._shapes, **own}
+        if own and self._shapes:
             said = Symbols(self.model.graph, self._shapes)
-            for name, shape in self._pins(feeds):
+            for name, shape in own.items():
                 said.check_fed(name, shape)
             # Shapes that are fed take the place of those in which dims were given names.
-            pins = {name: pin for name, pin in pins.items() if name in feeds or name not in said.chosen}
+            shapes = [pin for pin in pins.values() if isinstance(pin, (tuple, list))]
+            left = {dim for shape in shapes for dim in shape if isinstance(dim, str)}
+            pins = {name: pin for name, pin in pins.items() if name in left or name not in said.chosen}
         pins = {name: pin for name, pin in pins.items() if name not in fixed}
         examples = {name: feeds[name] for name in self._composed}
         return import_parts(model, pins, examples, self._taps)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dlc_core.graph.node import Node
-from dlc_core.graph.shapes import Shapes
+from dlc_core.graph.shapes import Shapes, met
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var
@@ -78,7 +78,8 @@ class Symbols:
                 if isinstance(name, str) and isinstance(size, Var) and size not in found:
                     bounds = self.take(name)
                     if bounds is not None:
-                        found[size] = Var(identifier(name), bounds=bounds.meet(size.bounds or Bounds()))
+                        both = met(f"dim {name!r}", bounds, size.bounds)
+                        found[size] = Var(identifier(name), bounds=both)
         return found
 
     def check_used(self, others: Sequence[str] = ()) -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 import onnx.parser
 import pytest
+from dlc_frontend_onnx import InferenceSession, SessionOptions
 
 import dlc_core as dlc
-from dlc_core.diag import UsageError
+from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.ir.bounds import Bounds
 from dlc_core.script import parse, to_script
 
@@ -84,11 +85,11 @@ def test_dims_are_pinned_bounded_and_named(text, shapes, types, bounds):
         (ROWS, {"seq": (None, 0)}, "at most 0"),
         (ROWS, {"seq": (1, 2, 3)}, "no shape and no bounds"),
         (ROWS, {"seq": ()}, "no shape and no bounds"),
-        (ROWS, {"seq": "4"}, "pins no input and no dim"),
+        (ROWS, {"seq": "4"}, "'4' is no size of dim 'seq'"),
         (ROWS, {"length": (1, 4)}, r"pins no input and no dim(.|\n)*inputs: x, bias; dims: batch, seq"),
         (ROWS, {"x": (None, None, (5, 9))}, "dim 2 of input 'x' is to be in 5..9, and the model says 4"),
         (ROWS, {"x": ((1, 9), 3)}, "it has 3 dims, not 2"),
-        (ROWS, {"x": (None, (1, 9), None), "bias": ((10, 20), None)}, "'seq' is to be in 1..9 and in 10..20"),
+        (ROWS, {"x": (None, (1, 9), None), "bias": ((10, 20), None)}, "'seq' is to be in 10..20 and in 1..9"),
         (ROWS, {"x": (None, 40, None), "seq": (1, 9)}, "'seq' is to be in 1..9, and it is 40"),
         (ROWS, {"x": ("n", None, "n"), "n": (5, 9)}, "'n' is to be in 5..9, and it is 4"),
         (ROWS, {"x": ("a b", None, None)}, "no name for dim 0 of input 'x'"),
@@ -140,6 +141,47 @@ def test_sizes_that_are_data_are_checked():
     shape[:] = 6, 2
     with pytest.raises(UsageError, match="have changed"):
         call()
+
+
+def test_sizes_that_the_model_computes_are_checked_where_they_are_told():
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    g (float[n, 4] x) => (float[q, 4] y) <int64[1] a = {-1}, int64[1] zero = {0}>
+        { m = ReduceMax<keepdims=0>(x) i = Cast<to=7>(m) r = Reshape(i, a) y = Slice(x, zero, r, zero) }"""
+    exe = dlc.compile(model(text), shapes={"n": (1, 10), "q": (1, 3)})
+    assert exe.memory.most.results == 3 * 4 * 4
+    assert exe(3 * ones(5, 4)).shape == (3, 4)
+    with pytest.raises(UsageError, match=r"q is 4, and the model is compiled for q in 1\.\.3(.|\n)*node 'y'"):
+        exe(4 * ones(5, 4))
+    with pytest.raises(UsageError, match=r"'q' is to be in 12\.\.30 and in 0\.\.10"):
+        loaded(text, {"n": (5, 10), "q": (12, 30)})
+
+
+def test_a_list_of_sizes_of_unknown_length_says_which_dim_to_pin():
+    text = FED.replace("int64[2]", "int64[r]")
+    with pytest.raises(UnsupportedError, match=r"length of input 'shape': shapes=\{'r': 2\}(.|\n)*") as found:
+        loaded(text, {"r": (1, 3)})
+    assert "node 'y' (Reshape)" in str(found.value)
+    assert str(loaded(text, {"r": 2})["main"].params[1].type) == "int64[2]"
+
+
+def test_sessions_take_them():
+    made = model(ROWS).SerializeToString()
+    options = SessionOptions()
+    options.add_free_dimension_override_by_name("batch", (1, 2))
+    session = InferenceSession(made, options, shapes={"seq": (1, 4)})
+    assert session.run(None, {"x": ones(2, 4, 4), "bias": ones(4, 4)})[0].shape == (2, 4, 4)
+    for batch, seq, match in ((3, 4, "batch is 3"), (2, 5, "seq is 5")):
+        with pytest.raises(UsageError, match=match):
+            session.run(None, {"x": ones(batch, seq, 4), "bias": ones(seq, 4)})
+
+
+def test_shapes_that_decide_by_what_is_fed_are_within_them():
+    text = """<ir_version: 10, opset_import: ["" : 20]>
+    g (float[n, m] x, int64[r] k) => (float[a, b] y) { y = Reshape(x, k) }"""
+    session = InferenceSession(model(text).SerializeToString(), shapes={"x": ("rows", None), "rows": (1, 4)})
+    assert session.run(None, {"x": ones(4, 6), "k": np.array([8, 3])})[0].shape == (8, 3)
+    with pytest.raises(UsageError, match="rows"):
+        session.run(None, {"x": ones(5, 6), "k": np.array([10, 3])})
 
 
 def test_bounds_are_part_of_what_results_are_kept_under(tmp_path, monkeypatch):

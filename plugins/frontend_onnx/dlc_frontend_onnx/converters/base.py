@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
-from dlc_core.graph.node import Node, constant
+from dlc_core.graph.node import PARAM, Node, constant
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, as_expr, select
+from dlc_core.ir.expr import Expr, Var, as_expr, select
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.dtypes import BY_NUMBER, TENSOR_DTYPES
@@ -282,6 +282,22 @@ class Call:
             raise self.error(f"{what} is {found}", why="sizes must not be negative")
         return tuple(self.size(item, what) for item in found)
 
+    def _of_unknown_length(self, value: Node, what: str) -> UnsupportedError:
+        """The error for a list of sizes that are data."""
+        length = value.shape[0] if value.shape else 1
+        shown = self.scope.session.holders.get(length) if isinstance(length, Var) else None
+        if isinstance(length, Var) and shown is not None and shown.op is PARAM:
+            given = f"of input {shown.attrs['name']!r}: shapes={{{length.name!r}: 2}} if it is 2"
+            hint = f"give the length {given}; or make the list a constant"
+        else:
+            hint = "make the list a constant, or fold the model's constants first"
+        return self.unsupported(
+            f"{what} depends on the data of the inputs, and its length does too or is more than"
+            f" {MAX_ELEMENTS}",
+            why=f"it is {value.type}",
+            hint=hint,
+        )
+
     def number_of(self, value: Dim) -> Node:
         """An integer of elements and dims as a tensor without dims."""
         return self.scope.session.holders.number(as_expr(value))
@@ -293,11 +309,7 @@ class Call:
         known = self.known(value)
         found = self.scope.session.holders.elements.known(value) if known is None else known
         if found is None:
-            raise self.unsupported(
-                f"{what} depends on the data of the inputs, and its length does too or is more than"
-                f" {MAX_ELEMENTS}",
-                hint="fold the model's constants first, or pin its dims with shapes={...}",
-            )
+            raise self._of_unknown_length(value, what)
         return int_elements(found)
 
     def floats(self, value: Node, what: str) -> tuple[float | Expr, ...]:
@@ -307,11 +319,7 @@ class Call:
         known = self.known(value)
         found = self.scope.session.holders.elements.reals(value) if known is None else known
         if found is None:
-            raise self.unsupported(
-                f"{what} depends on the data of the inputs, and its length does too or is more than"
-                f" {MAX_ELEMENTS}",
-                hint="fold the model's constants first, or pin its dims with shapes={...}",
-            )
+            raise self._of_unknown_length(value, what)
         wide = DType("float64" if value.dtype.name == "float64" else "float32")
         return tuple(
             in_floats(item, wide) if isinstance(item, (Expr, Ratio)) else float(item) for item in found.flat

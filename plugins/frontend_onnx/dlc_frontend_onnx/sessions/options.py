@@ -76,8 +76,10 @@ class SessionOptions:
             raise UsageError(f"a session has no option {name!r}", hint=hint)
         self.__dict__[name] = value
 
-    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Pin the dim of a name, for code that is faster."""
+    def add_free_dimension_override_by_name(
+        self, name: str, size: int | tuple[int | None, int | None]
+    ) -> None:
+        """Pin the dim of a name, for code that is faster, or bound it by a pair."""
         self._dims[name] = size
 
     def add_session_config_entry(self, key: str, value: str) -> None:

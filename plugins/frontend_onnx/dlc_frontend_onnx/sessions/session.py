@@ -66,7 +66,8 @@ class InferenceSession:
     those before it are named in a warning.  `provider_options`, a dict for each provider, are options of its
     target; those that it does not have are named in a warning too.  `importers` import operators that this
     package does not know (see `custom`).  `donate` is that of `dlc.compile`: inputs that calls give away,
-    such as `{"past_key_values.*": 2048}`, whose outputs lie in their memory.
+    such as `{"past_key_values.*": 2048}`, whose outputs lie in their memory.  `shapes` pins and bounds dims
+    as that of `dlc.compile`, `{"batch": (1, 8)}`, on top of the free dimensions that the options override.
 
     Raises ModelError for malformed models, UnsupportedError for what cannot be expressed, UsageError for
     wrong arguments.
@@ -81,6 +82,7 @@ class InferenceSession:
         *,
         importers: Sequence[Any] = (),
         donate: Mapping[str, int] | None = None,
+        shapes: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         if kwargs:
@@ -88,6 +90,7 @@ class InferenceSession:
         self._options = sess_options
         self._provider, self._target = _choose(providers, provider_options)
         self._source, self._importers, self._donate = path_or_bytes, tuple(importers), donate
+        self._shapes = dict(shapes or {})
         self.model = self._compiled()
         """The compiled model, for what sessions do not have: `session.model.whole` is its executable."""
 
@@ -206,6 +209,7 @@ class InferenceSession:
 
     def _compiled(self) -> CallableModel:
         options = compile_options(self._options)
+        options["shapes"] = {**options.get("shapes", {}), **self._shapes}
         if self._donate is not None:
             options["donate"] = self._donate
         return CallableModel(self._source, self._target, importers=self._importers, **options)
