@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from dlc_core.arith import Analyzer
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, node, param, rewrite
 from dlc_core.graph.shapes import Shapes
+from dlc_core.graph.told import ELEMENTS
 from dlc_core.ir.bounds import Bounds
-from dlc_core.ir.expr import Expr, Var, const, substitute
+from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType, TupleType, dim
+from dlc_core.ir.types import Dim, TensorType, TupleType, dim
 
 
 def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
@@ -51,10 +53,11 @@ def replace_dims(function: Function, sizes: Mapping[Var, Expr]) -> Function:
     if not sizes:
         return function
     inner: dict[Function, Function] = {}
+    elements = {var for var, _, _ in function.attrs.get(ELEMENTS, ())}
 
     def of(value: Any) -> Any:
         if isinstance(value, Expr):
-            return dim(substitute(value, sizes))
+            return _replaced(value, sizes, elements)
         if isinstance(value, TensorType):
             return TensorType(tuple(of(d) if isinstance(d, Expr) else d for d in value.shape), value.dtype)
         if isinstance(value, TupleType):
@@ -78,6 +81,18 @@ def replace_dims(function: Function, sizes: Mapping[Var, Expr]) -> Function:
         return Function(one.name, params, body, MappingProxyType(of(one.attrs)))
 
     return replaced(function)
+
+
+def _replaced(size: Expr, sizes: Mapping[Var, Expr], elements: Collection[Var]) -> Dim:
+    """An expression over other dims, in simplest form where it changes; elements may be any integers."""
+    made = substitute(size, sizes)
+    if made is size or isinstance(made, Var):
+        return made
+    analyzer = Analyzer()
+    for var in free_vars(made):
+        if var not in elements:
+            analyzer.declare_dim(var)
+    return dim(analyzer.simplify(made))
 
 
 __all__ = ["replace_dims", "with_shapes"]

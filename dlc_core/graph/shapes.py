@@ -61,6 +61,8 @@ class Shapes:
             else:
                 raise self._unknown(name, value)
         for name, value in named.items():
+            if self.name(name) not in self._sizes and not _is_size(value):
+                raise self._unknown(name, value)
             size = _size(value, f"dim {name!r}")
             if self.name(name) in self._sizes:
                 self._say(name, size)
@@ -235,6 +237,10 @@ def met(what: str, said: Bounds, known: Bounds | None) -> Bounds:
 
 def _is_integer(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_size(value: Any) -> bool:
+    return _is_integer(value) or (len(value) == 2 and all(end is None or _is_integer(end) for end in value))
 
 
 def _text(shape: Sequence[Any]) -> str:
