@@ -10,6 +10,7 @@ from dlc_core.ir.expr import Expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
+from dlc_frontend_onnx.converters.shaping import split_sizes
 
 
 def items_of(c: Call, value: Value) -> tuple[Value, ...]:
@@ -84,7 +85,7 @@ def split(c: Call, x: Node, sizes: Node | None = None) -> SequenceValue:
     total = x.shape[axis]
     parts: Sequence[Dim]
     if sizes is not None and len(sizes.shape) == 1:
-        parts = c.dims(sizes, "the sizes")
+        parts = split_sizes(c, c.elements(sizes, "the sizes"), total)
     elif isinstance(total, Expr):
         raise c.unsupported(f"a sequence of the parts of a dim of {total}", hint="pin it with shapes={...}")
     else:

@@ -221,10 +221,7 @@ def _split(c: Call, x: Node, sizes: Sequence[Dim] | None, count: int | None) -> 
         sizes = equal_parts(c, x.shape[axis], outputs, uneven=count is not None)
     if len(sizes) != outputs:
         raise c.error(f"{len(sizes)} sizes for {outputs} outputs")
-    if any(map(has_elements, sizes)):
-        total = sum(sizes, start=as_expr(0))
-        c.require(eq(total, x.shape[axis]), f"the sizes do not add up to {x.shape[axis]}")
-        sizes = [c.size(size, "a size") for size in sizes]
+    sizes = split_sizes(c, sizes, x.shape[axis])
     if outputs == 1:
         return [x] if sizes[0] == x.shape[axis] else _fields(x, sizes, axis)
     return _fields(x, sizes, axis)
@@ -233,6 +230,14 @@ def _split(c: Call, x: Node, sizes: Sequence[Dim] | None, count: int | None) -> 
 def _fields(x: Node, sizes: Sequence[Dim], axis: int) -> list[Node]:
     parts = std.split(x, sizes=tuple(sizes), axis=axis)
     return [get_item(parts, index) for index in range(len(sizes))]
+
+
+def split_sizes(c: Call, sizes: Sequence[Dim], whole: Dim) -> Sequence[Dim]:
+    """The sizes of the parts of a dim, which may be data."""
+    if not any(map(has_elements, sizes)):
+        return sizes
+    c.require(eq(sum(sizes, start=as_expr(0)), whole), f"the sizes do not add up to {whole}")
+    return [c.size(size, "a size") for size in sizes]
 
 
 def equal_parts(c: Call, size: Dim, count: int, *, uneven: bool) -> Sequence[Dim]:

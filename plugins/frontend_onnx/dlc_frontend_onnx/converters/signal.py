@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 
-from dlc_core.graph.node import Node, get_item
+from dlc_core.graph.node import Node
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr
+from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.fourier import (
@@ -18,9 +21,13 @@ from dlc_frontend_onnx.converters.fourier import (
     mirrored,
     transformed,
 )
-
-MAX_FILTERS = 1 << 24
-"""Elements of a matrix of mel filters, or places of all frames, at most."""
+from dlc_frontend_onnx.converters.told_fourier import (
+    MAX_FILTERS,
+    split_parts,
+    told_dft,
+    told_filters,
+    told_frames,
+)
 
 
 @converter("DFT", 17)
@@ -30,19 +37,30 @@ def dft_17(c: Call, x: Node, length: Node | None = None) -> Node:
 
 @converter("DFT", 20)
 def dft(c: Call, x: Node, length: Node | None = None, axis: Node | None = None) -> Node:
-    return _dft(c, x, length, -2 if axis is None else c.number(axis, "the axis"))
+    return _dft(c, x, length, -2 if axis is None else _one(c, axis, "the axis"))
 
 
-def _dft(c: Call, x: Node, length: Node | None, axis: int) -> Node:
+def _one(c: Call, value: Node, what: str) -> Dim:
+    """One integer, which may be data."""
+    found = c.elements(value, what)
+    if len(found) != 1:
+        raise c.error(f"{what} must be one integer, not {len(found)}")
+    return found[0]
+
+
+def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
     """x is [..., 1] of real or [..., 2] of complex numbers."""
     rank = len(x.shape)
     if rank < 2 or x.shape[-1] not in (1, 2):
         raise c.error(f"the last dim of {x.type} must be 1 or 2")
-    place = c.check_axis(axis, rank)
+    given = None if length is None else _one(c, length, "the length")
+    inverse, onesided = c.flag("inverse"), c.flag("onesided")
+    place = c.check_axis(axis, rank) if isinstance(axis, int) else None
     if place == rank - 1:
         raise c.error("the axis of the transform holds the parts of the numbers")
-    given = None if length is None else c.number(length, "the length")
-    return _transformed(c, x, place, given, inverse=c.flag("inverse"), onesided=c.flag("onesided"))
+    if place is None or isinstance(given, Expr):
+        return told_dft(c, x, axis, given, inverse=inverse, onesided=onesided)
+    return _transformed(c, x, place, given, inverse=inverse, onesided=onesided)
 
 
 def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bool, onesided: bool) -> Node:
@@ -50,7 +68,7 @@ def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bo
     rank = len(x.shape)
     have = x.shape[place]
     if not isinstance(have, int):
-        raise c.unsupported(f"a transform along a dim of {have}", hint="pin the dim with shapes={...}")
+        return told_dft(c, x, place, given, inverse=inverse, onesided=onesided)
     halves = inverse and onesided
     size = given if given is not None else 2 * (have - 1) if halves else have
     used = size // 2 + 1 if halves else size
@@ -60,7 +78,7 @@ def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bo
             why=f"at most {MAX_PLACES} are supported, with prime factors up to {MAX_DIRECT}",
         )
     fitted = _fitted(x, place, have, used)
-    real, imaginary = _parts(c, fitted)
+    real, imaginary = split_parts(fitted)
     order = (*(k for k in range(rank - 1) if k != place), place)
     rows = tuple(None if part is None else std.transpose(part, axes=order) for part in (real, imaginary))
     assert rows[0] is not None
@@ -93,13 +111,6 @@ def _fitted(x: Node, axis: int, have: int, size: int) -> Node:
     return std.pad(x, pads=tuple(pads))
 
 
-def _parts(c: Call, x: Node) -> tuple[Node, Node | None]:
-    if x.shape[-1] == 1:
-        return std.squeeze(x, axes=(-1,)), None
-    split = std.split(x, sizes=(1, 1), axis=-1)
-    return std.squeeze(get_item(split, 0), axes=(-1,)), std.squeeze(get_item(split, 1), axes=(-1,))
-
-
 @converter("Rfft Irfft", 1, MICROSOFT)
 def rfft(c: Call, x: Node) -> Node:
     """Transforms of real signals along their last dims, and back; of halves of spectra [..., 2]."""
@@ -123,15 +134,16 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
     onesided = c.flag("onesided", True)
     if len(x.shape) != 3 or x.shape[-1] not in (1, 2):
         raise c.error(f"a signal of {x.type}", why="it must be [batch, places, 1 or 2]")
-    places = x.shape[1]
-    if not isinstance(places, int):
-        raise c.unsupported(f"frames of a signal of {places} places", hint="pin the dim with shapes={...}")
-    hop = c.number(step, "the frame_step")
-    size = places if length is None else c.number(length, "the frame_length")
+    if window is not None and len(window.shape) != 1:
+        raise c.error(f"a window of {window.type}", why="it must be a vector")
+    places, hop = x.shape[1], _one(c, step, "the frame_step")
+    size = places if length is None else _one(c, length, "the frame_length")
+    own = size if window is None else window.shape[0]
+    if not (
+        isinstance(places, int) and isinstance(hop, int) and isinstance(size, int) and isinstance(own, int)
+    ):
+        return told_frames(c, x, hop, None if length is None else size, window, onesided=onesided)
     if window is not None:
-        if len(window.shape) != 1:
-            raise c.error(f"a window of {window.type}", why="it must be a vector")
-        own = c.static(window, "the window")[0]
         if length is not None and own != size:
             raise c.error(f"a window of {own} places for frames of {size}")
         size = own
@@ -150,10 +162,13 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
 @converter("MelWeightMatrix", 17)
 def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, high: Node) -> Node:
     """Triangles, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
-    count, size, samples = (
-        c.number(value, what)
-        for value, what in ((bins, "num_mel_bins"), (length, "dft_length"), (rate, "sample_rate"))
-    )
+    dtype = c.dtype("output_datatype", 1) if "output_datatype" in c.node.attrs else DType("float32")
+    given = ((bins, "num_mel_bins"), (length, "dft_length"), (rate, "sample_rate"))
+    count, size, samples = (_one(c, value, what) for value, what in given)
+    if not (isinstance(count, int) and isinstance(size, int) and isinstance(samples, int)) or any(
+        c.array(edge) is None for edge in (low, high)
+    ):
+        return told_filters(c, count, size, samples, low, high, dtype.name)
     ends = [c.scalar(value, what) for value, what in ((low, "the lower edge"), (high, "the upper edge"))]
     positive = count > 0 and size > 0 and samples > 0
     if not positive or not all(-700 < edge < math.inf for edge in ends) or count * size > MAX_FILTERS:
@@ -167,4 +182,4 @@ def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, 
     falling = (highs - spectrum) / np.maximum(highs - centres, 1)
     inside = (spectrum >= lows) & (spectrum < np.maximum(highs, centres + 1))
     weights = np.where(inside, np.where((spectrum < centres) | (highs == centres), rising, falling), 0)
-    return c.const(weights, c.dtype("output_datatype", 1) if "output_datatype" in c.node.attrs else "float32")
+    return c.const(weights, dtype)

@@ -9,9 +9,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.expr import as_expr
+from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.grids import told_image
 from dlc_frontend_onnx.converters.nn import check_image, per_dim, pool_window
+from dlc_frontend_onnx.shapes import simple
 
 MAX_TAPS = 256
 """Elements of a window whose places are looked for one by one."""
@@ -83,25 +87,35 @@ def max_unpool(c: Call, x: Node, places: Node, shape: Node | None = None) -> Nod
         (size - 1) * stride + k - low - high
         for size, stride, k, low, high in zip(sizes, strides, kernel, pads[:rank], pads[rank:])
     ]
-    total = [batch, channels, *natural] if shape is None else list(c.numbers(shape, "the shape"))
-    if len(total) != rank + 2 or any(t < n for t, n in zip(total, [batch, channels, *natural])):
-        raise c.error(f"the shape {total} is smaller than {[batch, channels, *natural]}")
+    total: list[Dim] = [batch, channels, *natural]
+    if shape is not None:
+        total = list(c.sizes(shape, "the shape"))
+    if len(total) != rank + 2:
+        raise c.error(f"a shape of {len(total)} sizes for {x.type}")
+    for wanted, least in zip(total, [batch, channels, *natural]):
+        c.require(as_expr(wanted) >= least, f"the shape is smaller than {[batch, channels, *natural]}")
     zeros = std.full(shape=(batch * channels * math.prod(natural),), value=0.0, dtype=x.dtype)
     flat = std.scatter_elements(zeros, std.reshape(places, shape=(-1,)), std.reshape(x, shape=(-1,)))
     made = std.reshape(flat, shape=(batch, channels, *natural))
-    more = [t - n for t, n in zip(total, made.tensor_type.static_shape() or ())]
-    return std.pad(made, pads=(*(0,) * (rank + 2), *more)) if any(more) else made
+    more = [simple(t - n) for t, n in zip(total, made.tensor_type.static_shape() or ())]
+    if all(size == 0 for size in more):
+        return made
+    return std.pad(made, pads=(*(0,) * (rank + 2), *(c.offset(size, "a border") for size in more)))
 
 
 @converter("Col2Im", 18)
 def col2im(c: Call, x: Node, image: Node, block: Node) -> Node:
     """Overlapping blocks summed: a transposed convolution whose kernels have a single 1."""
-    size, kernel = c.numbers(image, "the image's shape"), c.numbers(block, "the block's shape")
-    rank = len(size)
+    sizes, block_sizes = c.sizes(image, "the image's shape"), c.elements(block, "the block's shape")
+    rank = len(sizes)
     strides, dilation = per_dim(c, "strides", rank), per_dim(c, "dilations", rank)
     pads = tuple(c.integers("pads", None) or (0,) * (2 * rank))
-    if len(kernel) != rank or len(pads) != 2 * rank or len(x.shape) != 3:
-        raise c.error(f"blocks of {kernel} for an image of {size}")
+    if len(block_sizes) != rank or len(pads) != 2 * rank or len(x.shape) != 3:
+        raise c.error(f"blocks of {block_sizes} for an image of {sizes}")
+    size = [n for n in sizes if isinstance(n, int)]
+    kernel = [n for n in block_sizes if isinstance(n, int)]
+    if len(size) + len(kernel) < 2 * rank or not isinstance(x.shape[1], int):
+        return told_image(c, x, sizes, block_sizes, strides, dilation, pads)
     counts = [
         (n + low + high - (k - 1) * d - 1) // s + 1
         for n, k, s, d, low, high in zip(size, kernel, strides, dilation, pads[:rank], pads[rank:])

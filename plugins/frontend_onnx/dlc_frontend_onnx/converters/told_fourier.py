@@ -1,0 +1,163 @@
+"""Discrete Fourier transforms and mel filters whose lengths or axes are data: products with matrices that are
+computed when the model runs.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dlc_core.graph.node import Node, get_item
+from dlc_core.ir.expr import as_expr, eq, logical_and, maximum, minimum, ne, select
+from dlc_core.ir.types import Dim
+from dlc_core.op import std
+from dlc_frontend_onnx.converters.base import Call
+from dlc_frontend_onnx.converters.fourier import MAX_DIRECT
+from dlc_frontend_onnx.converters.rescaling import real
+from dlc_frontend_onnx.shapes import simple
+
+MAX_FILTERS = 1 << 24
+"""Elements of a matrix of mel filters, or places of all frames, at most."""
+
+
+def split_parts(x: Node) -> tuple[Node, Node | None]:
+    """Real and imaginary parts of [..., 1] or [..., 2]."""
+    if x.shape[-1] == 1:
+        return std.squeeze(x, axes=(-1,)), None
+    split = std.split(x, sizes=(1, 1), axis=-1)
+    return std.squeeze(get_item(split, 0), axes=(-1,)), std.squeeze(get_item(split, 1), axes=(-1,))
+
+
+def told_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: bool) -> Node:
+    """The transform of [..., places, parts] along the places, cut or filled with zeros to a size that may be
+    data: [..., frequencies, 2], or the signal [..., size, 1] of half a spectrum.
+    """
+    whole = as_expr(size)
+    what = f"a transform whose length is data has at most {MAX_DIRECT} places"
+    c.require(logical_and(whole >= 1, whole <= MAX_DIRECT), what)
+    size = c.size(size, "the length")
+    whole = as_expr(size)
+    halves = inverse and onesided
+    used = whole // 2 + 1 if halves else whole
+    rank = len(x.shape)
+    rows = c.size(minimum(used, x.shape[-2]), "the places")
+    kept = std.slice(x, begins=(0,), ends=(rows,), axes=(rank - 2,))
+    above, imaginary = split_parts(kept)
+    count = c.size(whole if inverse or not onesided else whole // 2 + 1, "the frequencies")
+    dtype = "float64" if x.dtype.name == "float64" else "float32"
+    time = std.unsqueeze(std.arange(stop=rows, dtype="int64"), axes=(1,))
+    turns = std.mod(std.mul(time, std.arange(stop=count, dtype="int64")), c.number_of(whole))
+    turn = std.div(c.const(2 * math.pi, dtype), c.cast(c.number_of(whole), dtype))
+    angles = std.mul(std.cast(turns, to=dtype), turn)
+    cosines, sines = std.cos(angles), std.sin(angles)
+    if not inverse:
+        sines = std.neg(sines)
+    else:
+        share = std.div(c.const(1.0, dtype), c.cast(c.number_of(whole), dtype))
+        if halves:
+            # All but the first frequency and, of an even number, the middle one stand for two.
+            alone = std.logical_or(
+                std.equal(time, c.const(0, "int64")),
+                std.equal(std.mul(time, c.const(2, "int64")), c.number_of(whole)),
+            )
+            share = std.where(alone, share, std.mul(share, c.const(2.0, dtype)))
+        cosines, sines = std.mul(cosines, share), std.mul(sines, share)
+    cosines, sines = c.cast(cosines, x.dtype), c.cast(sines, x.dtype)
+    above, below = std.matmul(above, cosines), std.matmul(above, sines)
+    if imaginary is not None:
+        above = std.sub(above, std.matmul(imaginary, sines))
+        below = std.add(below, std.matmul(imaginary, cosines))
+    return std.stack(*((above,) if halves else (above, below)), axis=-1)
+
+
+def told_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: bool, onesided: bool) -> Node:
+    """As `told_transform`, along an axis that may be data."""
+    rank = len(x.shape)
+    along = as_expr(axis)
+    c.require(logical_and(along >= -rank, along < rank), f"an axis is out of range for {rank}")
+    place = along % rank
+    c.require(ne(place, rank - 1), "the axis of the transform holds the parts of the numbers")
+    before, here, behind = as_expr(1), as_expr(0), as_expr(1)
+    for k, dim in enumerate(x.shape[:-1]):
+        before = before * select(place > k, dim, 1)
+        here = select(eq(place, k), dim, here)
+        behind = behind * select(place < k, dim, 1)
+    outer, have, inner = (c.size(simple(dim), "a dim") for dim in (before, here, behind))
+    grid = std.transpose(std.reshape(x, shape=(outer, have, inner, x.shape[-1])), axes=(0, 2, 1, 3))
+    size = length
+    if size is None:
+        size = simple(maximum((as_expr(have) - 1) * 2, 1)) if inverse and onesided else have
+    made = told_transform(c, grid, size, inverse=inverse, onesided=onesided)
+    count = made.shape[2]
+    dims = [c.size(simple(select(eq(place, k), count, dim)), "a dim") for k, dim in enumerate(x.shape[:-1])]
+    return std.reshape(std.transpose(made, axes=(0, 2, 1, 3)), shape=(*dims, made.shape[3]))
+
+
+def told_frames(
+    c: Call, x: Node, hop: Dim, length: Dim | None, window: Node | None, *, onesided: bool
+) -> Node:
+    """Transforms of frames of a signal [batch, places, 1 or 2], one every so many places; all may be data."""
+    places = as_expr(x.shape[1])
+    size = as_expr(x.shape[1] if length is None else length)
+    if window is not None:
+        if length is not None:
+            c.require(eq(size, window.shape[0]), "the window has another length than the frames")
+        size = as_expr(window.shape[0])
+    step = as_expr(hop)
+    c.require(step >= 1, "the frame_step is not positive")
+    c.require(logical_and(size >= 1, size <= places), "a frame is empty, or longer than the signal")
+    each = c.size(size, "the frame_length")
+    count = c.size(maximum((places - size) // maximum(step, 1) + 1, 0), "the number of frames")
+    starts = std.unsqueeze(std.mul(std.arange(stop=count, dtype="int64"), c.number_of(step)), axes=(1,))
+    frames = std.gather(x, std.add(starts, std.arange(stop=each, dtype="int64")), axis=1)
+    if window is not None:
+        frames = std.mul(frames, std.unsqueeze(window, axes=(-1,)))
+    return told_transform(c, frames, each, inverse=False, onesided=onesided)
+
+
+def told_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high: Node, dtype: str) -> Node:
+    """Triangles, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
+    numbers = [as_expr(value) for value in (bins, length, rate)]
+    for given, what in zip(numbers, ("num_mel_bins", "dft_length", "sample_rate"), strict=True):
+        c.require(logical_and(given >= 1, given <= MAX_FILTERS), f"{what} is not positive, or too large")
+    c.require(numbers[0] * numbers[1] <= MAX_FILTERS, "the filters have too many elements")
+    for edge in (low, high):
+        (value,) = c.floats(std.reshape(c.cast(edge, "float32"), shape=(1,)), "an edge")
+        lowest, highest = real(value) > -700.0, real(value) < 1e30
+        c.require(logical_and(lowest, highest), "an edge is below -700 Hz, or no number")
+    count = c.size(numbers[0], "num_mel_bins")
+    ln10, wide = math.log(10.0), "float64"
+
+    def number(value: float) -> Node:
+        return c.const(value, wide)
+
+    def in_mels(edge: Node) -> Node:
+        hertz = c.cast(std.reshape(edge, shape=()), wide)
+        return std.mul(std.log(std.add(std.div(hertz, number(700.0)), number(1.0))), number(2595 / ln10))
+
+    first, last = in_mels(low), in_mels(high)
+    apart = std.div(std.sub(last, first), c.cast(c.number_of(numbers[0] + 2), wide))
+    above, samples = (c.cast(c.number_of(value), wide) for value in (numbers[1] + 1, numbers[2]))
+
+    def place(behind: float) -> Node:
+        """The bins of the triangles' begins, or of what is so many steps behind them."""
+        steps = std.add(std.arange(stop=count, dtype=wide), number(behind))
+        mels = std.add(first, std.mul(steps, apart))
+        hertz = std.mul(std.sub(std.exp(std.mul(mels, number(ln10 / 2595))), number(1.0)), number(700.0))
+        return std.floor(std.div(std.mul(hertz, above), samples))
+
+    lows, centres, highs = map(place, (0.0, 1.0, 2.0))
+    rows = std.arange(stop=c.size(numbers[1] // 2 + 1, "the bins"), dtype=wide)
+    spectrum = std.unsqueeze(rows, axes=(1,))
+    one, zero = number(1.0), number(0.0)
+    slope = std.div(std.sub(spectrum, lows), std.maximum(std.sub(centres, lows), one))
+    peak = std.cast(std.equal(spectrum, centres), to=wide)
+    rising = std.where(std.equal(lows, centres), peak, slope)
+    falling = std.div(std.sub(highs, spectrum), std.maximum(std.sub(highs, centres), one))
+    inside = std.logical_and(
+        std.greater_equal(spectrum, lows), std.less(spectrum, std.maximum(highs, std.add(centres, one)))
+    )
+    left = std.logical_or(std.less(spectrum, centres), std.equal(highs, centres))
+    return std.cast(std.where(inside, std.where(left, rising, falling), zero), to=dtype)
+
+
+__all__ = ["MAX_FILTERS", "split_parts", "told_dft", "told_filters", "told_frames"]
