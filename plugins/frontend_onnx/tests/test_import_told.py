@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from dlc_frontend_onnx.testing.compare import parse
 from onnx.reference import ReferenceEvaluator
@@ -165,3 +166,58 @@ def test_values_that_make_no_sense_are_refused_before_anything_runs(case):
     for wrong in MISFITS[case]:
         with pytest.raises(UsageError, match="do not fit the model"):
             exe.run({**calls[0], **wrong})
+
+
+BOXES = np.float32([[0.1, 0.2, 0.9, 0.8], [0, 0, 1, 1]])
+NATIVE_OF_MICROSOFT = {
+    "CropAndResize": (
+        "float[1, 2, 6, 7] x, float[2, 4] b, int32[2] i", "int32[2] k", "CropAndResize(x, b, i, k)",
+        {"x": random(1, 2, 6, 7), "b": BOXES, "i": np.zeros(2, np.int32)},
+        [np.int32([3, 4]), np.int32([1, 9]), np.int32([5, 1])], [np.int32([0, 4]), np.int32([-1, 4])],
+    ),
+    "ConvTransposeWithDynamicPads": (
+        "float[1, 2, 5, 5] x, float[2, 3, 3, 3] w", "int64[4] k",
+        "ConvTransposeWithDynamicPads <strides = [2, 2]> (x, w, k)",
+        {"x": random(1, 2, 5, 5), "w": random(2, 3, 3, 3)},
+        [ints(1, 1, 0, 1), ints(0, 0, 0, 0), ints(2, 1, 1, 0)],
+        [ints(-1, 0, 0, 0), ints(9, 0, 9, 0)],
+    ),
+    "RelativePositionBias": (
+        "float[8, 2] t, int64 n", "int64 k",
+        "RelativePositionBias <is_bidirectional = 1, max_distance = 16> (t, n, k)",
+        {"t": random(8, 2), "n": one(5)}, [one(5), one(30), one(1)], [one(-1)],
+    ),
+    "ExpandDims": ("float[2, 3] x", "int32 k", "ExpandDims(x, k)", {"x": random(2, 3)},
+                   [np.int32(k) for k in (0, 1, 2, -1)], [np.int32(3), np.int32(-4)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", NATIVE_OF_MICROSOFT)
+def test_operators_of_microsoft_that_are_fed_sizes(op):
+    given, last, call, feeds, values, wrong = NATIVE_OF_MICROSOFT[op]
+    head = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
+    dims = "a, b, c" if op == "ExpandDims" else "a, b, c, d"
+    text = f"({given}, {last}) => (float[{dims}] y) {{ y = com.microsoft.{call} }}"
+    model = onnx.parser.parse_model(f"{head} g {text}")
+    exe = dlc.compile(model)
+    assert not exe.about.get("host")
+    fixed = onnx.ModelProto.FromString(model.SerializeToString())
+    for value in values:
+        tensor = onnx.numpy_helper.from_array(value, "k")
+        del fixed.graph.initializer[:]
+        fixed.graph.initializer.append(tensor)
+        wanted = dlc.compile(fixed).run(feeds)["y"]
+        np.testing.assert_allclose(exe.run({**feeds, "k": value})["y"], wanted, rtol=1e-5, atol=1e-6)
+    for value in wrong:
+        with pytest.raises(UsageError):
+            exe.run({**feeds, "k": value})
+
+
+def test_axes_of_running_sums_are_in_range():
+    exe = dlc.compile(parse("g (float[2, n] x, int64 a) => (float[2, n] y) { y = CumSum(x, a) }"))
+    x = random(2, 3)
+    for axis in (0, 1, -1, -2):
+        np.testing.assert_allclose(exe(x, one(axis)), np.cumsum(x, axis), rtol=1e-6)
+    for axis in (2, -3):
+        with pytest.raises(UsageError, match="out of range"):
+            exe(x, one(axis))

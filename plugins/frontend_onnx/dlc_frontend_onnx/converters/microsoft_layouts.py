@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.expr import as_expr
+from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
+from dlc_frontend_onnx.converters.cutting import told_pad
 from dlc_frontend_onnx.converters.microsoft import activated
 from dlc_frontend_onnx.converters.nn import (
     channels_first,
@@ -15,6 +18,7 @@ from dlc_frontend_onnx.converters.nn import (
     conv_transpose_by,
     pool_window,
 )
+from dlc_frontend_onnx.shapes import has_elements, simple
 
 
 @converter("NhwcMaxPool", 1, MICROSOFT)
@@ -63,5 +67,22 @@ def skip_group_norm(
 def conv_transpose_with_pads(
     c: Call, x: Node, w: Node, pads: Node | None = None, bias: Node | None = None
 ) -> Node:
-    given = None if pads is None else c.numbers(pads, "the pads")
-    return conv_transpose_by(c, x, w, bias, given)
+    given = () if pads is None else c.elements(pads, "the pads")
+    if not any(map(has_elements, given)):
+        return conv_transpose_by(c, x, w, bias, None if pads is None else c.plain(given, "the pads"))
+    rank = len(x.shape) - 2
+    if len(given) != 2 * rank:
+        raise c.error(f"{len(given)} pads for {rank} spatial dims")
+    for pad in given:
+        c.require(as_expr(pad) >= 0, "a pad is negative")
+    whole = conv_transpose_by(c, x, w, bias, (0,) * (2 * rank))
+    for size, before, after in zip(whole.shape[2:], given[:rank], given[rank:], strict=True):
+        c.require(as_expr(before) + after <= size, "the pads leave nothing")
+    return told_pad(
+        c, whole, [0, 0, *map(_negative, given[:rank]), 0, 0, *map(_negative, given[rank:])], 0.0, "constant"
+    )
+
+
+def _negative(pad: Dim) -> Dim:
+    negative: Dim = simple(-as_expr(pad))
+    return negative

@@ -10,6 +10,7 @@ import numpy as np
 from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
+from dlc_frontend_onnx.converters.axes import unsqueezed
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, Function, add_entry, converter
 from dlc_frontend_onnx.converters.data import unique_of
 from dlc_frontend_onnx.converters.indexing import gather_nd
@@ -17,6 +18,7 @@ from dlc_frontend_onnx.converters.microsoft import activated, fused_matmul
 from dlc_frontend_onnx.converters.nn import scaled
 from dlc_frontend_onnx.converters.spatial import grid_sample
 from dlc_frontend_onnx.model import NodeDef
+from dlc_frontend_onnx.shapes import has_elements
 
 
 @converter("TransposeMatMul", 1, MICROSOFT)
@@ -38,6 +40,11 @@ def gemm_fast_gelu(c: Call, x: Node, w: Node, bias: Node | None = None) -> Node:
 
 @converter("ExpandDims", 1, MICROSOFT)
 def expand_dims(c: Call, x: Node, axis: Node) -> Node:
+    place = c.elements(axis, "the axis")
+    if len(place) != 1:
+        raise c.error(f"the axis must be one integer, not {len(place)}")
+    if has_elements(place[0]):
+        return unsqueezed(c, x, place)
     return std.unsqueeze(x, axes=(c.check_axis(c.number(axis, "the axis"), len(x.shape) + 1),))
 
 
@@ -190,18 +197,28 @@ def gated_rms_norm(c: Call, x: Node, scale: Node, gate: Node) -> Node:
 @converter("RelativePositionBias", 1, MICROSOFT)
 def relative_position_bias(c: Call, table: Node, queries: Node, keys: Node) -> Node:
     """The bias of T5: a table's row for each distance of a key from a query, far ones in buckets."""
-    rows, columns = (c.number(value, "a length") for value in (queries, keys))
+    rows, columns = (c.sizes(std.reshape(value, shape=(1,)), "a length")[0] for value in (queries, keys))
     buckets = c.static(table, "the table of biases")[0]
     both, limit = c.flag("is_bidirectional"), c.integer("max_distance")
-    distance = np.arange(rows)[:, None] - np.arange(columns)
     whole = buckets // 2 if both else buckets
-    base = np.where(distance < 0, whole, 0) if both else 0
-    size = np.abs(distance) if both else np.maximum(distance, 0)
     exact = whole // 2
-    far = np.log(np.maximum(size, 1) / exact) / math.log(limit / exact) * (whole - exact)
-    far = np.minimum(exact + far.astype(np.int64), whole - 1)
-    places = base + np.where(size < exact, size, far)
-    made = std.gather(table, c.const(places, "int64"), axis=0)
+    if not 0 < exact < limit:
+        raise c.error(f"{buckets} buckets for distances up to {limit}")
+
+    def number(value: int) -> Node:
+        return c.const(value, "int64")
+
+    steps = std.unsqueeze(std.arange(stop=rows, dtype="int64"), axes=(1,))
+    distance = std.sub(steps, std.arange(stop=columns, dtype="int64"))
+    size = std.abs(distance) if both else std.maximum(distance, number(0))
+    part = c.const((whole - exact) / math.log(limit / exact), "float64")
+    ratio = std.div(std.cast(std.maximum(size, number(1)), to="float64"), c.const(exact, "float64"))
+    far = std.add(std.cast(std.mul(std.log(ratio), part), to="int64"), number(exact))
+    places = std.where(std.less(size, number(exact)), size, std.minimum(far, number(whole - 1)))
+    if both:
+        behind = std.cast(std.less(distance, number(0)), to="int64")
+        places = std.add(places, std.mul(behind, number(whole)))
+    made = std.gather(table, places, axis=0)
     return std.unsqueeze(std.transpose(made, axes=(2, 0, 1)), axes=(0,))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.expr import as_expr, logical_and
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_core.op.infer import product
@@ -85,7 +86,12 @@ def along_axis(c: Call, x: Node, axis: Node, make: Callable[[int], Node]) -> Nod
     rank = len(x.shape)
     if c.known(axis) is not None or rank < 1:
         return make(c.check_axis(c.number(axis, "the axis"), rank))
-    given = std.reshape(c.cast(axis, "int64"), shape=())
+    wanted = c.elements(axis, "the axis")
+    if len(wanted) != 1:
+        raise c.error(f"the axis must be one integer, not {len(wanted)}")
+    there = logical_and(as_expr(wanted[0]) >= -rank, as_expr(wanted[0]) < rank)
+    c.require(there, f"an axis is out of range for {rank}")
+    given = c.number_of(wanted[0])
     place = std.mod(given, c.const(rank, "int64"))
     made = make(rank - 1)
     for other in range(rank - 1):

@@ -9,6 +9,8 @@ import math
 import numpy as np
 
 from dlc_core.graph.node import Node
+from dlc_core.ir.expr import as_expr, maximum
+from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.nn import kernel_of, per_dim
@@ -169,14 +171,19 @@ def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]
     return made
 
 
-def _positions(c: Call, begin: Node, end: Node, count: int, size: int) -> Node:
+def _positions(c: Call, begin: Node, end: Node, count: Dim, size: int) -> Node:
     """Places along an axis of `size` elements, from one end of regions to the other: [regions, count]."""
     begin, end = (std.unsqueeze(value, axes=(1,)) for value in (begin, end))
     last = c.const(size - 1, "float32")
     if count == 1:
         return std.mul(std.mul(std.add(begin, end), c.const(0.5, "float32")), last)
-    step = std.div(std.mul(std.sub(end, begin), last), c.const(count - 1, "float32"))
-    return std.add(std.mul(begin, last), std.mul(step, c.const(np.arange(count), "float32")))
+    spaces = c.cast(c.number_of(maximum(as_expr(count) - 1, 1)), "float32")
+    step = std.div(std.mul(std.sub(end, begin), last), spaces)
+    places = std.add(std.mul(begin, last), std.mul(step, std.arange(stop=count, dtype="float32")))
+    if isinstance(count, int):
+        return places
+    middle = std.mul(std.mul(std.add(begin, end), c.const(0.5, "float32")), last)
+    return std.where(c.number_of(count > 1), places, middle)
 
 
 @converter("CropAndResize", 1, MICROSOFT)
@@ -184,9 +191,12 @@ def crop_and_resize(c: Call, x: Node, rois: Node, batches: Node, sizes: Node) ->
     """Regions of images, as parts (y1, x1, y2, x2) of them, in one size."""
     nearest = c.choice("mode", "bilinear", ("bilinear", "nearest")) == "nearest"
     outside = c.real("extrapolation_value", 0.0)
-    wanted = c.numbers(sizes, "the crop_size")
-    if len(x.shape) != 4 or len(rois.shape) != 2 or rois.shape[1] != 4 or len(wanted) != 2 or min(wanted) < 1:
-        raise c.error(f"CropAndResize of {x.type} at {rois.type} to {wanted}")
+    given = c.elements(sizes, "the crop_size")
+    if len(x.shape) != 4 or len(rois.shape) != 2 or rois.shape[1] != 4 or len(given) != 2:
+        raise c.error(f"CropAndResize of {x.type} at {rois.type} to {given}")
+    for size in given:
+        c.require(as_expr(size) >= 1, "a crop is empty")
+    wanted = [c.size(size, "the crop_size") for size in given]
     height, width = x.shape[2:]
     if not isinstance(height, int) or not isinstance(width, int):
         raise c.unsupported(f"CropAndResize of {x.type}", hint="pin the dims with shapes={...}")
