@@ -62,15 +62,6 @@ def test_small_scales_leave_no_elements(opset, first):
     assert (found.shape, found.dtype) == ((1, 2, 0, 8), np.float32)
 
 
-def test_regions_that_are_data_are_not_supported():
-    model = parse("""g (float[4,4] x, float[4] roi) => (float[a,b] y) {
-        n = Constant <value_ints = [2, 2]> ()
-        y = Resize <mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize"> (x, roi, , n)
-    }""")
-    with pytest.raises(UnsupportedError, match="region that is data"):
-        main_of(model)
-
-
 @pytest.mark.parametrize("count", ["output_height", "sampling_ratio"])
 def test_bins_that_no_memory_holds_are_refused(count):
     attrs = {"output_height": 1, "sampling_ratio": 1, count: 2**32}
