@@ -3,6 +3,7 @@
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.schedule.rules.gpu.attention import AttentionRule
 from dlc_core.schedule.rules.gpu.contraction import ContractionRule
+from dlc_core.schedule.rules.gpu.few_rows import FewRowsRule
 from dlc_core.schedule.rules.gpu.loops import AloneRule, LoopsRule
 from dlc_core.schedule.rules.gpu.maps import MapRule
 from dlc_core.schedule.rules.gpu.matrix import MatrixRule
@@ -11,6 +12,7 @@ from dlc_core.schedule.rules.gpu.windows import WindowsRule
 
 GPU_RULES: tuple[ScheduleRule, ...] = (
     AttentionRule(),
+    FewRowsRule(),
     MatrixRule(),
     ContractionRule(),
     WindowsRule(),

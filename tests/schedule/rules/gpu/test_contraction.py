@@ -67,7 +67,7 @@ def bytes_product(m: int, n: int, k: int, *, turned: bool = False) -> PrimFunc:
 @pytest.mark.parametrize("turned", [False, True])
 def test_bytes_are_multiplied_in_groups_where_the_machine_has_dot_products(turned):
     machine = replace(TINY, dots=(Dot("int8", "int8", "int32", 4, 4),))
-    func = bytes_product(5, 9, 16 if turned else 13, turned=turned)
+    func = bytes_product(9, 9, 16 if turned else 13, turned=turned)
     launched = is_contraction(check_launches(func, machine))
     values = [e for s in stmts(launched.kernels[0].body) for e in post_order(*exprs_of(s))]
     assert any(isinstance(e, Call) and e.name == "vector_dot" for e in values)
@@ -160,7 +160,7 @@ def test_rows_of_several_pictures_are_rows_of_one_product():
     is_contraction(check_launches(kernel_of(beside), TINY))
     x, narrow = tensor(2, 3, 8, dtype="float16"), tensor(8, 12, name="w", dtype="float16")
     is_contraction(check_launches(kernel_of(std.matmul(x, narrow)), TINY))
-    shared = std.relu(std.matmul(tensor(2, 1, 256), tensor(256, 8, name="w")))
+    shared = std.relu(std.matmul(tensor(3, 3, 256), tensor(256, 8, name="w")))
     is_contraction(check_launches(kernel_of(shared), TINY), 2)
 
 
@@ -191,7 +191,7 @@ def test_convolutions_of_every_kind(made):
 
 
 def test_groups_share_the_steps_of_a_tile():
-    made = is_contraction(check_launches(kernel_of(std.relu(product(2, 8, 256))), TINY), 2)
+    made = is_contraction(check_launches(kernel_of(std.relu(product(9, 8, 256))), TINY), 2)
     assert made.host.attrs["workspaces"] == 1
 
 

@@ -105,7 +105,7 @@ def test_batches_and_symbolic_rows():
 
 
 def test_groups_share_the_steps_of_a_tile():
-    by_units(check_launches(kernel_of(std.relu(product(4, 4, 128, dtype="float16"))), TINY), 2)
+    by_units(check_launches(kernel_of(std.relu(product(9, 4, 256, dtype="float16"))), TINY), 2)
 
 
 @pytest.mark.parametrize("columns", [True, pytest.param(False, marks=pytest.mark.slow)])

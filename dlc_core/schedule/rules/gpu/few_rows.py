@@ -1,0 +1,348 @@
+"""Products of few rows, such as a matrix and a vector: columns are streamed past the rows once.
+
+Where the steps of a column lie side by side, threads share a column:
+
+    for tile of columns (group), column (second axis of threads):
+      for thread: for every T-th vector of steps:       vectors of columns and rows, in registers
+        sums of rows x columns
+      sums of all threads                               through subgroups
+
+Where columns lie side by side, a thread has a vector of them:
+
+    for tile of columns, part of the steps (group):
+      for part of the steps (second axis of threads), for thread: for every P-th few steps:
+        sums of rows x columns                          in registers
+      sums of all parts                                 through shared memory
+
+Such products take the time in which the columns are read, so that all units have to read: how many threads
+share the steps follows from a model of that.  Where groups share them, a second launch adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Load, const_value
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import Contraction, anchor, extent_of, is_pointwise
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
+from dlc_core.schedule.rules.gpu.grid import Grid
+from dlc_core.schedule.rules.gpu.normal import Normal, is_product
+from dlc_core.schedule.rules.gpu.tile import (
+    BYTES,
+    OVERHEAD,
+    SPARE_REGISTERS,
+    UNKNOWN,
+    Problem,
+    Tile,
+    splits_of,
+)
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import Block, PrimFunc, Store
+
+ROWS = 8
+"""Most rows: of more, what is multiplied takes longer than what is read."""
+LEAST_STEPS = 16
+"""Steps below which there is nothing to share."""
+SUMS = 32
+"""Sums of a thread."""
+SECTOR = 32
+"""Bytes that memory gives at least."""
+GROUPS = (32, 64, 128, 256, 512, 1024)
+"""Threads of a group."""
+MOST_ALONG = 256
+"""Threads of a group that have no need of others than those of their column."""
+COLUMNS, STEPS = (1, 2, 4), (4, 8)
+"""Columns that a thread shares with others; steps of columns side by side that it loads together."""
+UNIT_THREADS = 2048
+"""Threads of a unit where their number is not known."""
+LATENCY = 600
+"""Cycles from a load to its result."""
+LAUNCH = 4000
+"""Cycles that a second launch takes."""
+BURST = 3
+"""How much more than its share of the memory's bytes a unit gets where others ask for nothing."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`threads` x `beside` threads of a group; a thread loads `lanes` neighbours at once, and so for `own` of
+    the other kind: columns where steps are side by side, else steps.
+    """
+
+    along_k: bool
+    threads: int
+    beside: int
+    lanes: int
+    own: int
+    splits: int = 1
+
+    @property
+    def columns(self) -> int:
+        """Of a group."""
+        return self.beside * self.own if self.along_k else self.threads * self.lanes
+
+    @property
+    def depth(self) -> int:
+        """Steps that a group takes at once."""
+        return self.threads * self.lanes if self.along_k else self.beside * self.own
+
+    @property
+    def sums(self) -> int:
+        """Of a thread, for one row."""
+        return self.own if self.along_k else self.lanes
+
+
+@dataclass(frozen=True)
+class FewRowsRule(ScheduleRule):
+    """See the module's text."""
+
+    name: ClassVar[str] = "gpu.few_rows"
+    priority: ClassVar[int] = 115
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        found = anchor(func)
+        if found is None or not found.m or not is_product(found.block):
+            return False
+        rows, steps = _size(found.m), _size(found.k)
+        return rows is not None and rows <= ROWS and (steps is None or steps >= LEAST_STEPS)
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        s, grid = schedule, Grid.of(machine)
+        first = anchor(s.func)
+        assert first is not None
+        _inline_moves(s, BlockRV(first.block.name))
+        found = anchor(s.func)
+        if found is None:
+            raise ScheduleError("what the product reads is moved in a way that it cannot read itself")
+        plan = plan_for(found, machine, grid)
+        if plan is None:
+            raise ScheduleError("no groups fit the product and the machine")
+        normal = normal_of(s, grid, found, plan.splits)
+        _Stream(s, machine, grid, normal, plan).run()
+
+
+def _size(axes: tuple[object, ...]) -> int | None:
+    sizes = [extent_of(a) for a in axes]  # type: ignore[arg-type]
+    return None if any(size is None for size in sizes) else prod(size or 0 for size in sizes)
+
+
+def _inline_moves(s: Schedule, block: BlockRV) -> None:
+    """Let the product read in place what is only moved for it, as by transposition."""
+    while made := [p for p in s.get_producers(block) if _is_move(s.get(p))]:
+        for producer in made:
+            s.compute_inline(producer)
+
+
+def _is_move(block: Block) -> bool:
+    return is_pointwise(block) and isinstance(block.body, Store) and isinstance(block.body.value, Load)
+
+
+# The model
+
+
+def plan_for(found: Contraction, machine: Machine, grid: Grid) -> Plan | None:
+    """The plan that takes the least time by the model; None where none fits the machine."""
+    problem, bits = problem_of(found), found.rhs.load.dtype.bits
+    along = const_value(found.rhs.factors[found.k[-1].var]) == 1
+    if not along and const_value(found.rhs.factors[found.n.var]) != 1:
+        raise ScheduleError("neither columns nor their steps lie side by side")
+    run = extent_of(found.k[-1] if along else found.n)
+    known = [
+        (cost(plan, problem, bits, machine, grid), number, plan)
+        for number, plan in enumerate(_plans(along, run, problem, bits, machine, grid))
+    ]
+    return min(known)[2] if known else None
+
+
+def _plans(
+    along: bool, run: int | None, problem: Problem, bits: int, machine: Machine, grid: Grid
+) -> Iterator[Plan]:
+    """All that fit the machine."""
+    widest = max(1, machine.description.load_bytes * 8 // bits)
+    while widest > 1 and (run is None or run % widest):
+        widest //= 2
+    # Steps are added up for every thread that shares them, so that wide loads are better; columns are not.
+    lanes = [widest] if along else [1 << n for n in range(widest.bit_length())]
+    most = min(grid.group_threads, MOST_ALONG if along else GROUPS[-1])
+    groups = [n for n in GROUPS if n <= most] or [1 << (most.bit_length() - 1)]
+    for group in groups:
+        for beside in (1 << n for n in range(group.bit_length())):
+            if beside > (grid.most_rows if grid.rows else 1) or group // beside > grid.most_threads:
+                continue
+            for lane in lanes:
+                for own in COLUMNS if along else STEPS:
+                    plan = Plan(along, group // beside, beside, lane, own)
+                    if _fits(plan, problem, bits, machine, grid):
+                        yield from _shared(plan, problem, grid)
+
+
+def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
+    """A plan, and those in which so many groups share the steps that all units have one."""
+    groups = groups_of(plan, problem)
+    for splits in splits_of(problem):
+        if splits == 1 or (groups * splits < 4 * grid.units and plan.depth * splits <= (problem.k or 0)):
+            yield replace(plan, splits=splits)
+
+
+def groups_of(plan: Plan, problem: Problem) -> int:
+    """Groups of a launch, where the steps are not shared."""
+    return (problem.batches or 1) * -(-(UNKNOWN if problem.n is None else problem.n) // plan.columns)
+
+
+def _fits(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> bool:
+    """Whether a machine has what a plan needs."""
+    facts, rows, group = machine.description, problem.m or 1, plan.threads * plan.beside
+    together = (plan.depth if plan.along_k else plan.columns) * bits // 8
+    if rows * plan.sums > SUMS or group < grid.subgroup or (together < SECTOR and group >= SECTOR):
+        return False
+    words = -(-problem.result_bits // 32)
+    loaded = plan.lanes * plan.own + rows * (plan.lanes if plan.along_k else plan.own)
+    registers = SPARE_REGISTERS + rows * plan.sums * words + loaded * -(-bits // 32)
+    if facts.unit_registers and registers * group > facts.unit_registers:
+        return False
+    shared = 0 if plan.along_k else plan.beside * plan.columns * rows * words * 4
+    return not facts.shared_bytes or shared <= facts.shared_bytes
+
+
+def cost(plan: Plan, problem: Problem, bits: int, machine: Machine, grid: Grid) -> float:
+    """Cycles: of what the busiest unit reads, and what its groups take besides."""
+    facts = machine.description
+    n, k = (UNKNOWN if size is None else size for size in (problem.n, problem.k))
+    rows = problem.m or 1
+    group = plan.threads * plan.beside
+    groups = groups_of(plan, problem) * plan.splits
+    turns = -(-groups // grid.units)
+    at_once = min(turns, max(1, (facts.unit_threads or UNIT_THREADS) // group))
+    steps = ceil(k / plan.splits / plan.depth)
+    taken = plan.lanes * plan.own * bits // 8
+    # Rows are read as well, from the nearest cache.
+    loads = plan.own + (rows if plan.along_k else rows * max(1, plan.own * bits // 128))
+    rate = min(at_once * group * taken / LATENCY, BYTES * grid.units / min(groups, grid.units), BURST * BYTES)
+    # What is read in lines of the cache is of use where neighbours are read together.
+    together = (plan.depth if plan.along_k else plan.columns) * bits // 8
+    line = min(facts.cache_line, (k if plan.along_k else n) * bits // 8)
+    rate *= min(1.0, together / max(1, line))
+    read = turns * steps * max(group * taken / rate, group * (loads + rows * plan.lanes * plan.own / 4) / 32)
+    sums = rows * plan.sums
+    add = sums * 4 * plan.threads.bit_length() if plan.along_k else 8 * sums + 2 * plan.beside * sums
+    total = read + OVERHEAD + turns * add
+    return total if plan.splits == 1 else total + LAUNCH
+
+
+# The schedule
+
+
+class _Stream(Contract):
+    """The steps of the rule, for a contraction in normal form."""
+
+    def __init__(self, s: Schedule, machine: Machine, grid: Grid, normal: Normal, plan: Plan) -> None:
+        super().__init__(s, machine, grid, normal, Tile(normal.m or 1, plan.columns, plan.depth, 1, 1))
+        self.plan = plan
+
+    def run(self) -> None:
+        if not self.normal.b.both:
+            raise ScheduleError("the columns of the product are a vector")
+        self._pad()
+        sides = self._operands()
+        (self._along if self.plan.along_k else self._beside)(sides)
+
+    def _along(self, sides: Sequence[str]) -> None:
+        """Threads share each column."""
+        s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
+        *batches, m, n, k = s.get_loops(block)
+        tile, column, j = s.split(n, [None, plan.beside, plan.own])
+        ko, thread, lane = s.split(k, [None, plan.threads, plan.lanes])
+        s.reorder(*batches, tile, column, m, j, thread, ko, lane)
+        partial = s.rfactor(thread, 0)
+        for handle in (block, partial):
+            s.set_scope(handle, 0, "local")
+        *batches, tile, column, m, j, thread = s.get_loops(block)
+        s.reverse_compute_at(out, column)
+        s.compute_at(partial, column)
+        *_, i, jj, own, ko, lane = s.get_loops(partial)
+        s.reorder(own, ko, i, jj, lane)
+        init = s.decompose_reduction(partial, ko)
+        self._registers(partial, sides, ko)
+        s.compact_buffers()
+        for loop in (thread, own):
+            s.bind(loop, grid.threads)
+        if grid.rows:
+            s.bind(column, grid.rows)
+        self._bind_tiles(batches, tile)
+        unrolled = [i, jj, lane, m, j, *s.get_loops(init)[-2:], *s.get_loops(out)[-2:]]
+        for loop in unrolled:
+            s.unroll(loop)
+
+    def _beside(self, sides: Sequence[str]) -> None:
+        """Each thread has columns of its own, and some share their steps."""
+        s, plan, grid, block, out = self.s, self.plan, self.grid, self.normal.block, self.normal.out
+        *batches, m, n, k = s.get_loops(block)
+        tile, thread, lane = s.split(n, [None, plan.threads, plan.lanes])
+        ko, part, step = s.split(k, [None, plan.beside, plan.own])
+        s.reorder(*batches, tile, m, thread, lane, part, ko, step)
+        partial = s.rfactor(part, 0)
+        shown = s.cache_write(partial, 0, "local")
+        s.set_scope(shown, 0, "shared")
+        s.set_scope(block, 0, "local")
+        *batches, tile, _, _, _, _ = s.get_loops(block)
+        s.reverse_compute_at(out, tile)
+        s.compute_at(shown, tile)
+        results = s.fuse(*s.get_loops(out)[-2:])
+        turn, row, point = s.split(results, [None, plan.beside, plan.threads])
+        s.compute_at(block, point)
+        shares, *_, i, n = s.get_loops(shown)[-len(s.get(shown).axes) :]
+        own, vector = s.split(n, [plan.threads, plan.lanes])
+        s.reorder(shares, own, i, vector)
+        s.compute_at(partial, own)
+        *_, ii, j, same, ko, step = s.get_loops(partial)
+        s.reorder(same, ko, step, ii, j)
+        init = s.decompose_reduction(partial, ko)
+        self._registers(partial, sides, ko)
+        s.compact_buffers()
+        for loop in (own, point):
+            s.bind(loop, grid.threads)
+        if grid.rows:
+            for loop in (shares, row):
+                s.bind(loop, grid.rows)
+        self._bind_tiles(batches, tile)
+        for loop in (turn, s.get_loops(block)[-1], i, step, ii, j, *s.get_loops(init)[-2:]):
+            s.unroll(loop)
+        if plan.lanes > 1:
+            s.vectorize(vector)
+
+    # What both do
+
+    def _registers(self, block: BlockRV, sides: Sequence[str], at: LoopRV) -> None:
+        """Read what a thread needs of both operands for some steps as vectors, before it multiplies."""
+        s, normal = self.s, self.normal
+        copies = [s.cache_read(block, name, "local") for name in sides]
+        for copy, side in zip(copies, (normal.a, normal.b), strict=True):
+            s.compute_at(copy, at)
+            self._inline_into(copy)
+            loops = s.get_loops(copy)
+            own = loops[loops.index(at) + 1 :]
+            if side.both and side.along_k:
+                *outer, step, last = own
+                s.reorder(last, step)
+                own = [*outer, last, step]
+            lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
+            extent = const_value(s.extent(own[-1]))
+            whole = isinstance(extent, int) and extent > 1 and lanes % extent == 0 and side.run % extent == 0
+            for loop in own[:-1]:
+                s.unroll(loop)
+            if whole:
+                s.vectorize(own[-1])
+            else:
+                s.unroll(own[-1])
+
+    def _bind_tiles(self, batches: Sequence[LoopRV], tile: LoopRV) -> None:
+        self.s.bind(self.s.fuse(*batches, tile) if batches else tile, self.grid.groups)
+
+
+__all__ = ["FewRowsRule", "Plan", "cost", "plan_for"]

@@ -1,0 +1,71 @@
+"""Products of few rows as launches: columns streamed once, steps shared by threads and by groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dlc_core.graph.node import Node
+from dlc_core.ir.expr import Var
+from dlc_core.op import std
+from dlc_core.testing.launches import Launched, check_launches, launch_for
+from dlc_core.testing.schedules import kernel_of
+from tests.schedule.rules.gpu.machines import QUICK, SMALL, USUAL
+from tests.schedule.rules.gpu.test_contraction import product, tensor
+
+N, K = Var("n"), Var("k")
+LARGE = replace(USUAL, cores=132, unit_shared_bytes=228 << 10)
+
+
+def streams(launched: Launched, launches: int = 1) -> Launched:
+    assert launched.scheduled.attrs["why_not"] == ()
+    assert launched.rule == "gpu.few_rows"
+    assert len(launched.kernels) == launches
+    return launched
+
+
+def turned(m: int, n: object, k: object, *batch: int, dtype: str = "float32") -> Node:
+    """A product whose columns have their steps side by side."""
+    w = tensor(*batch, n, k, name="w", dtype=dtype)
+    order = (*range(len(batch)), len(batch) + 1, len(batch))
+    return std.matmul(tensor(*batch, m, k, dtype=dtype), std.transpose(w, axes=order))
+
+
+@pytest.mark.parametrize("made", [product, turned])
+@settings(max_examples=3, phases=[Phase.generate], deadline=None)
+@given(m=st.integers(1, 8), n=st.integers(3, 21), k=st.integers(16, 70), seed=st.integers(0, 9))
+def test_any_sizes(made, m, n, k, seed):
+    func = kernel_of(std.relu(std.add(made(m, n, k), tensor(n, name="b"))))
+    streams(check_launches(func, QUICK, seed=seed))
+
+
+@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("machine", [SMALL, USUAL], ids=["small", "usual"])
+def test_machines(made, machine):
+    streams(check_launches(kernel_of(made(1, 40, 64)), machine))
+
+
+@pytest.mark.parametrize("made", [product, turned])
+def test_unknown_sizes(made):
+    for n, k, sizes in (
+        (N, 32, {N: 13}),
+        (N, 32, {N: 0}),
+        (12, K, {K: 19}),
+        (12, K, {K: 0}),
+        (N, K, {N: 9, K: 33}),
+    ):
+        streams(check_launches(kernel_of(std.relu(made(2, n, k))), QUICK, sizes))
+
+
+@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_dtypes(made, dtype):
+    streams(check_launches(kernel_of(made(3, 24, 32, dtype=dtype)), QUICK))
+
+
+@pytest.mark.parametrize("made", [product, turned])
+def test_batches(made):
+    streams(check_launches(kernel_of(made(1, 12, 32, 3)), QUICK))
