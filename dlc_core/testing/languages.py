@@ -140,6 +140,23 @@ def check_dots(target: str, a: str, b: str) -> Any:
     return exe
 
 
+def check_few_rows(target: str, dtype: str) -> None:
+    """Products of three rows and an unknown number of columns, in either order, in one launch by threads that
+    share their steps.  Small numbers, of which sums are exact in every dtype.
+    """
+    random = np.random.default_rng(0)
+    x = param("x", tensor_type((3, 64), dtype))
+    for w in (param("w", tensor_type((64, Var("n")), dtype)), param("w", tensor_type((Var("n"), 64), dtype))):
+        turned = w.shape[1] == 64
+        product = std.integer_matmul if dtype == "int8" else std.matmul
+        module = module_of(product(x, std.transpose(w, axes=(1, 0)) if turned else w), [x, w])
+        exe = compile_model(module, target, cache=False)
+        assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.few_rows"]
+        a, b = (random.integers(-2, 3, shape) for shape in ((3, 64), (64, 21)))
+        given = (b.T if turned else b).astype(dtype)
+        np.testing.assert_array_equal(exe(a.astype(dtype), np.ascontiguousarray(given)), a @ b)
+
+
 def check_missing_barrier(target: str) -> None:
     """`TILES` without the barrier that it needs is a failure which names the memory.  The target checks."""
     with PassContext(disabled=("thread_sync",)):
@@ -160,6 +177,7 @@ __all__ = [
     "SHUFFLES",
     "TILES",
     "check_dots",
+    "check_few_rows",
     "check_missing_barrier",
     "check_narrow_floats",
     "check_network",

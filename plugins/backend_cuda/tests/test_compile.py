@@ -62,6 +62,15 @@ def test_products(arch: str, dtype: str) -> None:
     assert 0 < facts["occupancy %"] <= 100
 
 
+@needs_compiler
+@archs
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_products_of_few_rows(arch: str, dtype: str) -> None:
+    exe = dlc.compile(module_of(*product(dtype, 7, 1000, 768)), f"cuda -arch={arch}", cache=False)
+    unspilt(exe)
+    assert [kernel.rule for kernel in exe.explain().kernels] == ["gpu.few_rows"]
+
+
 MATRICES = {
     "float16": "m16n8k16.row.col.f32.f16.f16.f32",
     "bfloat16": "m16n8k16.row.col.f32.bf16.bf16.f32",

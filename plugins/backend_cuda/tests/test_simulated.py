@@ -19,6 +19,7 @@ from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
     check_dots,
+    check_few_rows,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
@@ -55,6 +56,11 @@ def test_threads_exchange_values() -> None:
 def test_products_of_bytes(a: str, b: str) -> None:
     exe = check_dots("cuda_simulated -arch=sm_70 -check=true", a, b)
     assert f"dlc_dot_{a}_{b}(matmul" in exe.source("cu")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_products_of_few_rows(dtype: str) -> None:
+    check_few_rows("cuda_simulated -check=true", dtype)
 
 
 def test_threads_exchange_truths_whatever_theirs_are() -> None:

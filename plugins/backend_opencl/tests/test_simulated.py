@@ -15,6 +15,7 @@ from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
     check_dots,
+    check_few_rows,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
@@ -47,6 +48,11 @@ def test_products_of_bytes_by_the_extension_for_them(a: str, b: str) -> None:
     assert "dot(vload4(0, " in exe.source("cl")
     assert exe.artifact.metadata["extensions"] == ["cl_khr_integer_dot_product"]
     assert "dot(" not in check_dots("opencl_simulated", a, b).source("cl")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_products_of_few_rows(dtype: str) -> None:
+    check_few_rows("opencl_simulated -check=true", dtype)
 
 
 def test_a_missing_barrier_is_reported() -> None:

@@ -28,7 +28,7 @@ from typing import ClassVar
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Load, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import Contraction, anchor, extent_of, is_pointwise
+from dlc_core.schedule.rules.analysis import anchor, extent_of, is_pointwise
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid
@@ -120,7 +120,11 @@ class FewRowsRule(ScheduleRule):
         found = anchor(s.func)
         if found is None:
             raise ScheduleError("what the product reads is moved in a way that it cannot read itself")
-        plan = plan_for(found, machine, grid)
+        along = const_value(found.rhs.factors[found.k[-1].var]) == 1
+        if not along and const_value(found.rhs.factors[found.n.var]) != 1:
+            raise ScheduleError("neither columns nor their steps lie side by side")
+        run, bits = extent_of(found.k[-1] if along else found.n), found.rhs.load.dtype.bits
+        plan = plan_for(problem_of(found), along, run, bits, machine, grid)
         if plan is None:
             raise ScheduleError("no groups fit the product and the machine")
         normal = normal_of(s, grid, found, plan.splits)
@@ -146,13 +150,13 @@ def _is_move(block: Block) -> bool:
 # The model
 
 
-def plan_for(found: Contraction, machine: Machine, grid: Grid) -> Plan | None:
-    """The plan that takes the least time by the model; None where none fits the machine."""
-    problem, bits = problem_of(found), found.rhs.load.dtype.bits
-    along = const_value(found.rhs.factors[found.k[-1].var]) == 1
-    if not along and const_value(found.rhs.factors[found.n.var]) != 1:
-        raise ScheduleError("neither columns nor their steps lie side by side")
-    run = extent_of(found.k[-1] if along else found.n)
+def plan_for(
+    problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
+) -> Plan | None:
+    """The plan that takes the least time by the model; None where none fits the machine.
+
+    `along`: the steps of a column lie side by side, else columns do; `run` of them, each of `bits`.
+    """
     known = [
         (cost(plan, problem, bits, machine, grid), number, plan)
         for number, plan in enumerate(_plans(along, run, problem, bits, machine, grid))

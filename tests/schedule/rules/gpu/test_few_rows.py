@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Var
 from dlc_core.op import std
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.gpu.few_rows import plan_for
+from dlc_core.schedule.rules.gpu.grid import Grid
+from dlc_core.schedule.rules.gpu.tile import Problem
 from dlc_core.testing.launches import Launched, check_launches, launch_for
 from dlc_core.testing.schedules import kernel_of
 from tests.schedule.rules.gpu.machines import QUICK, SMALL, USUAL
@@ -69,3 +73,41 @@ def test_dtypes(made, dtype):
 @pytest.mark.parametrize("made", [product, turned])
 def test_batches(made):
     streams(check_launches(kernel_of(made(1, 12, 32, 3)), QUICK))
+
+
+def test_groups_share_the_steps_where_there_are_few_columns():
+    many = replace(QUICK, cores=64)
+    streams(check_launches(kernel_of(std.relu(product(2, 8, 2048))), many), 2)
+
+
+def test_columns_are_read_as_vectors():
+    assert 4 in streams(launch_for(kernel_of(turned(1, 512, 512)), LARGE)).vectors(shared=False)
+    assert 8 in streams(launch_for(kernel_of(turned(8, 512, 512, dtype="float16")), LARGE)).vectors(
+        shared=False
+    )
+    few = replace(LARGE, cores=2)
+    assert 4 in streams(launch_for(kernel_of(product(1, 4096, 512)), few)).vectors(shared=False)
+
+
+@pytest.mark.parametrize("made", [product, turned])
+def test_what_is_left_to_others(made):
+    assert launch_for(kernel_of(made(9, 64, 64)), USUAL).rule == "gpu.contraction"
+    assert launch_for(kernel_of(made(1, 64, 8)), USUAL).rule == "gpu.contraction"
+    assert launch_for(kernel_of(made(Var("m"), 64, 64)), USUAL).rule == "gpu.contraction"
+
+
+@given(
+    along=st.booleans(), n=st.none() | st.integers(1, 9999), k=st.none() | st.integers(16, 9999),
+    m=st.integers(1, 8), bits=st.sampled_from([8, 16, 32]),
+)  # fmt: skip
+@pytest.mark.parametrize("machine", [LARGE, SMALL, QUICK], ids=["large", "small", "quick"])
+def test_plans_fit(machine, along, n, k, m, bits):
+    facts = Machine(machine, machine.cores)
+    grid = Grid.of(facts)
+    plan = plan_for(Problem(1, m, n, k, bits, 32, k or 1), along, k if along else n, bits, facts, grid)
+    assert plan is not None
+    assert plan.threads * plan.beside <= grid.group_threads
+    assert plan.threads <= grid.most_threads
+    assert plan.beside <= grid.most_rows
+    assert ((k if along else n) or 1) % plan.lanes == 0
+    assert (k or 1) % plan.splits == 0
