@@ -102,19 +102,28 @@ _exported: dict[int, Any] = {}
 """
 
 
-def _delete(address: int) -> None:
-    _exported.pop(address, None)
+# Tensors may outlive this module, whose names are gone while Python ends: what their deleters need they hold.
+def _delete(address: int, exported: dict[int, Any] = _exported) -> None:
+    exported.pop(address, None)
 
 
-def _destroy(capsule: int) -> None:
+def _destroy(
+    capsule: int,
+    exported: dict[int, Any] = _exported,
+    names: tuple[bytes, bytes] = (_PLAIN, _NEW),
+    is_valid: Callable[..., Any] = _raw_is_valid,
+    pointer: Callable[..., Any] = _raw_pointer,
+) -> None:
     """A capsule that nobody consumed."""
-    for name in (_PLAIN, _NEW):
-        if _raw_is_valid(capsule, name):
-            _exported.pop(_raw_pointer(capsule, name), None)
+    for name in names:
+        if is_valid(capsule, name):
+            exported.pop(pointer(capsule, name), None)
 
 
 _deleter = _Deleter(_delete)
 _destructor = _Destructor(_destroy)
+for _one in (_deleter, _destructor):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_one))
 
 
 def export(

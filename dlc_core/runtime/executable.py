@@ -34,7 +34,7 @@ from dlc_core.runtime.calling import Copying, InPlace
 from dlc_core.runtime.checked import Caller, failing
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.encode import decode_signature
-from dlc_core.runtime.explain import Explanation, explain
+from dlc_core.runtime.explain import Explanation, estimates, explain
 from dlc_core.runtime.measure import TimeEvaluator
 from dlc_core.runtime.ndarray import as_host, contiguous
 from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
@@ -218,7 +218,8 @@ class Executable:
     def profile(
         self, inputs: Sequence[Any] | Mapping[str, Any], *, runs: int = 10, warmup: int = 2
     ) -> Report:
-        """Measure where the time of a call goes, kernel by kernel: the mean of `runs` calls.
+        """Measure where the time of a call goes, kernel by kernel: the mean of `runs` calls, beside what each
+        does and the least time that the target's description allows for that.
 
         Raises UnsupportedError where the executable has no instrumented entry.
         """
@@ -247,7 +248,8 @@ class Executable:
             run()
         total = time.perf_counter() - start
         times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
-        return make_report(sites, times, total, runs, self._threads)
+        known = estimates(self, Machine.of(self.target.describe()))
+        return make_report(sites, times, [limits for _, limits in known], total, runs, self._threads)
 
     def time_evaluator(
         self, number: int = 10, repeat: int = 3, min_repeat_ms: float = 0.0, warmup: int = 1

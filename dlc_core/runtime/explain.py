@@ -246,6 +246,17 @@ def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
     return Fit(len(pairs), both / spread if spread else 0.0, at(0.5), at(0.1), at(0.9))
 
 
+def estimates(exe: Executable, machine: Machine) -> list[tuple[Work, Estimate | None]]:
+    """What each kernel call of an executable does, and its time by the cost model; None where that depends on
+    dims.
+    """
+    arena = str(exe.signature.arena_size)
+    resident = exe.signature.weights_size + (int(arena) if arena.isdigit() else 0)
+    keys = ("flops", "steps", "functions", "bytes", "constants")
+    works = [Work(*(site.get(key) for key in keys)) for site in exe.about.get("sites", ())]
+    return [(w, machine.estimate(w, threads=exe.num_threads, resident=resident)) for w in works]
+
+
 def explain(exe: Executable, machine: Machine | None = None, measured: Report | None = None) -> Explanation:
     """What an executable consists of, as far as its compile recorded it.
 
@@ -253,16 +264,13 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
     """
     machine = Machine.of(exe.target.describe()) if machine is None else machine
     signature = exe.signature
-    arena = str(signature.arena_size)
-    resident = signature.weights_size + (int(arena) if arena.isdigit() else 0)
     rows: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
     for row in measured or ():
         rows.setdefault((row.kernel, row.nodes), []).append(row)
     kernels = []
-    for site in exe.about.get("sites", ()):
+    sites = exe.about.get("sites", ())
+    for site, (work, estimate) in zip(sites, estimates(exe, machine), strict=True):
         name, nodes = site["kernel"], tuple(site.get("nodes", ()))
-        keys = ("flops", "steps", "functions", "bytes", "constants")
-        work = Work(*(site.get(key) for key in keys))
         left = rows.get((name, nodes))
         kernels.append(
             Kernel(
@@ -271,7 +279,7 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
                 rule=site.get("rule", ""),
                 refused=tuple(site.get("why_not", ())),
                 work=work,
-                estimate=machine.estimate(work, threads=exe.num_threads, resident=resident),
+                estimate=estimate,
                 trace=site.get("trace"),
                 seconds=left.pop(0).milliseconds / 1e3 if left else None,
             )
@@ -281,7 +289,7 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         signature=str(signature),
         code=len(exe.artifact.code),
         weights=signature.weights_size,
-        arena=arena,
+        arena=str(signature.arena_size),
         live_peak=exe.about.get("live_peak"),
         kernels=tuple(kernels),
         threads=exe.num_threads,

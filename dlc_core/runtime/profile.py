@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dlc_core.target.cost import Estimate
+
 PROFILE_SUFFIX = "__profile"
 """What the instrumented twin of an entry is called besides the entry's name."""
 
@@ -37,6 +39,19 @@ class Row:
     """Arithmetic operations, None where they are not known."""
     bytes: int | None
     """Bytes of its inputs and outputs."""
+    roofline: float | None = None
+    """The least milliseconds that the machine allows for its work, by the target's description: those of its
+    arithmetic, or of its bytes; None where the work is not known.
+    """
+    bound: str = ""
+    """Which of them it is: `compute`, a cache, or `memory`."""
+
+    @property
+    def attained(self) -> float | None:
+        """The roofline over the measured time, 1 for the best that is possible."""
+        if self.roofline is None or not self.milliseconds:
+            return None
+        return self.roofline * self.calls / self.milliseconds
 
     @property
     def gflops(self) -> float | None:
@@ -88,7 +103,7 @@ class Report:
         )
         table.add_column("kernel", overflow="fold")
         table.add_column("model nodes", overflow="fold")
-        for name in ("calls", "ms", "share", "GFLOP/s", "GB/s"):
+        for name in ("calls", "ms", "share", "MFLOP", "MB", "GFLOP/s", "GB/s", "roofline ms", "of it"):
             table.add_column(name, justify="right")
         for row in self.rows:
             table.add_row(
@@ -97,8 +112,12 @@ class Report:
                 f"{row.calls:g}",
                 f"{row.milliseconds:.4f}",
                 f"{row.share:.1%}",
+                "" if row.flops is None else f"{row.flops / 1e6:.3g}",
+                "" if row.bytes is None else f"{row.bytes / 1e6:.3g}",
                 _number(row.gflops),
                 _number(row.gbytes),
+                "" if row.roofline is None else f"{row.roofline:.2g} {row.bound}",
+                "" if row.attained is None else f"{row.attained:.1%}",
             )
         return table
 
@@ -123,11 +142,14 @@ def _number(value: float | None) -> str:
 def make_report(
     sites: Sequence[Mapping[str, Any]],
     times: Sequence[tuple[int, int]],
+    limits: Sequence[Estimate | None],
     total: float,
     runs: int,
     threads: int,
 ) -> Report:
-    """A report of raw figures: for each site nanoseconds and calls of all runs, and seconds of all runs."""
+    """A report of raw figures: for each site nanoseconds and calls of all runs, and what the cost
+    model says of it; seconds of all runs.
+    """
     whole = sum(time for time, _ in times) or 1
     rows = [
         Row(
@@ -138,8 +160,10 @@ def make_report(
             share=time / whole,
             flops=site.get("flops"),
             bytes=site.get("bytes"),
+            roofline=None if limit is None else limit.limit * 1e3,
+            bound="" if limit is None else limit.bound,
         )
-        for site, (time, calls) in zip(sites, times, strict=True)
+        for site, (time, calls), limit in zip(sites, times, limits, strict=True)
     ]
     rows.sort(key=lambda row: -row.milliseconds)
     return Report(tuple(rows), total / runs * 1e3, runs, threads)

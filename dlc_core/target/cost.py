@@ -34,6 +34,11 @@ CALL_SECONDS = 2e-7
 FORK_SECONDS = 2e-6
 """Of handing a parallel loop to threads that are awake."""
 
+LAUNCH_SECONDS = 2e-6
+"""Of a launch on a machine of its own."""
+NEAR_SHARE = 4
+"""How many bytes its units get from the cache that they share, for each that they get from memory."""
+
 LEAST_PARALLEL = 2e-5
 """Seconds of a kernel below which one thread is taken to do it."""
 
@@ -70,7 +75,7 @@ class Estimate:
     seconds: float
     limit: float
     bound: str
-    """What sets the limit: `compute`, a cache (`L1`, `L2`, …) or `memory`."""
+    """What sets the limit: `compute`, a cache (`L1`, `L2`, …; `cache`, where units share one) or `memory`."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +92,14 @@ class Machine:
     """Bytes a second that all cores together get from memory."""
     measured: bool = False
     """Whether the figures were measured rather than taken from a description."""
+    launches: int = 0
+    """Units that every kernel is launched on, all at once; 0 where threads of the host run it."""
 
     @staticmethod
     def of(description: Description) -> Machine:
         """The limits that a description implies."""
+        if description.thread_axes:
+            return Machine._of_units(description)
         lanes = description.lanes(32)
         steps = lanes * description.vector_units * description.frequency
         # Vectors a cycle from each place; caches beyond those named here are taken to be as fast as the last.
@@ -105,6 +114,16 @@ class Machine:
             description.memory_bandwidth * min(2, description.cores),
         )
 
+    @staticmethod
+    def _of_units(description: Description) -> Machine:
+        """Those of units that groups of threads are launched on: what one launch leaves in the caches of
+        single units is not what another reads there.
+        """
+        units, memory = max(1, description.cores), description.memory_bandwidth
+        flops = (2 if description.fma else 1) * description.vector_units * description.frequency
+        rates = (NEAR_SHARE * memory, memory)
+        return Machine(flops, rates, description.caches[-1:] or (0,), units * memory, launches=units)
+
     def estimate(self, work: Work, *, threads: int = 1, resident: int = 0) -> Estimate | None:
         """The time of a kernel on `threads` threads, None where its work is not known.
 
@@ -113,13 +132,17 @@ class Machine:
         """
         if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
             return None
+        if self.launches:
+            return self._of_times(self._times(work, resident, self.launches), LAUNCH_SECONDS)
         one = self._times(work, resident, 1)
         team = 1 if max(one.values()) < LEAST_PARALLEL else threads
         times = one if team == 1 else self._times(work, resident, team)
+        return self._of_times(times, CALL_SECONDS + (FORK_SECONDS if team > 1 else 0.0))
+
+    @staticmethod
+    def _of_times(times: dict[str, float], fixed: float) -> Estimate:
         bound = max(times, key=lambda name: times[name])
-        limit = times[bound]
-        fork = FORK_SECONDS if team > 1 else 0.0
-        return Estimate(limit / ATTAINED + CALL_SECONDS + fork, limit, bound)
+        return Estimate(times[bound] / ATTAINED + fixed, times[bound], bound)
 
     def _times(self, work: Work, resident: int, threads: int) -> dict[str, float]:
         steps = (work.steps or 0) + FUNCTION_STEPS * (work.functions or 0)
@@ -127,12 +150,18 @@ class Machine:
         constants = work.constants or 0
         for size, held in ((constants, max(resident, constants)), *self._rest(work)):
             level = next((i for i, cache in enumerate(self.caches) if held <= cache), len(self.caches))
-            name = f"L{level + 1}" if level < len(self.caches) else "memory"
+            name = self._place(level)
             rate = self.bandwidths[level] * threads
             if level == len(self.caches):
                 rate = min(rate, self.shared_bandwidth)
             times[name] = times.get(name, 0.0) + size / rate
         return times
+
+    def _place(self, level: int) -> str:
+        """What a cache, or memory, is called."""
+        if level == len(self.caches):
+            return "memory"
+        return "cache" if self.launches else f"L{level + 1}"
 
     @staticmethod
     def _rest(work: Work) -> list[tuple[int, int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -108,3 +110,25 @@ def test_what_cannot_be_read_is_refused():
 
     with pytest.raises(UsageError, match="requires grad"):
         dlpack.from_dlpack(SimpleNamespace(__dlpack__=raising))
+
+
+def test_memory_that_is_lent_until_the_program_ends():
+    """A deleter may run when this package's modules are gone."""
+    text = """
+import sys
+import numpy as np
+from dlc_core.ir.dtype import DType
+from dlc_core.runtime import dlpack
+
+class Lender:
+    def __init__(self):
+        self.array = np.ones(3)
+    def __dlpack_device__(self):
+        return dlpack.CPU
+    def __dlpack__(self, **_):
+        return dlpack.export(self.array, self.array.ctypes.data, (3,), DType("float64"))
+
+sys.held = np.from_dlpack(Lender()), Lender().__dlpack__()
+"""
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

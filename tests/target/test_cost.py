@@ -107,6 +107,23 @@ def test_a_description_implies_a_machine():
     assert scalar.flops == 2 * 3e9
 
 
+def test_launches_use_all_units_and_what_these_share():
+    record = Description(
+        thread_axes={"block.x": 1 << 31, "thread.x": 1024}, cores=100, vector_units=128, fma=True,
+        frequency=1e9, caches=(32 << 10, 50 << 20), memory_bandwidth=20e9, parallel=False,
+    )  # fmt: skip
+    machine = Machine.of(record)
+    for given, bound, limit in (
+        ({"steps": 128 * 10**8}, "compute", 1e-3),
+        ({"size": 1 << 30}, "memory", (1 << 30) / 2e12),
+        ({"size": 1 << 20}, "cache", (1 << 20) / 8e12),
+    ):
+        found = machine.estimate(work(**given), threads=1)
+        assert found is not None
+        assert (found.bound, found.limit) == (bound, pytest.approx(limit))
+        assert found.seconds > found.limit + 1e-6
+
+
 def test_how_well_estimates_fit():
     assert fit_of([(1.0, 1.0), (2.0, 2.0)]) is None
     exact = fit_of([(x, 2 * x) for x in (1.0, 3.0, 10.0)])

@@ -20,7 +20,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.views import result_types
 from dlc_core.target.cost import FUNCTIONS, Work
-from dlc_core.target.target import Dot
+from dlc_core.target.target import Description, Dot
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 _WEIGHT = {"fma": 2, "if_then_else": 0, "reinterpret": 0, "address_of": 0}
@@ -35,7 +35,7 @@ def operations(func: PrimFunc) -> int | None:
 def work_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Sequence[Dot] = ()) -> Work:
     """What one run does; the buffer parameters at the indices `constants` hold constants.
 
-    Products that `dots` compute are a step for each group.
+    Products that `dots` compute, or units that are so much faster, are a step for each group.
 
     Of a buffer that is read at fewer places than it has, such as a table of which rows are gathered, only
     those count.
@@ -137,7 +137,7 @@ class RecordCosts(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels = module.of_kind(PrimFunc)
-        dots = () if context.target is None else context.target.describe().dots
+        dots = () if context.target is None else _grouped(context.target.describe())
         known: dict[tuple[str, frozenset[int]], Work] = {}
         calls: list[dict[str, Any]] = []
         for function in module.of_kind(Function).values():
@@ -151,6 +151,12 @@ class RecordCosts(Pass):
                 nodes = [s.name or str(s) for s in n.spans]
                 calls.append({"kernel": symbol, "nodes": nodes, **work.record()})
         return module.with_attrs(calls=tuple(calls))
+
+
+def _grouped(machine: Description) -> list[Dot]:
+    """How many products of each kind take the time of one: those of dot products, those of matrix units."""
+    units = [(unit, unit.products // machine.vector_units) for unit in machine.matrix_units]
+    return [*machine.dots, *(Dot(u.a, u.b, u.acc, group, 1) for u, group in units if group > 1)]
 
 
 def _constants(call: Node) -> frozenset[int]:

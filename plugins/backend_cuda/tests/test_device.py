@@ -95,7 +95,22 @@ def test_arrays_stay_on_the_device(exe: dlc.Executable) -> None:
 def test_kernels_are_measured(exe: dlc.Executable) -> None:
     report = exe.profile([X], runs=2, warmup=0)
     assert len(report) == len(exe.explain().kernels)
-    assert all(row.milliseconds > 0 for row in report)
+    for row in report:
+        assert row.milliseconds > 0
+        assert row.roofline is not None
+        assert row.attained == row.roofline / row.milliseconds
+        assert row.bound in ("compute", "cache")
+    assert "roofline" in str(report)
+
+
+@pytest.mark.parametrize(("dtype", "products"), [("float16", 2048), ("float32", 128)])
+def test_the_roofline_is_that_of_the_units_that_multiply(dtype: str, products: int) -> None:
+    size = 4096
+    given = [param(name, tensor_type((size, size), dtype)) for name in "xy"]
+    (kernel,) = dlc.compile(module_of(std.matmul(*given), given), TARGET, cache=False).explain().kernels
+    assert kernel.estimate is not None
+    assert kernel.estimate.bound == "compute"
+    assert kernel.estimate.limit == pytest.approx(size**3 / (132 * products * 1.98e9), rel=0.01)
 
 
 def test_limits_are_checked_before_anything_runs(exe: dlc.Executable, driver: Any) -> None:
