@@ -116,7 +116,7 @@ def _bytes_words(size: str) -> str:
 
 
 def _machine_words(machine: Machine) -> str:
-    names = [f"L{i + 1}" for i in range(len(machine.caches))] + ["memory"]
+    names = [machine.place(level) for level in range(len(machine.bandwidths))]
     reads = ", ".join(f"{n} {b / 1e9:.0f} GB/s" for n, b in zip(names, machine.bandwidths, strict=True))
     how = "measured" if machine.measured else "from the target's description; --measure measures it"
     return f"{machine.flops / 1e9:.0f} GFLOP/s a core, {reads} ({how})"

@@ -299,11 +299,16 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         compiled=exe.artifact.metadata.get(COMPILED, {}),
         results=None if exe.memory.results is None else str(exe.memory.results),
         most=exe.memory.most,
-        refused=tuple(
-            Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
-            for one in exe.about.get("placed", {}).get("why_not", ())
-        ),
+        refused=tuple(_refusals(exe)),
     )
+
+
+def _refusals(exe: Executable) -> Iterator[Refusal]:
+    """Ops that another target would have had, then those that the host runs in place of kernels."""
+    for one in exe.about.get("placed", {}).get("why_not", ()):
+        yield Refusal(one["op"], tuple(one["nodes"]), one["target"], tuple(one["reasons"]))
+    for one in exe.about.get("host", ()):
+        yield Refusal(one["op"], tuple(one["nodes"]), exe.target_text, (f"{one['why']}: the host runs it",))
 
 
 def _device_memory(exe: Executable) -> dict[str, int | None]:

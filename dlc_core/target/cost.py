@@ -150,15 +150,15 @@ class Machine:
         constants = work.constants or 0
         for size, held in ((constants, max(resident, constants)), *self._rest(work)):
             level = next((i for i, cache in enumerate(self.caches) if held <= cache), len(self.caches))
-            name = self._place(level)
+            name = self.place(level)
             rate = self.bandwidths[level] * threads
             if level == len(self.caches):
                 rate = min(rate, self.shared_bandwidth)
             times[name] = times.get(name, 0.0) + size / rate
         return times
 
-    def _place(self, level: int) -> str:
-        """What a cache, or memory, is called."""
+    def place(self, level: int) -> str:
+        """What a cache, or memory behind all of them, is called."""
         if level == len(self.caches):
             return "memory"
         return "cache" if self.launches else f"L{level + 1}"

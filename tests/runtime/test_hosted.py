@@ -133,6 +133,7 @@ def test_what_runs_on_the_host_is_named(devices):
     assert sorted(exe.artifact.symbols) == [f"segment_{i}" for i in range(4)]
     exe = dlc.compile(sorting(), "shared")
     assert [(e["op"], e["why"]) for e in exe.about["host"]] == [("sorted_rows", "the op has no lowering")]
+    assert "sorted_rows: the op has no lowering: the host runs it" in str(exe.explain())
     with pytest.raises(UnsupportedError, match=r"sorted_rows .*: the op has no lowering"):
         exe.export("m.so")
     native = dlc.compile(module([a := param("a", MATRIX)], call("relu", a)), "shared")
