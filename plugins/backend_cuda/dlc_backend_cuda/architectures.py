@@ -9,7 +9,7 @@ capability, and the data sheets of the cards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,13 +110,6 @@ def _unit(operand: str, acc: str, bits: int, rate: int, mantissa: int = 0) -> Ma
 _FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
 
 
-def _in_place(rate: int) -> Iterator[MatrixUnit]:
-    """The units of four warps, whose rate those of one do not reach."""
-    for n in COLUMNS:
-        for name in ("float16", "bfloat16"):
-            yield unit_of(name, name, "float32", 16, n, rate)
-
-
 def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[MatrixUnit, ...]:
     """Those that code for an architecture may use; that for float32, which rounds, only by an option."""
     if number(arch) < 80 or options.get("codegen") not in (None, "", "cuda"):
@@ -126,7 +119,9 @@ def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[Matrix
     for acc, names in (("int32", ("int8", "uint8")), ("float32", _FLOATS8 if number(arch) >= 89 else ())):
         found += [replace(_unit(a, acc, 8, 2 * rate), b=b) for a in names for b in names]
     if options["arch"] == "sm_90a":
-        found = [*_in_place(rate), *(replace(each, products=each.products * 5 // 8) for each in found)]
+        # The units of one warp do not reach the rate of those of four.
+        wide = [unit_of(each, n) for n in COLUMNS for each in found]
+        found = [*wide, *(replace(each, products=each.products * 5 // 8) for each in found)]
     if options.get("tf32"):
         found.append(_unit("float32", "float32", 32, rate // 2, 10))
     return tuple(found)

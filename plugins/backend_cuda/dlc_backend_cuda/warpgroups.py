@@ -7,6 +7,7 @@ descriptors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dlc_backend_cuda.words import INLINE, TYPES, either, operands
 from dlc_core.backend.simt import matrix_numbers
@@ -16,8 +17,6 @@ from dlc_core.tir.matrix import Fragment, MatrixUnit
 WIDTH, ROWS = 128, 64
 """Threads of a group of four warps, and rows of its products."""
 COLUMNS = (64, 128, 192, 256)
-_TURNS = ("float16", "bfloat16")
-"""Types whose operands may have their steps outermost."""
 _DESCRIPTOR = """const unsigned long long of_{name} = 1ull << 62 | 64ull << 32
     | (unsigned long long)({name}_apart >> 4) << 16 | (__cvta_generic_to_shared({name}) >> 4 & 0x3fff);"""
 """An operand in rows of 128 bytes whose parts are in turn, 8 rows 1024 bytes from the next [1]."""
@@ -30,19 +29,14 @@ AROUND = InPlace(
 )
 
 
-def unit_of(operand: str, other: str, acc: str, bits: int, columns: int, products: int) -> MatrixUnit:
-    """The unit for operands of so many bits, whose results have so many columns [1]."""
-    k = 256 // bits
+def unit_of(like: MatrixUnit, columns: int) -> MatrixUnit:
+    """The unit for the dtypes and steps of one of a single warp, whose results have so many columns [1]."""
     sums = ((1, 2), (8 * columns, 2), (8, columns // 8))
-    return MatrixUnit(
-        operand,
-        other,
-        acc,
-        Fragment.dealt(ROWS, k, WIDTH),
-        Fragment.dealt(k, columns, WIDTH),
-        Fragment(ROWS, columns, ((2, 4), (columns, 8), (16 * columns, 4)), sums),
-        turns=operand in _TURNS,
-        products=products,
+    return replace(
+        like,
+        of_a=Fragment.dealt(ROWS, like.k, WIDTH),
+        of_b=Fragment.dealt(like.k, columns, WIDTH),
+        of_acc=Fragment(ROWS, columns, ((2, 4), (columns, 8), (16 * columns, 4)), sums),
         in_place=True,
     )
 

@@ -13,6 +13,7 @@ from dlc_backend_cuda import matrices, nvrtc, warpgroups
 from dlc_backend_cuda.codegen import with_words
 
 import dlc_core as dlc
+from dlc_core import te
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import RuntimeFailure
 from dlc_core.driver import find_target
@@ -78,6 +79,32 @@ def test_sizes_that_are_no_multiple() -> None:
 
 
 @executed
+@pytest.mark.parametrize("of", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
+def test_bytes(of: str) -> None:
+    """Their steps are innermost: what lies otherwise is left to one warp at a time."""
+    check(compiled(of, 128, 128, 256, ways="nn"), of, 128, 128, 256, "nn")
+    other = dlc.compile(module_of(*product(of, 128, 128, 256)), f"cuda_simulated {ARCH}", cache=False).source(
+        "cu"
+    )
+    assert "dlc_wgmma" not in other
+
+
+@executed
+@pytest.mark.slow
+def test_floats_of_8_bits() -> None:
+    x, y = te.placeholder((128, 256), "float8_e4m3fn", "x"), te.placeholder((128, 256), "float8_e5m2", "y")
+    r = te.reduce_axis((0, 256), "r")
+    z = te.compute(
+        (128, 128), lambda i, j: te.sum(x[i, r].astype("float32") * y[j, r].astype("float32"), axis=r), "z"
+    )
+    exe = dlc.build([x, y, z], f"cuda_simulated {ARCH}")
+    assert "dlc_wgmma_e4m3_e5m2_n" in exe.source("cu")
+    types = dtype("float8_e4m3fn").numpy, dtype("float8_e5m2").numpy
+    given = [numbers(128, 256, seed=seed).astype(of) for seed, of in enumerate(types)]
+    np.testing.assert_array_equal(exe(*given), given[0].astype(np.float32) @ given[1].astype(np.float32).T)
+
+
+@executed
 def test_symbolic_rows() -> None:
     exe = compiled("float16", M, 128, 128)
     for rows in (1, 100, 129):
@@ -133,15 +160,18 @@ def test_what_is_missing_is_reported(word: str, problem: str, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("of", ["float16", "bfloat16"])
+@pytest.mark.parametrize("of", ["float16", "bfloat16", "int8"])
 def test_nvrtc_takes_them(of: str) -> None:
     """No registers are spilt, and groups get more memory than arrays may have."""
-    exe = dlc.compile(module_of(*product(of, 1024, 1024, 512)), "cuda -arch=sm_90a -units=16", cache=False)
+    ways = "nn" if of == "int8" else "nt"
+    exe = dlc.compile(
+        module_of(*product(of, 1024, 1024, 512, ways)), "cuda -arch=sm_90a -units=16", cache=False
+    )
     (facts,) = exe.explain().compiled.values()
     assert (facts["spill bytes"], facts["stack bytes"]) == (0, 0)
     assert facts["shared bytes"] > 48 << 10
-    kind = {"float16": "f16", "bfloat16": "bf16"}[of]
-    assert re.search(rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+k16\.f32\.{kind}\.{kind} ", exe.source("ptx"))
+    kind = {"float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "int8": "k32.s32.s8.s8"}[of]
+    assert re.search(rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+{kind} ", exe.source("ptx"))
 
 
 @pytest.mark.usefixtures("compiler")

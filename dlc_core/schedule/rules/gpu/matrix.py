@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Expr, const_value
+from dlc_core.ir.expr import Expr, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin, operand_scope, row_of
@@ -59,11 +59,18 @@ class MatrixRule(ScheduleRule):
 
 
 def units_for(found: Contraction, machine: Machine) -> list[MatrixUnit]:
-    """The units that multiply a contraction's operands."""
+    """The units that multiply a contraction's operands.
+
+    Not those that read operands in place where copies would have to turn these, value by value, for them.
+    """
     body = found.block.body
     assert isinstance(body, Store)
     a, b = found.lhs.load.buffer.dtype.name, found.rhs.load.buffer.dtype.name
-    return machine.description.units_for(a, b, body.buffer.dtype.name)
+    units = machine.description.units_for(a, b, body.buffer.dtype.name)
+    steps = {axis.var for axis in found.k}
+    lasts = [side.load.indices[-1] for side in (found.lhs, found.rhs)]
+    along = all(steps & set(free_vars(last)) for last in lasts)
+    return [unit for unit in units if along or unit.turns or not unit.in_place]
 
 
 class MatrixContract(Contract):
