@@ -109,14 +109,14 @@ def is_private_to(program: Program, loop: For, buffer: Buffer) -> bool:
         if reads and not starts_itself:
             needed = hull(reads, analyzer)
             earlier = [written[b] for b in order[:position] if b in written]
-            if not any(box is not None and _contains(box, needed, analyzer) for box in earlier):
+            if not any(box is not None and contains(box, needed, analyzer) for box in earlier):
                 return False
         if writes:
             written[block] = exact_box(writes, analyzer)
     return True
 
 
-def _contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> bool:
+def contains(box: Sequence[Span], part: Sequence[Span], analyzer: Analyzer) -> bool:
     return all(
         analyzer.prove(b.low <= p.low) and analyzer.prove(p.high <= b.high)
         for b, p in zip(box, part, strict=True)
@@ -137,7 +137,7 @@ def exact_box(writes: Sequence[Access], analyzer: Analyzer) -> list[Span] | None
             continue
         places.add((write.indices, write.loops))
         box = _box_of(write, analyzer)
-        if box is None or not (_contains(first, box, analyzer) and _contains(box, first, analyzer)):
+        if box is None or not (contains(first, box, analyzer) and contains(box, first, analyzer)):
             return None
     return first
 

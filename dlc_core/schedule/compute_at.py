@@ -9,7 +9,7 @@ from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, logical_and, maximum, minimum
-from dlc_core.schedule.compact import exact_box
+from dlc_core.schedule.compact import contains, exact_box
 from dlc_core.schedule.dependence import check_free_axes, check_independent, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
@@ -18,6 +18,9 @@ from dlc_core.schedule.tree import EMPTY_STMT, Program
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Seq, Stmt, View, loop, seq
 from dlc_core.tir.threads import THREAD, VIRTUAL, is_shared, level
+
+OUTSIDE = "reads its result outside of that loop"
+COPY = "duplicate(block, consumers) gives those consumers a copy of their own"
 
 
 @dataclass(frozen=True)
@@ -48,31 +51,42 @@ def compute_at(
     users = [u for u in readers(program, buffers) if u is not block]
     if not users:
         raise program.error(what, block, at, why="nothing reads its result")
-    for user in users:
-        if at not in program.tree.path(user):
-            raise program.error(
-                what,
-                at,
-                user,
-                why=f"block {user.name!r} reads its result outside of that loop",
-                hint="duplicate(block, consumers) gives those consumers a copy of their own",
-            )
+    late = [user for user in users if at not in program.tree.path(user)]
+    inner = [user for user in users if user not in late]
+    for user in users if not inner else late:
+        if not inner or _position(program, user) < _position(program, inner[0]):
+            raise program.error(what, at, user, why=f"block {user.name!r} {OUTSIDE}", hint=COPY)
     here = _position(program, block)
     for writer in writers(program, read_by(block)):
         if _position(program, writer) > here:
             raise program.error(what, block, writer, why=f"block {writer.name!r} changes what it reads")
     inside = _below(at.body)
-    first = min(_parts_with(inside, users))
+    first = min(_parts_with(inside, inner))
     if index is not None:
         ready = _parts_with(inside, writers(program, read_by(block)))
         first = _checked_index(program, at, index, max(ready, default=-1) + 1, first, what)
     analyzer = program.analyzer(at, inside=True)
     nest = _nest(block, _needed(program, block, at, analyzer, what), analyzer, units)
     program.replace({block: EMPTY_STMT})
-    for buffer in buffers:
+    for buffer in buffers if not late else ():
         found = program.tree.allocs[buffer]
         program.replace({found: found.body})
-    _place(program, target, first, nest, buffers)
+    _place(program, target, first, nest, buffers if not late else [])
+    for user in late:
+        _check_made_before(program, program.block(handle), user, target, what)
+
+
+def _check_made_before(program: Program, block: Block, user: Block, target: LoopRV, what: str) -> None:
+    """What a block reads behind the loop that another one moved to is all made there."""
+    at = program.loop(target)
+    around = [s for s in program.tree.ancestors(user) if isinstance(s, For) and s in program.tree.path(block)]
+    analyzer = program.analyzer(*around[:1], inside=True) if around else program.analyzer()
+    found = accesses(around[0].body if around else program.func.body, written_by(block))
+    for buffer in written_by(block):
+        made = exact_box([a for a in found if a.buffer is buffer and a.writes], analyzer)
+        needed = hull([a for a in found if a.buffer is buffer and a.block is user], analyzer)
+        if made is None or not contains(made, needed, analyzer):
+            raise program.error(what, at, user, why=f"block {user.name!r} {OUTSIDE}", hint=COPY)
 
 
 def reverse_compute_at(

@@ -1,11 +1,23 @@
-"""Asking for memory ahead of its use: `prefetch` notes what is wanted, a pass makes hints of it."""
+"""Asking for memory ahead of its use: `prefetch` notes what is wanted, and a pass makes hints of it;
+`prefetch_at` puts in a hint for any place.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Var
 from dlc_core.schedule.handles import LoopRV
+from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.loops import annotate
+from dlc_core.schedule.regions import point_region
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import buffers_read
+from dlc_core.tir.intrinsics import address_of
+from dlc_core.tir.intrinsics import prefetch as hint
+from dlc_core.tir.stmt import Block, Eval, IterVar, Range, seq
 
 PREFETCH = "prefetch"
 """Annotation of a loop: a buffer's name, and how many elements ahead of its reads the loop asks for."""
@@ -24,4 +36,36 @@ def prefetch(program: Program, handle: LoopRV, buffer: str, ahead: int) -> None:
     annotate(program, handle, PREFETCH, (buffer, ahead))
 
 
-__all__ = ["PREFETCH", "prefetch"]
+def prefetch_at(
+    program: Program, handle: LoopRV, name: str, counts: Sequence[LoopRV], places: IndexMap
+) -> None:
+    loop = program.loop(handle)
+    what = f"cannot prefetch {name!r} in loop {loop.var.name!r}"
+    buffers = [b for b in program.func.params if isinstance(b, Buffer)]
+    found = [b for b in buffers if b.name == name]
+    if not found:
+        known = ", ".join(b.name for b in buffers)
+        raise program.error(what, loop, why="no parameter has that name", hint=f"there are {known}")
+    (buffer,) = found
+    outer = [program.loop(count) for count in counts]
+    away = [o for o in outer if o is not loop and o not in program.tree.loops_above(loop)]
+    if away:
+        raise program.error(what, loop, *away, why="a loop that counts is not around it")
+    if (len(places.inputs), len(places.outputs)) != (len(outer), buffer.ndim):
+        raise program.error(
+            what, loop, why=f"{places} is no place in {buffer.ndim} dims for {len(outer)} loops"
+        )
+    axes = tuple(Var(f"v_{o.var.name}") for o in outer)
+    point = places(*axes)
+    block = Block(
+        program.fresh_block_name(f"prefetch_{name}"),
+        tuple(IterVar(v, Range(o.begin, o.extent)) for v, o in zip(axes, outer, strict=True)),
+        tuple(o.var for o in outer),
+        (point_region(buffer, point),),
+        (),
+        Eval(hint(address_of(buffer, *point))),
+    )
+    program.replace({loop: replace(loop, body=seq(block, loop.body))})
+
+
+__all__ = ["PREFETCH", "prefetch", "prefetch_at"]

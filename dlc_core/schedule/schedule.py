@@ -289,6 +289,18 @@ class Schedule(Sampling):
         prefetching.prefetch(self._program, loop, buffer, ahead)
 
     @primitive
+    def prefetch_at(
+        self, loop: LoopRV, buffer: str, counts: Sequence[LoopRV], places: IndexMap | Callable[..., Any]
+    ) -> None:
+        """Ask in each iteration of a loop for one place of a parameter, which the loop need not read.
+
+        `places` gives the place from where `counts` are, loops around this one or the loop itself.
+        """
+        chosen = places if isinstance(places, IndexMap) else IndexMap.of(places)
+        prefetching.prefetch_at(self._program, loop, buffer, counts, chosen)
+        self._record(loop, buffer, counts, chosen)
+
+    @primitive
     def annotate(self, target: LoopRV | BlockRV, key: str, value: Any) -> None:
         """Attach a value to a loop or block; None takes it away."""
         loop_primitives.annotate(self._program, target, key, value)
@@ -318,7 +330,9 @@ class Schedule(Sampling):
     def compute_at(
         self, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = True, index: int | None = None
     ) -> None:
-        """Compute a block inside a loop around all its readers, over the region they need in one iteration.
+        """Compute a block inside a loop around its readers, over the region they need in one iteration.
+
+        Readers behind the loop may read what all its iterations make; memory then stays where it is.
 
         The block gets one fresh loop for each of its axes, in their order, also for those of one point unless
         `preserve_unit_loops` is False; its buffer is allocated inside the loop (`compact_buffers` shrinks it

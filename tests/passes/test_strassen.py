@@ -39,6 +39,25 @@ def test_a_product_of_quarters(checked, lead):
     assert ops(checked([Strassen(), FoldConstants()], y, context=context())) == ["strassen_matmul", "relu"]
 
 
+@pytest.mark.parametrize(
+    ("lead", "inner", "columns", "levels"),
+    [
+        ((128,), 768, 3072, 2),
+        ((1, 197), 768, 768, 2),
+        ((128,), 768, 3072 + 96, 1),
+        ((128,), 800, 3072, 1),
+        ((16,), 768, 3072, 1),
+        ((Var("n"),), 768, 3072, 1),
+    ],
+)
+def test_two_levels_where_they_pay(checked, lead, inner, columns, levels):
+    y = std.relu(product(*lead, inner=inner, columns=columns))
+    caches = (32 << 10, 1 << 20, 32 << 20)
+    found = checked([Strassen(), FoldConstants()], y, context=context(caches=caches))
+    assert ops(found) == ["strassen_matmul", "relu"]
+    assert found.body.args[0].attrs["levels"] == levels
+
+
 def test_transposed_weights_are_turned_at_compile_time(checked):
     y = product(64, inner=1024, columns=768, transpose_b=True)
     found = checked([Strassen(), FoldConstants()], y, context=context())

@@ -159,6 +159,23 @@ def test_compute_at(sch):
     refused(sch, lambda: sch.compute_at(BIAS, j), "loop 'j' is vectorized")
 
 
+def read_twice(first: int, second: int) -> Schedule:
+    """Rows of x that one block reads up to some place, and a second one."""
+    a = te.placeholder((8, 4), name="A")
+    with te.collect() as made:
+        x = te.compute((8, 4), lambda i, j: a[i, j] * 2.0, "x")
+        y = te.compute((first, 4), lambda i, j: x[i, j] + 1.0, "y")
+        z = te.compute((second, 4), lambda i, j: x[i, j] - 1.0, "z")
+    return Schedule(te.create_prim_func([a], [y, z], producers=made))
+
+
+@pytest.mark.parametrize(("sizes", "reader"), [((8, 8), "z"), ((5, 8), "y")], ids=["before", "a part"])
+def test_what_is_read_outside_of_a_loop_is_not_all_made_there(sizes, reader):
+    sch = read_twice(*sizes)
+    loop = sch.get_loops(sch.get_block(reader))[0]
+    refused(sch, lambda: sch.compute_at(sch.get_block("x"), loop), "reads its result outside of that loop")
+
+
 def test_reverse_compute_at(sch):
     i, j, r = sch.get_loops(MATMUL)
     refused(sch, lambda: sch.reverse_compute_at(BIAS, r), "still accumulates over loop 'r'")

@@ -11,7 +11,7 @@ from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops
 from dlc_core.schedule import BlockRV, IndexMap, LoopRV, Schedule
 from dlc_core.tir.functor import loads_in, stmts
 from dlc_core.tir.interpreter import run
-from dlc_core.tir.stmt import Alloc, Block, For, If, Store
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Store
 from dlc_core.tir.verify import verify_func
 
 
@@ -210,6 +210,47 @@ def test_compute_at_takes_only_the_region_needed(matmul):
     bias_buffer = sch.get(bias).writes[0].buffer
     assert bias_buffer.static_shape() == (1, 12)
     assert sch.get_loops(bias)[:2] == [i, j0]
+
+
+def test_what_is_made_in_one_loop_may_be_read_behind_it():
+    """The first reader makes all of it on its way; memory stays around both."""
+    a = te.placeholder((8, 4), name="A")
+    with te.collect() as made:
+        x = te.compute((8, 4), lambda i, j: a[i, j] * 2.0, "x")
+        y = te.compute((8, 4), lambda i, j: x[i, j] + 1.0, "y")
+        z = te.compute((6, 4), lambda i, j: x[i, j] - y[i, j], "z")
+    sch = Schedule(te.create_prim_func([a], [y, z], producers=made))
+    x_block, y_block, z_block = (BlockRV(name) for name in "xyz")
+    i, _ = sch.get_loops(y_block)
+    sch.compute_at(x_block, i)
+    sch.compact_buffers()
+    verify_func(sch.func, level=2)
+    assert sch.get_loops(x_block)[0] == i
+    assert sch.get(x_block).writes[0].buffer.static_shape() == (8, 4)
+    assert sch.get_consumers(x_block) == [y_block, z_block]
+    source = np.arange(32, dtype=np.float32).reshape(8, 4)
+    first, second = np.zeros((8, 4), np.float32), np.zeros((6, 4), np.float32)
+    run(sch.func, source, first, second)
+    np.testing.assert_array_equal(first, source * 2 + 1)
+    np.testing.assert_array_equal(second, np.full((6, 4), -1, np.float32))
+
+
+def test_a_hint_for_any_place():
+    """It reads nothing, and the program goes on as before."""
+    a = te.placeholder((8, 4), name="A")
+    with te.collect() as made:
+        y = te.compute((8, 4), lambda i, j: a[i, j] + 1.0, "y")
+    sch = Schedule(te.create_prim_func([a], [y], producers=made))
+    i, j = sch.get_loops(BlockRV("y"))
+    sch.prefetch_at(j, "A", [i, j], lambda i, j: ((i + 1) % 8, j))
+    verify_func(sch.func, level=2)
+    hints = [str(e) for s in stmts(lower_blocks(sch.func).body) if isinstance(s, Eval) for e in [s.value]]
+    assert len(hints) == 1
+    assert hints[0].startswith("prefetch(")
+    assert "A[(i + 1) % 8, j]" in hints[0]
+    source, out = np.ones((8, 4), np.float32), np.zeros((8, 4), np.float32)
+    run(sch.func, source, out)
+    np.testing.assert_array_equal(out, source + 1)
 
 
 def test_windows_overlap_and_padding_is_cut():

@@ -76,6 +76,13 @@ def calls(name: str, s: Scene) -> list[tuple]:
         "software_pipeline": [(s.i, [0, 1]), (s.i, ["a"]), (s.i, 3)],
         "double_buffer": [(s.relu,)],
         "prefetch": [(s.i, "nothing", 4), (s.i, "A", 0), (s.i, 3, 4), (s.elsewhere, "A", 4)],
+        "prefetch_at": [
+            (s.i, "nothing", [s.i], lambda i: (i, 0)),
+            (s.i, "A", [s.i], lambda i: (i,)),
+            (s.i, "A", [s.i], lambda i, j: (i, j)),
+            (s.i, "A", [s.elsewhere], lambda i: (i, 0)),
+            (s.i, "A", 3, lambda i: (i, 0)),
+        ],
         "annotate": [(s.i, 3, 4), (s.i, None, 4)],
         "add_unit_loop": [],
         "compute_inline": [(s.matmul,), (s.relu,)],

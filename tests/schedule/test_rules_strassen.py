@@ -15,6 +15,7 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
+from dlc_core.tir.functor import block_list
 
 WIDE = Description(vector_bits=128, vector_registers=16, cores=2)
 MANY = Description(vector_bits=128, vector_registers=16, cores=5)
@@ -24,11 +25,11 @@ B, N = Var("b"), Var("n")
 BERT = Shape(128, 768, 3072)
 
 
-def kernel(lead, inner, columns, constants=(1,)):
+def kernel(lead, inner, columns, constants=(1,), levels=1):
     """A product with a bias, a residual and relu."""
     x = param("x", tensor_type((*lead, inner)))
     params = [x, param("w", tensor_type((inner, columns))), param("bias", tensor_type((columns,)))]
-    y = std.strassen_matmul(*params[:2])
+    y = std.strassen_matmul(*params[:2], levels=levels)
     params.append(param("r", tensor_type(y.shape)))
     return kernel_of(std.relu(std.add(std.add(y, params[2]), params[3])), params, constants=constants)
 
@@ -70,6 +71,46 @@ def test_any_numbers_of_rows_in_several_dims(lead):
     assert scheduled.attrs["rule"] == "cpu.strassen"
 
 
+TWICE = {
+    "even": ((16,), 16, 64),
+    "rows that are no multiple": ((2, 27), 16, 64),
+    "fewer rows than parts": ((3,), 8, 64),
+    "one tile": ((12,), 8, 32),
+    "several panels": ((3, 2, 8), 24, 192),
+    "tiles of two heights": ((4 * 17,), 8, 64),
+    "a prime number of panels": ((6,), 8, 4 * 8 * 13),
+}
+
+
+@pytest.mark.parametrize("machine", [WIDE, MANY, ALONE], ids=["threads", "uneven shares", "alone"])
+@pytest.mark.parametrize("case", TWICE.values(), ids=TWICE)
+def test_programs_of_two_levels_compute_the_same(case, machine):
+    scheduled = check_schedule(kernel(*case, levels=2), machine)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.strassen_twice"
+    assert list(scheduled.attrs["repack"]) == [1]
+
+
+def test_factors_of_two_levels_are_made_once():
+    """The first tile of a product keeps them for the others, which ask for the next quarters."""
+    scheduled = check_schedule(kernel((4 * 17,), 8, 64, levels=2), ALONE)
+    blocks = block_list(scheduled.body)
+    assert sum(b.annotations.get("strassen") == "weights" for b in blocks) == 1
+    hints = [b for b in blocks if b.name.startswith("prefetch")]
+    assert hints
+    assert all(b.reads[0].buffer is scheduled.params[1] for b in hints)
+
+
+def test_two_levels_of_an_unknown_number_of_rows_are_one():
+    assert check_schedule(kernel((N,), 8, 32, levels=2), WIDE, {N: 70}).attrs["rule"] == "cpu.strassen"
+
+
+def test_weights_of_two_levels_that_are_not_known_stay_as_they_are():
+    scheduled = check_schedule(kernel((6,), 8, 32, constants=(), levels=2), WIDE)
+    assert scheduled.attrs["rule"] == "cpu.strassen_twice"
+    assert "repack" not in scheduled.attrs
+
+
 def test_weights_that_are_not_known_stay_as_they_are():
     scheduled = check_schedule(kernel((6,), 8, 16, constants=()), WIDE)
     assert scheduled.attrs["rule"] == "cpu.strassen"
@@ -89,6 +130,23 @@ def test_plans():
     short = replace(BERT, inner=64)
     assert plan(short, CORE).cycles > direct_cycles(short, CORE)
     assert plan(replace(BERT, columns=3072 + 16), CORE) is None
+
+
+def test_plans_of_two_levels():
+    """Another eighth of the products, for factors of which those of a product stay in a near cache."""
+    once, twice = plan(BERT, CORE), plan(BERT, CORE, 2)
+    assert 7 / 8 < twice.cycles / once.cycles < 0.95
+    assert BERT.columns // 4 % (twice.tile.vectors * CORE.lanes) == 0
+    assert plan(replace(BERT, columns=3072 + 32), CORE, 2) is None
+    assert plan(replace(BERT, inner=770), CORE, 2) is None
+    assert plan(replace(BERT, inner=1 << 16), CORE, 2) is None
+    tall = replace(BERT, rows=256, inner=3072)
+    assert plan(replace(tall, rows=128), CORE, 2) is not None
+    assert plan(tall, replace(CORE, threads=2), 2) is None
+    few = replace(BERT, rows=16)
+    assert plan(few, CORE, 2).cycles > plan(few, CORE).cycles
+    quick = replace(CORE, units=2)
+    assert plan(BERT, quick, 2).cycles > plan(BERT, quick).cycles
 
 
 def test_plans_keep_what_lies_between_in_the_cache():

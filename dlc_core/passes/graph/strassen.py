@@ -1,8 +1,9 @@
-"""strassen: products by constant matrices through seven products of quarters, where it pays.
+"""strassen: products by constant matrices through seven products of quarters, once or twice, where it pays.
 
-Law: results stay within tolerance; the root mean square error grows about one and a half times.
+Law: results stay within tolerance; the root mean square error grows about one and a half times on one level,
+about twice on two.
 
-    matmul(x, w)   =>   strassen_matmul(x, w)       w constant, of even sizes
+    matmul(x, w)   =>   strassen_matmul(x, w, levels=…)     w constant, of even sizes
                         concat(strassen_matmul(x, w[:, :n]), matmul(x, w[:, n:]))
                                                     where a result of the function has more columns than fit
 """
@@ -25,8 +26,9 @@ MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "str
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
 PARTS = 8
 """Sizes of the part that goes through quarters that are tried."""
-GAIN = 0.96
-"""Part of the direct product's cost that quarters must stay below to be worth the rounding."""
+GAIN = (0.96, 0.985)
+"""Part of the cost on a level less, the direct product's on none, that quarters must stay below to be worth
+the rounding; neighbours on different levels take memory that other threads have written."""
 
 
 @dataclass(frozen=True)
@@ -54,41 +56,46 @@ class Strassen(GraphPass):
             shape = _shape(old, lanes)
             if shape is None:
                 return None
-            columns = _columns(shape, core, 2 * lanes, old in results)
-            if columns is None:
+            found = _found(shape, core, old in results, _is_known(old))
+            if found is None:
                 return None
+            levels, columns = found
             x, weights = args
             if old.attrs["transpose_b"]:
                 weights = TRANSPOSE.build(weights, axes=(1, 0))
             if columns == shape.columns:
-                return PRODUCT.build(x, weights)
+                return PRODUCT.build(x, weights, levels=levels)
             left, right = (
                 SLICE.build(weights, axes=(1,), begins=(begin,), ends=(end,))
                 for begin, end in ((0, columns), (columns, shape.columns))
             )
-            return CONCAT.build(PRODUCT.build(x, left), MATMUL.build(x, right), axis=-1)
+            return CONCAT.build(PRODUCT.build(x, left, levels=levels), MATMUL.build(x, right), axis=-1)
 
         results = set(function.results)
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
 
 
-def _columns(shape: Shape, core: Core, step: int, parts: bool) -> int | None:
-    """How many columns to compute through quarters, in steps of their whole vectors: all, or where the result
-    may be in parts, those for which it costs least; None where it does not pay.
+def _found(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int] | None:
+    """On how many levels to compute how many columns through quarters: all, or where the result may be in
+    parts, those for which it costs least; None where it does not pay.  On two only a known number of rows.
     """
-    most = shape.columns // step * step
-    if most < shape.columns and not parts:
-        return None
     found = []
-    for columns in range(most, max(0, most - PARTS * step), -step) if parts else (most,):
-        rest = shape.columns - columns
-        made = plan(replace(shape, columns=columns), core)
-        if made is not None:
-            beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
-            found.append((made.cycles + beside, -columns))
-    cycles, columns = min(found, default=(math.inf, 0))
-    return -columns if cycles <= GAIN * direct_cycles(shape, core) else None
+    for levels in (1, 2) if known else (1,):
+        step = 2**levels * core.lanes
+        most = shape.columns // step * step
+        if shape.inner % step or (most < shape.columns and not parts):
+            continue
+        for columns in range(most, max(0, most - PARTS * step), -step) if parts else (most,):
+            rest = shape.columns - columns
+            made = plan(replace(shape, columns=columns), core, levels)
+            if made is not None:
+                beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
+                found.append(((made.cycles + beside) / math.prod(GAIN[:levels]), -columns, levels))
+    if not found or min(found)[0] > direct_cycles(shape, core):
+        return None
+    _, columns, levels = min(found)
+    return levels, -columns
 
 
 def _shape(value: Node, lanes: int) -> Shape | None:
@@ -98,14 +105,18 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     x, w = value.args
     if value.attrs["transpose_a"] or len(w.shape) != 2 or w.dtype.name != "float32":
         return None
-    sizes = [size for size in value.shape[:-1] if isinstance(size, int)]
-    rows = math.prod(sizes) if len(sizes) == len(value.shape) - 1 else BLOCK
+    rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else BLOCK
     inner, columns = x.shape[-1], value.shape[-1]
     if not isinstance(inner, int) or not isinstance(columns, int):
         return None
     if rows < 2 or inner % (2 * lanes):
         return None
     return Shape(rows, inner, columns)
+
+
+def _is_known(value: Node) -> bool:
+    """Whether the number of rows of a product is known."""
+    return all(isinstance(size, int) for size in value.shape[:-1])
 
 
 __all__ = ["Strassen"]

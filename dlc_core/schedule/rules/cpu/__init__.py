@@ -8,11 +8,13 @@ from dlc_core.schedule.rules.cpu.loops import LoopsRule
 from dlc_core.schedule.rules.cpu.maps import MapRule
 from dlc_core.schedule.rules.cpu.rows import RowsRule
 from dlc_core.schedule.rules.cpu.strassen import StrassenRule
+from dlc_core.schedule.rules.cpu.strassen_twice import StrassenTwiceRule
 from dlc_core.schedule.rules.cpu.winograd import WinogradRule
 
 CPU_RULES: tuple[ScheduleRule, ...] = (
     AttentionRule(),
     WinogradRule(),
+    StrassenTwiceRule(),
     StrassenRule(),
     ContractionRule(),
     LanesRule(),

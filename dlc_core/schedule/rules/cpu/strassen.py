@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike, const_value
-from dlc_core.op.std.strassen import STAGE
+from dlc_core.op.std.strassen_quarters import STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline_behind, loads_of, reduced
@@ -54,35 +54,43 @@ class StrassenRule(ScheduleRule):
         return set(stage_names(func, STAGE)) - {REST} == STAGES
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
-        _Strassen(schedule, machine).run()
+        Quarters(schedule, machine).run()
 
 
-class _Strassen:
+class Quarters:
+    """The steps of the rule; that of two levels uses them too."""
+
+    levels: ClassVar[int] = 1
+
     def __init__(self, schedule: Schedule, machine: Machine) -> None:
         self.s = s = schedule
         self.machine = machine
         self.stage = marked_stages(s, STAGE)
         bits = s.get(self.stage["results"]).writes[0].buffer.dtype.bits
         self.lanes = machine.lanes(bits)
-        self.half, self.depth = (self._extent("rows", axis) for axis in (-2, -1))
-        columns = self._extent("results", 1)
-        self.blocks = len(s.get(self.stage["rows"]).axes) > 3
-        rows = 2 * self.half if self.blocks else self._extent("results", 0)
+        self.half, self.depth = (self.extent("rows", axis) for axis in (-2, -1))
+        self.columns = columns = self.extent("results", 1)
+        self.share = 1
+        parts = 2**self.levels
+        self.blocks = self.levels == 1 and len(s.get(self.stage["rows"]).axes) > 3
+        rows = parts * self.half if self.blocks else self.extent("results", 0)
         core = Core.of(machine.description, machine.workers, bits)
-        found = plan(Shape(rows, 2 * self.depth, columns), core)
+        found = plan(Shape(rows, parts * self.depth, columns), core, self.levels)
         if found is None:
-            raise ScheduleError(f"no tile divides {columns // 2} columns", why="they are no whole vectors")
+            raise ScheduleError(
+                f"no tile divides {columns // parts} columns", why="they are no whole vectors"
+            )
         self.tile = found.tile
         self.panel = found.tile.vectors * self.lanes
 
-    def _extent(self, stage: str, axis: int) -> int:
+    def extent(self, stage: str, axis: int) -> int:
         return known_extent(self.s, self.stage[stage], axis)
 
     def run(self) -> None:
         s = self.s
         out = inline_behind(s, self.stage.values(), self.stage["results"])
-        found = {name: self._contraction(name) for name in PRODUCTS if name in self.stage}
-        packed = self._pack()
+        found = {name: self.contraction(name) for name in PRODUCTS if name in self.stage}
+        packed = self.pack()
         *rows, column = s.get_loops(out)
         row = s.fuse(*rows) if len(rows) > 1 else rows[0]
         size = 2 * self.half
@@ -97,16 +105,17 @@ class _Strassen:
         right, panel, column = s.split(column, [2, None, self.panel], tail="exact")
         below, row = s.split(row, [2, self.half])
         s.reorder(panel, below, right, row, column)
-        share, panel = self._shares(panel)
+        share, panel = self.shares(panel)
         for name in AHEAD:
-            self._products(name, found[name], panel, packed)
+            self._with_weights(name, found[name], panel, packed)
         around = block if share is None else share
         if around is not None:
             s.compute_at(self.stage["rows"], around)
         s.unroll(below)
         s.unroll(right)
         vectorize_columns(s, column, self.lanes)
-        self._rows()
+        self.keep_apart(self.stage["rows"])
+        self.sums_at_a_time(self.stage["rows"])
 
     def _rest(self, found: Contraction, row: LoopRV, column: LoopRV, out: BlockRV) -> None:
         """The rows that are left, by definition."""
@@ -117,7 +126,7 @@ class _Strassen:
         tile = Tile(height, self.tile.vectors)
         Contract(self.s, self.machine, found).nest(out, row, column, tile)
 
-    def _shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
+    def shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
         """A parallel loop around that over panels, one share of neighbours for each thread, if there are
         several.
         """
@@ -125,11 +134,12 @@ class _Strassen:
         count = const_value(s.extent(panel))
         if threads < 2 or count is None or count < 2:
             return None, panel
-        share, panel = s.split(panel, [None, -(-count // threads)], tail="shrink")
+        self.share = -(-count // threads)
+        share, panel = s.split(panel, [None, self.share], tail="shrink")
         s.parallel(share)
         return share, panel
 
-    def _pack(self) -> str | None:
+    def pack(self) -> str | None:
         """Repack the right-hand side into panels at compile time; its name where that can be."""
         s, panel = self.s, self.panel
         buffer = loads_of(s.get(self.stage["weights"]))[0].buffer
@@ -145,57 +155,69 @@ class _Strassen:
         s.transform_layout(self.stage["weights"], buffer.name, IndexMap.of(packed, 2), pad_value=0)
         return buffer.name
 
-    def _contraction(self, name: str) -> Contraction:
+    def contraction(self, name: str) -> Contraction:
         found = contraction_of(self.s.get(self.stage[name]))
         if found is None:
             raise ScheduleError(f"block {self.stage[name].name!r} is no product of two operands")
         return found
 
-    def _products(self, name: str, found: Contraction, panel: LoopRV, packed: str | None) -> None:
+    def _with_weights(self, name: str, found: Contraction, panel: LoopRV, packed: str | None) -> None:
         """Some of the products, for all rows and a panel of columns."""
+        for user in self.products(name, found, panel):
+            inner = self.reduction(user)
+            if name == "pairs":
+                self.add_in_tile(self.stage["weights"], user, inner)
+            if packed is not None:
+                self.s.prefetch(inner, packed, AHEAD[name] * self.depth * self.panel)
+
+    def products(self, name: str, found: Contraction, at: LoopRV) -> list[BlockRV]:
+        """Products of a stage in tiles, inside a loop; the blocks that sum them up."""
         s, block = self.s, self.stage[name]
         known = s.get_blocks()
         products = s.cache_write(block, 0, "local")
-        s.compute_at(products, panel)
+        s.compute_at(products, at)
         row, column = s.get_loops(products)[-2:]
         Contract(s, self.machine, found).nest(products, row, column, self.tile)
-        weights = self.stage["weights"]
-        for user in (block, *(other for other in s.get_blocks() if other not in known)):
-            if not reduced(s.get(user)):
-                continue
-            inner = self._reduction(user)
-            if name == "pairs":
-                users = s.get_consumers(weights)
-                copy = weights if users == [user] else s.duplicate(weights, [user])
-                s.compute_at(copy, inner)
-                s.set_scope(copy, 0, "local")
-                vectorize_columns(s, s.get_loops(copy)[-1], self.lanes)
-            if packed is not None:
-                s.prefetch(inner, packed, AHEAD[name] * self.depth * self.panel)
+        made = [block, *(other for other in s.get_blocks() if other not in known)]
+        return [user for user in made if reduced(s.get(user))]
 
-    def _reduction(self, handle: BlockRV) -> LoopRV:
+    def add_in_tile(self, weights: BlockRV, user: BlockRV, inner: LoopRV) -> None:
+        """Differences of quarters of the right-hand side as a tile reads them."""
+        s = self.s
+        users = s.get_consumers(weights)
+        copy = weights if users == [user] else s.duplicate(weights, [user])
+        s.compute_at(copy, inner)
+        s.set_scope(copy, 0, "local")
+        vectorize_columns(s, s.get_loops(copy)[-1], self.lanes)
+
+    def reduction(self, handle: BlockRV) -> LoopRV:
         """The loop over what a block sums up."""
         block = self.s.get(handle)
         place = next(i for i, axis in enumerate(block.axes) if axis.kind == "reduce")
         return next(loop for loop in self.s.get_loops(handle) if loop.var is block.values[place])
 
-    def _rows(self) -> None:
-        """Vectors of all seven sums at a time, so that each quarter is loaded once."""
+    def keep_apart(self, rows: BlockRV) -> None:
+        """A tile reads one element of each of its rows in every step: an odd number of lines between them
+        takes them to all places of the nearest cache in turn.
+        """
         s = self.s
-        handle = self.stage["rows"]
-        # A tile reads one element of each of its rows in every step: an odd number of lines between them
-        # takes them to all places of the nearest cache in turn.
-        line = self.machine.description.cache_line // s.get(handle).writes[0].buffer.dtype.itemsize
-        s.storage_align(handle, 0, len(s.get(handle).axes) - 2, 2 * line, line)
-        number, *_, row, k = s.get_loops(handle)[-len(s.get(handle).axes) :]
-        lanes = self.lanes
-        while self.depth % lanes:
+        line = self.machine.description.cache_line // s.get(rows).writes[0].buffer.dtype.itemsize
+        s.storage_align(rows, 0, len(s.get(rows).axes) - 2, 2 * line, line)
+
+    def sums_at_a_time(self, handle: BlockRV, number: int = 0) -> None:
+        """Vectors of all sums along an axis at a time, so that each quarter is loaded once."""
+        s = self.s
+        own = s.get_loops(handle)[-len(s.get(handle).axes) :]
+        sums, row, k = own[number], *own[-2:]
+        lanes, depth = self.lanes, const_value(s.extent(k))
+        assert isinstance(depth, int)
+        while depth % lanes:
             lanes //= 2
         vectors, lane = s.split(k, [None, lanes], tail="exact")
-        s.reorder(row, vectors, number, lane)
-        s.unroll(number)
+        s.reorder(row, vectors, sums, lane)
+        s.unroll(sums)
         if lanes > 1:
             s.vectorize(lane)
 
 
-__all__ = ["StrassenRule"]
+__all__ = ["Quarters", "StrassenRule"]

@@ -1,4 +1,4 @@
-"""What a matrix product costs by its definition and by Strassen's algorithm, and the tiles of the latter.
+"""What a matrix product costs by its definition and by Strassen's algorithm on one level or two, and tiles.
 
 All figures are cycles of one core.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
-from dlc_core.op.std.strassen import PRODUCTS
+from dlc_core.op.std.strassen_quarters import PAIRS, PRODUCTS
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
 from dlc_core.schedule.rules.cpu.tile import (
     FMA_LATENCY,
@@ -23,12 +24,25 @@ from dlc_core.schedule.rules.cpu.tile import (
 
 SHARE = 0.5
 """Part of the second cache that the products of a panel may take."""
-RESULT_TRAFFIC = 3.0
-"""Elements that are moved for each one of the result, beyond what the product by its definition moves."""
-ROW_TRAFFIC = 1.0
+RESULT_TRAFFIC = MappingProxyType({1: 3.0, 2: 5.0})
+"""Elements that are moved for each one of the result, beyond what the product by its definition moves, on so
+many levels."""
+ROW_TRAFFIC = MappingProxyType({1: 1.0, 2: 4.0})
 """Those for each one of the left-hand side, of which every thread stores sums."""
+LINE_CYCLES = 3.0
+"""Cycles that a vector takes from the second cache where many are read, and are asked for ahead."""
+UNASKED_CYCLES = 4.5
+"""Those where they are not, as there is one tile only."""
+TILE_CYCLES = 100.0
+"""Cycles of a tile on two levels besides those of its steps, which are few, for each vector of its width."""
 LOADS_BESIDE = 1 / 32
 """Part of the loads that is not hidden behind arithmetic."""
+BETWEEN_TWICE = 1 + 4
+"""Products of one outer product, and the quarters of all, in place of products of one level."""
+STORED = 5 / 16
+"""Part of the last cache that sums of the left-hand side on two levels may take, on all threads together."""
+READ_TWICE = 8
+"""Sixteenths of the right-hand side that the products of an outer one read, again and again."""
 WIDEST = 8
 """Most vectors of a tile."""
 
@@ -63,40 +77,63 @@ def direct_cycles(shape: Shape, core: Core) -> float:
 
 
 @lru_cache(maxsize=1024)
-def plan(shape: Shape, core: Core) -> Plan | None:
-    """The cheapest tiles; None where the columns of a quarter are no whole vectors."""
-    vectors, left = divmod(shape.columns // 2, core.lanes)
-    if left or not vectors:
+def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
+    """The cheapest tiles; None where the columns of a part are no whole vectors."""
+    parts = 2**levels
+    vectors, left = divmod(shape.columns // parts, core.lanes)
+    if left or not vectors or (levels == 2 and shape.inner % parts):
+        return None
+    rows, inner = -(-shape.rows // parts), shape.inner / parts
+    stored = PRODUCTS**levels * rows * inner * FLOAT * core.threads
+    if levels == 2 and stored > STORED * core.caches[-1]:
         return None
     best: Plan | None = None
     for width in range(1, min(vectors, WIDEST) + 1):
-        between = PRODUCTS * shape.half * width * core.lanes * FLOAT
+        panel = rows * width * core.lanes * FLOAT
+        between = PRODUCTS * panel * (1 if levels == 1 else BETWEEN_TWICE)
         if vectors % width or between > SHARE * core.second_cache:
             continue
         panels = vectors // width
+        read = READ_TWICE * inner * width * core.lanes * FLOAT
+        if levels == 2 and read > SHARE * core.second_cache:
+            continue
         uneven = -(-panels // core.threads) * core.threads / panels
-        for height in range(1, min(shape.half, core.registers - 2) + 1):
+        for height in range(1, min(rows, core.registers - 2) + 1):
             if fits(height, width, core.registers):
-                steps = panels * _column_cycles(shape.half, height, width, core) * uneven
-                found = Plan(Tile(height, width), PRODUCTS * shape.inner / 2 * steps)
+                steps = panels * uneven * _column_cycles(rows, height, width, core, levels)
+                cycles = PRODUCTS**levels * inner * steps
+                if levels == 2:
+                    cycles += PRODUCTS**levels * panels * uneven * -(-rows // height) * width * TILE_CYCLES
+                found = Plan(Tile(height, width), cycles)
                 if best is None or found.cycles < best.cycles:
                     best = found
     if best is None:
         return None
-    sums = ROW_TRAFFIC * shape.rows * shape.inner * core.threads
-    moved = RESULT_TRAFFIC * shape.rows * shape.columns + sums
+    sums = ROW_TRAFFIC[levels] * shape.rows * shape.inner * core.threads
+    moved = RESULT_TRAFFIC[levels] * shape.rows * shape.columns + sums
     return Plan(best.tile, best.cycles + moved * FLOAT / CACHE_BYTES_PER_CYCLE)
 
 
-def _column_cycles(rows: int, height: int, width: int, core: Core) -> float:
-    """Cycles of one reduction step of all tiles of a panel: weights are added while they are read."""
+def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:
+    """Cycles of one reduction step of all tiles of a panel.
+
+    On one level each tile adds weights while it reads them; on two, the first one does.
+    """
     tiles = -(-rows // height)
     low, extra = divmod(rows, tiles)
-    return sum(
-        count * _step_cycles(tall, width, core)
-        for count, tall in ((extra, low + 1), (tiles - extra, low))
-        if count
-    )
+    heights = [low + 1] * extra + [low] * (tiles - extra)
+    if levels == 1:
+        return sum(_step_cycles(tall, width, core) for tall in heights)
+    steps = [_plain_cycles(tall, width, core) for tall in heights]
+    of_pairs = max(steps[0], 4 * width * (LINE_CYCLES if tiles > 1 else UNASKED_CYCLES))
+    return sum(steps) + (PAIRS / PRODUCTS) ** 2 * (of_pairs - steps[0])
+
+
+def _plain_cycles(rows: int, vectors: int, core: Core) -> float:
+    """Broadcasts are loads of one element, of which two begin in a cycle however wide vectors are."""
+    arithmetic = core.products(rows * vectors / FMA_PER_CYCLE)
+    loads = rows / LOADS_PER_CYCLE + core.products(vectors / LOADS_PER_CYCLE)
+    return max(arithmetic, loads, FMA_LATENCY) + STEP_OVERHEAD
 
 
 def _step_cycles(rows: int, vectors: int, core: Core) -> float:
