@@ -363,7 +363,8 @@ class Executable:
                     *(f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())),
                     *(f"{name} runs on {region.target}" for name, region in self.regions.items()),
                 ],
-                hint="exe.save writes a file for dlc.open",
+                hint="exe.save writes a file for dlc.open; to export, end the model before these nodes, or"
+                " have sizes told by the inputs' shapes and elements",
             )
         if self.signature.donated:
             raise UnsupportedError(

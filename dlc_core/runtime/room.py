@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import UsageError, bytes_text
 from dlc_core.ir.dtype import STRING
-from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars
+from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars
 from dlc_core.ir.types import TensorType
 from dlc_core.lazy import lazy
 
@@ -159,10 +159,11 @@ def _total(types: Iterable[TensorType]) -> Expr | None:
     for type_ in types:
         if type_.dtype is STRING:
             return None
-        size: Expr = const(type_.dtype.itemsize)
+        known = math.prod(dim for dim in type_.shape if isinstance(dim, int)) * type_.dtype.itemsize
+        size: Expr = const(1)
         for dim in type_.shape:
-            size = as_expr(dim) * size
-        total = total + size
+            size = size if isinstance(dim, int) else size * dim
+        total = total + size * known
     return total
 
 
