@@ -4,7 +4,8 @@ Law: results stay within tolerance; with tiles of 4 the root mean square error g
 
     conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), b)       w constant, channels last
 
-The stride is 1 or 2.
+The stride is 1 or 2.  Convolutions that this does not fit or pay for, above all those of few channels with
+larger windows, may go by tiles of rows alone (see `passes/graph/row_filter.py`).
 
 Of windows with gaps, the pixels of each phase are an image whose windows have none.
 """
@@ -22,6 +23,7 @@ from dlc_core.ir.types import Dim
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import lowers_activations
+from dlc_core.passes.graph.row_filter import by_rows
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
 from dlc_core.schedule.rules.cpu.winograd_plan import Layer, direct_cycles, plan
 
@@ -34,7 +36,8 @@ GAIN = 0.9
 
 @dataclass(frozen=True)
 class Winograd(GraphPass):
-    """3 × 3 convolutions by tiles of `tiles` × `tiles` results, where cheaper; the empty tuple: none.
+    """3 × 3 convolutions by tiles of `tiles` × `tiles` results, others by tiles of rows, where cheaper; with
+    the empty tuple none.
 
     Only for machines whose loops run on cores with vectors: what is known of costs is known of these.
     """
@@ -60,6 +63,9 @@ class Winograd(GraphPass):
         core = Core.of(machine, machine.workers)
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            return tiled(old, args) or by_rows(old, args, core, max(self.tiles), GAIN)
+
+        def tiled(old: Node, args: tuple[Node, ...]) -> Node | None:
             layer = _layer(old, lanes)
             if layer is None:
                 return None
@@ -71,8 +77,8 @@ class Winograd(GraphPass):
             weights = WEIGHTS.build(args[1], tile=best.tile, stride=layer.stride)
             padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
             x = _apart(args[0], steps)
-            tiled = TILED.build(x, weights, *args[2:], tile=best.tile, stride=layer.stride, padding=padding)
-            return _together(tiled, old, steps)
+            made = TILED.build(x, weights, *args[2:], tile=best.tile, stride=layer.stride, padding=padding)
+            return _together(made, old, steps)
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)

@@ -1,0 +1,56 @@
+"""Convolutions of few channels through filtered rows, where the target's description says it pays.
+
+conv(x, w, b)   =>   row_filter_conv(x, row_filter_weights(w), b)       w constant, channels last
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.graph.node import CONST, Node
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.op.std.row_filter import STRIDES, TILES
+from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.schedule.rules.cpu.row_filter_plan import Window, direct_cycles, filtered_cycles
+
+CONV, WEIGHTS, FILTERED = (OPS[name] for name in ("conv", "row_filter_weights", "row_filter_conv"))
+
+
+def by_rows(value: Node, args: Sequence[Node], core: Core, most: int, gain: float) -> Node | None:
+    """A convolution by tiles of at most `most` rows; None where that takes more than a part `gain` of the
+    cycles that it takes as it is.
+    """
+    window = _window(value, core.lanes)
+    if window is None:
+        return None
+    costs = {tile: filtered_cycles(window, tile, core) for tile in TILES if tile <= most}
+    known = [(cycles, tile) for tile, cycles in costs.items() if cycles is not None]
+    if not known or min(known)[0] > gain * direct_cycles(window, core):
+        return None
+    tile, padding = min(known)[1], value.attrs["padding"]
+    weights = WEIGHTS.build(args[1], tile=tile, stride=window.stride)
+    attrs = {"tile": tile, "stride": window.stride, "taps": window.rows, "padding": padding}
+    return FILTERED.build(args[0], weights, *args[2:], **attrs)
+
+
+def _window(value: Node, lanes: int) -> Window | None:
+    """The sizes of a convolution of higher windows than one row, whose results are whole vectors."""
+    if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
+        return None
+    attrs, kernel = value.attrs, value.args[1].shape
+    if len(kernel) != 4 or attrs["layout"] != "NXC" or attrs["kernel_layout"] != "XIO":
+        return None
+    down, across = attrs["strides"] or (1, 1)
+    wide = attrs["out_dtype"] is None or attrs["out_dtype"].name == "float32"
+    plain = all(step == 1 for step in attrs["dilation"] or ()) and attrs["groups"] == 1
+    if not (wide and plain) or down != across or down not in STRIDES:
+        return None
+    sizes = (*value.shape[:3], *kernel)
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) < len(sizes) or known[3] < 2 or known[6] % lanes:
+        return None
+    batch, height, width, rows, columns, inputs, outputs = known
+    return Window(batch, height, width, inputs, outputs, rows, columns, down)
+
+
+__all__ = ["by_rows"]

@@ -1,0 +1,100 @@
+"""Convolutions by filtered rows (see `op/std/row_filter.py`): transforms around a batch of matrix products.
+
+for tile of rows (parallel):
+  inputs                                     vectors along rows
+  for strip of columns:
+    for point: products                      as any matrix product: register tiles, packed weights
+    results with the epilogue                vectors over output channels
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.ir.expr import const_value
+from dlc_core.op.std.row_filter import STAGE
+from dlc_core.schedule.handles import LoopRV
+from dlc_core.schedule.rules.analysis import anchor, inline_behind
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.contraction import Contract
+from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.schedule.rules.cpu.row_filter_plan import strip_of
+from dlc_core.schedule.rules.cpu.tile import choose
+from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import PrimFunc
+
+STAGES = ("inputs", "products", "results")
+
+
+@dataclass(frozen=True)
+class RowFilterRule(ScheduleRule):
+    """Kernels whose blocks are marked as the stages of such a convolution, of known sizes."""
+
+    name: ClassVar[str] = "cpu.row_filter"
+    priority: ClassVar[int] = 110
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return (
+            stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func) and anchor(func) is not None
+        )
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        s, stage = schedule, marked_stages(schedule, STAGE)
+        found = anchor(s.func)
+        assert found is not None
+        contract = Contract(s, machine, found)
+        lanes = contract.lanes
+        points, _, tiles, width, outputs = (known_extent(s, stage["products"], i) for i in range(5))
+        tile = -(-known_extent(s, stage["results"], 1) // tiles)
+        bits = s.get(stage["products"]).writes[0].buffer.dtype.bits
+        core = Core.of(machine.description, machine.workers, bits)
+
+        borders = s.get_producers(stage["inputs"])
+        out = inline_behind(s, (*borders, *stage.values()), stage["results"])
+        products = s.cache_write(stage["products"], 0, "local")
+        batch, height, pixels, channel = s.get_loops(out)
+        group, row = s.split(height, [None, tile])
+        strips, column = s.split(pixels, [None, strip_of(width, points, outputs, core)], tail="exact")
+        vectors, lane = s.split(channel, [None, _lanes(outputs, lanes)], tail="exact")
+        s.reorder(strips, column, vectors, row, lane)
+        s.unroll(row)
+        if const_value(s.extent(lane)) != 1:
+            s.vectorize(lane)
+        if const_value(s.extent(batch)) != 1:
+            group = s.fuse(batch, group)
+        if machine.workers > 1 and const_value(s.extent(group)) != 1:
+            s.parallel(group)
+
+        s.compute_at(products, strips)
+        _, _, _, across, channel = s.get_loops(products)[-5:]
+        chosen = choose(const_value(s.extent(across)), outputs, lanes, machine.registers)
+        contract.pack(chosen)
+        contract.nest(products, across, channel, chosen)
+
+        s.compute_at(stage["inputs"], group)
+        point, _, _, _, place, channel = s.get_loops(stage["inputs"])[-6:]
+        s.unroll(point)
+        _vectorize_row(s, s.fuse(place, channel), lanes)
+        for border in borders:
+            s.compute_at(border, group)
+            _vectorize_row(s, s.fuse(*s.get_loops(border)[-2:]), lanes)
+
+
+def _vectorize_row(s: Schedule, loop: LoopRV, lanes: int) -> None:
+    """Whole vectors; what is left of a long row one by one, which takes no time, and little code."""
+    extent = const_value(s.extent(loop))
+    if lanes < 2 or extent is None or extent < lanes:
+        return
+    s.vectorize(s.split(loop, [None, lanes], tail="partition")[1])
+
+
+def _lanes(size: int, lanes: int) -> int:
+    """The widest vectors that the channels are a whole number of."""
+    while size % lanes:
+        lanes //= 2
+    return lanes
+
+
+__all__ = ["RowFilterRule"]

@@ -1,0 +1,92 @@
+"""What a convolution costs by filtered rows, and how its results are cut into strips.
+
+All figures are cycles of one core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dlc_core.op.std.filtering import Matrix
+from dlc_core.op.std.row_filter import MOST_POINTS, matrices, points_of
+from dlc_core.schedule.rules.cpu.core import FLOAT, Core
+from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
+
+NEAR_SHARE = 0.8
+"""Part of the first cache that the products of a strip may take."""
+FAR_SHARE = 0.9
+"""Part of the second cache that a tile may take with all weights."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution of windows [rows, columns] that step by `stride` in both directions."""
+
+    batch: int
+    height: int
+    width: int
+    inputs: int
+    outputs: int
+    """Results in each direction, and channels."""
+    rows: int
+    columns: int
+    stride: int
+
+
+@lru_cache(maxsize=1024)
+def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
+    """Columns of results that are computed together: a divisor of their number, few enough for the products
+    of all points to stay in the first cache, and of them those whose register tiles are the best.
+    """
+    fitting = [
+        size
+        for size in range(1, width + 1)
+        if width % size == 0 and points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
+    ]
+    return min(fitting, key=lambda size: (_products(width, size, outputs, core), -size), default=width)
+
+
+def _products(width: int, strip: int, outputs: int, core: Core) -> float:
+    """Cycles of one step of all register tiles of a row of results."""
+    tile = choose(strip, outputs, core.lanes, core.registers)
+    vectors = -(-outputs // core.lanes)
+    return width // strip * domain_cycles(strip, vectors, tile.rows, tile.vectors)
+
+
+def direct_cycles(layer: Window, core: Core) -> float:
+    """Cycles of the convolution as it is."""
+    steps = layer.rows * layer.columns * layer.inputs
+    rows = layer.batch * layer.height * _products(layer.width, layer.width, layer.outputs, core)
+    return core.products(rows * steps)
+
+
+def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
+    """Cycles by tiles of so many rows; None where there are no matrices for it, or where what a tile needs
+    falls out of the second cache.
+    """
+    points = points_of(tile, layer.stride, layer.rows)
+    if points > MOST_POINTS:
+        return None
+    made = matrices(tile, layer.stride, layer.rows)
+    strip = strip_of(layer.width, points, layer.outputs, core)
+    steps = points * layer.stride * layer.columns * layer.inputs
+    across = ((layer.width - 1) * layer.stride + layer.columns) * layer.stride
+    kept = steps * layer.outputs + points * (across * layer.inputs + strip * layer.outputs)
+    if kept * FLOAT > FAR_SHARE * core.second_cache:
+        return None
+    row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
+    # Products are stored and read again beside what is computed of them.
+    vectors = -(-layer.outputs // core.lanes)
+    row += layer.width * vectors * (_factors(made.results) + 2 * points)
+    row += across * layer.inputs / core.lanes * (_factors(made.inputs) + points)
+    tiles = -(-layer.height // tile)
+    uneven = -(-layer.batch * tiles // core.threads) * core.threads
+    return max(layer.batch * tiles, uneven) * row
+
+
+def _factors(matrix: Matrix) -> int:
+    return sum(value != 0 for row in matrix for value in row)
+
+
+__all__ = ["Window", "direct_cycles", "filtered_cycles", "strip_of"]
