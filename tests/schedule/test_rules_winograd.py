@@ -13,7 +13,7 @@ from dlc_core.op import std
 from dlc_core.op.std.winograd import exact_inputs, points_of
 from dlc_core.schedule.rules.cpu import winograd
 from dlc_core.schedule.rules.cpu.core import Core
-from dlc_core.schedule.rules.cpu.winograd_plan import Layer, Plan, direct_cycles, plan
+from dlc_core.schedule.rules.cpu.winograd_plan import Layer, Plan, direct_cycles, part_tile, plan
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
 
@@ -70,6 +70,31 @@ def test_every_grouping_computes_the_same(group, phases, monkeypatch):
     monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, group, phases, 0.0))
     scheduled = check_schedule(kernel((2, 7, 6, 4), 8, 2, (1, 1, 1, 1)), WIDE)
     assert scheduled.attrs["rule"] == "cpu.winograd"
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_threads_that_have_parts_of_the_channels_compute_the_same(group, monkeypatch):
+    monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, group, False, 0.0, 2))
+    scheduled = check_schedule(kernel((2, 7, 6, 4), 24, 2, (1, 1, 1, 1)), WIDE)
+    assert scheduled.attrs["rule"] == "cpu.winograd"
+
+
+def test_tiles_of_a_part_divide_it():
+    for vectors in range(1, 9):
+        tile = part_tile(16, vectors * CORE.lanes, CORE)
+        assert vectors % tile.vectors == 0
+        assert tile.rows * tile.vectors + tile.vectors < CORE.registers
+
+
+def test_threads_have_parts_of_the_channels_where_rows_of_tiles_are_few():
+    """Seven rows leave one of two threads idle for an eighth of the time; fourteen do not, and threads with
+    parts would all read the whole input.
+    """
+    alone = replace(CORE, units=1)
+    assert plan(Layer(1, 28, 28, 128, 128), 4, alone).parts == 2
+    assert plan(Layer(1, 56, 56, 64, 64), 4, alone).parts == 1
+    assert plan(Layer(1, 28, 28, 128, 128), 4, replace(alone, threads=1)).parts == 1
+    assert plan(Layer(1, 28, 28, 128, 144), 4, alone).parts == 1
 
 
 def test_plans():

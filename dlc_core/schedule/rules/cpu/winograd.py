@@ -5,7 +5,8 @@
       for point of the tile: products                as any matrix product: register tiles, packed weights
       for tile: columns, then results with the epilogue
 
-Where an image has too few rows of tiles for the threads, each stage is dealt out to them by itself.
+Where an image has too few rows of tiles for the threads, each of these computes a part of the output
+channels, or each stage is dealt out to them by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
-from dlc_core.schedule.rules.cpu.winograd_plan import Layer, plan
+from dlc_core.schedule.rules.cpu.winograd_plan import Layer, part_tile, plan
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
@@ -63,8 +64,8 @@ class _Winograd:
         stride = (points - TAPS) // (self.tile - 1)
         self.across = -(-width // self.tile)
         bits = s.get(self.stage["products"]).writes[0].buffer.dtype.bits
-        core = Core.of(machine.description, machine.workers, bits)
-        self.plan = plan(Layer(batch, height, width, inputs, self.outputs, stride), self.tile, core)
+        self.core = Core.of(machine.description, machine.workers, bits)
+        self.plan = plan(Layer(batch, height, width, inputs, self.outputs, stride), self.tile, self.core)
         assert tiles == self.across * -(-height // self.tile)
 
     def _extent(self, stage: str, axis: int) -> int:
@@ -75,14 +76,14 @@ class _Winograd:
         borders = s.get_producers(stage["rows"])
         out = inline_behind(s, (*borders, *stage.values()), stage["results"])
         products = s.cache_write(stage["products"], 0, "local")
-        batch, group, row, column = self._results(out)
+        part, batch, group, row, column = self._results(out)
         s.compute_at(stage["columns"], column)
         self._columns()
         if not self.plan.phases:
             if const_value(s.extent(batch)) != 1:
                 group = s.fuse(batch, group)
             s.compute_at(products, group)
-            self._parallel(group)
+            self._parallel(group if part is None else part)
         else:
             self._parallel(s.fuse(batch, group, row))
         self._products(products)
@@ -100,17 +101,22 @@ class _Winograd:
         if self.machine.workers > 1 and const_value(self.s.extent(loop)) != 1:
             self.s.parallel(loop)
 
-    def _results(self, out: BlockRV) -> tuple[LoopRV, LoopRV, LoopRV, LoopRV]:
-        """Tile the loops of the results; those over images, groups, rows of a group and tiles of a row."""
-        s = self.s
+    def _results(self, out: BlockRV) -> tuple[LoopRV | None, LoopRV, LoopRV, LoopRV, LoopRV]:
+        """Tile the loops of the results; those over parts of the channels, where there are several, images,
+        groups, rows of a group and tiles of a row.
+        """
+        s, part = self.s, None
         batch, height, width, channel = s.get_loops(out)
+        if self.plan.parts > 1:
+            part, channel = s.split(channel, [self.plan.parts, None], tail="exact")
+            s.reorder(part, batch, height, width)
         rows, i = s.split(height, [None, self.tile])
         column, j = s.split(width, [None, self.tile])
         group, row = s.split(rows, [None, self.plan.group], tail="exact")
         vectors, lane = self._lanes(channel)
         s.reorder(row, column, i, vectors, j, lane)
         s.unroll(j)
-        return batch, group, row, column
+        return part, batch, group, row, column
 
     def _lanes(self, loop: LoopRV) -> tuple[LoopRV, LoopRV]:
         """Vectors, and the lanes of one."""
@@ -137,7 +143,11 @@ class _Winograd:
         a, b, _, tiles, channel = s.get_loops(products)[-5:]
         s.fuse(a, b)
         rows = const_value(s.extent(tiles))
-        tile = choose(rows, self.outputs, self.lanes, self.machine.registers)
+        if self.plan.parts > 1:
+            assert isinstance(rows, int)
+            tile = part_tile(rows, self.outputs // self.plan.parts, self.core)
+        else:
+            tile = choose(rows, self.outputs, self.lanes, self.machine.registers)
         self.contract.pack(tile)
         self.contract.nest(products, tiles, channel, tile)
 

@@ -13,12 +13,14 @@ from functools import lru_cache
 
 from dlc_core.op.std.winograd import points_of
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
-from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
+from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
 
 MEMORY_BYTES_PER_CYCLE = 5.0
 """What a core reads from memory, where the weights of a model are when a kernel begins."""
-EXCHANGED_BYTES_PER_CYCLE = (1.4, 0.7)
+EXCHANGED_BYTES_PER_CYCLE = (4.0, 0.7)
 """What a core reads of what other cores have just written: out of their second caches, from further away."""
+INPUT_BYTES_PER_CYCLE = 1.4
+"""What a core reads of an input that other cores have written, where all cores read all of it."""
 NOT_HIDDEN = 0.25
 """Part of the shorter one of arithmetic and reads that does not run beside the longer one."""
 CACHE_SHARE = 0.75
@@ -52,13 +54,15 @@ class Plan:
     """Tiles of `tile` × `tile` results, `group` rows of tiles at a time; `cycles` on all threads together.
 
     Where `phases` holds, each stage is done for all images, dealt out to threads, before the next; what lies
-    between must fit the last cache then.
+    between must fit the last cache then.  Of more than one of `parts`, each has as many output channels, and
+    its thread transforms all inputs for itself.
     """
 
     tile: int
     group: int
     phases: bool
     cycles: float
+    parts: int = 1
 
 
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
@@ -90,6 +94,19 @@ def direct_cycles(layer: Layer, core: Core) -> float:
 
 
 @lru_cache(maxsize=1024)
+def part_tile(rows: int, columns: int, core: Core) -> Tile:
+    """The cheapest register tile whose columns are a part of the columns, all of which are whole vectors."""
+    vectors = columns // core.lanes
+    found = [
+        Tile(height, width)
+        for width in range(1, vectors + 1)
+        for height in range(1, rows + 1)
+        if vectors % width == 0 and fits(height, width, core.registers)
+    ]
+    return min(found, key=lambda tile: domain_cycles(rows, vectors, tile.rows, tile.vectors))
+
+
+@lru_cache(maxsize=1024)
 def plan(layer: Layer, tile: int, core: Core) -> Plan:
     """The cheapest way to group the tiles of a size."""
     return min(_plans(layer, tile, core), key=lambda found: found.cycles)
@@ -99,9 +116,11 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
     down, across = -(-layer.height // tile), -(-layer.width // tile)
     points = points_of(tile, layer.stride) ** 2
     tiles = layer.batch * down * across
+    pixels = layer.height * layer.width * layer.stride**2
     ins, outs = -(-layer.inputs // core.lanes), -(-layer.outputs // core.lanes)
     kind = (tile, layer.stride)
-    transforms = tiles * (ins * INPUT_STEPS[kind] + outs * RESULT_STEPS[kind])
+    before, behind = tiles * ins * INPUT_STEPS[kind], tiles * outs * RESULT_STEPS[kind]
+    transforms = before + behind
     weights = float(points * FLOAT * layer.inputs * layer.outputs)
     between = float(points * FLOAT * (layer.inputs + layer.outputs) * across)
     for group in range(1, down + 1):
@@ -117,6 +136,18 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
         moved += _traffic(weights + kept, groups - together, core) + 2 * _traffic(kept, groups, core)
         uneven = -(-groups // core.threads) * core.threads / groups
         yield Plan(tile, group, False, _beside(cycles, moved) * uneven)
+        if core.threads > 1 and layer.outputs % (core.threads * core.lanes) == 0:
+            parts = core.threads
+            shape = part_tile(group * across, layer.outputs // parts, core)
+            products = parts * domain_cycles(group * across, outs // parts, shape.rows, shape.vectors)
+            cycles = before * parts + behind + core.products(groups * points * layer.inputs * products)
+            kept = float(points * FLOAT * (layer.inputs + layer.outputs // parts) * across * group)
+            moved = weights / MEMORY_BYTES_PER_CYCLE
+            moved += parts * _traffic(weights / parts + kept, groups - 1, core)
+            moved += 2 * parts * _traffic(kept, groups, core)
+            read = float(layer.batch * pixels * layer.inputs * FLOAT)
+            exchanged = read * (parts - 1) / INPUT_BYTES_PER_CYCLE
+            yield Plan(tile, group, False, _beside(cycles, moved) + exchanged, parts)
         shared, whole = core.threads, between * down * layer.batch
         if shared > 1 and group == down and whole <= core.caches[-1]:
             moved = weights / MEMORY_BYTES_PER_CYCLE
@@ -127,4 +158,4 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
             yield Plan(tile, group, True, _beside(cycles, moved) + exchanged + PHASES * shared)
 
 
-__all__ = ["Layer", "Plan", "direct_cycles", "plan"]
+__all__ = ["Layer", "Plan", "direct_cycles", "part_tile", "plan"]
