@@ -9,7 +9,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Call, Expr, Load
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.scalars import without_constants
-from dlc_core.tir.functor import exprs_of
+from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, Eval, Let, Seq, Stmt, Store, View
 
 
@@ -33,22 +33,32 @@ def neighbourhoods(body: Stmt) -> Neighbourhoods:
     found: Neighbourhoods = {}
     for stmt in _straight(body):
         if isinstance(stmt, Store):
-            _add(found, stmt.buffer, stmt.indices, written=True)
+            _add(found, stmt.buffer, stmt.indices)
         for expr in _eager_loads(exprs_of(stmt)):
             _add(found, expr.buffer, expr.indices)
+    if found:
+        # Nested loops go by the same pointers.
+        for stmt in stmts(body):
+            place = _place(stmt.buffer, stmt.indices) if isinstance(stmt, Store) else None
+            if place is not None and place[0] in found:
+                found[place[0]].written = True
     return found
 
 
-def _add(found: Neighbourhoods, buffer: Buffer, indices: Sequence[Expr], *, written: bool = False) -> None:
+def _add(found: Neighbourhoods, buffer: Buffer, indices: Sequence[Expr]) -> None:
+    place = _place(buffer, indices)
+    if place is not None:
+        found.setdefault(place[0], Near()).places.add(place[1])
+
+
+def _place(buffer: Buffer, indices: Sequence[Expr]) -> tuple[tuple[Buffer, Expr], int] | None:
+    """What an access has in common with its neighbours, and its own constant part; None where it has none."""
     wide = any(index.dtype.lanes > 1 for index in indices)
     offset = neighbours(buffer, indices) if wide else buffer.linear_index(indices)
     common, constant = (None, 0) if offset is None else without_constants(offset)
     if common is None or not isinstance(common, Binary) or common.op not in ("add", "sub"):
-        return
-    if common.kept_loads == () and common.dtype.lanes == 1:
-        near = found.setdefault((buffer, common), Near())
-        near.places.add(constant)
-        near.written = near.written or written
+        return None
+    return ((buffer, common), constant) if common.kept_loads == () and common.dtype.lanes == 1 else None
 
 
 def _straight(body: Stmt) -> Iterator[Stmt]:
