@@ -23,6 +23,7 @@ from dlc_core.ir.expr import Expr, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin, operand_scope, row_of
+from dlc_core.schedule.pipeline import STAGE
 from dlc_core.schedule.rules.analysis import Contraction, anchor
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
@@ -133,6 +134,8 @@ class MatrixContract(Contract):
         if self._twice():
             for copy in copies:
                 s.double_buffer(copy)
+            if unit.in_place:
+                self._products_first(loops["ko"])
         self._begin(init, len(threads))
         self._end(out, stored)
 
@@ -207,6 +210,12 @@ class MatrixContract(Contract):
             s.bind(subgroup, grid.rows)
         s.bind(thread, grid.threads)
         s.unroll(turns)
+
+    def _products_first(self, loop: LoopRV) -> None:
+        """Products run beside the threads, which then ask for the next tile."""
+        stages = self.s.get_for(loop).annotations[STAGE]
+        places = sorted(range(len(stages)), key=lambda part: -stages[part])
+        self.s.software_pipeline(loop, stages, [places.index(part) for part in range(len(stages))])
 
     def _twice(self) -> bool:
         return self.normal.k is None or self.normal.k > self.blocks.depth
