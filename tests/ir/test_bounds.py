@@ -1,18 +1,22 @@
 """Bounds of symbolic dims: in texts, JSON, structure, and in what is reasoned about them."""
 
+import copy
+
 import pytest
 
 from dlc_core.arith import Analyzer
-from dlc_core.diag import ScriptError, UsageError
+from dlc_core.diag import ArtifactError, ScriptError, UsageError
 from dlc_core.graph.node import Function, param
 from dlc_core.ir.bounds import Bounds
-from dlc_core.ir.expr import Var, free_vars
+from dlc_core.ir.expr import Var, const, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.pickling import dumps, loads
 from dlc_core.ir.structural import structural_equal, structural_hash
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.registry import registry
+from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.signature import Signature, Value
 from dlc_core.script import from_json, parse, to_json, to_script
 from dlc_core.tir.functor import copy_func
 
@@ -73,6 +77,25 @@ def test_wrong_bounds_in_a_script_are_shown(bounds):
         parse(PROGRAM.replace("(1, 512)", bounds))
     with pytest.raises(ScriptError, match=r"bound|argument"):
         parse(to_script(graph(Bounds(1, 512))).text.replace("(1, 512)", bounds))
+
+
+@pytest.mark.parametrize(
+    "bounds", [[1, 2, 3], ["a", 2], 7, [True, 3], [3, 1], [None, 2], [0, 1 << 70], "ab", [[1], 2]]
+)
+def test_wrong_bounds_in_files_are_refused(bounds):
+    func = parse(PROGRAM)
+    data = to_json(func)
+    next(record for record in data["records"] if record["k"] == "var" and "bounds" in record)["bounds"] = (
+        bounds
+    )
+    with pytest.raises(ArtifactError):
+        from_json(data, {})
+    inputs = (Value("x", tensor_type((func.scalars[0],))),)
+    saved = encode_signature(Signature(inputs, (), (), const(0), 0))
+    assert decode_signature(copy.deepcopy(saved)).dims[0].bounds == Bounds(1, 512)
+    saved["exprs"][0][2:] = bounds if isinstance(bounds, list) else [str(bounds), None]
+    with pytest.raises(ArtifactError):
+        decode_signature(saved)
 
 
 def test_a_dim_has_its_bounds_once():

@@ -177,7 +177,8 @@ def _program(func: PrimFunc, *, checked: bool, reverse: bool) -> Program:
 def bind_arguments(func: PrimFunc, args: Sequence[Any]) -> list[Any]:
     """The values of all parameters: those given, then scalars found from the arrays' shapes.
 
-    Raises UsageError that names the parameter for a wrong number, type, dtype or shape.
+    Raises UsageError that names the parameter for a wrong number, type, dtype or shape, or the dim that is
+    not within its bounds.
     """
     if len(args) > len(func.params):
         raise UsageError(f"{func.name} takes {len(func.params)} arguments, not {len(args)}")
@@ -196,6 +197,9 @@ def bind_arguments(func: PrimFunc, args: Sequence[Any]) -> list[Any]:
     missing = [p.name for p in func.params if p not in given and p not in found]
     if missing:
         raise UsageError(f"{func.name} lacks values for {', '.join(missing)}")
+    for var, value in found.items():
+        if var.bounds is not None and not var.bounds.admits(int(value)):
+            raise UsageError(f"{var.name} is {value}, and {func.name} takes {var.name} in {var.bounds}")
     env = {var: const(value, var.dtype) for var, value in found.items() if not var.dtype.is_float}
     for param, value in given.items():
         if isinstance(param, Buffer) and param.strides is None:
