@@ -16,6 +16,7 @@ from dlc_core.ir.expr import (
     Var,
     ceildiv,
     const,
+    const_value,
     load,
     logical_and,
     transform,
@@ -57,9 +58,9 @@ def pad_einsum(program: Program, handle: BlockRV, padding: Sequence[int]) -> lis
         check_not_exposed(program, buffer, block, what)
     value = transform(source, padder.padded)
     result = store.buffer
-    point = store.indices
+    point = _point(block, store)
     target = padder.result(result, point)
-    own = load(result, point)
+    own = load(result, store.indices)
     assert isinstance(store.value, Binary)
     first = store.value.a is own
     accumulated = load(target, point) + value if first else value + load(target, point)
@@ -102,18 +103,25 @@ def _einsum(program: Program, block: Block, what: str) -> tuple[Store, Expr]:
     axes = {a.var: a for a in block.axes}
     if not _is_product(source):
         raise program.error(what, block, why=f"{source} is no product of elements")
-    places: list[Store | Load] = [store, *_loads(source)]
-    for place in places:
-        plain = [i for i in place.indices if isinstance(i, Var) and i in axes]
-        if len(plain) != len(place.indices) or len(set(plain)) != len(plain):
-            shown = f"{place.buffer.name}[{', '.join(map(str, place.indices))}]"
+    point = _point(block, store)
+    for buffer, indices in ((store.buffer, point), *((e.buffer, e.indices) for e in _loads(source))):
+        plain = [i for i in indices if isinstance(i, Var) and i in axes]
+        if len(plain) != len(indices) or len(set(plain)) != len(plain):
+            shown = f"{buffer.name}[{', '.join(map(str, indices))}]"
             raise program.error(what, block, why=f"the indices of {shown} are not axes, each once")
-    if any(axes[i].kind == "reduce" for i in store.indices if isinstance(i, Var)):
+    if any(axes[i].kind == "reduce" for i in point if isinstance(i, Var)):
         raise program.error(what, block, why="it writes at a place that a reduction moves")
-    missing = [a.var.name for a in block.axes if a.kind == "spatial" and a.var not in store.indices]
+    missing = [a.var.name for a in block.axes if a.kind == "spatial" and a.var not in point]
     if missing:
         raise program.error(what, block, why=f"axis {missing[0]} is no index of {store.buffer.name}")
     return store, source
+
+
+def _point(block: Block, store: Store) -> tuple[Expr, ...]:
+    """Where a block writes: axes of one point, which simplify to 0, stand where they have been."""
+    spatial = (a for a in block.axes if a.kind == "spatial" and a.var not in store.indices)
+    single = [a.var for a in spatial if const_value(a.dom.extent) == 1]
+    return tuple(single.pop(0) if const_value(i) == 0 and single else i for i in store.indices)
 
 
 def _is_product(e: Expr) -> bool:

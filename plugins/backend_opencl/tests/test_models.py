@@ -11,6 +11,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core.runtime.ndarray import NDArray
 from dlc_core.testing import networks
+from dlc_core.testing.languages import check_few_rows
 
 pytestmark = pytest.mark.usefixtures("opencl")
 
@@ -36,6 +37,12 @@ def test_a_network_with_its_artefact(tmp_path: Path) -> None:
 def test_networks(network: object, target: str) -> None:
     module = network()
     compared(dlc.compile(module, target, cache=False), module)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_products_of_few_rows(dtype: str) -> None:
+    check_few_rows("opencl", dtype)
 
 
 def test_contexts_of_several_threads() -> None:

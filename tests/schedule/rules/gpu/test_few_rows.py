@@ -75,6 +75,13 @@ def test_batches(made):
     streams(check_launches(kernel_of(made(1, 12, 32, 3)), QUICK))
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_convolutions_to_a_single_pixel(size):
+    x, w = tensor(1, size, size, 16), tensor(size, size, 16, 12, name="w")
+    made = std.conv(x, w, layout="NXC", kernel_layout="XIO")
+    streams(check_launches(kernel_of(std.relu(made)), QUICK))
+
+
 def test_groups_share_the_steps_where_there_are_few_columns():
     many = replace(QUICK, cores=64)
     streams(check_launches(kernel_of(std.relu(product(2, 8, 2048))), many), 2)
