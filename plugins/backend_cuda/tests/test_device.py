@@ -183,6 +183,37 @@ def test_machine_code_for_its_generation_and_text_for_later_ones(driver: Any) ->
     assert image_for(driver, Artifact("ptx", b"text", "", metadata={"arch": "sm_70"})) == b"text\0"
 
 
+def test_code_for_one_architecture_alone(driver: Any) -> None:
+    artifact = replace(BINARY, metadata={"arch": "sm_90a", "cubin": 7})
+    driver.arch = "sm_90"
+    assert image_for(driver, artifact) == b"machine"
+    driver.arch = "sm_100"
+    with pytest.raises(UnsupportedError, match="the code is for sm_90a alone, and a card is sm_100"):
+        image_for(driver, artifact)
+
+
+def test_groups_that_share_much_are_given_it(
+    driver: Any, device: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where arrays cannot be so large; the text is for an architecture that lets them have it."""
+    for_arch: list[str] = []
+    made = "dlc_backend_cuda.device.nvrtc.compile_kernels"
+    monkeypatch.setattr(made, lambda text, arch: for_arch.append(arch) or Made(text))
+    x, y = (param(name, tensor_type((256, 256), "float16")) for name in "xy")
+    module = module_of(std.matmul(x, y), [x, y])
+    exe = dlc.compile(module, "cuda -code=text -arch=sm_90a -units=1", cache=False)
+    kernels, _ = read_launches(exe.artifact.metadata["launches"])
+    driver.takes(exe.artifact, kernels)
+    given = [np.random.default_rng(i).integers(-2, 3, (256, 256)).astype(np.float16) for i in (0, 1)]
+    submitted: list[Any] = []
+    submit = driver.submit
+    monkeypatch.setattr(driver, "submit", lambda starts: (submitted.extend(starts), submit(starts)))
+    np.testing.assert_array_equal(exe(*given), given[0] @ given[1])
+    assert [start.shared for start in submitted] == [kernel.shared_bytes for kernel in kernels]
+    assert submitted[0].shared > 48 << 10
+    assert for_arch == ["sm_90a"]
+
+
 class Library:
     """The driver's functions, which note their names."""
 

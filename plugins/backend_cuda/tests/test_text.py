@@ -53,6 +53,14 @@ def test_vectors_move_as_a_whole_only_from_multiples_of_their_size() -> None:
     assert "(const floatx4 *)" not in text
 
 
+def test_products_in_place(bless: bool) -> None:
+    x, y = param("x", tensor_type((128, 256), "float16")), param("y", tensor_type((256, 64), "float16"))
+    module = module_of(std.matmul(x, y), [x, y])
+    text = dlc.compile(module, "cuda_simulated -arch=sm_90a -units=1", cache=False).source("cu")
+    assert "dlc_wgmma_f16_f16_n64_nt(" in text
+    Golden(GOLDEN, bless).check("matrix_in_place.cu", text)
+
+
 RESERVED = """
 @T.prim_func
 def main(template: T.Buffer((8,), "float32"), threadIdx: T.Buffer((8,), "float32")):
