@@ -14,6 +14,7 @@ from dlc_core.ir.expr import Call, Var, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.schedule.rules.gpu import long_rows, rows
+from dlc_core.schedule.rules.gpu.rows import RowsRule
 from dlc_core.testing.launches import Launched, check_launches
 from dlc_core.testing.schedules import kernel_of
 from dlc_core.tir.functor import exprs_of, stmts
@@ -123,12 +124,19 @@ def test_rows_are_read_as_vectors_and_exchanged_by_subgroups():
     assert "subgroup_shuffle_down" not in calls(check_launches(kernel_of(std.softmax(tensor(4, 64))), SMALL))
 
 
+class First(RowsRule):
+    """The rule, before those for products."""
+
+    priority = 1000
+
+
 @pytest.mark.parametrize("shape", [(3, 9, 2, 2), (5, 5, 2, 2)], ids=str)
 def test_windows_that_reach_over_the_border(shape):
     """A window has fewer elements than steps there: a thread has no share of them by its number."""
     x, w = tensor(*shape), tensor(3, 3, shape[-1], 1, name="w")
     made = std.conv(x, w, padding=(1, 1, 1, 1), layout="NXC", kernel_layout="XIO")
-    launched = check_launches(kernel_of(std.tanh(made), [x, w]), replace(USUAL, subgroup=16))
+    machine, rules = replace(USUAL, subgroup=16), [First()]
+    launched = check_launches(kernel_of(std.tanh(made), [x, w]), machine, rules=rules)
     assert launched.rule == "gpu.rows"
 
 
