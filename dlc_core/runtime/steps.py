@@ -19,7 +19,8 @@ import numpy as np
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.dims import NEEDS, dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
-from dlc_core.ir.expr import Expr, Var
+from dlc_core.graph.told import told_dims
+from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
@@ -145,7 +146,10 @@ class Steps:
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
-        self._needs: tuple[tuple[Expr, Expr, str], ...] = function.attrs.get(NEEDS, ())
+        # What dims that elements tell must fulfil, who calls has checked.
+        told = {*told_dims(function)}
+        needs: tuple[tuple[Expr, Expr, str], ...] = function.attrs.get(NEEDS, ())
+        self._needs = [need for need in needs if told.isdisjoint(free_vars(*need[:2]))]
         for p in function.params:
             self._slot(p, None)
         order = [n for n in post_order(function.body) if n not in self._slots]

@@ -20,6 +20,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.converters.base import SequenceValue, Value
+from dlc_frontend_onnx.converters.ragged import RAGGED
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES, numpy_dtype
 from dlc_frontend_onnx.model import ValueType
 from dlc_frontend_onnx.place import Place, quoted
@@ -144,7 +145,8 @@ def as_results(value: Value, name: str, results: list[Node]) -> Layout:
     if isinstance(value, Node):
         results.append(value)
         return name
-    items = tuple(as_results(item, f"{name}[{index}]", results) for index, item in enumerate(value.items))
+    keys = ("data", "shapes") if value.kind == RAGGED else range(len(value.items))
+    items = tuple(as_results(item, f"{name}[{key}]", results) for key, item in zip(keys, value.items))
     return Parts(value.kind, items)
 
 
@@ -162,15 +164,24 @@ def gathered(layout: Layout, found: Mapping[str, Any]) -> Any:
     if layout.kind == "optional":
         return gathered(layout.items[0], found) if layout.items else None
     items = [gathered(item, found) for item in layout.items]
+    if layout.kind == RAGGED:
+        return _cut_up(*items)
     if layout.kind not in ("map", "maps"):
         return items
     keys, values = (np.asarray(item).tolist() for item in items)
     return dict(zip(keys, values)) if layout.kind == "map" else [dict(zip(keys, row)) for row in values]
 
 
+def _cut_up(data: np.ndarray[Any, Any], shapes: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """The elements that lie behind each other."""
+    ends = np.cumsum(shapes.prod(1))[:-1] if len(shapes) else ()
+    parts = np.split(data, ends) if len(shapes) else []
+    return [part.reshape(tuple(shape)) for part, shape in zip(parts, shapes.tolist())]
+
+
 def check_kind(type_: ValueType | None, value: SequenceValue, name: str, place: Place) -> None:
     """The declared type of an output must not contradict what it is."""
-    kind = "sequence" if value.kind == "maps" else value.kind
+    kind = "sequence" if value.kind in ("maps", RAGGED) else value.kind
     if type_ is not None and type_.kind != kind:
         raise place.error(f"output {quoted(name)} is declared a {type_.kind}, but it is a {kind}")
 

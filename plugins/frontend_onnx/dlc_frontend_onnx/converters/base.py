@@ -45,7 +45,8 @@ class SequenceValue:
     """An ONNX sequence or optional (`kind`) of known length: its elements.  An empty optional has none.
 
     A "map" has two: the vector of its keys and that of its values; "maps" are a sequence of maps of the same
-    keys: these, and a matrix with a row for each.
+    keys: these, and a matrix with a row for each.  A "ragged" sequence, whose length data tells, has
+    two as well (see `ragged`).
     """
 
     items: tuple[Value, ...]

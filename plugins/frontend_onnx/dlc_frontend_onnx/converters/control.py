@@ -19,6 +19,7 @@ from dlc_core.op import std
 from dlc_core.op.infer import simplify
 from dlc_frontend_onnx.closing import aligned, close
 from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
+from dlc_frontend_onnx.converters.ragged import form_of, in_form, paired, rebuilt, tensors_in
 from dlc_frontend_onnx.model import Graph
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.symbols import identifier
@@ -34,9 +35,12 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
     known = c.array(cond)
     if known is not None:
         return c.inline(branches[0 if known.reshape(()).item() else 1], ())
-    both = [_tensors(c, _branch(c, graph), "a branch") for graph in branches]
-    if len(both[0]) != len(both[1]) or len(both[0]) < len(c.node.outputs):
-        raise c.error(f"the branches give {len(both[0])} and {len(both[1])} values")
+    given = [_branch(c, graph) for graph in branches]
+    if len(given[0]) != len(given[1]) or len(given[0]) < len(c.node.outputs):
+        raise c.error(f"the branches give {len(given[0])} and {len(given[1])} values")
+    pairs = [paired(c, one, other) for one, other in zip(*given)]
+    both = [[node for value in column for node in tensors_in(value)] for column in zip(*pairs)] or [[], []]
+    names = [info.name for info, (one, _) in zip(branches[0].outputs, pairs) for _ in tensors_in(one)]
     for index, (one, other) in enumerate(zip(*both)):
         if one.dtype is not other.dtype:
             raise c.error(f"result {index} is {one.type} in one branch and {other.type} in the other")
@@ -57,11 +61,11 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
         for name, values in zip(("then_branch", "else_branch"), both)
     ]
     (chosen, other), outer = aligned(closed, 0)
-    graph = c.graph("then_branch")
-    sizes = [Var(identifier(f"{graph.outputs[index].name}_{axis}")) for index, axis in changing]
+    sizes = [Var(identifier(f"{names[index]}_{axis}")) for index, axis in changing]
     places = [item for place in changing for item in place]
     made = std.if_(cond, *outer, sizes=sizes, changing=places, then_branch=chosen, else_branch=other)
-    return [get_item(made, index) for index in range(len(both[0]))]
+    fields = iter([get_item(made, index) for index in range(len(both[0]))])
+    return [rebuilt(one, fields) for one, _ in pairs]
 
 
 def _branch(c: Call, graph: Graph) -> Sequence[Value]:
@@ -124,7 +128,7 @@ def loop(
         unrolled = _unrolled(c, body, rounds, state)
         if unrolled is not None:
             return unrolled
-    return _while_loop(c, body, limit, rounds, go, _tensors(c, state, "the state"))
+    return _while_loop(c, _Rounds(c, body, state), limit, rounds, go)
 
 
 def _rounds(c: Call, limit: Value) -> Dim | None:
@@ -253,18 +257,70 @@ def _stacked(c: Call, body: Graph, index: int, column: Sequence[Node]) -> Node:
     return std.full(shape=(0, *info.shape), value=0.0, dtype=dtype)
 
 
+class _Rounds:
+    """A loop's body over tensors alone: sequences of its state are ragged, their two tensors are state."""
+
+    def __init__(self, c: Call, body: Graph, state: Sequence[Value]) -> None:
+        self.c = c
+        self.body = body
+        self.number = param(body.inputs[0].name, TensorType((), DType("int64")))
+        self.cond = param(body.inputs[1].name, TensorType((), DType("bool")))
+        self.values = list(state) if all(isinstance(value, Node) for value in state) else self._formed(state)
+        self.state = [node for value in self.values for node in tensors_in(value)]
+        self.names = [
+            info.name for info, value in zip(body.inputs[2:], self.values) for _ in tensors_in(value)
+        ]
+
+    def _formed(self, state: Sequence[Value]) -> list[Value]:
+        """The state with ragged sequences; an empty one has the form that a round gives it."""
+        c = self.c
+        after: Sequence[Value | None] | None = c.attempt(self.body, (self.number, self.cond, *state))
+        found: list[Value] = []
+        for value, result in zip(state, after[1:] if after else [None] * len(state)):
+            if isinstance(value, Node):
+                found.append(value)
+                continue
+            form = form_of(value) or (None if result is None else form_of(result))
+            made = in_form(c, value, form)
+            if made is None:
+                raise c.unsupported(
+                    "the state is a sequence or optional that is not of tensors of one type and rank",
+                    why="data tells how many rounds there are",
+                )
+            found.append(made)
+        return found
+
+    def __call__(self, params: Sequence[Node]) -> list[Node]:
+        """The condition, the state behind a round, and what is stacked."""
+        c, tensors = self.c, iter(params)
+        given = [rebuilt(value, tensors) for value in self.values]
+        cond, *results = c.inline(self.body, (self.number, self.cond, *given))
+        for index, value in enumerate(self.values):
+            if isinstance(value, SequenceValue):
+                made = in_form(c, results[index], form_of(value))
+                if made is None:
+                    raise c.unsupported("a sequence of the state has another form behind a round")
+                results[index] = made
+        count = len(self.values)
+        after = [node for value in results[:count] for node in tensors_in(value)]
+        if not all(isinstance(value, Node) for value in (cond, *results[count:])) or len(after) != len(
+            params
+        ):
+            raise c.unsupported("the body gives a sequence that depends on data")
+        return _tensors(c, [cond, *after, *results[count:]], "the body")
+
+
 def _while_loop(
-    c: Call, body: Graph, limit: Value | None, rounds: Dim | None, go: Value | None, state: Sequence[Node]
+    c: Call, body: _Rounds, limit: Value | None, rounds: Dim | None, go: Value | None
 ) -> list[Value | None]:
     """A loop whose end depends on data, be it only before it has made the `rounds` that are its limit."""
-    count = len(state)
-    number = param(body.inputs[0].name, TensorType((), DType("int64")))
-    cond = param(body.inputs[1].name, TensorType((), DType("bool")))
-    params, results, changing = _settled(c, body, (number, cond), state)
+    state, number, cond = body.state, body.number, body.cond
+    count, own_count = len(state), len(body.values)
+    params, results, changing = _settled(body)
     _check_condition(c, results[0])
     next_go = std.reshape(results[0], shape=())
     step = [std.add(number, c.const(1, "int64")), next_go, *results[1 : count + 1]]
-    stacked = [place for place in range(count, len(results) - 1) if c.wants(place)]
+    stacked = [place for place in range(count, len(results) - 1) if c.wants(place - count + own_count)]
     rows = [results[place + 1] for place in stacked]
     stacking = bool(rows or changing)
     most = None if stacking and rounds is not None else _scalar_tensor(c, limit, "int64")
@@ -286,32 +342,31 @@ def _while_loop(
     assert first is not None
     given = (c.const(0, "int64"), first, *state, *outer)
     if stacking:
-        sizes = [Var(identifier(f"{body.inputs[2 + value].name}_{axis}")) for value, axis in changing]
+        sizes = [Var(identifier(f"{body.names[value]}_{axis}")) for value, axis in changing]
         places = [item for value, axis in changing for item in (2 + value, axis)]
         dims = {"rounds": Var("rounds"), "most": rounds, "sizes": sizes, "changing": places}
         made = std.loop(*given, **dims, cond=test, body=run)
     else:
         made = std.while_(*given, cond=test, body=run)
-    values: list[Value | None] = [None] * (len(results) - 1)
-    for place in range(count):
-        values[place] = get_item(made, 2 + place)
+    fields = iter([get_item(made, 2 + place) for place in range(count)])
+    values: list[Value | None] = [rebuilt(value, fields) for value in body.values]
+    values += [None] * (len(results) - 1 - count)
     for index, place in enumerate(stacked):
-        values[place] = get_item(made, len(given) + index)
+        values[place - count + own_count] = get_item(made, len(given) + index)
     return values
 
 
-def _settled(
-    c: Call, body: Graph, heads: Sequence[Node], state: Sequence[Node]
-) -> tuple[list[Node], list[Node], list[tuple[int, int]]]:
+def _settled(body: _Rounds) -> tuple[list[Node], list[Node], list[tuple[int, int]]]:
     """Params for the state of a loop's body that fit every round, what it makes of them, and the places, a
     value and an axis each, whose size changes from round to round.
     """
-    types, names = [value.tensor_type for value in state], [info.name for info in body.inputs[2:]]
+    c, state, names = body.c, body.state, body.names
+    types = [value.tensor_type for value in state]
     changing: dict[tuple[int, int], Var] = {}
     while True:
         params = [param(name, type_) for name, type_ in zip(names, types)]
         c.scope.session.holders.update((var, params[value]) for (value, _), var in changing.items())
-        results = _tensors(c, c.inline(body, (*heads, *params)), "the body")
+        results = body(params)
         found = []
         for value, (before, after) in enumerate(zip(types, results[1:])):
             if before.dtype is not after.dtype or before.ndim != len(after.shape):

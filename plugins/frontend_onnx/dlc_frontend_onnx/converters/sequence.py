@@ -1,20 +1,23 @@
-"""Sequences and optionals of known length: they exist only while importing."""
+"""Sequences and optionals: those of known length exist only while importing, for others see `ragged`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
+from dlc_frontend_onnx.converters import ragged
 from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
 from dlc_frontend_onnx.converters.shaping import split_sizes
 
 
 def items_of(c: Call, value: Value) -> tuple[Value, ...]:
     """The elements of a sequence."""
+    if isinstance(value, SequenceValue) and value.kind == ragged.RAGGED:
+        raise c.unsupported(f"{c.node.op} of a sequence whose length data tells")
     if not isinstance(value, SequenceValue) or value.kind != "sequence":
         raise c.error("a sequence is needed")
     return value.items
@@ -33,7 +36,28 @@ def empty(c: Call) -> SequenceValue:
 
 @converter("SequenceLength", 11, sequences=True)
 def length(c: Call, values: Value) -> Node:
+    if _is_ragged(values):
+        return c.number_of(ragged.length(c, values))
     return c.const(len(items_of(c, values)), "int64")
+
+
+def _is_ragged(value: Value) -> TypeGuard[SequenceValue]:
+    return isinstance(value, SequenceValue) and value.kind == ragged.RAGGED
+
+
+def _at_data(c: Call, values: Value, position: Value | None) -> SequenceValue | None:
+    """The sequence with a length that is data, where it has one or the position is data."""
+    if _is_ragged(values):
+        return values
+    if not ragged.is_data(c, position) or not isinstance(values, SequenceValue):
+        return None
+    form = ragged.form_of(values)
+    if form is None:
+        raise c.unsupported(
+            "a position that is data, in a sequence of tensors of several types or ranks, or of none",
+            hint="make the position a constant",
+        )
+    return ragged.ragged(c, values, form)
 
 
 def _place(c: Call, position: Any, count: int, last: int) -> int:
@@ -47,12 +71,18 @@ def _place(c: Call, position: Any, count: int, last: int) -> int:
 
 @converter("SequenceAt", 11, sequences=True)
 def at(c: Call, values: Value, position: Value) -> Value:
+    told = _at_data(c, values, position)
+    if told is not None:
+        return ragged.element(c, told, position)
     items = items_of(c, values)
     return items[_place(c, position, len(items), len(items) - 1)]
 
 
 @converter("SequenceInsert", 11, sequences=True)
 def insert(c: Call, values: Value, tensor: Value, position: Value | None = None) -> SequenceValue:
+    told = _at_data(c, values, position)
+    if told is not None:
+        return ragged.inserted(c, told, tensor, position)
     items = items_of(c, values)
     place = len(items) if position is None else _place(c, position, len(items), len(items))
     return SequenceValue((*items[:place], tensor, *items[place:]))
@@ -60,6 +90,9 @@ def insert(c: Call, values: Value, tensor: Value, position: Value | None = None)
 
 @converter("SequenceErase", 11, sequences=True)
 def erase(c: Call, values: Value, position: Value | None = None) -> SequenceValue:
+    told = _at_data(c, values, position)
+    if told is not None:
+        return ragged.erased(c, told, position)
     items = items_of(c, values)
     last = len(items) - 1
     if last < 0:
@@ -70,6 +103,8 @@ def erase(c: Call, values: Value, position: Value | None = None) -> SequenceValu
 
 @converter("ConcatFromSequence", 11, sequences=True)
 def concat(c: Call, values: Value) -> Node:
+    if _is_ragged(values):
+        return ragged.concatenated(c, values, c.integer("axis"), stacked=c.flag("new_axis"))
     items = items_of(c, values)
     tensors = [item for item in items if isinstance(item, Node)]
     if not tensors or len(tensors) < len(items):
@@ -86,10 +121,16 @@ def split(c: Call, x: Node, sizes: Node | None = None) -> SequenceValue:
     parts: Sequence[Dim]
     if sizes is not None and len(sizes.shape) == 1:
         parts = split_sizes(c, c.elements(sizes, "the sizes"), total)
-    elif isinstance(total, Expr):
-        raise c.unsupported(f"a sequence of the parts of a dim of {total}", hint="pin it with shapes={...}")
     else:
-        each = 1 if sizes is None else c.number(sizes, "the size")
+        each: Dim = 1
+        if sizes is not None:
+            (each,) = c.elements(std.reshape(sizes, shape=(1,)), "the size")
+        if isinstance(total, Expr) or isinstance(each, Expr):
+            if sizes is None and not keepdims:
+                raise c.unsupported(
+                    f"a sequence of the slices of a dim of {total}", hint="pin it with shapes={...}"
+                )
+            return ragged.split_evenly(c, x, each, axis)
         if each < 1:
             raise c.error(f"the size of a part is {each}")
         parts = [min(each, total - begin) for begin in range(0, total, each)]
