@@ -7,7 +7,18 @@ import numpy as np
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, Var, binary, cast_to, const, load, logical_and, select
+from dlc_core.ir.expr import (
+    Expr,
+    Var,
+    as_expr,
+    binary,
+    cast_to,
+    const,
+    load,
+    logical_and,
+    maximum,
+    select,
+)
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, check_rank, fail, of_input
@@ -19,7 +30,7 @@ from dlc_core.tir.stmt import Alloc, If, Stmt, While, loop, seq, store
 def _infer(x: TensorType, attrs: Attrs) -> TensorType:
     check_rank(x, 1)
     count, size = attrs["count"], x.shape[-1]
-    if count < 0 or (isinstance(size, int) and count > size):
+    if isinstance(count, int) and (count < 0 or (isinstance(size, int) and count > size)):
         raise fail(f"count is {count}", f"{x} has {size} elements in its last dim")
     return TensorType((*x.shape[:-1], count), DType("int64"))
 
@@ -47,6 +58,9 @@ def before(a: Expr, b: Expr, largest: bool) -> Expr:
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     count, largest, size = attrs["count"], attrs["largest"], x.shape[-1]
     held = compute_type(x.dtype)
+    many = as_expr(count)
+    # Dims are taken to be at least 1, and this one may be 0.
+    last = const(count - 1, "int64") if isinstance(count, int) else maximum(many - 1, 0)
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         (given,), (out,) = ins, outs
@@ -67,13 +81,14 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
             moving = logical_and(here > 0, before(value(k), kept(above), largest))
             shifted = seq(store(out, [*at, here], load(out, [*at, above])), store(place, [0], above))
             inserted = seq(
-                store(place, [0], select(k < count, k, const(count - 1, "int64"))),
+                store(place, [0], select(k < many, k, last)),
                 While(moving, shifted),
                 store(out, [*at, here], k),
             )
-            wanted = binary("or", k < count, before(value(k), kept(const(count - 1, "int64")), largest))
-            cleared = nest((const(count),), lambda i: store(out, [*at, *i], const(0, "int64")))
-            return seq(cleared, loop(k, size, If(wanted, inserted)))
+            wanted = binary("or", k < many, before(value(k), kept(last), largest))
+            cleared = nest((many,), lambda i: store(out, [*at, *i], const(0, "int64")))
+            found = seq(cleared, loop(k, size, If(wanted, inserted)))
+            return found if isinstance(count, int) else If(many > 0, found)
 
         return Alloc(place, nest(x.shape[:-1], row))
 
@@ -88,7 +103,7 @@ TOP_INDICES = op(
     "places of the largest or smallest elements of the last dim, in order, equal ones as they come; NaN is"
     " larger than all numbers",
     ["x"],
-    [Attr("count", "int"), Attr("largest", "bool", True)],
+    [Attr("count", "dim"), Attr("largest", "bool", True)],
     kind="reduction",
     infer=of_input(_infer, NUMBERS),
     reference=_reference,

@@ -67,6 +67,10 @@ CALLS = {
         "(float[b, n, m, 1] x, int64 a) => (float[p, q, r, 2] y) { y = DFT(x, , a) }",
         [{"x": random(2, 6, 5, 1), "a": one(a)} for a in (0, 1, -2)],
     ),
+    "the axis of a DFT of known sizes": (
+        "(float[2, 6, 5, 2] x, int64 a) => (float[p, q, r, 2] y) { y = DFT <inverse = 1> (x, , a) }",
+        [{"x": random(2, 6, 5, 2), "a": one(a)} for a in (0, 1, -2)],
+    ),
     "a DFT back": (
         "(float[b, n, 2] x, int64 a) => (float[p, q, 2] y) { y = DFT <inverse = 1> (x, , a) }",
         [{"x": random(2, 6, 2), "a": one(a)} for a in (0, 1)],
@@ -221,3 +225,19 @@ def test_axes_of_running_sums_are_in_range():
     for axis in (2, -3):
         with pytest.raises(UsageError, match="out of range"):
             exe(x, one(axis))
+
+
+@pytest.mark.parametrize("target", ["llvm", "reference"])
+def test_the_largest_of_long_rows_as_many_as_are_fed(target):
+    model = parse("g (float[2, n] x, int64[1] k) => (float[2, m] y, int64[2, m] i) { y, i = TopK(x, k) }")
+    exe = dlc.compile(model, target)
+    assert not exe.about.get("host")
+    for size, count in ((20000, 600), (700, 700), (6, 0), (6, 6), (1, 1)):
+        x = random(2, size)
+        values, places = exe(x, ints(count))
+        order = np.argsort(-x, -1, kind="stable")[:, :count]
+        np.testing.assert_array_equal(places, order)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))
+    for count in (7, -1, 2**40):
+        with pytest.raises(UsageError, match="do not fit the model"):
+            exe(random(2, 6), ints(count))

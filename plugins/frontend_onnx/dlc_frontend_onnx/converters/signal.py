@@ -8,7 +8,7 @@ import numpy as np
 
 from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr
+from dlc_core.ir.expr import Expr, as_expr, eq, logical_and, ne
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
@@ -58,6 +58,17 @@ def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
     place = c.check_axis(axis, rank) if isinstance(axis, int) else None
     if place == rank - 1:
         raise c.error("the axis of the transform holds the parts of the numbers")
+    sizes = [size for size in x.shape[:-1] if isinstance(size, int) and can_transform(size)]
+    if place is None and length is None and not onesided and len(sizes) == rank - 1:
+        # Of known sizes the transform along each axis is a fast one, and all results have one shape.
+        along = as_expr(axis)
+        c.require(logical_and(along >= -rank, along < rank), f"an axis is out of range for {rank}")
+        c.require(ne(along % rank, rank - 1), "the axis of the transform holds the parts of the numbers")
+        made = _transformed(c, x, 0, None, inverse=inverse, onesided=False)
+        for other in range(1, rank - 1):
+            here = _transformed(c, x, other, None, inverse=inverse, onesided=False)
+            made = std.where(c.number_of(eq(along % rank, other)), here, made)
+        return made
     if place is None or isinstance(given, Expr):
         return told_dft(c, x, axis, given, inverse=inverse, onesided=onesided)
     return _transformed(c, x, place, given, inverse=inverse, onesided=onesided)

@@ -1,8 +1,4 @@
-"""TopK: by insertion; where sizes are not known, by ranks.
-
-The rank of an element is the number of elements before it in the order; the k-th result is the element of
-rank k.  Counting takes time quadratic in the dim, which is why long dims are refused.
-"""
+"""TopK, whose number of results may be data."""
 
 from __future__ import annotations
 
@@ -13,9 +9,7 @@ from dlc_core.ir.expr import Expr, as_expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
-
-MAX_RANKED = 8192
-"""Places of a dim that are ranked at most."""
+from dlc_frontend_onnx.shapes import has_elements
 
 
 @converter("TopK", 1)
@@ -26,7 +20,9 @@ def top_k_1(c: Call, x: Node) -> Sequence[Node]:
 @converter("TopK", 10)
 def top_k(c: Call, x: Node, k: Node) -> Sequence[Node]:
     c.ignore("sorted")
-    (count,) = c.sizes(std.reshape(k, shape=(1,)), "k")
+    (wanted,) = c.elements(std.reshape(k, shape=(1,)), "k")
+    c.require(as_expr(wanted) >= 0, "k is negative")
+    count = c.offset(wanted, "k") if has_elements(wanted) else c.size(wanted, "k")
     return _top(c, x, count, -1, largest=c.flag("largest", True))
 
 
@@ -41,34 +37,6 @@ def _top(c: Call, x: Node, count: Dim, default: int, *, largest: bool) -> Sequen
     order = (*(k for k in range(rank) if k != axis), axis)
     back = tuple(order.index(k) for k in range(rank))
     rows = std.transpose(x, axes=order)
-    if isinstance(count, int):
-        indices = std.top_indices(rows, count=count, largest=largest)
-        values = std.gather_elements(rows, indices, axis=-1)
-        return [std.transpose(values, axes=back), std.transpose(indices, axes=back)]
-    if isinstance(size, int) and size > MAX_RANKED:
-        raise c.unsupported(f"the largest of {size} elements; at most {MAX_RANKED} are supported")
-    here, there = std.unsqueeze(rows, axes=(-1,)), std.unsqueeze(rows, axes=(-2,))
-    places = std.arange(stop=size, dtype="int64")
-    earlier = std.less(places, std.unsqueeze(places, axes=(1,)))
-    before = std.logical_or(_wins(there, here, largest), std.logical_and(_ties(there, here), earlier))
-    ranks = std.reduce_sum(std.cast(before, to="int64"), axes=(-1,))
-    wanted = std.unsqueeze(std.slice(places, begins=(0,), ends=(count,), axes=(0,)), axes=(1,))
-    hit = std.equal(std.unsqueeze(ranks, axes=(-2,)), wanted)
-    indices = std.reduce_sum(std.where(hit, places, c.const(0, "int64")), axes=(-1,))
+    indices = std.top_indices(rows, count=count, largest=largest)
     values = std.gather_elements(rows, indices, axis=-1)
     return [std.transpose(values, axes=back), std.transpose(indices, axes=back)]
-
-
-def _wins(a: Node, b: Node, largest: bool) -> Node:
-    """Whether a comes before b: NaN comes first among the largest, last among the smallest."""
-    better = std.greater(a, b) if largest else std.less(a, b)
-    if not a.dtype.is_float:
-        return better
-    first, second = (a, b) if largest else (b, a)
-    alone = std.logical_and(std.isnan(first), std.logical_not(std.isnan(second)))
-    return std.logical_or(better, alone)
-
-
-def _ties(a: Node, b: Node) -> Node:
-    same = std.equal(a, b)
-    return std.logical_or(same, std.logical_and(std.isnan(a), std.isnan(b))) if a.dtype.is_float else same

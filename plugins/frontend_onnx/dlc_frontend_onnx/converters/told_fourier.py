@@ -48,7 +48,14 @@ def told_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: bool
     turns = std.mod(std.mul(time, std.arange(stop=count, dtype="int64")), c.number_of(whole))
     turn = std.div(c.const(2 * math.pi, dtype), c.cast(c.number_of(whole), dtype))
     angles = std.mul(std.cast(turns, to=dtype), turn)
-    cosines, sines = std.cos(angles), std.sin(angles)
+    # What is 0 for all lengths is 0 here, as in the sums of a signal that has no imaginary part.
+    half, quarter = (
+        std.equal(std.mod(std.mul(turns, c.const(k, "int64")), c.number_of(whole)), c.const(0, "int64"))
+        for k in (2, 4)
+    )
+    zero = c.const(0.0, dtype)
+    cosines = std.where(std.logical_and(quarter, std.logical_not(half)), zero, std.cos(angles))
+    sines = std.where(half, zero, std.sin(angles))
     if not inverse:
         sines = std.neg(sines)
     else:
