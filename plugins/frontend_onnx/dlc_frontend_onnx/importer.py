@@ -88,7 +88,7 @@ def import_parts(
         ) from None
     results, layouts = _results(read, scope, symbols)
     sizes = symbols.of_outputs(read.graph.outputs, scope.values)
-    symbols.check_used([dim.name for dim in session.holders.told])
+    symbols.check_used(session.holders.names)
     names = [name for layout in layouts for name in names_in(layout)]
     tapped = wanted.results(params, names)
     results += [value for _, value in tapped]

@@ -117,6 +117,11 @@ class Holders(dict[Var, Node]):
         self._dims: dict[Expr, Var] = {}
         self._nodes: dict[Expr, Node] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the dims that data tells."""
+        return [dim.name for dim in self.told if dim not in self._required]
+
     def see(self, value: Node) -> None:
         """Take note of the dims that a value is the first to show."""
         for size in value.shape if isinstance(value.type, TensorType) else ():
