@@ -6,7 +6,7 @@ Texts compare by their code points.  Gathers, reshapes, concatenations and the l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,11 +175,74 @@ TEXT_SPLIT = op(
 )
 
 
-def _match_infer(x: TensorType, attrs: Attrs) -> TensorType:
+def _check_pattern(pattern: str) -> None:
     try:
-        re.compile(attrs["pattern"])
+        re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise fail(f"the pattern {attrs['pattern'][:80]!r} is no regular expression: {error}") from None
+        raise fail(f"the pattern {pattern[:80]!r} is no regular expression: {error}") from None
+
+
+def _tokens_infer(x: TensorType, attrs: Attrs) -> Type:
+    token, separators = attrs["token"], attrs["separators"]
+    if bool(token) == bool(separators):
+        raise fail("tokens are found by what they are or by what separates them", "give one of the two")
+    for pattern in separators or (token,):
+        _check_pattern(pattern)
+    return TensorType((*x.shape, attrs["most"]), STRING)
+
+
+def _between(text: str, separator: re.Pattern[str]) -> Iterator[str]:
+    """What lies between the matches; those of nothing separate nothing."""
+    begin = 0
+    for found in separator.finditer(text):
+        if found.group():
+            yield text[begin : found.start()]
+            begin = found.end()
+    yield text[begin:]
+
+
+def _tokens_reference(
+    x: NDArray, *, separators: tuple[str, ...], token: str, least: int, pad: str, ends: tuple[str, ...]
+) -> NDArray:
+    found = []
+    for text in x.flat:
+        parts = [each.group() for each in re.finditer(token, text)] if token else [text]
+        for separator in map(re.compile, separators):
+            parts = [piece for part in parts for piece in _between(part, separator)]
+        found.append([part for part in parts if len(part) >= max(least, 1)])
+    if ends and any(found):
+        found = [[ends[0], *parts, ends[1]] for parts in found]
+    most = max(map(len, found), default=0)
+    return _objects([item for p in found for item in (*p, *[pad] * (most - len(p)))], (*x.shape, most))
+
+
+TEXT_TOKENS = op(
+    "text_tokens",
+    "the tokens of each text, filled up with `pad` to `most`: what the regular expression `token` matches, or"
+    " what lies between the matches of `separators`, one after the other; those of fewer than `least`"
+    " characters are left out. `ends` stand around the tokens of each text, unless no text has any",
+    ["x"],
+    [Attr("most", "fresh"), Attr("separators", "strs", ()), Attr("token", "str", ""),
+     Attr("least", "int", 1), Attr("pad", "str", ""), Attr("ends", "strs", ())],
+    kind="opaque",
+    infer=of_input(_tokens_infer, TEXT),
+    reference=_tokens_reference,
+    dtypes=TEXT,
+    samples=(
+        Sample((_sample("a bc  def", "", "g;h"),),
+               {"most": Var("n"), "separators": (" ", "[;,]"), "pad": "#", "ends": ("<", ">")}),
+        Sample((_sample("one 2", "three4five", shape=(2, 1)),),
+               {"most": Var("n"), "token": "[a-z]+", "least": 4}),
+    ),
+    error_samples=[
+        ErrorSample((_sample("a"),), {"most": Var("n")}, "give one of the two", "string"),
+        ErrorSample((_sample("a"),), {"most": Var("n"), "token": "("}, "no regular expression", "string"),
+    ],
+)  # fmt: skip
+
+
+def _match_infer(x: TensorType, attrs: Attrs) -> TensorType:
+    _check_pattern(attrs["pattern"])
     return x.with_dtype("bool")
 
 
@@ -247,4 +310,4 @@ TEXT_INDEX = op(
     error_samples=[ErrorSample((Tensor((2,)),), {"keys": ("a",)}, "dtype")],
 )  # fmt: skip
 
-OPS = (TEXTS, TO_TEXT, OF_TEXT, TEXT_JOIN, TEXT_SPLIT, TEXT_MATCH, TEXT_CLEAN, TEXT_INDEX)
+OPS = (TEXTS, TO_TEXT, OF_TEXT, TEXT_JOIN, TEXT_SPLIT, TEXT_TOKENS, TEXT_MATCH, TEXT_CLEAN, TEXT_INDEX)

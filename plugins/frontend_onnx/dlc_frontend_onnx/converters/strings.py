@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.expr import Var
 from dlc_core.op import std
-from dlc_frontend_onnx.converters.base import Call, converter
+from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 
 
 @converter("StringNormalizer", 10)
@@ -37,3 +37,27 @@ def string_split(c: Call, x: Node) -> Sequence[Node]:
 @converter("RegexFullMatch", 20)
 def regex_full_match(c: Call, x: Node) -> Node:
     return std.text_match(x, pattern=c.text("pattern", ""))
+
+
+@converter("Tokenizer", 1, MICROSOFT)
+def tokenizer(c: Call, x: Node) -> Node:
+    """Patterns are regular expressions as Python has them; a single empty separator asks for characters."""
+    separators, token = tuple(c.texts("separators", None) or ()), c.text("tokenexp", "")
+    least = c.integer("mincharnum")
+    if bool(separators) == bool(token):
+        raise c.error("one of the attributes separators and tokenexp is needed")
+    if least < 1 or (separators == ("",) and least > 1):
+        raise c.error(f"mincharnum is {least}", hint="1 or more; characters are of 1")
+    if separators == ("",):
+        separators, token = (), "(?s)."
+    elif "" in separators:
+        raise c.unsupported("an empty separator beside others")
+    return std.text_tokens(
+        x,
+        most=Var("tokens"),
+        separators=separators,
+        token=token,
+        least=least,
+        pad=c.text("pad_value"),
+        ends=("\x02", "\x03") if c.flag("mark") else (),
+    )
