@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
+from onnx.reference import ReferenceEvaluator
 
+import dlc_core as dlc
 from dlc_core.diag import ModelError, UnsupportedError
 from dlc_core.graph.node import CONST, const_array, post_order
 
@@ -79,14 +81,21 @@ def test_mel_filters():
 
 @pytest.mark.parametrize(("least", "most", "skips"), [(1, 1, 0), (1, 2, 1), (2, 2, 3), (2, 3, 5)])
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
-def test_counts_of_n_grams(least, most, skips, mode):
-    text = f"""g (int32[2,6] x) => (float[a,b] y) {{
+@pytest.mark.parametrize("size", ["2,6", "rows,n"])
+def test_counts_of_n_grams(least, most, skips, mode, size):
+    text = f"""g (int32[{size}] x) => (float[a,b] y) {{
         y = TfIdfVectorizer <min_gram_length = {least}, max_gram_length = {most}, max_skip_count = {skips},
             mode = "{mode}", ngram_counts = [0, 4, 10], ngram_indexes = [3, 1, 0, 2, 5, 4, 6, 7],
             weights = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
             pool_int64s = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 1, 5, 6]> (x)
     }}"""
-    check(parse(text), {"x": np.array([[1, 5, 6, 7, 8, 6], [5, 5, 6, 1, 6, 7]], np.int32)})
+    model, x = parse(text), np.array([[1, 5, 6, 7, 8, 6], [5, 5, 6, 1, 6, 7]], np.int32)
+    check(model, {"x": x})
+    if size == "rows,n":
+        exe = dlc.compile(model)
+        for length in (1, 2, 3, 5):
+            (wanted,) = ReferenceEvaluator(model).run(None, {"x": x[:, :length]})
+            np.testing.assert_array_equal(exe.run({"x": x[:, :length]})["y"], wanted)
 
 
 @pytest.mark.parametrize("upper", [0, 1])

@@ -10,6 +10,7 @@ import numpy as np
 
 from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import STRING
+from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 
@@ -37,10 +38,14 @@ def _pools(c: Call, flat: Sequence[int]) -> list[tuple[int, Grams, Sequence[int]
 def _count(c: Call, rows: Node, grams: Grams, skip: int) -> Node | None:
     """How often each n-gram is in each row, its items `skip` places apart; None where rows are too short."""
     size, n = rows.shape[1], grams.shape[1]
-    assert isinstance(size, int)
-    places = size - (n - 1) * skip
-    if places < 1:
-        return None
+    if isinstance(size, int):
+        places: Dim = size - (n - 1) * skip
+        if places < 1:
+            return None
+    else:
+        # Behind rows of any length is what no n-gram has.
+        places, other = size, next(k for k in range(grams.size + 1) if k not in grams)
+        rows = std.pad(rows, pads=(0, 0, 0, (n - 1) * skip), value=float(other)) if n > 1 else rows
     same: Node | None = None
     for item in range(n):
         begin = item * skip
@@ -58,8 +63,6 @@ def tf_idf_vectorizer(c: Call, x: Node) -> Node:
     if len(x.shape) > 2 or not indexes or min(indexes) < 0 or skips < 0:
         raise c.error(f"n-grams of {x.type} at {indexes} with {skips} skips")
     rows = std.reshape(x, shape=(1, -1)) if len(x.shape) < 2 else x
-    if not isinstance(rows.shape[1], int):
-        raise c.unsupported(f"n-grams of {x.type}", hint="pin the dims with shapes={...}")
     texts = c.texts("pool_strings", None)
     flat = c.integers("pool_int64s") if texts is None else []
     if (texts is None) is (x.dtype is STRING):
