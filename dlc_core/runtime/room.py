@@ -143,7 +143,7 @@ def upper(size: Expr, ranges: Mapping[str, tuple[int, int]]) -> int | None:
     analyzer = arith.Analyzer()
     for var in free_vars(size):
         analyzer.declare_dim(var, *ranges.get(var.name, (0, None)))
-    high = analyzer.const_bounds(size)[1]
+    high = analyzer.quick_bounds(size)[1]
     return None if math.isinf(high) else max(0, int(high))
 
 

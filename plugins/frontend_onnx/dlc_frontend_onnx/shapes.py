@@ -82,7 +82,7 @@ def at_most(size: Dim) -> Bounds | None:
     """The bounds of a dim that is never larger than a size; None where that is not known to be a number."""
     if isinstance(size, int):
         return Bounds(0, max(1, size))
-    high = analyzer_of(size).const_bounds(size)[1]
+    high = analyzer_of(size).quick_bounds(size)[1]
     return None if high == INF else Bounds(0, max(1, int(high)))
 
 

@@ -118,7 +118,9 @@ def _told_shape(c: Call, x: Node, wanted: Sequence[Dim], keep: bool) -> tuple[Di
     for dim in kept:
         rest = rest * select(eq(dim, -1), 1, dim)
         open_ = open_ + select(eq(dim, -1), 1, 0)
-    left = total // maximum(rest, 1)
+    # Sizes of their own: in those of all dims they would be simplified once for each.
+    rest = as_expr(c.offset(rest, "the product of the sizes"))
+    left = as_expr(c.offset(total // maximum(rest, 1), "the size that is left"))
     fits = eq(rest * select(eq(open_, 0), 1, left), total) & (open_ <= 1)
     c.require(fits, f"{x.type} does not fit the shape")
     return tuple(c.size(select(eq(dim, -1), left, dim), "a dim") for dim in kept)
