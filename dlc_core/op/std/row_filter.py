@@ -14,7 +14,6 @@ square of them: few channels, whose products are few, would not make up for thes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,9 +21,10 @@ from dlc_core import te
 from dlc_core.ir.expr import Expr, as_expr
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims, simplify
+from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, simplify
 from dlc_core.op.lower import compute, padded
 from dlc_core.op.std.convolution import finish
+from dlc_core.op.std.filtered import check_operands, window_of
 from dlc_core.op.std.filtering import POINTS, Transforms, filtering, transformed
 from dlc_core.op.std.window import PADDING, known
 
@@ -107,45 +107,11 @@ WEIGHTS = op(
 # The convolution.
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    before: tuple[int, ...]
-    height: Dim
-    width: Dim
-    down: Dim
-    """Results in each direction, and tiles."""
-
-
-def _sizes(x: Sequence[Dim], columns: int, attrs: Attrs) -> _Sizes:
-    padding = (0, 0, 0, 0) if attrs["padding"] is None else attrs["padding"]
-    if len(padding) != 4 or any(p < 0 for p in padding):
-        raise fail(f"padding {padding}", "four sizes of at least 0 are needed")
-    counts = []
-    for axis, taps in enumerate((attrs["taps"], columns)):
-        most = simplify(x[1 + axis] + padding[axis] + padding[2 + axis] - taps)
-        if isinstance(most, int) and most < 0:
-            raise fail(f"a window of {taps} does not fit into spatial dim {axis} of {x[1 + axis]}")
-        counts.append(simplify(most // attrs["stride"] + 1))
-    return _Sizes(tuple(padding[:2]), counts[0], counts[1], ceil_div(counts[0], attrs["tile"]))
-
-
 def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    x, u, *bias = tensor_types(types)
-    check_rank(x, 4)
-    check_rank(u, 5)
-    if x.dtype is not u.dtype or any(b.dtype is not x.dtype for b in bias):
-        raise fail("inputs of different dtypes")
-    wanted = (len(matrices(attrs["tile"], attrs["stride"], attrs["taps"]).weights), attrs["stride"])
-    if tuple(known(size, "the transformed window") for size in u.shape[:2]) != wanted:
-        raise fail(
-            f"weights {list(u.shape)} for tiles of {attrs['tile']}", "make them with row_filter_weights"
-        )
-    merge_dims(x.shape[3], u.shape[3], "input channels")
-    for b in bias:
-        check_rank(b, 1)
-        merge_dims(b.shape[0], u.shape[4], "output channels")
-    sizes = _sizes(x.shape, known(u.shape[2], "the window"), attrs)
-    return TensorType((x.shape[0], sizes.height, sizes.width, u.shape[4]), x.dtype)
+    points = len(matrices(attrs["tile"], attrs["stride"], attrs["taps"]).weights)
+    x, u = check_operands(types, (points, attrs["stride"]), 5, attrs["tile"], WEIGHTS)
+    window = window_of((attrs["taps"], known(u.shape[2], "the window")), attrs)
+    return TensorType((x.shape[0], *window.output_sizes(x.shape[1:3]), u.shape[4]), x.dtype)
 
 
 def _conv_reference(
@@ -158,13 +124,13 @@ def _conv_reference(
     taps: int = 3,
     padding: Sequence[int] | None = None,
 ) -> NDArray:
-    attrs = {"tile": tile, "stride": stride, "taps": taps, "padding": padding}
-    sizes, made = _sizes(x.shape, u.shape[2], attrs), matrices(tile, stride, taps)
-    down, height, width = (known(size, "results") for size in (sizes.down, sizes.height, sizes.width))
+    window = window_of((taps, u.shape[2]), {"stride": stride, "padding": padding})
+    height, width = (known(size, "results") for size in window.output_sizes(x.shape[1:3]))
+    made, down = matrices(tile, stride, taps), -(-height // tile)
     b, a = np.array(made.inputs), np.array(made.results)
     rows, columns = (down * tile + len(b) - tile) * stride, (width - 1) * stride + u.shape[2]
     source = np.zeros((len(x), rows, columns, x.shape[3]))
-    top, left = sizes.before
+    top, left = window.before
     part = x[:, : rows - top, : columns - left]
     source[:, top : top + part.shape[1], left : left + part.shape[2]] = part
     phases = source.reshape(len(x), rows // stride, stride, columns, -1)
@@ -180,20 +146,21 @@ def _conv_reference(
 def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bias: te.Tensor) -> te.Tensor:
     tile, stride, taps = attrs["tile"], attrs["stride"], attrs["taps"]
     columns, channels, outputs = known(dim(u.shape[2]), "the window"), u.shape[3], u.shape[4]
-    made, sizes = matrices(tile, stride, taps), _sizes([dim(d) for d in x.shape], columns, attrs)
-    batch, down, width = as_expr(x.shape[0]), as_expr(sizes.down), as_expr(sizes.width)
+    made, window = matrices(tile, stride, taps), window_of((taps, columns), attrs)
+    height, width = (as_expr(size) for size in window.output_sizes([dim(d) for d in x.shape[1:3]]))
+    batch, down = as_expr(x.shape[0]), as_expr(ceil_div(dim(height), tile))
     points, step = len(made.inputs), stride * tile
     across = (width - 1) * stride + columns
     ends = [
         simplify(end - before - dim(size))
         for end, before, size in zip(
-            ((sizes.down * tile + points - tile) * stride, dim(across)),
-            sizes.before,
+            (dim((down * tile + points - tile) * stride), dim(across)),
+            window.before,
             x.shape[1:3],
             strict=True,
         )
     ]
-    source = padded(x, (0, *sizes.before, 0), (0, *ends, 0), 0)
+    source = padded(x, (0, *window.before, 0), (0, *ends, 0), 0)
 
     def stage(
         name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
@@ -259,7 +226,7 @@ CONV = op(
         ErrorSample((Tensor((1, 6, 6, 3)), Tensor((5, 1, 3, 3, 5))), {}, "row_filter_weights"),
         ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 2, 5))), {}, "must be equal"),
         ErrorSample((Tensor((1, 1, 6, 3)), Tensor((6, 1, 3, 3, 5))), {}, "does not fit"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5))), {"padding": (1, 1)}, "four sizes"),
+        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5))), {"padding": (1, 1)}, "4 are needed"),
         ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), Tensor((4,))), {}, "must be equal"),
     ),
 )

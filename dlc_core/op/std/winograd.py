@@ -18,7 +18,6 @@ Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -27,9 +26,10 @@ from dlc_core import te
 from dlc_core.ir.expr import Expr, as_expr
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims, simplify
+from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, simplify
 from dlc_core.op.lower import compute, padded
 from dlc_core.op.std.convolution import finish
+from dlc_core.op.std.filtered import check_operands, window_of
 from dlc_core.op.std.filtering import Transforms, filtering, transformed
 from dlc_core.op.std.window import PADDING, known
 
@@ -133,45 +133,11 @@ WEIGHTS = op(
 # The convolution.
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    before: tuple[int, ...]
-    height: Dim
-    width: Dim
-    down: Dim
-    across: Dim
-    """Results in each direction, and tiles."""
-
-
-def _sizes(x: Sequence[Dim], attrs: Attrs) -> _Sizes:
-    padding = (0, 0, 0, 0) if attrs["padding"] is None else attrs["padding"]
-    if len(padding) != 4 or any(p < 0 for p in padding):
-        raise fail(f"padding {padding}", "four sizes of at least 0 are needed")
-    counts = []
-    for axis in (0, 1):
-        most = simplify(x[1 + axis] + padding[axis] + padding[2 + axis] - TAPS)
-        if isinstance(most, int) and most < 0:
-            raise fail(f"a window of 3 does not fit into spatial dim {axis} of {x[1 + axis]}")
-        counts.append(simplify(most // attrs["stride"] + 1))
-    tiles = [ceil_div(c, attrs["tile"]) for c in counts]
-    return _Sizes(tuple(padding[:2]), counts[0], counts[1], tiles[0], tiles[1])
-
-
 def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
-    x, u, *bias = tensor_types(types)
-    check_rank(x, 4)
-    check_rank(u, 4)
-    if x.dtype is not u.dtype or any(b.dtype is not x.dtype for b in bias):
-        raise fail("inputs of different dtypes")
     points = points_of(attrs["tile"], attrs["stride"])
-    if any(known(a, "the transformed window") != points for a in u.shape[:2]):
-        raise fail(f"weights {list(u.shape)} for tiles of {attrs['tile']}", "make them with winograd_weights")
-    merge_dims(x.shape[3], u.shape[2], "input channels")
-    for b in bias:
-        check_rank(b, 1)
-        merge_dims(b.shape[0], u.shape[3], "output channels")
-    sizes = _sizes(x.shape, attrs)
-    return TensorType((x.shape[0], sizes.height, sizes.width, u.shape[3]), x.dtype)
+    x, u = check_operands(types, (points, points), 4, attrs["tile"], WEIGHTS)
+    sizes = window_of((TAPS, TAPS), attrs).output_sizes(x.shape[1:3])
+    return TensorType((x.shape[0], *sizes, u.shape[3]), x.dtype)
 
 
 def _conv_reference(
@@ -183,17 +149,18 @@ def _conv_reference(
     stride: int = 1,
     padding: Sequence[int] | None = None,
 ) -> NDArray:
-    sizes = _sizes(x.shape, {"stride": stride, "tile": tile, "padding": padding})
-    down, across = known(sizes.down, "tiles"), known(sizes.across, "tiles")
+    window = window_of((TAPS, TAPS), {"stride": stride, "padding": padding})
+    height, width = (known(size, "results") for size in window.output_sizes(x.shape[1:3]))
+    down, across = -(-height // tile), -(-width // tile)
     points, step = len(u), stride * tile
     last = [
         (count - 1) * step + points - before - size
-        for count, before, size in zip((down, across), sizes.before, x.shape[1:3], strict=True)
+        for count, before, size in zip((down, across), window.before, x.shape[1:3], strict=True)
     ]
     # What the last tiles have beyond the border is cut off with their results.
     source = np.pad(
         x.astype(np.float64),
-        [(0, 0), *((b, max(a, 0)) for b, a in zip(sizes.before, last, strict=True)), (0, 0)],
+        [(0, 0), *((b, max(a, 0)) for b, a in zip(window.before, last, strict=True)), (0, 0)],
     )
     tiles = np.lib.stride_tricks.sliding_window_view(source, (points, points), (1, 2))
     tiles = tiles[:, : down * step : step, : across * step : step]
@@ -203,21 +170,22 @@ def _conv_reference(
     products = np.einsum("abntsc,abco->abntso", inner, u.astype(np.float64))
     results = np.einsum("ia,abntso,jb->ntisjo", a, products, a)
     n, oc = x.shape[0], u.shape[3]
-    full = results.reshape(n, down * tile, across * tile, oc)[:, : sizes.height, : sizes.width]
+    full = results.reshape(n, down * tile, across * tile, oc)[:, :height, :width]
     return np.asarray(full if bias is None else full + bias, x.dtype)
 
 
 def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bias: te.Tensor) -> te.Tensor:
     tile, stride = attrs["tile"], attrs["stride"]
-    matrices, sizes = transforms(tile, stride), _sizes([dim(d) for d in x.shape], attrs)
-    batch, down, across = as_expr(x.shape[0]), as_expr(sizes.down), as_expr(sizes.across)
+    matrices, window = transforms(tile, stride), window_of((TAPS, TAPS), attrs)
+    sizes = window.output_sizes([dim(d) for d in x.shape[1:3]])
+    batch, (down, across) = as_expr(x.shape[0]), (as_expr(ceil_div(size, tile)) for size in sizes)
     points, step, inputs, outputs = points_of(tile, stride), stride * tile, u.shape[2], u.shape[3]
     beyond = points - step
     ends = [
-        simplify(count * step + beyond - before - dim(size))
-        for count, before, size in zip((sizes.down, sizes.across), sizes.before, x.shape[1:3], strict=True)
+        simplify(dim(count * step + beyond) - before - dim(size))
+        for count, before, size in zip((down, across), window.before, x.shape[1:3], strict=True)
     ]
-    source = padded(x, (0, *sizes.before, 0), (0, *ends, 0), 0)
+    source = padded(x, (0, *window.before, 0), (0, *ends, 0), 0)
 
     def stage(
         name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
@@ -293,7 +261,7 @@ CONV = op(
         ErrorSample((Tensor((1, 6, 6, 3)), Tensor((4, 4, 3, 5))), {}, "winograd_weights"),
         ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 6, 2, 5))), {}, "must be equal"),
         ErrorSample((Tensor((1, 1, 6, 3)), Tensor((6, 6, 3, 5))), {}, "does not fit"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 6, 3, 5))), {"padding": (1, 1)}, "four sizes"),
+        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 6, 3, 5))), {"padding": (1, 1)}, "4 are needed"),
         ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 6, 3, 5)), Tensor((4,))), {}, "must be equal"),
     ),
 )

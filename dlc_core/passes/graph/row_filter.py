@@ -33,19 +33,24 @@ def by_rows(value: Node, args: Sequence[Node], core: Core, most: int, gain: floa
     return FILTERED.build(args[0], weights, *args[2:], **attrs)
 
 
+def plain_conv(value: Node) -> bool:
+    """Whether it is a convolution of images in float32, channels last and ungrouped, by constant windows."""
+    if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
+        return False
+    attrs = value.attrs
+    wide = attrs["out_dtype"] is None or attrs["out_dtype"].name == "float32"
+    last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
+    return wide and last and attrs["groups"] == 1 and len(value.args[1].shape) == 4
+
+
 def _window(value: Node, lanes: int) -> Window | None:
     """The sizes of a convolution of higher windows than one row, whose results are whole vectors."""
-    if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
+    if not plain_conv(value) or any(step != 1 for step in value.attrs["dilation"] or ()):
         return None
-    attrs, kernel = value.attrs, value.args[1].shape
-    if len(kernel) != 4 or attrs["layout"] != "NXC" or attrs["kernel_layout"] != "XIO":
+    down, across = value.attrs["strides"] or (1, 1)
+    if down != across or down not in STRIDES:
         return None
-    down, across = attrs["strides"] or (1, 1)
-    wide = attrs["out_dtype"] is None or attrs["out_dtype"].name == "float32"
-    plain = all(step == 1 for step in attrs["dilation"] or ()) and attrs["groups"] == 1
-    if not (wide and plain) or down != across or down not in STRIDES:
-        return None
-    sizes = (*value.shape[:3], *kernel)
+    sizes = (*value.shape[:3], *value.args[1].shape)
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) < len(sizes) or known[3] < 2 or known[6] % lanes:
         return None
@@ -53,4 +58,4 @@ def _window(value: Node, lanes: int) -> Window | None:
     return Window(batch, height, width, inputs, outputs, rows, columns, down)
 
 
-__all__ = ["by_rows"]
+__all__ = ["by_rows", "plain_conv"]

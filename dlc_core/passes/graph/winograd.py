@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import CONST, Function, Node, rewrite
+from dlc_core.graph.node import Function, Node, rewrite
 from dlc_core.ir.types import Dim
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import lowers_activations
-from dlc_core.passes.graph.row_filter import by_rows
+from dlc_core.passes.graph.row_filter import by_rows, plain_conv
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
 from dlc_core.schedule.rules.cpu.winograd_plan import Layer, direct_cycles, plan
 
-CONV, WEIGHTS, TILED = (OPS[name] for name in ("conv", "winograd_weights", "winograd_conv"))
+WEIGHTS, TILED = (OPS[name] for name in ("winograd_weights", "winograd_conv"))
 RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
 TILES = (2, 4)
 GAIN = 0.9
@@ -86,24 +86,20 @@ class Winograd(GraphPass):
 
 def _layer(value: Node, lanes: int) -> Layer | None:
     """The sizes of a convolution that tiles can compute, in whole vectors of channels."""
-    if value.op is not CONV or value.args[1].op is not CONST or value.dtype.name != "float32":
+    if not plain_conv(value) or tuple(value.args[1].shape[:2]) != (3, 3):
         return None
-    attrs, kernel = value.attrs, value.args[1].shape
-    steps = attrs["strides"] or (1, 1)
-    plain = steps in ((1, 1), (2, 2)) and attrs["groups"] == 1
-    last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
-    wide = attrs["out_dtype"] is None or attrs["out_dtype"].name == "float32"
-    if not (plain and last and wide) or len(kernel) != 4 or tuple(kernel[:2]) != (3, 3):
+    steps = value.attrs["strides"] or (1, 1)
+    if steps not in ((1, 1), (2, 2)):
         return None
     sizes: tuple[Dim, ...] = (*value.shape[:3], value.args[0].shape[3], value.shape[3])
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) < len(sizes) or known[3] % lanes or known[4] % lanes:
         return None
-    down, across = attrs["dilation"] or (1, 1)
+    down, across = value.attrs["dilation"] or (1, 1)
     if (down, across) != (1, 1) and steps != (1, 1):
         return None
     rows, columns = value.args[0].shape[1:3]
-    padding = attrs["padding"] or (0,) * 4
+    padding = value.attrs["padding"] or (0,) * 4
     if not isinstance(rows, int) or not isinstance(columns, int):
         return None
     if any(size % down for size in (rows, *padding[::2])) or any(
