@@ -7,7 +7,8 @@
 A key is made before the model is imported: it covers the model's bytes (or its IR), the target and the
 machine that it stands for, every setting, and the code of the compiler and of all plugins.  Files appear
 whole or not at all, so that processes may share the folder.  A damaged file is removed and counts as
-missing.  The files used longest ago are removed when they take more than `config.cache_size` together.
+missing.  The files used longest ago are removed when they take more than `config.cache_size` together, or
+more than half of what the disk has for them.
 
 Beside each artefact is a mark: the size and time of the file whose weights were last compared with their
 checksum, so that this is not done with every start; and when it was last touched, the artefact was used.
@@ -28,6 +29,7 @@ from typing import Any
 
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError
+from dlc_core.disk import room
 from dlc_core.remember import forget, remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read, save
@@ -122,8 +124,9 @@ class Store:
         forget()
         entries = self.entries()
         total = sum(entry.size for entry in entries)
+        limit = room(self.folder, total, self.limit)
         for entry in entries:
-            if total <= self.limit:
+            if total <= limit:
                 break
             if entry.path.name != keep + SUFFIX:
                 _remove(entry.path)

@@ -177,7 +177,13 @@ class Config:
 
     cache_dir = Knob[Path]("cache_dir", Path, _cache_home, "Folder of compiled artefacts.")
     cache = Knob("cache", bool, True, "Keep compiled models, and take them from there the next time.")
-    cache_size = Knob("cache_size", int, 8192, "MiB that the compiled models kept may take.", minimum=0)
+    cache_size = Knob(
+        "cache_size",
+        int,
+        8192,
+        "MiB that the compiled models kept may take, if the disk has twice that.",
+        minimum=0,
+    )
     plugins = Knob[tuple[str, ...] | None](
         "plugins", tuple, None, "The only plugins to load, by name; unset loads every installed one."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -196,6 +197,27 @@ def test_processes_share_the_folder(own_folder, models, request):
         assert one.returncode == 0, said
     assert len(Store().entries()) == models
     assert not list(Store().folder.glob(".*.part"))
+
+
+def test_a_small_disk_is_left_half_of_what_it_has(own_folder, monkeypatch):
+    """With room for ten artefacts beside everything else, five are kept, the last one always."""
+    first = compiled(2.0)
+    size = Store().entries()[0].size
+    disk = type(shutil.disk_usage(own_folder))
+
+    def usage(folder):
+        used = sum(entry.size for entry in Store().entries())
+        return disk(100 * size, 100 * size - 10 * size + used, 10 * size - used)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    for factor in range(3, 10):
+        assert compiled(float(factor)).report["cache"] == "stored"
+    assert 4 <= len(Store().entries()) <= 5
+    assert compiled(9.0).report["cache"] == "hit"
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: disk(100 * size, 100 * size, 0))
+    assert compiled(2.0).report["cache"] == "stored"
+    assert len(Store().entries()) <= 3
+    np.testing.assert_array_equal(first(X), 2 * X)
 
 
 def test_a_full_disk_keeps_nothing_and_fails_nothing(own_folder):

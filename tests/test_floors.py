@@ -22,6 +22,7 @@ FLOORS = {
     "hooks": 0,
     "config": 0,
     "diag": 0,
+    "disk": 0,
     "lazy": 0,
     "version": 0,
     "remember": 1,

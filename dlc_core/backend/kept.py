@@ -1,7 +1,8 @@
 """What compilers of source text have made, kept between processes in `cache_dir/libraries`.
 
 A file's name says what it was made of, so it is never stale; when it was last used, its time of change says.
-The files used longest ago are removed when they take more than `config.cache_size` together.
+The files used longest ago are removed when they take more than `config.cache_size` together, or more than
+half of what the disk has for them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from dlc_core.backend.compiler import NATIVE, compiler_version
 from dlc_core.config import config
+from dlc_core.disk import room
 from dlc_core.runtime.resources import processor_words
 
 _STALE = 3600.0
@@ -60,8 +62,9 @@ class KeptFiles:
                 shutil.rmtree(path, ignore_errors=True)
         removed = 0
         total = sum(file.size for file in entries)
+        limit = room(self.folder, total, self.limit)
         for file in entries:
-            if total <= self.limit:
+            if total <= limit:
                 break
             if file.path != keep:
                 removed += _remove(file.path)
