@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ from dlc_core.cli.options import (
 from dlc_core.diag import UsageError
 from dlc_core.runtime.measure import Spread, measure
 from dlc_core.runtime.profile import Report
+from dlc_core.target.cost import Machine
 
 
 def bench(
@@ -102,7 +104,7 @@ def bench(
     out.print(f"[bold]{escape(str(model))}[/] on {escape(exe.target_text)}", highlight=False)
     if exe.report:
         out.print(f"compiled in {compile_seconds(exe)}", highlight=False)
-    out.print(_table(spreads))
+    out.print(_table(spreads, f"{Machine.of(exe.target.describe()).executor}s"))
     for report in reports.values():
         out.print(_shortened(report, top))
 
@@ -117,9 +119,9 @@ def _counts(text: str) -> list[int]:
     return counts
 
 
-def _table(spreads: dict[int, Spread]) -> Table:
+def _table(spreads: dict[int, Spread], counted: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("threads", "median ms", "p10", "p90", "min", "runs", "per second"):
+    for title in (counted, "median ms", "p10", "p90", "min", "runs", "per second"):
         table.add_column(title, justify="right")
     for count, s in spreads.items():
         times = [f"{value:.3f}" for value in (s.median, s.p10, s.p90, s.min)]
@@ -130,4 +132,4 @@ def _table(spreads: dict[int, Spread]) -> Table:
 def _shortened(report: Report, top: int) -> Report:
     """The slowest kernels of a report."""
     rows = report.rows[:top] if top else report.rows
-    return Report(rows, report.milliseconds, report.runs, report.threads)
+    return replace(report, rows=rows)

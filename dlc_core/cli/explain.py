@@ -73,14 +73,14 @@ def explain(
     report = machine = None
     if measure:
         report = exe.profile(gather_inputs(exe, None, None, 0, shapes))
-        machine = measured_machine()
+        machine = None if Machine.of(exe.target.describe()).launches else measured_machine()
     told = exe.explain(machine, report)
     kernels = [k for k in told.kernels if not refused or k.refused or k.rule in ("", "none")]
     if as_json:
         print(replace(told, kernels=tuple(kernels)).to_json())
         return
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"target  {escape(told.target)}, {told.threads} thread{'s' * (told.threads != 1)}")
+    console.print(f"target  {escape(told.target)}, {_count(told.threads, told.machine.executor)}")
     console.print(f"memory  {memory_words(told)}")
     console.print(f"code    {bytes_text(told.code)}")
     console.print(f"machine {_machine_words(told.machine)}\n")
@@ -118,8 +118,15 @@ def _bytes_words(size: str) -> str:
 def _machine_words(machine: Machine) -> str:
     names = [machine.place(level) for level in range(len(machine.bandwidths))]
     reads = ", ".join(f"{n} {b / 1e9:.0f} GB/s" for n, b in zip(names, machine.bandwidths, strict=True))
-    how = "measured" if machine.measured else "from the target's description; --measure measures it"
+    how = "measured" if machine.measured else "from the target's description"
+    if machine.launches:
+        return f"{machine.flops / 1e9:.0f} GFLOP/s a unit, {reads} a unit ({how})"
+    how += "" if machine.measured else "; --measure measures it"
     return f"{machine.flops / 1e9:.0f} GFLOP/s a core, {reads} ({how})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _segment_record(one: Segment) -> dict[str, Any]:

@@ -248,8 +248,9 @@ class Executable:
             run()
         total = time.perf_counter() - start
         times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
-        known = estimates(self, Machine.of(self.target.describe()))
-        return make_report(sites, times, [limits for _, limits in known], total, runs, self._threads)
+        machine = Machine.of(self.target.describe())
+        limits = [limit for _, limit in estimates(self, machine)]
+        return make_report(sites, times, limits, total, runs, self._threads, machine.executor)
 
     def time_evaluator(
         self, number: int = 10, repeat: int = 3, min_repeat_ms: float = 0.0, warmup: int = 1

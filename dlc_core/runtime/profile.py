@@ -80,6 +80,8 @@ class Report:
     runs: int
     """Calls that were measured, whose mean this is."""
     threads: int
+    executor: str = "thread"
+    """What `threads` counts: threads of the host, or units that kernels are launched on."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -97,10 +99,8 @@ class Report:
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        table = Table(
-            title=f"{self.milliseconds:.3f} ms a call, {self.threads} thread{'s' * (self.threads != 1)}, "
-            f"mean of {self.runs}"
-        )
+        counted = f"{self.threads} {self.executor}{'s' * (self.threads != 1)}"
+        table = Table(title=f"{self.milliseconds:.3f} ms a call, {counted}, mean of {self.runs}")
         table.add_column("kernel", overflow="fold")
         table.add_column("model nodes", overflow="fold")
         for name in ("calls", "ms", "share", "MFLOP", "MB", "GFLOP/s", "GB/s", "roofline ms", "of it"):
@@ -146,6 +146,7 @@ def make_report(
     total: float,
     runs: int,
     threads: int,
+    executor: str,
 ) -> Report:
     """A report of raw figures: for each site nanoseconds and calls of all runs, and what the cost
     model says of it; seconds of all runs.
@@ -166,7 +167,7 @@ def make_report(
         for site, (time, calls), limit in zip(sites, times, limits, strict=True)
     ]
     rows.sort(key=lambda row: -row.milliseconds)
-    return Report(tuple(rows), total / runs * 1e3, runs, threads)
+    return Report(tuple(rows), total / runs * 1e3, runs, threads, executor)
 
 
 __all__ = ["PROFILE_SUFFIX", "Report", "Row", "make_report"]

@@ -98,7 +98,7 @@ class Machine:
     @staticmethod
     def of(description: Description) -> Machine:
         """The limits that a description implies."""
-        if description.thread_axes:
+        if description.thread_axes and not description.vector_bits:
             return Machine._of_units(description)
         lanes = description.lanes(32)
         steps = lanes * description.vector_units * description.frequency
@@ -117,7 +117,8 @@ class Machine:
     @staticmethod
     def _of_units(description: Description) -> Machine:
         """Those of units that groups of threads are launched on: what one launch leaves in the caches of
-        single units is not what another reads there.
+        single units is not what another reads there.  Units whose threads have vectors are a processor's
+        cores, and none of these.
         """
         units, memory = max(1, description.cores), description.memory_bandwidth
         flops = (2 if description.fma else 1) * description.vector_units * description.frequency
@@ -156,6 +157,11 @@ class Machine:
                 rate = min(rate, self.shared_bandwidth)
             times[name] = times.get(name, 0.0) + size / rate
         return times
+
+    @property
+    def executor(self) -> str:
+        """What kernels are dealt out to: a `thread` of the host, or a `unit` that they are launched on."""
+        return "unit" if self.launches else "thread"
 
     def place(self, level: int) -> str:
         """What a cache, or memory behind all of them, is called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,6 +123,13 @@ def test_launches_use_all_units_and_what_these_share():
         assert found is not None
         assert (found.bound, found.limit) == (bound, pytest.approx(limit))
         assert found.seconds > found.limit + 1e-6
+
+
+def test_units_whose_threads_have_vectors_are_cores():
+    record = Description(thread_axes={"block.x": 1 << 31}, cores=2, vector_bits=256, parallel=False)
+    assert Machine.of(record) == Machine.of(replace(record, thread_axes={}))
+    executors = [Machine.of(replace(record, vector_bits=bits)).executor for bits in (256, 0)]
+    assert executors == ["thread", "unit"]
 
 
 def test_how_well_estimates_fit():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.backend.compiler import compiler_problem
+from dlc_core.cli.main import main
 from dlc_core.graph.node import param
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.types import tensor_type
@@ -78,6 +81,20 @@ def test_a_missing_barrier_is_reported() -> None:
 
 def test_a_network() -> None:
     check_network("cuda_simulated -arch=sm_90")
+
+
+def test_units_are_not_called_threads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor measured by what the host's processor can do."""
+    x = param("x", tensor_type((4, 100)))
+    path, target = str(tmp_path / "model.dlc"), "cuda_simulated -arch=sm_90 -units=7"
+    dlc.compile(module_of(std.relu(x), [x]), target).save(path)
+    for words in (["bench", path, "-n", "1", "--profile"], ["explain", path, "--measure"]):
+        assert main(words) == 0
+    benched, _, explained = capsys.readouterr().out.partition("target ")
+    assert "units  median ms" in benched
+    assert "7 units" in benched
+    assert explained.strip().startswith(f"{target}, 7 units\n")
+    assert re.search(r"machine \d+ GFLOP/s a unit, .* \(from the target's description\)", explained)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

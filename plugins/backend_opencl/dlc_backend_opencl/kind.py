@@ -57,19 +57,23 @@ def description(options: Mapping[str, Any]) -> Description:
     for name in ("group-threads", "shared-bytes", "subgroup", "vector-bits", "cores"):
         if options[name] < 0:
             raise TargetError(f"target option -{name}={options[name]}: not a number of things")
-    if options["subgroup"] & (options["subgroup"] - 1):
-        raise TargetError(f"target option -subgroup={options['subgroup']}: not a power of two")
+    for name in ("subgroup", "vector-bits"):
+        if options[name] & (options[name] - 1):
+            raise TargetError(f"target option -{name}={options[name]}: not a power of two")
+    if 0 < options["vector-bits"] < 32:
+        raise TargetError(f"target option -vector-bits={options['vector-bits']}: no vector is so narrow")
     sides = (threads, threads, min(threads, 64))
     cores, subgroup, line = 16, 0, 64
     vector_bits = options["vector-bits"]
     extensions = frozenset(options["extensions"])
-    dtypes = COMPUTED
+    dtypes, frequency = COMPUTED, Description.frequency
     if is_named(options):
         device = find_device(options["platform"], options["device"])
         threads = options["group-threads"] or device.max_work_group_size
         sides = tuple(min(threads, side) for side in device.max_work_item_sizes)
         shared = options["shared-bytes"] or min(device.local_mem_size, _CPU_SHARED)
         cores, line = device.max_compute_units, device.global_mem_cacheline_size or line
+        frequency = 1e6 * device.max_clock_frequency or frequency
         if not vector_bits and device.type & pyopencl().device_type.CPU:
             vector_bits = min(WIDEST, 32 * device.native_vector_width_float)
         extensions |= frozenset(device.extensions.split())
@@ -94,6 +98,7 @@ def description(options: Mapping[str, Any]) -> Description:
         subgroup=subgroup,
         intrinsics=extensions,
         dots=BYTE_DOTS if INTEGER_DOTS in extensions else (),
+        frequency=frequency,
         extra={PROCESSOR: True} if vector_bits else {},
     )
 

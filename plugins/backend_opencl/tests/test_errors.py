@@ -69,7 +69,12 @@ def test_devices_that_are_not_there(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("-subgroup=12", "not a power of two"), ("-group-threads=-1", "not a number of things")],
+    [
+        ("-subgroup=12", "not a power of two"),
+        ("-vector-bits=96", "not a power of two"),
+        ("-vector-bits=16", "no vector is so narrow"),
+        ("-group-threads=-1", "not a number of things"),
+    ],
 )
 def test_options_that_mean_nothing(text: str, said: str) -> None:
     with pytest.raises(TargetError, match=said):
