@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import dlc_core as dlc
 from dlc_core.driver import find_target
+from dlc_core.op.declare import OpDecl
 from dlc_core.registry import registry
 from dlc_core.target import Target
 from dlc_core.testing.cases import Case, op_cases, symbolic_cases
 from dlc_core.testing.models import all_models
 
+Cases = Callable[[OpDecl, tuple[str, ...]], Iterator[Case]]
 DTYPES = ("float32", "float16", "int8")
 CONTRACTIONS = ("gpu.attention", "gpu.contraction", "gpu.few_rows", "gpu.matrix")
 """Rules whose kernels hold what they compute in registers, all of it."""
@@ -47,7 +49,7 @@ def _symbols(text: str) -> set[str]:
     return set(re.findall(r"^__global__ .*?(\w+)\((?!\d)", text, re.MULTILINE))
 
 
-def wrong(cases: Iterator[Case], target: Target) -> list[str]:
+def wrong(cases: Iterable[Case], target: Target) -> list[str]:
     """What is wrong with the kernels of cases, each with its name."""
     found = []
     for case in cases:
@@ -59,34 +61,27 @@ def wrong(cases: Iterator[Case], target: Target) -> list[str]:
     return found
 
 
-def samples() -> Iterator[Case]:
-    for decl in registry().ops.values():
-        yield from op_cases(decl, DTYPES)
-
-
-def open_sizes() -> Iterator[Case]:
-    for decl in registry().ops.values():
-        yield from symbolic_cases(decl, DTYPES)
-
-
-def models() -> Iterator[Case]:
-    for group in all_models().values():
-        yield from group.named()
-
-
 @archs
 def test_some_ops(arch: str) -> None:
     target = find_target(f"cuda -arch={arch}")
     for name in ("attention", "conv", "layer_norm", "matmul", "softmax"):
         first = list(op_cases(registry().ops[name], DTYPES))[:1]
-        assert wrong(iter(first), target) == []
+        assert wrong(first, target) == []
 
 
 @pytest.mark.slow
 @archs
-@pytest.mark.parametrize("cases", [samples, open_sizes, models])
-def test_the_kit(cases: object, arch: str) -> None:
-    assert wrong(cases(), find_target(f"cuda -arch={arch}")) == []  # type: ignore[operator]
+@pytest.mark.parametrize("cases", [op_cases, symbolic_cases])
+@pytest.mark.parametrize("name", sorted(registry().ops))
+def test_all_ops(name: str, cases: Cases, arch: str) -> None:
+    assert wrong(cases(registry().ops[name], DTYPES), find_target(f"cuda -arch={arch}")) == []
+
+
+@pytest.mark.slow
+@archs
+@pytest.mark.parametrize("group", sorted(all_models()))
+def test_all_models(group: str, arch: str) -> None:
+    assert wrong(all_models()[group].named(), find_target(f"cuda -arch={arch}")) == []
 
 
 @pytest.mark.slow
