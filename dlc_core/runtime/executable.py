@@ -66,6 +66,7 @@ if hasattr(os, "register_at_fork"):
 SHORT_SOURCE = 1 << 18
 """Characters of code up to which an artefact keeps it without being asked."""
 
+_SAVED = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
 
 MEMORY = "memory"
 """What is recorded of the memory of calls, as JSON data (see `CallMemory.record`)."""
@@ -364,19 +365,19 @@ class Executable:
                     *(f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())),
                     *(f"{name} runs on {region.target}" for name, region in self.regions.items()),
                 ],
-                hint="exe.save writes a file for dlc.open; to export, end the model before these nodes, or"
+                hint=f"{_SAVED}; to export, end the model before these nodes, or"
                 " have sizes told by the inputs' shapes and elements",
             )
         if self.signature.donated:
             raise UnsupportedError(
                 "inputs are given away, and exported code takes compact tensors",
-                hint="exe.save writes a file for dlc.open; or compile without `donate`",
+                hint=f"{_SAVED}; or compile without `donate`",
             )
         write = getattr(self.codegen, "export", None)
         if write is None:
             raise UnsupportedError(
                 f"target {self.target.kind.name!r} exports nothing that runs without Python",
-                hint="exe.save writes a file for dlc.open",
+                hint=_SAVED,
             )
         files: list[Path] = write(self, Path(path))
         return files

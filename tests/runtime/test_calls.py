@@ -265,8 +265,9 @@ def test_what_an_executable_cannot_do_is_said(devices, models):
     exe = dlc.compile(models.dense(), "reference")
     with pytest.raises(UnsupportedError, match="no instrumented entry"):
         exe.profile([X])
-    with pytest.raises(UnsupportedError, match="exports nothing"):
+    with pytest.raises(UnsupportedError, match="exports nothing") as caught:
         exe.export("model.so")
+    assert "dlc compile -o NAME.dlc" in str(caught.value)
     with pytest.raises(UsageError, match="no source 'asm'"):
         exe.source("asm")
     assert "matmul" in dlc.compile(models.dense(), "shared").source("graph")

@@ -19,7 +19,10 @@ from dlc_backend_cuda.graphs import Graphs
 from dlc_core.backend.stream import Bytes, OutOfMemory, Start
 from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError, problem_of
 
-REMEDY = 'pip install "dlc-backend-cuda[device]", and the driver of the card'
+REMEDY = (
+    'pip install "dlc-backend-cuda[device]", and the driver of the card;'
+    " cuda_simulated runs the same kernels without either, on this machine's processor, slowly"
+)
 STAGE = 4 << 20
 """Bytes of each of the two page-locked buffers through which memory is copied."""
 

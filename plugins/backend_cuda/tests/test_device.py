@@ -285,6 +285,7 @@ def test_without_pycuda_models_compile_and_do_not_run() -> None:
     assert what == "pycuda is not installed, or finds no driver: CUDA devices are reached by it"
     assert problem.startswith(what)
     assert 'pip install "dlc-backend-cuda[device]"' in problem
+    assert "cuda_simulated" in problem
 
 
 def test_a_device_is_opened_when_it_is_used() -> None:
