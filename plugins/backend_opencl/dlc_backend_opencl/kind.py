@@ -45,6 +45,8 @@ WIDEST = 256
 """Bits of vectors beyond which some drivers of processors fail."""
 PROCESSOR = "processor"
 """Where the extra facts of a description say that groups have one thread; see `processors`."""
+_LANES = 64
+"""Multiply-adds that a unit of a card begins in a cycle, which no driver tells: usual ones have 64 or 128."""
 _CPU_SHARED = 256 << 10
 """Bytes of a group that a processor's caches hold: its local memory is of the ordinary kind."""
 
@@ -98,6 +100,7 @@ def description(options: Mapping[str, Any]) -> Description:
         subgroup=subgroup,
         intrinsics=extensions,
         dots=BYTE_DOTS if INTEGER_DOTS in extensions else (),
+        vector_units=Description.vector_units if vector_bits else _LANES,
         frequency=frequency,
         extra={PROCESSOR: True} if vector_bits else {},
     )

@@ -17,6 +17,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.script import parse
+from dlc_core.target.cost import Machine
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.launches import check_launches
 from dlc_core.testing.schedules import kernel_of
@@ -75,6 +76,14 @@ def test_kernels_mean_the_same(kernel: Callable[[], Node]) -> None:
 def test_cards_are_scheduled_as_cards() -> None:
     plain = replace(PROCESSOR, extra={})
     assert check_launches(kernel_of(rows()), plain, rules=RULES).rule.startswith("gpu.")
+
+
+def test_rooflines_are_of_units_of_cards_and_of_cores_of_processors() -> None:
+    card, processor = (
+        Machine.of(find_target(f"opencl {words}").describe()) for words in ("", "-vector-bits=256")
+    )
+    assert (card.executor, processor.executor) == ("unit", "thread")
+    assert (card.flops, processor.flops) == (2 * 64 * 3e9, 2 * 8 * 2 * 3e9)
 
 
 def test_vectors_move_without_calls() -> None:
