@@ -3,6 +3,7 @@
 from dlc_core.passes.graph.align_channels import AlignChannels
 from dlc_core.passes.graph.attention import RULES as ATTENTION_RULES
 from dlc_core.passes.graph.attention import Attention
+from dlc_core.passes.graph.constant_state import ConstantState
 from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
 from dlc_core.passes.graph.dead_code import DeadCode
@@ -35,6 +36,7 @@ PASSES = (
     FoldQuantization,
     PackWeights,
     FoldConstants,
+    ConstantState,
     Recompose,
     Attention,
     ExpandComposites,
@@ -62,6 +64,7 @@ __all__ = [
     "Attention",
     "CanonicalCasts",
     "CommonSubexpressions",
+    "ConstantState",
     "ConvertLayout",
     "DeadCode",
     "ExpandComposites",

@@ -1,0 +1,120 @@
+"""constant_state: constants that control flow is given, or carries from round to round, are its bodies' own.
+
+Law: the function computes the same values, bit for bit.
+
+    scan(h, W, xs, body=f)  with f(h, w, x) giving (…, w, …)      =>      scan(h, xs, body=f with W for w)
+    if_(c, W, x, then=f, else=g)                                  =>      if_(c, x, f and g with W in them)
+
+Exporters give recurrent cells the weights around them as values that no round changes.  Where they are
+constants of the body, what is computed of them alone is computed once, products find weights that can be laid
+out ahead, and no round copies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.graph.node import CONST, GET, Function, Node, get_item, make_tuple, node, rewrite
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TupleType
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+
+IF, WHILE, SCAN, LOOP = (OPS[name] for name in ("if_", "while_", "scan", "loop"))
+
+
+@dataclass(frozen=True)
+class ConstantState(GraphPass):
+    """Constants that control flow is given, and that no round changes, become its bodies' own."""
+
+    name: ClassVar[str] = "constant_state"
+    place: ClassVar[tuple[float, ...]] = (215,)
+    min_level: ClassVar[int] = 1
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        """Outer bodies first: what one gets as a constant it may give to those in it."""
+        graphs = module.of_kind(Function)
+        changed = {name: _settled(function) for name, function in graphs.items()}
+        if all(changed[name] is graphs[name] for name in graphs):
+            return module
+        return module.with_functions(changed)
+
+
+def _settled(function: Function) -> Function:
+    body = rewrite(function.body, _visit)
+    return function if body is function.body else function.with_body(body)
+
+
+def _visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+    if old.op is GET:
+        return get_item(args[0], old.attrs["index"])
+    bodies = {name: value for name, value in old.attrs.items() if isinstance(value, Function)}
+    if not bodies or not isinstance(old.op, OpDecl):
+        return None
+    fixed = {place: args[place + first] for place, first in _fixed(old, args)}
+    inner = {name: _settled(_without(f, fixed, name == "body")) for name, f in bodies.items()}
+    if all(inner[name] is f for name, f in bodies.items()):
+        return None
+    attrs = {**old.attrs, **inner}
+    if not fixed:
+        return node(old.op, args, attrs, old.type)
+    if old.op is IF:
+        return IF.build(args[0], *_others(args[1:], fixed), **attrs)
+    if old.op is SCAN:
+        attrs["num_state"] -= len(fixed)
+    if old.op is LOOP:
+        places = iter(attrs["changing"])
+        attrs["changing"] = tuple(
+            value for at, axis in zip(places, places) for value in (at - sum(f < at for f in fixed), axis)
+        )
+    new = old.op.build(*_others(args, fixed), **attrs)
+    assert isinstance(old.type, TupleType)
+    left = iter(range(len(old.type.fields)))
+    return make_tuple(
+        [fixed[i] if i in fixed else get_item(new, next(left)) for i in range(len(old.type.fields))]
+    )
+
+
+def _fixed(old: Node, args: Sequence[Node]) -> list[tuple[int, int]]:
+    """The params of the bodies that are constants in all rounds, each with how many arguments come before."""
+    bodies = [value for value in old.attrs.values() if isinstance(value, Function)]
+    if old.op is IF:
+        return [(i, 1) for i, own in enumerate(args[1:]) if own.op is CONST and _fits(own, bodies, i)]
+    if old.op not in (WHILE, SCAN, LOOP):
+        return []
+    body = old.attrs["body"]
+    count = old.attrs["num_state"] if old.op is SCAN else len(args)
+    resized = old.attrs["changing"][::2] if old.op is LOOP else ()
+    found = [
+        (i, 0)
+        for i, own in enumerate(args[:count])
+        if own.op is CONST
+        and body.results[i] is body.params[i]
+        and _fits(own, bodies, i)
+        and i not in resized
+    ]
+    # A loop has some state.
+    return found[1:] if len(found) == len(args) else found
+
+
+def _fits(own: Node, bodies: Sequence[Function], place: int) -> bool:
+    """Whether no body knows less of a constant than its type, so that no dim is told by it."""
+    return all(body.params[place].type == own.type for body in bodies)
+
+
+def _without(function: Function, fixed: Mapping[int, Node], carried: bool) -> Function:
+    """The function with constants for some params; where it carries them on, without them in its results."""
+    if not fixed:
+        return function
+    memo = {function.params[i]: value for i, value in fixed.items()}
+    body = rewrite(function.body, lambda old, args: None, memo)
+    if carried:
+        body = make_tuple(_others(function.with_body(body).results, fixed))
+    return Function(function.name, tuple(_others(function.params, fixed)), body, function.attrs)
+
+
+def _others(values: Sequence[Node], fixed: Mapping[int, Node]) -> list[Node]:
+    return [value for i, value in enumerate(values) if i not in fixed]
