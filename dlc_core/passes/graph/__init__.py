@@ -18,6 +18,7 @@ from dlc_core.passes.graph.merge_products import MergeProducts
 from dlc_core.passes.graph.mixed_precision import MixedPrecision
 from dlc_core.passes.graph.pack_weights import PackWeights
 from dlc_core.passes.graph.partition import Partition
+from dlc_core.passes.graph.phases import Phases
 from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
@@ -46,6 +47,7 @@ PASSES = (
     MergeProducts,
     ConvertLayout,
     AlignChannels,
+    Phases,
     Winograd,
     Strassen,
     MixedPrecision,
@@ -78,6 +80,7 @@ __all__ = [
     "MixedPrecision",
     "PackWeights",
     "Partition",
+    "Phases",
     "Recompose",
     "Simplify",
     "Strassen",

@@ -1,0 +1,122 @@
+"""phases: transposed convolutions as convolutions whose channels are the phases of their results.
+
+Law: the function computes the same values within tolerance.
+
+    conv_transpose(x, w, strides=(s, s))   =>   crop(interleave(conv(x, w')))    s · s times the outputs
+
+A result of a transposed convolution of stride s, at place s · j + r of what is not cropped yet, is a sum over
+the taps r, r + s, … of the window alone, at neighbouring inputs from j down.  So all s phases r are one
+convolution of the input as it is, with as many times the output channels, whose results are interleaved.  By
+the definition the input is spread by zeros, and s · s times as much is multiplied.  Windows that are no
+multiple of the stride grow to one by taps of 0.
+
+Source: Shi et al., Is the deconvolution layer the same as a convolutional layer?, 2016.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
+from dlc_core.ir.types import dim
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.op.std.convolution import Conv, conv_sizes
+from dlc_core.passes.base import GraphPass, PassContext
+from dlc_core.passes.graph.rules_shape import reshaped, transposed
+
+CONV, CONV_TRANSPOSE, ADD, SLICE = (OPS[name] for name in ("conv", "conv_transpose", "add", "slice"))
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Phases(GraphPass):
+    """Transposed convolutions, channels last and with constant weights, through the phases of their strides.
+
+    Not for machines with thread axes, whose rules read windows of spread inputs in place.
+    """
+
+    name: ClassVar[str] = "phases"
+    place: ClassVar[tuple[float, ...]] = (710,)
+    min_level: ClassVar[int] = 2
+    exact: ClassVar[bool] = False
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        if context.target is None or context.target.describe().thread_axes:
+            return function
+        body = rewrite(function.body, _gathered)
+        return function if body is function.body else function.with_body(body)
+
+
+def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
+    if old.op is not CONV_TRANSPOSE or old.attrs["layout"] != "NXC" or old.attrs["kernel_layout"] != "XIO":
+        return None
+    weights = const_array(args[1])
+    conv = conv_sizes(
+        [dim(d) for d in args[0].shape], [dim(d) for d in args[1].shape], old.attrs, transposed=True
+    )
+    window = conv.window
+    steps = window.strides
+    if weights is None or any(s > 1 and d > 1 for s, d in zip(steps, window.dilation, strict=True)):
+        return None
+    # Taps of a phase, and the first of its results that is not cropped, where the window can begin.
+    taps = [-(-k // s) for k, s in zip(window.kernel, steps, strict=True)]
+    reach = [(t - 1) * d for t, d in zip(taps, window.dilation, strict=True)]
+    first = [min(b // s, r) for b, s, r in zip(window.before, steps, reach, strict=True)]
+    before = [r - f for r, f in zip(reach, first, strict=True)]
+    extra = old.attrs["output_padding"] or (0,) * len(steps)
+    ends = [e + more - a for e, more, a in zip(window.extents, extra, window.after, strict=True)]
+    after = [max(-(-e // s) - 1, 0) for e, s in zip(ends, steps, strict=True)]
+    bias = const_array(args[2]) if len(args) > 2 else None
+    attrs = {"padding": (*before, *after), "dilation": old.attrs["dilation"], "groups": conv.groups}
+    attrs |= {name: old.attrs[name] for name in ("layout", "kernel_layout", "out_dtype")}
+    given = [args[0], constant(_apart(weights, conv, taps))]
+    if bias is not None:
+        shape = (conv.groups, math.prod(steps), conv.group_outputs)
+        given.append(constant(np.broadcast_to(bias.reshape(conv.groups, 1, -1), shape).reshape(-1)))
+    result = _interleaved(CONV.build(*given, **attrs), conv)
+    begins = [b - f * s for b, f, s in zip(window.before, first, steps, strict=True)]
+    result = _cropped(result, old, begins)
+    return ADD.build(result, args[2]) if len(args) > 2 and bias is None else result
+
+
+def _apart(weights: Array, conv: Conv, taps: Sequence[int]) -> Array:
+    """Weights [window…, in, out / groups] as [taps…, in / groups, (groups, phases, out / groups)]."""
+    steps, rank = conv.window.strides, len(taps)
+    more = [(0, t * s - k) for t, s, k in zip(taps, steps, weights.shape, strict=False)]
+    whole = np.pad(weights, [*more, (0, 0), (0, 0)])
+    split = [size for pair in zip(taps, steps, strict=True) for size in pair]
+    parts = whole.reshape(*split, conv.groups, conv.group_inputs, conv.group_outputs)
+    parts = np.flip(parts, tuple(range(0, 2 * rank, 2)))  # a later tap is of an earlier input
+    group, inner, outer = range(2 * rank, 2 * rank + 3)
+    order = (*range(0, 2 * rank, 2), inner, group, *range(1, 2 * rank, 2), outer)
+    return np.ascontiguousarray(parts.transpose(order).reshape(*taps, conv.group_inputs, -1))
+
+
+def _interleaved(value: Node, conv: Conv) -> Node:
+    """[n, spatial…, groups · phases · channels] with the phases beside each other in space."""
+    steps, rank = conv.window.strides, len(conv.window.strides)
+    if all(step == 1 for step in steps):
+        return value
+    batch, *spatial = value.shape[:-1]
+    own = () if conv.groups == 1 else (conv.groups,)
+    split = reshaped(value, (batch, *spatial, *own, *steps, conv.group_outputs))
+    phase = 1 + rank + len(own)
+    pairs = [axis for i in range(rank) for axis in (1 + i, phase + i)]
+    moved = transposed(split, (0, *pairs, *range(1 + rank, phase), phase + rank))
+    sizes = [dim(size * step) for size, step in zip(spatial, steps, strict=True)]
+    return reshaped(moved, (batch, *sizes, conv.outputs))
+
+
+def _cropped(value: Node, old: Node, begins: Sequence[int]) -> Node:
+    """What `old` keeps of the spatial dims."""
+    axes = [1 + i for i, b in enumerate(begins) if b or value.shape[1 + i] != old.shape[1 + i]]
+    if not axes:
+        return value
+    from_ = [begins[axis - 1] for axis in axes]
+    ends = [dim(b + old.shape[axis]) for b, axis in zip(from_, axes, strict=True)]
+    return SLICE.build(value, axes=tuple(axes), begins=tuple(from_), ends=tuple(ends))

@@ -1,0 +1,128 @@
+"""phases: transposed convolutions become convolutions of their input, with the same results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlc_core.diag import DlcError
+from dlc_core.graph.node import Function, constant, param, post_order
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.reference import evaluate
+from dlc_core.passes import PassContext
+from dlc_core.passes.graph import Phases
+from dlc_core.target import Description, Target, TargetKind
+
+RNG = np.random.default_rng(8)
+
+
+def target(**facts):
+    record = Description(**{"vector_bits": 512, "vector_registers": 32, "cores": 2, **facts})
+    return Target(TargetKind("machine", "a test", "none", "none", describe=lambda options: record))
+
+
+def layer(sizes, inputs, outputs, kernel, groups=1, bias=True, batch=2, **attrs):
+    x = param("x", tensor_type((batch, *sizes, inputs)))
+    w = constant(RNG.standard_normal((*kernel, inputs, outputs // groups)), "float32")
+    more = [constant(RNG.standard_normal(outputs), "float32")] if bias else []
+    attrs = {"layout": "NXC", "kernel_layout": "XIO", "groups": groups, **attrs}
+    return Function("main", (x,), std.conv_transpose(x, w, *more, **attrs))
+
+
+def after(function, **facts):
+    return Phases().run(IRModule({"main": function}), PassContext(target=target(**facts)))["main"]
+
+
+def ops(function):
+    return [n.op.name for n in post_order(function.body) if n.args]
+
+
+def same(before, found, x):
+    (old,), (new,) = (np.atleast_1d([evaluate(f, [x])]) for f in (before, found))
+    assert old.shape == new.shape
+    np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5 * np.abs(old).max())
+
+
+@st.composite
+def layers(draw):
+    rank = draw(st.integers(1, 3))
+
+    def some(least, most):
+        return tuple(draw(st.integers(least, most)) for _ in range(rank))
+
+    steps = some(1, 3)
+    groups = draw(st.sampled_from((1, 2)))
+    gaps = tuple(draw(st.integers(1, 2)) if step == 1 else 1 for step in steps)
+    return (
+        some(2, 4),
+        groups * draw(st.integers(1, 2)),
+        groups * draw(st.integers(1, 3)),
+        some(1, 4),
+        groups,
+        draw(st.booleans()),
+    ), {
+        "strides": steps,
+        "dilation": gaps,
+        "padding": tuple(draw(st.integers(0, 3)) for _ in range(2 * rank)),
+        "output_padding": some(0, 2),
+    }
+
+
+@given(layers())
+@settings(max_examples=60, deadline=None)
+def test_results_are_the_same(case):
+    try:
+        before = layer(*case[0], **case[1])
+    except DlcError:
+        return  # nothing is left after cropping
+    found = after(before)
+    assert "conv_transpose" not in ops(found)
+    same(before, found, RNG.standard_normal(before.params[0].tensor_type.shape, np.float32))
+
+
+def test_a_stride_makes_channels_and_no_zeros():
+    found = after(layer((8, 8), 4, 6, (4, 4), strides=(2, 2), padding=(1, 1, 1, 1)))
+    assert ops(found) == ["conv", "reshape", "transpose", "reshape", "slice"]
+    (conv,) = [n for n in post_order(found.body) if n.op.name == "conv"]
+    assert conv.args[1].shape == (2, 2, 4, 24)
+    assert conv.shape == (2, 9, 9, 24)
+
+
+def test_whole_windows_of_one_dim_are_interleaved_as_they_are():
+    assert ops(after(layer((8,), 4, 6, (4,), strides=(4,)))) == ["conv", "reshape", "reshape"]
+
+
+def test_no_stride_is_a_convolution():
+    assert ops(after(layer((8, 8), 4, 6, (3, 3), padding=(1, 1, 1, 1)))) == ["conv"]
+
+
+def test_lengths_may_be_unknown():
+    n, batch = Var("n"), Var("batch")
+    before = layer((n,), 3, 2, (8,), batch=batch, strides=(4,), padding=(2, 2))
+    found = after(before)
+    assert "conv_transpose" not in ops(found)
+    for length in (1, 5):
+        same(before, found, RNG.standard_normal((2, length, 3), np.float32))
+
+
+@pytest.mark.parametrize("case", ["gaps", "weights", "threads", "first"])
+def test_what_stays(case):
+    facts = {"thread_axes": {"threadIdx.x": 1024}} if case == "threads" else {}
+    if case == "gaps":
+        before = layer((8,), 4, 6, (3,), strides=(2,), dilation=(2,))
+    elif case == "weights":
+        x, w = param("x", tensor_type((1, 8, 4))), param("w", tensor_type((4, 4, 6)))
+        before = Function(
+            "main", (x, w), std.conv_transpose(x, w, strides=(2,), layout="NXC", kernel_layout="XIO")
+        )
+    elif case == "first":
+        x, w = param("x", tensor_type((1, 4, 8))), constant(np.ones((4, 6, 2)), "float32")
+        before = Function("main", (x,), std.conv_transpose(x, w, strides=(2,)))
+    else:
+        before = layer((8,), 4, 6, (4,), strides=(2,))
+    assert after(before, **facts) is before
