@@ -24,6 +24,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.passes.base import Pass
 from dlc_core.registry import fresh_registry, registry
 from dlc_core.schedule import Schedule
+from dlc_core.target import Option
 from dlc_core.tir.stmt import PrimFunc, loop
 from dlc_core.tir.stmt import Store as StoreStmt
 
@@ -86,6 +87,12 @@ def test_a_frontend_is_chosen_by_suffix(scaling, model, tmp_path):
         dlc.compile([1], "reference")
     with pytest.raises(DlcError, match="there is no frontend 'onyx'"):
         dlc.compile(model, "reference", frontend="onyx")
+
+
+@pytest.mark.parametrize(("kind", "said"), [("int", "a whole number"), ("bool", "true or false")])
+def test_options_say_what_they_take(kind: str, said: str) -> None:
+    with pytest.raises(TargetError, match=f"-units=x: not {said}\n  hint: those that there are"):
+        Option("units", kind, 0, "those that there are").parse("x")
 
 
 def test_targets_are_found_by_text_json_and_value(scaling):

@@ -30,6 +30,8 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "strs": lambda text: tuple(part for part in text.split(",") if part),
 }
 
+_WANTED = {"int": "a whole number", "bool": "true or false"}
+"""What texts of options are that are refused."""
 
 Stages = tuple[str, ...]
 
@@ -50,7 +52,8 @@ class Option:
         try:
             return _PARSERS[self.kind](text)
         except (ValueError, KeyError):
-            raise TargetError(f"target option -{self.name}={text}: not {self.kind}", hint=self.help) from None
+            wanted = _WANTED[self.kind]
+            raise TargetError(f"target option -{self.name}={text}: not {wanted}", hint=self.help) from None
 
 
 @dataclass(frozen=True)
