@@ -19,7 +19,7 @@ from dlc_core.target.source.values import Key
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.matrix import MATRIX, MatrixUnit, held, operands, products, unit_of
 from dlc_core.tir.stmt import For, Let, PrimFunc, Seq, Stmt, Store, seq
-from dlc_core.tir.threads import THREAD, level
+from dlc_core.tir.threads import THREAD, is_private, level
 
 _WORD = 32
 
@@ -59,6 +59,8 @@ class FragmentWriter(CopyWriter):
         matrices = self._matrices
         loads = _parts(stmt.value)
         first = loads[0]
+        if not isinstance(first, Load) or is_private(first.buffer):
+            return self._own_operand(stmt)
         if not all(isinstance(load, Load) and load.buffer is first.buffer for load in loads):
             raise CodegenError(f"the operand {stmt.var.name} of a product is not what memory holds")
         buffer, bits = first.buffer, first.buffer.dtype.bits
@@ -79,6 +81,23 @@ class FragmentWriter(CopyWriter):
             self.prepare(*places)
             words = [self._word(buffer, places[i : i + each], bits) for i in range(0, len(places), each)]
             self.line(f"const {matrices.word} {name}[{len(words)}] = {{{', '.join(words)}}};")
+        self.text.named = {}
+        self.text.vars[stmt.var] = name
+        return stmt.body
+
+    def _own_operand(self, stmt: Let) -> Stmt:
+        """An operand of what the thread has itself, such as sums of another product, narrowed."""
+        matrices, parts, bits = self._matrices, _parts(stmt.value), stmt.var.dtype.bits
+        each = max(1, _WORD // bits)
+        self.text.named = {}
+        self.prepare(*parts)
+        values = [self.text.stored(part) for part in parts]
+        words = [
+            matrices.pack.format(bits=bits, values=", ".join(values[i : i + each]))
+            for i in range(0, len(values), each)
+        ]
+        name = self.names.fresh(stmt.var.name)
+        self.line(f"const {matrices.word} {name}[{len(words)}] = {{{', '.join(words)}}};")
         self.text.named = {}
         self.text.vars[stmt.var] = name
         return stmt.body

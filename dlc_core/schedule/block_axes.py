@@ -31,14 +31,19 @@ def reorder_block_axes(program: Program, handle: BlockRV, order: Sequence[int]) 
     program.replace({block: moved})
 
 
-def plain_nest(program: Program, block: Block, what: str) -> list[For]:
-    """The loops of a block, outer to inner: one over the whole domain of each axis, holding nothing else."""
-    chain = program.tree.loops_above(block)[-len(block.axes) :] if block.axes else []
+def plain_nest(program: Program, block: Block, what: str, fixed: Sequence[int] = ()) -> list[For]:
+    """The loops of a block, outer to inner: one over the whole domain of each axis, holding nothing else.
+
+    Axes of the numbers `fixed` have loops outside of these.
+    """
+    moving = [n for n in range(len(block.axes)) if n not in fixed]
+    chain = program.tree.loops_above(block)[-len(moving) :] if moving else []
     analyzer = program.analyzer()
     loops = {s.var: s for s in chain}
     nested = all(a.body is b for a, b in itertools.pairwise([*chain, block]) if isinstance(a, For))
-    own = [loops.get(v) for v in block.values if isinstance(v, Var)]
-    every = len(own) == len(block.axes) == len(chain) and set(own) == set(chain)
+    values = [block.values[n] for n in moving]
+    own = [loops.get(v) for v in values if isinstance(v, Var)]
+    every = len(own) == len(moving) == len(chain) and set(own) == set(chain)
     if not nested or not every:
         raise program.error(
             what,
@@ -46,7 +51,8 @@ def plain_nest(program: Program, block: Block, what: str) -> list[For]:
             why="its axes are not one loop each, around it alone",
             hint="do this before loops are split, fused, or filled with other blocks",
         )
-    for axis, stmt in zip(block.axes, own, strict=True):
+    for number, stmt in zip(moving, own, strict=True):
+        axis = block.axes[number]
         assert stmt is not None
         if not (
             analyzer.prove_equal(stmt.begin, axis.dom.begin)
@@ -71,7 +77,8 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
             block,
             why="each output must be a digit (i // a) % b of one axis, all digits of an axis there",
         )
-    chain = plain_nest(program, block, what)
+    fixed = _fixed(program, block, layout)
+    chain = plain_nest(program, block, what, fixed)
     check_not_recurrent(program, block, what)
     bad = [a.var.name for a in block.axes if const_value(a.dom.begin) != 0]
     if bad:
@@ -88,8 +95,8 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
         analyzer.bind(var, 0, new.dom.extent)
     back = [analyzer.simplify(e) for e in layout.inverse()(*(a.var for a in axes))]
     env: dict[Var, Expr] = {a.var: e for a, e in zip(block.axes, back, strict=True)}
-    for axis, value in zip(block.axes, back, strict=True):
-        if not analyzer.prove(value < axis.dom.extent):
+    for number, (axis, value) in enumerate(zip(block.axes, back, strict=True)):
+        if number not in fixed and not analyzer.prove(value < axis.dom.extent):
             raise program.error(
                 what,
                 block,
@@ -97,10 +104,31 @@ def transform_block_layout(program: Program, handle: BlockRV, layout: IndexMap) 
                 "known to be a multiple",
                 hint="pad_einsum makes the tiles of a product whole",
             )
-    made: Stmt = replace(_over_others(block, env, analyzer), axes=axes, values=tuple(loops))
-    for var, new in reversed(list(zip(loops, axes, strict=True))):
-        made = loop(var, new.dom.extent, made)
+    stay = [digit.axis in fixed for digit in digits]
+    values = [
+        block.values[digit.axis] if kept else var
+        for digit, kept, var in zip(digits, stay, loops, strict=True)
+    ]
+    made: Stmt = replace(_over_others(block, env, analyzer), axes=axes, values=tuple(values))
+    for var, new, kept in reversed(list(zip(loops, axes, stay, strict=True))):
+        made = made if kept else loop(var, new.dom.extent, made)
     program.replace({chain[0] if chain else block: made})
+
+
+def _fixed(program: Program, block: Block, layout: IndexMap) -> list[int]:
+    """The axes that a layout leaves as they are, and whose loops hold more than the block."""
+    around = program.tree.ancestors(block)
+    alone: set[Var] = set()
+    for stmt in around:
+        if not isinstance(stmt, For):
+            break
+        alone.add(stmt.var)
+    same = {output for output in layout.outputs if isinstance(output, Var)}
+    return [
+        number
+        for number, (axis, value) in enumerate(zip(layout.inputs, block.values, strict=True))
+        if axis in same and isinstance(value, Var) and value not in alone
+    ]
 
 
 def fuse_block_axes(program: Program, handle: BlockRV, first: int, count: int) -> None:

@@ -15,6 +15,7 @@ from itertools import product
 
 import numpy as np
 
+from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, cast_to, const, load
@@ -31,7 +32,8 @@ class Tiles:
 
     With `a_turned` the first operand lies as [k, m], with `b_turned` the second as [n, k].  Of units that
     read operands in place, those whose steps are outermost lie as [parts, k, part]: a part is a row of
-    memory.  `axis` is that of the threads.
+    memory.  `axis` is that of the threads.  With `a_held` the first operand is in memory of the threads, as
+    results of the unit are: a row of `chain_of(unit)` tiles of results is a tile of the operand.
     """
 
     unit: MatrixUnit
@@ -40,6 +42,7 @@ class Tiles:
     axis: str
     a_turned: bool = False
     b_turned: bool = False
+    a_held: bool = False
 
     @property
     def rows(self) -> int:
@@ -51,7 +54,7 @@ class Tiles:
 
     @property
     def name(self) -> str:
-        turned = "at" * self.a_turned + "bt" * self.b_turned
+        turned = "at" * self.a_turned + "bt" * self.b_turned + "held" * self.a_held
         return f"matrix.{self.unit.name}.{self.down}x{self.across}.{self.axis}{turned}"
 
 
@@ -73,6 +76,24 @@ def digits_of(fragment: Fragment) -> tuple[list[Digit], list[Digit]]:
     return found[0], found[1]
 
 
+def chain_of(unit: MatrixUnit) -> list[tuple[int, int]] | None:
+    """For each value that a thread has of the first operand: the tile of results beside each other, and the
+    number there, that the same thread has it as; None where other threads do.
+    """
+    acc = {unit.of_acc.element(t, i): (t, i) for t in range(unit.width) for i in range(unit.of_acc.count)}
+    found = []
+    for number in range(unit.of_a.count):
+        places = set()
+        for thread in range(unit.width):
+            row, column = divmod(unit.of_a.element(thread, number), unit.k)
+            owner, own = acc[row * unit.n + column % unit.n]
+            places.add((column // unit.n, own) if owner == thread else None)
+        if len(places) > 1 or None in places:
+            return None
+        found += [place for place in places if place is not None]
+    return found if unit.k % unit.n == 0 else None
+
+
 @cache
 def matrix_intrin(tiles: Tiles) -> TensorIntrin:
     """The product of the tiles, each of which is a call of the unit."""
@@ -88,12 +109,17 @@ def matrix_intrin(tiles: Tiles) -> TensorIntrin:
 
 DOWN, ACROSS = (1, 2, 4), (1, 2, 4, 8)
 """Tiles of a unit that a subgroup computes beside each other."""
+WIDEST = 32
+"""Most tiles beside each other of products that follow each other."""
 
 
 def matrix_tiles(unit: MatrixUnit, axis: str) -> Iterator[Tiles]:
     """All that rules make for a unit and an axis of threads."""
     for down, across, a_turned, b_turned in product(DOWN, ACROSS, (False, True), (False, True)):
         yield Tiles(unit, down, across, axis, a_turned, b_turned)
+    for across, held in product(range(1, WIDEST + 1), (False, True)):
+        if held or across not in ACROSS:
+            yield Tiles(unit, 1, across, axis, b_turned=not held, a_held=held)
 
 
 def operand_scope(unit: MatrixUnit) -> str:
@@ -118,7 +144,11 @@ def _buffers(tiles: Tiles) -> tuple[Buffer, Buffer, Buffer]:
         row = row_of(unit, of)
         parts = (size // row, unit.k, row) if unit.in_place else (unit.k, size)
         lies = parts if k_outer else (size, unit.k)
-        operands.append(Buffer(name, lies, of, scope=operand_scope(unit)))
+        if tiles.a_held and name == "A":
+            held = [d.extent for d in threads] + [tiles.down, unit.k // unit.n] + [d.extent for d in own]
+            operands.append(Buffer(name, tuple(held), of, scope="local"))
+        else:
+            operands.append(Buffer(name, lies, of, scope=operand_scope(unit)))
     return operands[0], operands[1], Buffer("C", tuple(shape), unit.acc, scope="local")
 
 
@@ -145,11 +175,20 @@ def _description(tiles: Tiles) -> PrimFunc:
     places = [Var(f"v{name}") for name in names]
     k = Var("vk")
     at: list[Expr] = [const(0), const(0)]
-    digits = zip((*threads, *own), [*places[: len(threads)], *places[len(threads) + 2 :]], strict=True)
+    digits = zip((*threads, *own), _without_tile(places, len(threads)), strict=True)
     for digit, place in digits:
         at[digit.dim] = at[digit.dim] + place * digit.step
     i, j = places[len(threads) : len(threads) + 2]
     left, right = _place(tiles, a, k, i, at[0]), _place(tiles, b, k, j, at[1])
+    if tiles.a_held:
+        analyzer = Analyzer()
+        analyzer.bind(k, 0, unit.k)
+        inner = k % unit.n
+        own_of = [
+            place if digit.dim == 0 else analyzer.simplify(inner // digit.step % digit.extent)
+            for digit, place in zip((*threads, *own), _without_tile(places, len(threads)), strict=True)
+        ]
+        left = [*own_of[: len(threads)], i, analyzer.simplify(k // unit.n), *own_of[len(threads) :]]
     sum_, one, other = load(c, places), load(a, left), load(b, right)
     value = sum_ + cast_to(c.dtype, one) * cast_to(c.dtype, other)
     reads = tuple(
@@ -164,6 +203,11 @@ def _description(tiles: Tiles) -> PrimFunc:
     for var, axis in reversed(list(zip(loops, axes, strict=True))):
         body = loop(var, axis.dom.extent, body)
     return PrimFunc("product", (a, b, c), body)
+
+
+def _without_tile(places: Sequence[Var], threads: int) -> list[Var]:
+    """The digits of a result's place, of which so many are threads', but for those of its tile."""
+    return [*places[:threads], *places[threads + 2 :]]
 
 
 def _implementation(tiles: Tiles) -> PrimFunc:
@@ -182,9 +226,18 @@ def _implementation(tiles: Tiles) -> PrimFunc:
         lets.append((var, vector_concat(*parts) if len(parts) > 1 else parts[0]))
         return var
 
-    left = [held(a, unit.of_a, 0, i) for i in range(tiles.down)]
-    right = [held(b, unit.of_b, 1, j) for j in range(tiles.across)]
+    def in_threads(tile: int) -> Expr:
+        parts = [
+            load(a, (*first, as_expr(tile), as_expr(part), *map(as_expr, _number(number, own))))
+            for part, number in chain_of(unit) or ()
+        ]
+        var = Var(f"a{tile}", a.dtype.with_lanes(len(parts)))
+        lets.append((var, vector_concat(*parts) if len(parts) > 1 else parts[0]))
+        return var
+
     first = [_digit(thread, [d.extent for d in threads], place) for place in range(len(threads))]
+    left = [in_threads(i) if tiles.a_held else held(a, unit.of_a, 0, i) for i in range(tiles.down)]
+    right = [held(b, unit.of_b, 1, j) for j in range(tiles.across)]
     steps = []
     for i in range(tiles.down):
         for j in range(tiles.across):
@@ -239,7 +292,8 @@ class _Reference:
 
     def __call__(self, a: Array, b: Array, c: Array) -> None:
         unit = self.tiles.unit
-        left, right = _whole(a, self.tiles.a_turned), _whole(b, not self.tiles.b_turned)
+        left = self._held(a) if self.tiles.a_held else _whole(a, self.tiles.a_turned)
+        right = _whole(b, not self.tiles.b_turned)
         made = left.astype(c.dtype) @ right.astype(c.dtype).T
         threads, own = digits_of(unit.of_acc)
         for place in np.ndindex(*c.shape):
@@ -253,12 +307,27 @@ class _Reference:
                 at[digit.dim] += value * digit.step
             c[place] += made[at[0], at[1]]
 
+    def _held(self, a: Array) -> Array:
+        """The first operand, of what threads have of it."""
+        unit, down = self.tiles.unit, self.tiles.down
+        whole = np.empty((down, unit.m, unit.k), a.dtype)
+        threads, own = digits_of(unit.of_acc)
+        for place in np.ndindex(*a.shape):
+            digits = (*place[: len(threads)], *place[len(threads) + 2 :])
+            tile, part = place[len(threads) : len(threads) + 2]
+            at = [0, part * unit.n]
+            for digit, value in zip((*threads, *own), digits, strict=True):
+                at[digit.dim] += value * digit.step
+            whole[tile, at[0], at[1]] = a[place]
+        return whole.reshape(down * unit.m, unit.k)
+
 
 __all__ = [
     "ACROSS",
     "DOWN",
     "Digit",
     "Tiles",
+    "chain_of",
     "digits_of",
     "matrix_intrin",
     "matrix_tiles",

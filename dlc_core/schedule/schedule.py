@@ -451,7 +451,7 @@ class Schedule(Sampling):
         """Run a block over other axes: point [axes…] is run as point [index_map(axes…)].
 
         The block must have one loop for each axis, and gets one for each output, in order.  Outputs are
-        digits of axes, in whole tiles.
+        digits of axes, in whole tiles.  Axes that stay as they are may have loops that hold more than it.
         """
         chosen = index_map if isinstance(index_map, IndexMap) else IndexMap.of(index_map)
         block_axes.transform_block_layout(self._program, block, chosen)

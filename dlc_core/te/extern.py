@@ -36,6 +36,8 @@ class ExternOp(Operation):
     inputs: tuple[Tensor, ...]
     formal: tuple[Buffer, ...]
     body: Stmt
+    blocks: bool = False
+    """Whether the statements are blocks in loops, which schedules work on, and not one block together."""
 
     @property
     def axis(self) -> tuple[()]:
@@ -56,8 +58,10 @@ class ExternOp(Operation):
 
 
 def extern_nest(op: ExternOp, results: Sequence[Buffer]) -> Stmt:
-    """The opaque block of an ExternOp: it reads and writes whole buffers."""
+    """The opaque block of an ExternOp, which reads and writes whole buffers, or its own blocks."""
     body = substitute_stmt(op.body, {}, dict(zip(op.formal, results, strict=True)))
+    if op.blocks:
+        return rename_bound(body)
     reads = tuple(whole_region(b) for b in op.reads())
     return Block(op.name, (), (), reads, tuple(whole_region(b) for b in results), rename_bound(body))
 
@@ -69,6 +73,7 @@ def extern(
     name: str = "extern",
     *,
     dtype_: DTypeLike | Sequence[DTypeLike] | None = None,
+    blocks: bool = False,
 ) -> Any:
     """A tensor (a tuple where `shape` is a list of shapes) computed by the statements that `fcompute` gives.
 
@@ -77,8 +82,10 @@ def extern(
     all that is read of the results.  `dtype_` is that of the results, a list for several; by default that of
     the inputs, where they have one.
 
-    It becomes an opaque block that reads all of its inputs and writes all of its results.  Raises UsageError
-    for statements that touch other buffers, write an input, or leave a result unwritten.
+    It becomes an opaque block that reads all of its inputs and writes all of its results; with `blocks` the
+    statements stand for themselves: blocks in loops, and memory of their own, that schedules see.
+
+    Raises UsageError for statements that touch other buffers, write an input, or leave a result unwritten.
     """
     given = list(shape) if isinstance(shape, Sequence) else [shape]
     several = any(isinstance(s, Sequence) for s in given)
@@ -93,7 +100,7 @@ def extern(
     parts = found if isinstance(found, Sequence) else (found,)
     body = seq(*(_statement(name, part) for part in parts))
     _check(name, body, [t.buffer for t in inputs], outs)
-    made = tensors_made(ExternOp(name, inputs, tuple(outs), body))
+    made = tensors_made(ExternOp(name, inputs, tuple(outs), body, blocks))
     return made if several else made[0]
 
 

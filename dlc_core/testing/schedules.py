@@ -32,6 +32,7 @@ from dlc_core.passes.tir.vectorize import vectorize_loops
 from dlc_core.passes.tir.workspace import hoist_workspace
 from dlc_core.schedule import Schedule
 from dlc_core.schedule.dots import dot_intrins
+from dlc_core.schedule.lanes import lanes_intrins
 from dlc_core.schedule.matrices import matrix_intrin, matrix_tiles
 from dlc_core.target import Description, Target, TargetKind
 from dlc_core.testing.cases import difference
@@ -80,6 +81,9 @@ def replayed(func: PrimFunc, scheduled: PrimFunc, machine: Description | None = 
     facts = machine or Description()
     tiles = (t for unit in facts.matrix_units for axis in facts.thread_axes for t in matrix_tiles(unit, axis))
     named = {each.name: matrix_intrin(each) for each in tiles if repr(each.name) in trace}
+    if facts.matrix_units:
+        widths = {(unit.width, axis) for unit in facts.matrix_units for axis in facts.thread_axes}
+        named |= {each.name: each for width, axis in widths for each in lanes_intrins(width, axis)}
     named |= {each.name: each for dot in facts.dots for each in dot_intrins(dot, "local")}
     schedule = Schedule(func, intrins=named)
     exec(trace, {"sch": schedule})  # noqa: S102

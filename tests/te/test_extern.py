@@ -8,8 +8,10 @@ import pytest
 from dlc_core import te
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import const
+from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import Alloc, PrimFunc, Seq, loop, seq, store
+from dlc_core.tir.stmt import Alloc, Block, IterVar, PrimFunc, Range, Region, Seq, loop, seq, store
 
 RNG = np.random.default_rng(0)
 
@@ -32,6 +34,25 @@ def test_statements(evaluate):
     assert [str(r.ranges[0]) for r in (*block.reads, *block.writes)] == ["0:n", "0:n"]
     x = RNG.standard_normal(7).astype("f4")
     np.testing.assert_allclose(evaluate(func, x, outputs=[((7,), "f4")]), 2 * np.cumsum(x), rtol=1e-5)
+
+
+def test_statements_that_are_blocks(evaluate):
+    """Schedules see them, and what they read is computed inside their loops."""
+    a = te.placeholder((4,), name="A")
+    twice = te.compute((4,), lambda i: a[i] * 2.0, "twice")
+
+    def body(ins, outs):
+        i, v = te.var("i"), te.var("v_i")
+        point = (Range(v, const(1)),)
+        reads, writes = (Region(ins[0], point),), (Region(outs[0], point),)
+        axes = (IterVar(v, Range(const(0), const(4))),)
+        return loop(i, 4, Block("more", axes, (i,), reads, writes, store(outs[0], (v,), ins[0][v] + 1.0)))
+
+    schedule = Schedule(te.create_prim_func([a, te.extern((4,), [twice], body, "more", blocks=True)]))
+    assert [block.name for block in schedule.get_blocks()] == ["twice", "more"]
+    schedule.compute_inline(schedule.get_block("twice"))
+    x = RNG.standard_normal(4).astype("f4")
+    np.testing.assert_allclose(evaluate(schedule.func, x, outputs=[((4,), "f4")]), 2 * x + 1)
 
 
 def test_the_same_statements_twice(evaluate):

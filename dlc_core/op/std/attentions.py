@@ -12,7 +12,7 @@ nothing gives NaN, as softmax does.
 The lowering divides by the sum of the weights last, once for each element of the result.  Its attribute
 `tile` changes the form of the loops, not the result: keys come in panels of `tile[1]`, the last one filled up
 with scores of -inf, and with `causal` the panels that are hidden from all of `tile[0]` queries are left out.
-So does `streamed`: see `attention_stages`.
+So do `streamed` and `lanes`: see `attention_stages` and `attention_online`, which rounds weights.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from dlc_core.op.infer import (
     quotient,
 )
 from dlc_core.op.lower import compute_type, guarded, narrow, widen
+from dlc_core.op.std.attention_online import online
 from dlc_core.op.std.attention_stages import Tiled, streamed
 from dlc_core.op.std.binary import ADD, LESS_EQUAL, MUL, WHERE
 from dlc_core.op.std.creation import ARANGE
@@ -104,6 +105,7 @@ def _attention(
     past: Dim,
     tile: tuple[int, int],
     streamed: bool,
+    lanes: tuple[int, ...],
 ) -> Node:
     factor = _scale({"scale": scale}, q.shape[-1])
     shared = _shared(q.shape, k.shape)
@@ -147,6 +149,7 @@ def _reference(
     past: int,
     tile: tuple[int, int],
     streamed: bool,
+    lanes: tuple[int, ...],
 ) -> NDArray:
     shared = q.shape[-3] // max(1, k.shape[-3])
     keys, values = (np.repeat(x.astype(np.float64), shared, -3) for x in (k, v))
@@ -171,6 +174,8 @@ def _lower(
     size = q.shape[-1]
     factor = const(_scale(attrs, dim(size)), wide)
     tiled = Tiled(rows, panel, shared, wide, factor, masks, attrs["causal"], as_expr(attrs["past"]))
+    if attrs["lanes"]:
+        return online(type_, tiled, attrs["lanes"], q, k, v)
     if attrs["streamed"]:
         return streamed(type_, tiled, q, k, v)
     panels = ceil_div(dim(m), panel)
@@ -257,6 +262,7 @@ ATTENTION = op(
         Attr("past", "dim", 0, "keys before that of the first query"),
         Attr("tile", "ints", (1, 1), "queries and keys that the loops take at a time; changes no result"),
         Attr("streamed", "bool", False, "whether scores are made twice and kept nowhere; changes no result"),
+        Attr("lanes", "ints", (), "lanes of one loop over keys, and neighbouring keys of each"),
     ],
     kind="contraction",
     infer=_infer,
@@ -277,6 +283,8 @@ ATTENTION = op(
         Sample(_qkv(4, 1, 5, 4, groups=1), note="one query, all heads share keys"),
         Sample((*_qkv(4, 3, 7, 4, groups=2), Tensor((3, 7))), {"causal": True, "past": 2, "tile": (2, 4),
                "streamed": True}, note="streamed"),
+        Sample((*_qkv(4, 3, 7, 4, groups=2), Tensor((3, 7))), {"causal": True, "past": 2, "tile": (2, 4),
+               "lanes": (2, 1)}, note="in one loop"),
         Sample((Tensor((2, 3, 8), "special"), Tensor((2, 4, 8)), Tensor((2, 4, 8))), note="no batch"),
     ),
     error_samples=(

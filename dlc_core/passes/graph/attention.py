@@ -33,6 +33,7 @@ from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
 from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.schedule.rules.gpu.attention import shape_for
+from dlc_core.schedule.rules.gpu.attention_matrix import plan_for
 from dlc_core.target.target import Description
 
 ADD, MUL, DIV, WHERE, ARANGE = (OPS[name] for name in ("add", "mul", "div", "where", "arange"))
@@ -375,7 +376,12 @@ def _streamed(value: Node, machine: Description) -> Node | None:
         return None
     (rows, features), size = value.shape[-2:], value.args[0].shape[-1]
     known = isinstance(features, int) and isinstance(size, int) and value.dtype.bits <= 32
-    shape = shape_for(rows if isinstance(rows, int) else None, size, features, machine) if known else None
+    queries, keys = (n if isinstance(n, int) else None for n in (rows, value.args[1].shape[-2]))
+    plan = plan_for(value.dtype.name, queries, keys, size, features, machine) if known else None
+    if plan is not None:
+        tile = (plan.rows, plan.panel)
+        return ATTENTION.build(*value.args, **{**value.attrs, "tile": tile, "lanes": plan.lanes})
+    shape = shape_for(queries, size, features, machine) if known else None
     if shape is None:
         return _spelt_out(value)
     return ATTENTION.build(

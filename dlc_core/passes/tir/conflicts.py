@@ -206,6 +206,10 @@ class _Pair:
             self.conds.append(self.other[carried.var] > carried.var)
         self.left = a.indices
         self.right = tuple(substitute(i, self.other) for i in b.indices)
+        pairs = zip(self.left, b.indices, self.right, strict=True)
+        free = carried is None and not self.conds
+        self.meeting = {(left, right) for left, own, right in pairs if free and left is own}
+        """Indices that are equal where the other's variables are."""
 
     def _bind(self, loop: For, names: Mapping[Var, Expr]) -> None:
         self.analyzer.bind(loop.var, substitute(loop.begin, names), substitute(loop.extent, names))
@@ -223,7 +227,7 @@ class _Pair:
             while not all(v in known for v in wanted):
                 before = len(known), len(equal)
                 for left, right in list(equal):
-                    if self._never_equal(left, right, known):
+                    if (left, right) not in self.meeting and self._never_equal(left, right, known):
                         return True
                     equal.update(dict.fromkeys(self._determine(left, right, known)))
                 equal.update(dict.fromkeys(_divided(equal, self.analyzer)))

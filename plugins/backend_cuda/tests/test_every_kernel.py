@@ -22,7 +22,7 @@ from dlc_core.testing.models import all_models
 
 Cases = Callable[[OpDecl, tuple[str, ...]], Iterator[Case]]
 DTYPES = ("float32", "float16", "int8")
-CONTRACTIONS = ("gpu.attention", "gpu.contraction", "gpu.few_rows", "gpu.matrix")
+CONTRACTIONS = ("gpu.attention", "gpu.attention_matrix", "gpu.contraction", "gpu.few_rows", "gpu.matrix")
 """Rules whose kernels hold what they compute in registers, all of it."""
 FOLDER = os.environ.get("DLC_TEST_MODELS", "")
 LARGE = [path.stem for path in sorted(Path(FOLDER).glob("*.onnx"))] if FOLDER else []

@@ -1,0 +1,287 @@
+"""Attention in one loop over the keys (arXiv:2205.14135): tops and totals of queries run along, and what was
+mixed before is scaled where a top has risen.
+
+    for head, tile of queries:
+      for panel of keys that one of the queries sees:
+        product, score                          rows x keys
+        part, here, next                        tops: of a lane's keys, of the panel's, of all so far
+        factor                                  of what was summed before
+        weight, share                           exp(score - next), rounded to the type of the values
+        total, mixed                            what they were times the factor, and the panel's
+      divided                                   mixed / total
+
+Products are of queries, keys and values as they are, and of rounded weights, so that units for narrow types
+make them.  A row's tops and totals are kept by *lanes*, of which each has some neighbouring keys in turn: a
+lane adds up its keys, and what all lanes of a row know stands there for each of them, so that threads can
+have it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dlc_core import te
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import (
+    Expr,
+    Load,
+    Var,
+    as_expr,
+    cast_to,
+    const,
+    const_value,
+    free_vars,
+    load,
+    loads_in,
+    logical_and,
+    maximum,
+    minimum,
+    select,
+    substitute,
+)
+from dlc_core.ir.types import Dim, TensorType, dim
+from dlc_core.op.infer import ceil_div
+from dlc_core.op.lower import guarded, narrow
+from dlc_core.op.std.attention_stages import Tiled
+from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Region, Stmt, Store, loop, seq
+
+LOG2E = math.log2(math.e)
+STEPS, COLUMNS = 16, 8
+"""The sizes of queries and of values are filled up to multiples of these, as units of matrices want them."""
+
+Loops = Sequence[tuple[Var, Expr]]
+"""Variables and how far they run, outer to inner."""
+
+
+def online(
+    type_: TensorType, tiled: Tiled, lanes: tuple[int, int], q: te.Tensor, k: te.Tensor, v: te.Tensor
+) -> te.Tensor:
+    """The attention of sizes of queries and values that are known.
+
+    `lanes` are how many lanes there are, and how many neighbouring keys each of them has in turn.
+    """
+    (n, size), (m, features) = q.shape[-2:], v.shape[-2:]
+    steps, columns = (
+        filled(int(const_value(size) or 0), STEPS),
+        filled(int(const_value(features) or 0), COLUMNS),
+    )
+    tall, long = (ceil_div(dim(x), by) * by for x, by in ((n, tiled.rows), (m, tiled.panel)))
+
+    def whole(name: str, x: te.Tensor, rows: Dim, width: int) -> te.Tensor:
+        """A tensor with 0 behind its rows and columns."""
+        inside = [(-2, x.shape[-2], rows), (-1, x.shape[-1], width)]
+        known = [(at, own) for at, own, all_ in inside if as_expr(all_) is not as_expr(own)]
+
+        def body(*i: Expr) -> Expr:
+            there = logical_and(*(i[at] < own for at, own in known))
+            return guarded(there, x[i], const(0, x.dtype))
+
+        return tiled.stage(name, (*x.shape[:-2], rows, width), body)
+
+    ins = [whole("queries", q, tall, steps), whole("keys", k, long, steps), whole("values", v, long, columns)]
+    loops = _Loops(tiled, *lanes, tuple(q.shape[:-2]), n, m, type_.dtype)
+    made = te.extern(
+        (*q.shape[:-2], tall, columns),
+        [*ins, *tiled.masks],
+        lambda given, outs: loops.nest(given[0], given[1], given[2], outs[0]),
+        "attention_online",
+        dtype_=tiled.wide,
+        blocks=True,
+    )
+    return tiled.stage("result", type_.shape, lambda *i: narrow(made[i], type_.dtype))
+
+
+def filled(size: int, by: int) -> int:
+    """The next multiple."""
+    return -(-size // by) * by
+
+
+@dataclass(frozen=True)
+class _Loops:
+    tiled: Tiled
+    lanes: int
+    own: int
+    lead: tuple[Expr, ...]
+    n: Expr
+    m: Expr
+    narrow: DType
+
+    def nest(self, queries: Buffer, keys: Buffer, values: Buffer, out: Buffer) -> Stmt:
+        """The loops over heads and tiles."""
+        tiled, lanes, own = self.tiled, self.lanes, self.own
+        rows, panel, wide = tiled.rows, tiled.panel, tiled.wide
+        steps, features = (int(const_value(b.shape[-1]) or 0) for b in (queries, out))
+        low, zero = const(-math.inf, wide), const(0, wide)
+        # Added masks may be so low that they have no multiple.
+        exact = any(not mask.dtype.is_bool for mask in tiled.masks)
+        late, early = (LOG2E, 1.0) if exact else (1.0, LOG2E)
+        scoring = replace(tiled, factor=tiled.factor * const(early, wide))
+
+        def local(name: str, width: int, of: DType = wide) -> Buffer:
+            return Buffer(f"attention_{name}", (rows, width), of)
+
+        top, total, whole = (local(name, lanes) for name in ("top", "total", "whole"))
+        mixed = local("mixed", features)
+        product, score, weight = (local(name, panel) for name in ("product", "score", "weight"))
+        share = local("share", panel, self.narrow)
+        part, here, rises, factor, sums = (
+            local(name, lanes) for name in ("part", "here", "next", "factor", "sums")
+        )
+        heads = [Var(f"h{d}") for d in range(len(self.lead))]
+        t, p, i, w, r, e, x, a, o = (Var(name) for name in "tpiwrexao")
+        place, group = tuple(heads), tiled.group(heads)
+        query, key = t * rows + i, p * panel + w
+        row, column, lane, feature = (
+            (i, as_expr(rows)),
+            (w, as_expr(panel)),
+            (r, as_expr(lanes)),
+            (e, as_expr(features)),
+        )
+        others = Var("l"), as_expr(lanes)
+        keys_of_lane = [(a, as_expr(panel // (lanes * own))), (o, as_expr(own))]
+        its_key = (a * lanes + r) * own + o
+
+        def base(at: Expr) -> Expr:
+            """What the scores of a row are relative to; 0 where it has seen nothing."""
+            known = _at(rises, (i, at))
+            return select(known > low, known, zero)
+
+        def power(value: Expr) -> Expr:
+            return intrinsic("exp2", value * const(late, wide) if exact else value)
+
+        def times(left: Expr, right: Expr) -> Expr:
+            return cast_to(wide, left) * cast_to(wide, right)
+
+        multiplied = times(_at(queries, (*place, query, x)), _at(keys, (*group, key, x)))
+        bounds = (
+            None if const_value(self.n) is not None and const_value(self.n % rows) == 0 else self.n,
+            None if const_value(self.m) is not None and const_value(self.m % panel) == 0 else self.m,
+        )
+        scored = scoring.score(
+            _at(product, (i, w)), (*place, query, key), (*self.lead, dim(self.n), dim(self.m)), *bounds
+        )
+        lane_of_w, lane_of_e = w // own % lanes, e // own % lanes
+        panels = (p, as_expr(keys.shape[-2]) // panel)
+        tile: Loops = [*zip(heads, self.lead, strict=True), (t, as_expr(queries.shape[-2]) // rows)]
+        inside: Loops = [*tile, panels]
+
+        def stage(name: str, to: Load, loops: Loops, value: Expr, **how: object) -> Stmt:
+            return self._block(name, inside, loops, to, value, **how)  # type: ignore[arg-type]
+
+        at = {b: _at(b, (i, r)) for b in (top, total, part, here, rises, factor, sums, whole)}
+        wanted = _at(mixed, (i, e))
+        parts = [
+            stage("products", _at(product, (i, w)), [row, column, (x, as_expr(steps))],
+                  _at(product, (i, w)) + multiplied, over=[x], init=zero),
+            stage("scores", _at(score, (i, w)), [row, column], scored),
+            stage("part", at[part], [row, lane, *keys_of_lane], maximum(at[part], _at(score, (i, its_key))),
+                  over=[a, o], init=low),
+            stage("here", at[here], [row, lane, others], maximum(at[here], _at(part, (i, others[0]))),
+                  over=[others[0]], init=low),
+            stage("next", at[rises], [row, lane], maximum(at[top], at[here])),
+            stage("factor", at[factor], [row, lane], power(at[top] - base(r))),
+            stage("top", at[top], [row, lane], at[rises]),
+            stage("weights", _at(weight, (i, w)), [row, column],
+                  power(_at(score, (i, w)) - base(lane_of_w))),
+            stage("share", _at(share, (i, w)), [row, column], cast_to(self.narrow, _at(weight, (i, w)))),
+            stage("sums", at[sums], [row, lane, *keys_of_lane], at[sums] + _at(weight, (i, its_key)),
+                  over=[a, o], init=zero),
+            stage("total", at[total], [row, lane], at[total] * at[factor] + at[sums], over=[p]),
+            stage("scale", wanted, [row, feature], wanted * _at(factor, (i, lane_of_e)), over=[p]),
+            stage("mixed", wanted, [row, feature, column],
+                  wanted + times(_at(share, (i, w)), _at(values, (*group, key, e))), over=[p, w]),
+        ]  # fmt: skip
+        turn = loop(
+            p,
+            self._panels(t, panels[1]),
+            _around(seq(*parts), product, score, part, here, rises, factor, weight, share, sums),
+        )
+        begin = [
+            self._block(f"{name}_begin", tile, [row, last], to, value)
+            for name, last, to, value in (
+                ("top", lane, at[top], low),
+                ("total", lane, at[total], zero),
+                ("mixed", feature, wanted, zero),
+            )
+        ]
+        end = [
+            self._block("whole", tile, [row, lane, others], at[whole],
+                        at[whole] + _at(total, (i, others[0])), over=[others[0]], init=zero),
+            self._block("divided", tile, [row, feature], _at(out, (*place, query, e)),
+                        wanted / _at(whole, (i, lane_of_e))),
+        ]  # fmt: skip
+        body = _around(seq(*begin, turn, *end), top, total, mixed, whole)
+        for var, extent in reversed(tile):
+            body = loop(var, extent, body)
+        return body
+
+    def _panels(self, tile: Var, count: Expr) -> Expr:
+        """How many panels a tile of queries needs."""
+        tiled = self.tiled
+        if not tiled.causal:
+            return count
+        last = tile * tiled.rows + (tiled.rows - 1) + tiled.past
+        before = const_value(tiled.past)
+        if before is None or before < 0:
+            last = maximum(last, -1)
+        return minimum(count, (last + tiled.panel) // tiled.panel)
+
+    def _block(
+        self,
+        name: str,
+        outer: Loops,
+        own: Loops,
+        to: Load,
+        value: Expr,
+        over: Sequence[Var] = (),
+        init: Expr | None = None,
+    ) -> Stmt:
+        """A stage in its own loops: `to` = value, which accumulates over the variables `over`."""
+        used = {*free_vars(value, *to.indices), *over}
+        loops = [(var, extent) for var, extent in (*outer, *own) if var in used]
+        axes = {var: Var(f"v_{var.name}") for var, _ in loops}
+        fresh = {var: Var(var.name) for var, _ in own}
+        env: dict[Var, Expr] = dict(axes)
+        place, made = tuple(substitute(index, env) for index in to.indices), substitute(value, env)
+        reads = [e for e in dict.fromkeys(loads_in(made)) if init is None or e.buffer is not to.buffer]
+
+        def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
+            return Region(buffer, tuple(Range(index, const(1)) for index in indices))
+
+        block: Stmt = Block(
+            f"attention_{name}",
+            tuple(
+                IterVar(axes[var], Range(const(0), extent), "reduce" if var in over else "spatial")
+                for var, extent in loops
+            ),
+            tuple(fresh.get(var, var) for var, _ in loops),
+            tuple(point(e.buffer, e.indices) for e in reads),
+            (point(to.buffer, place),),
+            Store(to.buffer, place, made),
+            None if init is None else Store(to.buffer, place, init),
+            annotations=self.tiled.marks(name),
+        )
+        for var, extent in reversed(own):
+            block = loop(fresh[var], extent, block)
+        return block
+
+
+def _at(buffer: Buffer, indices: Sequence[Expr]) -> Load:
+    """An element."""
+    made = load(buffer, indices)
+    assert isinstance(made, Load)
+    return made
+
+
+def _around(body: Stmt, *buffers: Buffer) -> Stmt:
+    """A statement in which buffers are alive."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
+
+
+__all__ = ["COLUMNS", "STEPS", "filled", "online"]

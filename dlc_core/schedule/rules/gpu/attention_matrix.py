@@ -1,0 +1,425 @@
+"""Attention by matrix units in one loop over the keys (see `op/std/attention_online.py`).
+
+    for batch, head, tile of queries (group):
+      queries of the tile                       by all threads, to shared memory
+      for panel of keys: keys, values           by all threads, to shared memory, while the last are used
+        for subgroup (its rows): all of the loop on values that its threads hold
+          products, scores                      as the unit deals out its results
+          tops                                  by exchanges of the threads that share a row
+          weights                               narrowed, the unit's first operand as they are
+          totals, mixed                         as the unit deals out its results
+      results by the totals, stored
+
+Nothing but queries, keys and values goes through memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.dtype import dtype
+from dlc_core.ir.expr import Expr, const_value
+from dlc_core.op.std.attention_online import COLUMNS, STEPS, filled
+from dlc_core.op.std.attention_stages import ROWS, STAGE
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.lanes import lanes_intrin
+from dlc_core.schedule.matrices import Digit, Tiles, chain_of, digits_of, matrix_intrin
+from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.grid import Grid, count_of
+from dlc_core.schedule.rules.gpu.maps import vector_lanes
+from dlc_core.schedule.rules.gpu.tile import PADDING, REGISTERS, SPARE_REGISTERS
+from dlc_core.schedule.rules.stages import loops_that_read, marked_stages, stage_names
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.target.target import Description
+from dlc_core.tir.matrix import MatrixUnit
+from dlc_core.tir.stmt import PrimFunc
+
+TILED = ("queries", "keys", "values")
+TOGETHER = {"here": "max", "whole": "add"}
+"""Stages in which threads exchange values, and what these make of them."""
+STATES = ("here", "next", "factor", "top", "sums", "total", "whole")
+"""Stages with a value for each row and lane."""
+PARTS = ("part",)
+MATRICES = ("scores", "weights", "share", "scale")
+STAGES = {*TILED, *STATES, *PARTS, *MATRICES, "products", "mixed", "divided"}
+LEAST_QUERIES = 9
+"""Queries below which tiles of units would be mostly padding."""
+SUBGROUPS = (4, 2, 1)
+"""Of a group, best first."""
+PANELS = ((64, True), (32, True), (64, False), (32, False), (16, True), (16, False))
+"""Keys that are taken at a time, and whether those after them are filled in beside, best first."""
+LEAST_KEYS = 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A group's subgroups take as many queries each as the unit has rows, and `panel` keys at a time.
+
+    `twice` says that keys and values are filled in while those before are used.
+    """
+
+    unit: MatrixUnit
+    subgroups: int
+    panel: int
+    twice: bool
+
+    @property
+    def rows(self) -> int:
+        return self.subgroups * self.unit.m
+
+    @property
+    def lanes(self) -> tuple[int, int]:
+        """The threads of a row of the unit's results, and the neighbours that each has."""
+        found = lanes_of(self.unit)
+        assert found is not None
+        return found
+
+    def shared_bytes(self, size: int, features: int) -> int:
+        """Shared memory of a group: queries, keys and values, with what keeps their rows apart."""
+        element = dtype(self.unit.a).itemsize
+        query, key = (filled(x, by) * element + PADDING for x, by in ((size, STEPS), (features, COLUMNS)))
+        return self.rows * query + (1 + self.twice) * self.panel * (query + key)
+
+    def registers(self, features: int) -> int:
+        """Registers of a thread: scores, weights twice, results, and what else it needs."""
+        unit, columns = self.unit, filled(features, COLUMNS)
+        sums = (2 * self.panel + columns) // unit.n * unit.of_acc.count
+        operands = max(self.panel, columns) // unit.n * unit.of_b.count * dtype(unit.b).bits // 32
+        return sums + operands + SPARE_REGISTERS
+
+    def fits(self, size: int, features: int, facts: Description) -> bool:
+        """Whether a machine has what it needs."""
+        shared, group = facts.shared_bytes, facts.group_threads
+        return (
+            (not shared or self.shared_bytes(size, features) <= shared)
+            and (not group or self.subgroups * self.unit.width <= group)
+            and self.registers(features) <= (facts.thread_registers or REGISTERS)
+        )
+
+
+def lanes_of(unit: MatrixUnit) -> tuple[int, int] | None:
+    """The threads of a row of a unit's results, and the neighbours that each has; None where they are others
+    than those of neighbouring numbers."""
+    threads, own = digits_of(unit.of_acc)
+    beside = [d for d in threads if d.dim == 1]
+    mine = [d for d in own if d.dim == 1]
+    if len(threads) != 2 or beside != threads[1:] or len(mine) > 1:
+        return None
+    count, lanes = mine[0].extent if mine else 1, beside[0].extent
+    fits = beside[0].step == count and all(d.step == 1 for d in mine) and lanes * count == unit.n
+    return (lanes, count) if fits and lanes & (lanes - 1) == 0 else None
+
+
+def suits(unit: MatrixUnit) -> bool:
+    """Whether a unit's results can be its first operand where they are, and rows of them be shared."""
+    sizes = STEPS % unit.k == 0 and COLUMNS % unit.n == 0 and LEAST_KEYS % unit.k == 0
+    held = unit.turns and not unit.in_place and lanes_of(unit) is not None
+    return sizes and held and chain_of(unit) is not None
+
+
+def plan_for(
+    of: str, queries: int | None, keys: int | None, size: int, features: int, facts: Description
+) -> Plan | None:
+    """How a machine's units make an attention of a dtype; None where they do not.
+
+    Numbers of queries and keys are None where they are not known; `size` is that of a query and a key.
+    """
+    if queries is not None and queries < LEAST_QUERIES:
+        return None
+    for unit in filter(suits, facts.units_for(of, of, "float32")):
+        for subgroups, (panel, twice) in product(SUBGROUPS, PANELS):
+            plan = Plan(unit, subgroups, panel, twice)
+            many = queries is not None and subgroups > 1 and plan.rows // 2 >= queries
+            long = keys is not None and panel > LEAST_KEYS and panel // 2 >= keys
+            if not many and not long and plan.fits(size, features, facts):
+                return plan
+    return None
+
+
+@dataclass(frozen=True)
+class AttentionMatrixRule(ScheduleRule):
+    """Kernels whose blocks are marked as the stages of one attention in one loop over the keys."""
+
+    name: ClassVar[str] = "gpu.attention_matrix"
+    priority: ClassVar[int] = 121
+
+    def matches(self, func: PrimFunc, machine: Machine) -> bool:
+        return bool(machine.description.matrix_units) and set(stage_names(func, STAGE)) >= STAGES
+
+    def apply(self, schedule: Schedule, machine: Machine) -> None:
+        _Attend(schedule, machine).run()
+
+
+class _Attend:
+    def __init__(self, s: Schedule, machine: Machine) -> None:
+        self.s = s
+        self.machine = machine
+        self.grid = Grid.of(machine)
+        self.stage = marked_stages(s, STAGE)
+        self.plan = self._plan()
+        self.exchanges: dict[str, LoopRV] = {}
+        self.unit = self.plan.unit
+        self.threads, self.own = digits_of(self.unit.of_acc)
+
+    def _plan(self) -> Plan:
+        """What the graph's pass has chosen, for the stages as they are."""
+        queries, values, scores = (self.s.get(self.stage[name]) for name in ("queries", "values", "scores"))
+        of = queries.writes[0].buffer.dtype.name
+        size, features, panel = (const_value(b.axes[-1].dom.extent) or 0 for b in (queries, values, scores))
+        rows, facts = int(queries.annotations[ROWS]), self.machine.description
+        for unit, twice in product(filter(suits, facts.units_for(of, of, "float32")), (True, False)):
+            plan = Plan(unit, rows // unit.m, panel, twice)
+            if rows == plan.rows and panel % LEAST_KEYS == 0 and plan.fits(size, features, facts):
+                return plan
+        raise ScheduleError("the tile of the attention does not fit this machine")
+
+    def run(self) -> None:
+        s, stage, grid = self.s, self.stage, self.grid
+        (out,) = s.get_output_blocks()
+        kept = {out, *stage.values()} - {stage["result"]}
+        for handle in s.get_blocks():
+            if handle != out and handle not in kept:
+                s.compute_inline(handle)
+        order = loops_that_read(s, out, stage["divided"])
+        own = s.get_loops(out)
+        s.reorder_block_axes(out, [own.index(loop) for loop in order])
+        stored = vector_lanes(s.get(out), self.machine)
+        lanes = {name: vector_lanes(s.get(stage[name]), self.machine) for name in TILED}
+        *heads, tile, _, _ = s.get_loops(stage["divided"])
+        *_, panel, _, _ = s.get_loops(stage["scores"])
+        self._products()
+        s.reverse_compute_at(out, tile)
+        s.compute_at(stage["queries"], tile)
+        for name in ("keys", "values"):
+            s.compute_at(stage[name], panel)
+        for name in TILED:
+            s.set_scope(stage[name], 0, "shared")
+            self._keep_apart(stage[name])
+        s.compact_buffers()
+        for name in ("top_begin", "total_begin", "mixed_begin", *MATRICES, *PARTS, *STATES, "divided"):
+            self._deal(name)
+        self._deal_out(out, stored)
+        self._layouts()
+        s.compact_buffers()
+        self._tensorize()
+        for name in TILED:
+            self._fill(stage[name], lanes[name])
+        if self.plan.twice:
+            s.double_buffer(stage["keys"])
+            s.double_buffer(stage["values"])
+        s.bind(s.fuse(*heads, tile) if heads else tile, grid.groups)
+
+    # Memory of the group
+
+    def _keep_apart(self, handle: BlockRV) -> None:
+        """Let rows be an odd number of blocks long: blocks of rows side by side lie in different banks."""
+        buffer = self.s.get(handle).writes[0].buffer
+        block = PADDING // buffer.dtype.itemsize
+        self.s.storage_align(handle, 0, buffer.ndim - 2, 2 * block, block)
+
+    def _fill(self, handle: BlockRV, lanes: int) -> None:
+        """Deal what is filled in out to all threads, neighbours to neighbours."""
+        s, plan = self.s, self.plan
+        loops = s.get_loops(handle)[-2:]
+        points, inner = count_of(s, loops), const_value(s.extent(loops[-1]))
+        threads = plan.subgroups * self.unit.width
+        assert points is not None
+        assert inner is not None
+        while lanes > 1 and (inner % lanes or points < lanes * threads):
+            lanes //= 2
+        turns, subgroup, thread, lane = s.split(
+            s.fuse(*loops), [None, plan.subgroups, self.unit.width, lanes]
+        )
+        if lanes > 1:
+            s.vectorize(lane)
+        self._bind_subgroup(subgroup)
+        s.bind(thread, self.grid.threads)
+        s.unroll(turns)
+
+    def _bind_subgroup(self, loop: LoopRV) -> None:
+        if self.plan.subgroups > 1:
+            self.s.bind(loop, self.grid.rows)
+
+    # Memory of threads
+
+    def _rows(self) -> list[tuple[str, Digit]]:
+        """The digits of a row of the tile, highest first, by name."""
+        found = [("high", Digit(0, self.unit.m, self.plan.subgroups)), *self._named(0)]
+        return sorted(found, key=lambda x: -x[1].step)
+
+    def _columns(self, width: int) -> list[tuple[str, Digit]]:
+        found = [("across", Digit(1, self.unit.n, width // self.unit.n)), *self._named(1)]
+        return sorted(found, key=lambda x: -x[1].step)
+
+    def _named(self, dim: int) -> list[tuple[str, Digit]]:
+        whose = [(f"thread{i}", d) for i, d in enumerate(self.threads)]
+        whose += [(f"own{i}", d) for i, d in enumerate(self.own)]
+        return [(name, d) for name, d in whose if d.dim == dim]
+
+    def _lane(self) -> str:
+        return f"thread{len(self.threads) - 1}"
+
+    def _order(self) -> list[str]:
+        threads = [f"thread{i}" for i in range(len(self.threads))]
+        return ["high", *threads, "across", *(f"own{i}" for i in range(len(self.own)))]
+
+    def _split(self, loop: LoopRV, digits: Sequence[tuple[str, Digit]]) -> dict[str, LoopRV]:
+        parts = self.s.split(loop, [None, *(d.extent for _, d in digits[1:])])
+        return dict(zip((name for name, _ in digits), parts, strict=True))
+
+    def _deal(self, name: str) -> None:
+        """Deal a stage of the loop out to threads, as the unit's results are."""
+        handle = self.stage[name]
+        block = self.s.get(handle)
+        reduced = sum(a.kind == "reduce" for a in block.axes) if block.init is not None else 0
+        own = self.s.get_loops(handle)
+        row, column, *inner = own[len(own) - 2 - reduced :]
+        width = const_value(self.s.extent(column))
+        assert width is not None
+        if name in TOGETHER:
+            self._together(name, row, column, inner[0])
+        else:
+            self._bind(row, column, inner, width)
+
+    def _together(self, name: str, row: LoopRV, column: LoopRV, lane: LoopRV) -> None:
+        """What all threads of a row know, for each of them."""
+        s, found = self.s, self._split(row, self._rows())
+        own = [loop for name, loop in found.items() if name.startswith("own")]
+        s.reorder(found["high"], *own, found["thread0"], column, lane)
+        self._bind_subgroup(found["high"])
+        for loop in own:
+            s.unroll(loop)
+        self.exchanges[name] = found["thread0"]
+
+    def _bind(self, row: LoopRV, column: LoopRV, inner: Sequence[LoopRV], width: int) -> None:
+        found = self._split(row, self._rows())
+        if width == self.plan.lanes[0]:
+            found[self._lane()] = column
+        else:
+            found.update(self._split(column, self._columns(width)))
+        self._bind_digits(found, inner)
+
+    def _bind_digits(self, found: Mapping[str, LoopRV], inner: Sequence[LoopRV] = (), lanes: int = 1) -> None:
+        """Loops by the names of their digits to threads, and what each thread has of its own unrolled."""
+        s, last = self.s, self.own[-1:]
+        order = [name for name in self._order() if name in found]
+        s.reorder(*(found[name] for name in order), *inner)
+        threads = [found[name] for name in order if name.startswith("thread")]
+        rest = [found[name] for name in order if name == "across" or name.startswith("own")]
+        self._bind_subgroup(found["high"])
+        s.bind(s.fuse(*threads), self.grid.threads)
+        side_by_side = [d for d in last if d.dim == d.step == 1 and lanes >= d.extent > 1]
+        for loop in (*rest, *inner):
+            if side_by_side and loop == rest[-1]:
+                s.vectorize(loop)
+            else:
+                s.unroll(loop)
+
+    def _deal_out(self, out: BlockRV, lanes: int) -> None:
+        """The results, each thread's own: rows and columns of the tile that there are."""
+        s = self.s
+        row, column = s.get_loops(out)[-2:]
+        width = filled(const_value(s.extent(column)) or 0, COLUMNS)
+        self._bind_digits(
+            {**self._split(row, self._rows()), **self._split(column, self._columns(width))}, (), lanes
+        )
+
+    def _layouts(self) -> None:
+        """The memory of the stages by threads, each of which has elements of its own."""
+        s = self.s
+        for name in ("products", "mixed_begin", *MATRICES[:-1], *PARTS, *STATES, "divided"):
+            handle = self.stage[name]
+            buffer = s.get(handle).writes[0].buffer
+            outer = buffer.ndim - 2
+            width = const_value(buffer.shape[-1])
+            assert width is not None
+            s.transform_layout(handle, ("write", 0), self._map(outer, width, name == "divided"))
+            s.set_scope(handle, 0, "local")
+
+    def _map(self, outer: int, width: int, tiles: bool) -> IndexMap:
+        """From rows and columns to digits; `tiles` says that rows are those of all tiles."""
+        order, whole = self._order(), dict(self._rows())
+        columns = {} if width == self.plan.lanes[0] else dict(self._columns(width))
+
+        def digits(*axes: Expr) -> list[Expr]:
+            *first, row, column = axes
+            made = [*first, row // self.plan.rows] if tiles else list(first)
+            for name in order:
+                if name in whole:
+                    made.append(_digit(row, whole[name], name == "high" and not tiles))
+                elif name in columns:
+                    made.append(_digit(column, columns[name], name == "across"))
+                elif name == self._lane():
+                    made.append(column)
+            return made
+
+        return IndexMap.of(digits, outer + 2)
+
+    # Products
+
+    def _products(self) -> None:
+        """The axes of both products in the order of the unit's parts, what they begin with apart."""
+        s = self.s
+        self.made: dict[str, LoopRV] = {}
+        for name in ("products", "mixed"):
+            handle = self.stage[name]
+            axes = s.get(handle).axes
+            width = const_value(axes[-2].dom.extent)
+            steps = const_value(axes[-1].dom.extent)
+            assert width is not None
+            assert steps is not None
+            s.transform_block_layout(handle, self._axes(len(axes) - 3, width))
+            loops = s.get_loops(handle)
+            names = ["high", "step", *self._order()[1:], "kk"]
+            found = dict(zip(names, loops[len(loops) - len(names) :], strict=True))
+            self._bind_subgroup(found["high"])
+            if name == "products":
+                init = s.decompose_reduction(handle, found["step"])
+                own = s.get_loops(init)
+                own = own[len(own) - len(self._order()) + 1 :]
+                count = len(self.threads)
+                s.bind(s.fuse(*own[:count]) if count > 1 else own[0], self.grid.threads)
+                for loop in own[count:]:
+                    s.unroll(loop)
+            s.unroll(found["step"])
+            self.made[name] = found["thread0"]
+
+    def _axes(self, outer: int, width: int) -> IndexMap:
+        rows, columns = dict(self._rows()), dict(self._columns(width))
+
+        def digits(*axes: Expr) -> list[Expr]:
+            *first, row, column, step = axes
+            made = [*first, _digit(row, rows["high"], True), step // self.unit.k]
+            for name in self._order()[1:]:
+                of, axis = (rows, row) if name in rows else (columns, column)
+                made.append(_digit(axis, of[name], name == "across"))
+            return [*made, step % self.unit.k]
+
+        return IndexMap.of(digits, outer + 3)
+
+    def _tensorize(self) -> None:
+        s, unit = self.s, self.unit
+        for name, op in TOGETHER.items():
+            together = lanes_intrin(op, unit.width, self.plan.lanes[0], self.grid.threads)
+            s.tensorize(self.exchanges[name], together)
+        for name in ("products", "mixed"):
+            held = name == "mixed"
+            loops = s.get_loops(self.stage[name])
+            at = loops[loops.index(self.made[name]) + len(self.threads)]
+            tiles = Tiles(
+                unit, 1, const_value(s.extent(at)) or 1, self.grid.threads, b_turned=not held, a_held=held
+            )
+            s.tensorize(self.made[name], matrix_intrin(tiles))
+
+
+def _digit(value: Expr, digit: Digit, highest: bool) -> Expr:
+    shifted = value // digit.step if digit.step > 1 else value
+    return shifted if highest else shifted % digit.extent
+
+
+__all__ = ["AttentionMatrixRule", "Plan", "lanes_of", "plan_for", "suits"]

@@ -1,0 +1,133 @@
+"""Attention by matrix units as launches: a small unit that holds matrices as large ones do, for the
+interpreter's sake."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dlc_core.diag import UsageError
+from dlc_core.graph.node import Node, param
+from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.schedule.lanes import lanes_intrin
+from dlc_core.schedule.matrices import Tiles, chain_of, matrix_intrin
+from dlc_core.schedule.rules.gpu.attention_matrix import Plan, lanes_of, plan_for, suits
+from dlc_core.testing.intrins import check_intrin
+from dlc_core.testing.launches import check_launches, launch_for
+from dlc_core.testing.schedules import kernel_of
+from dlc_core.tir.functor import allocations, stmts
+from dlc_core.tir.matrix import products
+from dlc_core.tir.stmt import For, PrimFunc
+from dlc_core.tir.threads import is_axis, is_shared
+from tests.schedule.rules.gpu.machines import USUAL
+from tests.schedule.rules.gpu.test_contraction import barriers
+from tests.schedule.rules.gpu.test_matrix import LARGE, TINY, WHOLE, WIDE, unit
+
+N, M = Var("n"), Var("m")
+SMALL = replace(TINY, shared_bytes=1 << 13)
+
+
+def kernel(
+    n: object, m: object, d: int = 4, e: int = 4, machine=SMALL, *, heads=2, groups=2, mask=(), **attrs
+) -> PrimFunc:  # fmt: skip
+    """Attention over [1, heads, tokens, size], in the tile that the machine gets."""
+    shapes = {"q": (heads, n, d), "k": (groups, m, d), "v": (groups, m, e)}
+    args: list[Node] = [param(name, tensor_type((1, *shape), "float16")) for name, shape in shapes.items()]
+    if mask:
+        args.append(param("mask", tensor_type(*mask)))
+    known = (x if isinstance(x, int) else None for x in (n, m))
+    plan = plan_for("float16", *known, d, e, machine)  # type: ignore[arg-type]
+    assert plan is not None
+    made = std.attention(*args, tile=(plan.rows, plan.panel), lanes=plan.lanes, **attrs)
+    return kernel_of(made, args)
+
+
+def check(func: PrimFunc, sizes: dict[Var, int] | None = None) -> None:
+    launched = check_launches(func, SMALL, sizes or {})
+    assert launched.scheduled.attrs["why_not"] == ()
+    assert launched.rule == "gpu.attention_matrix"
+    (made,) = launched.kernels
+    assert products(made.body)
+    # Nothing but queries, keys and values is what the group shares.
+    assert sum(is_shared(buffer) for buffer in allocations(made.body)) == 3
+
+
+@pytest.mark.parametrize(("n", "m", "d", "e"), [(9, 21, 5, 7), (16, 16, 16, 8)])
+def test_sizes_that_are_no_multiples(n, m, d, e):
+    check(kernel(n, m, d, e))
+
+
+def test_lengths_that_are_not_known():
+    check(kernel(N, M), {N: 5, M: 35})
+
+
+@pytest.mark.parametrize(("n", "m", "past"), [(17, 40, 23), (12, 5, 0)])
+def test_causal(n, m, past):
+    check(kernel(n, m, causal=True, past=past))
+
+
+def test_heads_that_share_keys():
+    check(kernel(9, 17, heads=4, groups=2))
+
+
+@pytest.mark.parametrize("mask", [((1, 2, 9, 17), "float16"), ((9, 17), "bool")])
+def test_masks(mask):
+    check(kernel(9, 17, mask=mask))
+
+
+def test_hidden_panels_are_left_out():
+    """The loop over keys ends where the last query of a tile sees none."""
+    launched = launch_for(kernel(256, 256, 64, 64, LARGE, causal=True), LARGE)
+    (made,) = launched.kernels
+    loops = [s for s in stmts(made.body) if isinstance(s, For) and not is_axis(s)]
+    assert [const_value(s.extent) for s in loops] == [None]
+    assert launched.rule == "gpu.attention_matrix"
+    assert launched.shared_bytes <= LARGE.shared_bytes
+    assert barriers(made) == 2
+    assert launched.vectors(shared=True) == {8}
+
+
+def test_plans():
+    assert plan_for("float16", None, None, 64, 64, LARGE) == Plan(WIDE, 4, 64, True)
+    assert plan_for("float16", 20, 20, 64, 64, LARGE) == Plan(WIDE, 2, 32, True)
+    assert plan_for("float16", None, None, 128, 128, LARGE) == Plan(WIDE, 4, 32, False)
+    assert plan_for("float16", 8, None, 64, 64, LARGE) is None
+    assert plan_for("float32", None, None, 64, 64, LARGE) is None
+    assert plan_for("float16", None, None, 64, 64, USUAL) is None
+    assert plan_for("float16", None, None, 64, 1024, LARGE) is None
+    assert plan_for("float16", None, None, 64, 64, replace(LARGE, shared_bytes=2048)) is None
+
+
+def test_units_whose_results_are_operands():
+    assert lanes_of(WIDE) == (4, 2)
+    assert chain_of(WIDE) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
+    assert suits(unit("float16", "float32"))
+    assert not suits(WHOLE)
+    assert not suits(unit("float16", "float32", turns=False))
+    assert chain_of(replace(WIDE, of_a=WIDE.of_a.dealt(16, 16, 32))) is None
+
+
+@pytest.mark.parametrize("b_turned", [False, True])
+def test_operands_that_are_results(b_turned):
+    check_intrin(
+        matrix_intrin(Tiles(unit("float16", "float32"), 2, 1, "thread.x", b_turned=b_turned, a_held=True))
+    )
+
+
+@pytest.mark.parametrize("op", ["max", "add"])
+def test_what_lanes_have_together(op):
+    check_intrin(lanes_intrin(op, 8, 4, "thread.x"))
+    with pytest.raises(UsageError, match="have no"):
+        lanes_intrin(op, 8, 3, "thread.x")
+
+
+def test_a_query_that_sees_nothing_is_no_number():
+    func = kernel(9, 5, causal=True, past=-3)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((1, 2, n, 4)).astype(np.float16) for n in (9, 5, 5, 9)]
+    launched = check_launches(func, SMALL, arrays=arrays)
+    assert launched.rule == "gpu.attention_matrix"
