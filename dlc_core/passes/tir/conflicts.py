@@ -158,6 +158,9 @@ class Threads:
         known = [(const_value(x), const_value(y)) for x, y in zip(a.indices, b.indices, strict=True)]
         if any(x is not None and y is not None and x != y for x, y in known):
             return True
+        same = tuple(x for x, y in zip(a.indices, b.indices, strict=True) if x is y)
+        if self._tell(same, wanted):
+            return True
         # Many accesses differ in numbers alone: what the other indices tell is looked at once for all.
         open_ = [i for i, pair in enumerate(known) if pair == (None, None)]
         if 0 < len(open_) < len(known):
@@ -165,6 +168,21 @@ class Threads:
             if self._apart(one, other, carried, step, wanted):
                 return True
         return self._apart(a, b, carried, step, wanted)
+
+    def _tell(self, indices: Sequence[Expr], wanted: Sequence[Var]) -> bool:
+        """Whether indices that are of threads alone are different ones in threads that differ in an axis."""
+        own = {s.var for s in self.axes}
+        used = tuple(
+            i for i in indices if i.dtype is INDEX and not loads_in(i) and own.issuperset(free_vars(i))
+        )
+        key = (used, tuple(wanted))
+        found = self._memo.get(key)
+        if found is None:
+            chosen = [s for s in self.axes if s.var in free_vars(*used)]
+            known = iter_map(used, chosen, TRUE, Analyzer()) if chosen else None
+            told = known is not None and known[0].injective
+            found = self._memo[key] = told and set(wanted) <= {s.var for s in chosen}
+        return found
 
     def _apart(self, a: Touch, b: Touch, carried: For | None, step: bool, wanted: Sequence[Var]) -> bool:
         key = (a.indices, b.indices, a.conds, b.conds, a.loops, b.loops, carried, step, tuple(wanted))
@@ -206,10 +224,6 @@ class _Pair:
             self.conds.append(self.other[carried.var] > carried.var)
         self.left = a.indices
         self.right = tuple(substitute(i, self.other) for i in b.indices)
-        pairs = zip(self.left, b.indices, self.right, strict=True)
-        free = carried is None and not self.conds
-        self.meeting = {(left, right) for left, own, right in pairs if free and left is own}
-        """Indices that are equal where the other's variables are."""
 
     def _bind(self, loop: For, names: Mapping[Var, Expr]) -> None:
         self.analyzer.bind(loop.var, substitute(loop.begin, names), substitute(loop.extent, names))
@@ -227,7 +241,7 @@ class _Pair:
             while not all(v in known for v in wanted):
                 before = len(known), len(equal)
                 for left, right in list(equal):
-                    if (left, right) not in self.meeting and self._never_equal(left, right, known):
+                    if self._never_equal(left, right, known):
                         return True
                     equal.update(dict.fromkeys(self._determine(left, right, known)))
                 equal.update(dict.fromkeys(_divided(equal, self.analyzer)))

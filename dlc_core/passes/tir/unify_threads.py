@@ -25,6 +25,7 @@ from typing import ClassVar
 from dlc_core.arith import Analyzer
 from dlc_core.diag import PassError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Call,
     Expr,
@@ -356,9 +357,10 @@ class _Launch:
         threads = Threads([self.loops[axis] for axis in self.axes[THREAD]], self._symbols())
         private = set(self.private)
         by_buffer: dict[Buffer, list[Touch]] = {}
+        known: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]] = {}
         for touch in touches_of(body):
             if touch.buffer in private:
-                by_buffer.setdefault(touch.buffer, []).append(touch)
+                by_buffer.setdefault(touch.buffer, []).append(self._simple(touch, known))
         copies: dict[tuple[For, ...], tuple[For, ...]] = {}
         for buffer, found in by_buffer.items():
             others = [_anywhen(touch, copies) for touch in found]
@@ -369,6 +371,19 @@ class _Launch:
                         why="an element of it may be written by one thread and read by another",
                         hint="give the buffer the scope shared, or deal its stages out alike",
                     )
+
+    def _simple(self, touch: Touch, known: dict[tuple[For, ...], tuple[Analyzer, dict[Expr, Expr]]]) -> Touch:
+        """The access with simple indices, which tell threads apart sooner; `known` is of loops met before."""
+        if touch.loops not in known:
+            analyzer = Analyzer()
+            for loop in (*(self.loops[axis] for axis in self.axes[THREAD]), *touch.loops):
+                analyzer.bind(loop.var, loop.begin, loop.extent)
+            known[touch.loops] = analyzer, {}
+        analyzer, made = known[touch.loops]
+        for index in touch.indices:
+            if index not in made:
+                made[index] = analyzer.simplify(index) if index.dtype is INDEX else index
+        return replace(touch, indices=tuple(made[index] for index in touch.indices))
 
     def _own(self, threads: Threads, write: Touch, other: Touch) -> bool:
         entered = self.partial.get(write.stmt, tuple(self.axes[THREAD]))
