@@ -1,5 +1,5 @@
 """Kernels in languages that copy from the caller's memory to a group's beside the thread, until the next
-barrier."""
+barrier, or, in groups of copies, until one that waits for them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.target.source.expression import neighbours
 from dlc_core.tir.functor import exprs_of, loads_in, stmts
+from dlc_core.tir.intrinsics import BARRIERS
 from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import For, PrimFunc, Store
 from dlc_core.tir.threads import THREAD, is_shared, level
@@ -81,14 +82,20 @@ class CopyWriter(KernelWriter):
         return whole and copies is not None and stmt.buffer.dtype.itemsize * lanes in copies.bytes
 
     def effect(self, value: Call) -> None:
-        if value.name == "barrier":
-            self.before_barrier()
+        if value.name in BARRIERS:
+            self.before_barrier(*(int(const_value(arg) or 0) for arg in value.args))
+        elif value.name == "copies_end" and self._waits and self.words.copies is not None:
+            self.line(f"{self.words.copies.commit};")
         super().effect(value)
 
-    def before_barrier(self) -> None:
-        """What a thread does before it meets the others."""
-        if self._waits and self.words.copies is not None:
-            self.line(f"{self.words.copies.wait};")
+    def before_barrier(self, groups: int = 0, steps: int = 0) -> None:
+        """What a thread does before it meets the others: so many groups of copies, and what was begun to be
+        read in place so many barriers ago, may still be under way behind it.
+        """
+        copies = self.words.copies
+        if self._waits and copies is not None:
+            few = groups in copies.groups
+            self.line(f"{copies.wait_but.format(groups=groups) if few else copies.wait};")
 
 
 def _guarded(value: Expr) -> tuple[Expr | None, Expr]:

@@ -2,7 +2,8 @@
 
 The program says what each thread's part of an operand is; the text hands over where the whole lies, since the
 unit reads it there, beside the threads.  Products that follow each other are begun and left to run; threads
-wait for them before they meet, for what was read may then be written, and before sums are used.
+wait for them before they meet, for what was read may then be written, and before sums are used.  Pipelines
+that spare what was read (`copies_barrier`) let them run on while the next ones begin.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class InPlaceWriter(FragmentWriter):
             self.line(f"{self._words.commit};")
             self._running = True
         elif isinstance(stmt, If):
+            if any(map(self._touches, stmts(stmt))) and not any(map(self._multiplies, stmts(stmt))):
+                self._wait()  # where all threads do
             before = self._running
             super().stmt(stmt)
             self._running = self._running or before
@@ -76,11 +79,13 @@ class InPlaceWriter(FragmentWriter):
                 self._wait()
             super().stmt(stmt)
 
-    def before_barrier(self) -> None:
+    def before_barrier(self, groups: int = 0, steps: int = 0) -> None:
         """What a thread does before it meets the others."""
-        if self._added:
+        if self._added and steps == 1 and self._running:
+            self._around(self._words.wait_but)
+        elif self._added:
             self._wait()
-        super().before_barrier()
+        super().before_barrier(groups, steps)
         if self._added:
             self.line(f"{self._words.fence};")
 

@@ -32,7 +32,7 @@ from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.scalars import ADD
 from dlc_core.target.source.values import Key, eager
 from dlc_core.tir.functor import allocations, exprs_of, stmts
-from dlc_core.tir.intrinsics import CONVERGENT
+from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store
 from dlc_core.tir.threads import THREAD, is_shared, level
 
@@ -276,7 +276,9 @@ class KernelWriter(ModuleWriter):
 
     def effect(self, value: Call) -> None:
         self.prepare(*value.args)
-        words = self.words.words.get(value.name)
+        if value.name in ("copies_begin", "copies_end"):
+            return  # what the thread writes is there at once
+        words = self.words.words.get("barrier" if value.name in BARRIERS else value.name)
         if words is None and value.name in CONVERGENT:
             raise CodegenError(f"{self.unit.dialect.name} has no word for {value.name}")
         if words is None:

@@ -9,12 +9,14 @@ stages (0, 1) the first part runs one iteration ahead of the second:
                                                            compute(k - 1)
                                                        compute(7)
 
-Memory that carries values from one part to a later stage is kept once for each stage between the two.
+Memory that carries values from one part to a later stage is kept once for each stage between the two.  Where
+parts fill memory of a group of threads two stages or more before it is read, what they write may be late:
+their copies are groups (`tir.copies`), of which those for the stages between stay under way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc_core.ir.buffer import Buffer
@@ -25,9 +27,11 @@ from dlc_core.schedule.query import readers, written_by
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import buffers_read, buffers_written, stmts
 from dlc_core.tir.stmt import Alloc, For, Seq, Stmt
+from dlc_core.tir.threads import is_shared
 
-STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
-"""Annotations of a loop: for each part of its body the stage, and the place among the parts."""
+STAGE, ORDER, SPARE = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_spare"
+"""Annotations of a loop: for each part of its body the stage, and the place among the parts; iterations for
+which memory is kept although nothing is to read it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,12 @@ class Pipelined:
     order: tuple[int, ...]
     versions: dict[Buffer, int]
     """How many iterations' values of each buffer that every iteration fills anew are alive at once."""
+    ahead: int
+    """How many iterations later, at least, others read what parts write to memory of the group."""
+    copies: frozenset[int]
+    """The numbers of these parts."""
+    spare: int
+    """For how many iterations more that memory is kept."""
 
 
 def parts_of_body(body: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
@@ -61,16 +71,20 @@ def parts_of_body(body: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
 
 
 def software_pipeline(
-    program: Program, handle: LoopRV, stages: Sequence[int], order: Sequence[int] | None
+    program: Program, handle: LoopRV, stages: Sequence[int], order: Sequence[int] | None, spare: int = 0
 ) -> None:
     loop = program.loop(handle)
     chosen = tuple(range(len(stages))) if order is None else tuple(order)
-    check_pipeline(program, loop, tuple(stages), chosen)
+    check_pipeline(program, loop, tuple(stages), chosen, spare)
     annotate(program, handle, STAGE, tuple(stages))
     annotate(program, handle, ORDER, chosen)
+    if spare:
+        annotate(program, handle, SPARE, spare)
 
 
-def check_pipeline(program: Program, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipelined:
+def check_pipeline(
+    program: Program, loop: For, stages: tuple[int, ...], order: tuple[int, ...], spare: int = 0
+) -> Pipelined:
     """How a loop is pipelined; ScheduleError where that would change what it computes."""
     what = f"cannot pipeline loop {loop.var.name!r} in stages {stages}"
     allocs, parts = parts_of_body(loop.body)
@@ -100,7 +114,29 @@ def check_pipeline(program: Program, loop: For, stages: tuple[int, ...], order: 
         if anew:
             own = [s for s, (read, written) in zip(stages, touched, strict=True) if buffer in read | written]
             versions[buffer] = max(own) - min(own) + 1
-    return Pipelined(allocs, parts, stages, order, versions)
+    ahead, copies = _copies(stages, touched, versions)
+    if spare and (spare < 0 or ahead < 2):
+        raise program.error(what, loop, why="no copies run ahead by two stages, so that none can be spared")
+    for buffer in {b for i in copies for b in touched[i][1] & versions.keys() if spare}:
+        versions[buffer] += spare
+    return Pipelined(allocs, parts, stages, order, versions, ahead, copies, spare)
+
+
+def _copies(
+    stages: tuple[int, ...],
+    touched: Sequence[tuple[set[Buffer], set[Buffer]]],
+    versions: Mapping[Buffer, int],
+) -> tuple[int, frozenset[int]]:
+    """How far parts run ahead whose results in memory of a group others read two stages later or more, and
+    which parts these are; none where some part of the kind runs one stage ahead."""
+    ahead: dict[int, int] = {}
+    for i, (_, written) in enumerate(touched):
+        for buffer in written & versions.keys():
+            readers = [s for s, (read, _) in zip(stages, touched, strict=True) if buffer in read]
+            if is_shared(buffer) and readers and min(readers) > stages[i]:
+                ahead[i] = min(ahead.get(i, min(readers)), min(readers) - stages[i])
+    least = min(ahead.values(), default=0)
+    return (least, frozenset(ahead)) if least > 1 else (0, frozenset())
 
 
 def _check_pair(
@@ -172,6 +208,7 @@ def double_buffer(program: Program, handle: BlockRV) -> LoopRV:
 
 __all__ = [
     "ORDER",
+    "SPARE",
     "STAGE",
     "Pipelined",
     "check_pipeline",

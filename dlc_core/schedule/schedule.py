@@ -260,7 +260,7 @@ class Schedule(Sampling):
 
     @primitive
     def software_pipeline(
-        self, loop: LoopRV, stages: Sequence[int], order: Sequence[int] | None = None
+        self, loop: LoopRV, stages: Sequence[int], order: Sequence[int] | None = None, spare: int = 0
     ) -> None:
         """Let the parts of a serial loop's body be in different iterations at once, when lowered.
 
@@ -268,8 +268,12 @@ class Schedule(Sampling):
         iterations behind those of stage 0; `order` is each part's place in the new body (as it is, by
         default).  Memory between stages is kept as often as there are iterations that need it.  The results
         stay, and ScheduleError says where a part would run too early.
+
+        Shared memory that is read two stages or more after it is filled may be filled by copies that run
+        beside the threads; with `spare` it is kept for so many iterations more, in which units that read it
+        in place may still do so.
         """
-        pipeline.software_pipeline(self._program, loop, stages, order)
+        pipeline.software_pipeline(self._program, loop, stages, order, spare)
 
     @primitive
     def double_buffer(self, block: BlockRV) -> LoopRV:

@@ -135,6 +135,9 @@ class Description:
     """Shared memory of a unit, for all the groups it runs; 0 where that is not known."""
     load_bytes: int = 16
     """What one thread of a launch preferably loads or stores at once; addresses are multiples of it."""
+    pipeline_stages: int = 2
+    """Tiles of an operand that a group has in shared memory at once, at most: one is used, one is filled;
+    more where copies run beside the threads, several of them at a time."""
     shared_banks: int = 32
     """Banks of shared memory, of 4 bytes each: threads of a subgroup that touch different words of one bank
     wait for each other."""

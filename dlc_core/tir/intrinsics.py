@@ -14,6 +14,8 @@ Threads of thread axes meet at the *convergent* ones: every thread of the group 
 others after it.  `subgroup_…` exchange values within `width` consecutive iterations of the innermost thread
 axis.
 
+`copies_…` tell which writes to shared memory may be late (`tir.copies`).
+
 Names that begin with `vector_`, and `subgroup_matrix`, mix widths: `expr.call` leaves their arguments alone,
 where it broadcasts the scalar arguments of any other call of several lanes.
 
@@ -207,6 +209,19 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         " or one for each; in acc's dtype, modulo its width or with the order and rounding of the sum open",
     ),
     Intrinsic("barrier", 0, _ANY, "status", None, "no thread goes on before all have arrived"),
+    Intrinsic(
+        "copies_begin", 0, _ANY, "status", None, "what is written to shared memory may be late from here"
+    ),
+    Intrinsic("copies_end", 0, _ANY, "status", None, "to here: a group of copies, which may be under way"),
+    Intrinsic(
+        "copies_barrier",
+        2,
+        _INT,
+        "status",
+        None,
+        "copies_barrier(groups, steps): a barrier before which each thread's copies, but for its last so many"
+        " groups, have arrived; what units read in place since the last so many barriers may be read still",
+    ),
     Intrinsic("subgroup_shuffle", 3, _NUMBER, "first", None, "(x, lane, width): the x of that lane"),
     Intrinsic(
         "subgroup_shuffle_down",
@@ -255,7 +270,9 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 
 EXCHANGES = frozenset({"subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor", MATRIX})
 """By which threads of a subgroup get what others have."""
-CONVERGENT = EXCHANGES | {"barrier"}
+BARRIERS = frozenset({"barrier", "copies_barrier"})
+"""Where threads of a group wait for each other, and see what the others wrote."""
+CONVERGENT = EXCHANGES | BARRIERS | {"copies_begin", "copies_end"}
 """Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
 EFFECTS = CONVERGENT | {"prefetch", "check", "check_index", "clock"}
 """Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see

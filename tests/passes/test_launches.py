@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dlc_core import te
-from dlc_core.diag import PassError, ScheduleError
-from dlc_core.ir.expr import Var, maximum
+from dlc_core.diag import PassError, RuntimeFailure, ScheduleError
+from dlc_core.ir.expr import Call, Var, const_value, maximum
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_equal
 from dlc_core.passes import PassContext, Pipeline
@@ -21,9 +21,10 @@ from dlc_core.schedule import LoopRV, Schedule
 from dlc_core.script import parse, script
 from dlc_core.target import Description
 from dlc_core.testing.schedules import make_arrays, target_of
-from dlc_core.tir.functor import stmts
+from dlc_core.tir.copies import copies_barrier
+from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.interpreter import run
-from dlc_core.tir.stmt import Eval, PrimFunc
+from dlc_core.tir.stmt import Eval, PrimFunc, Stmt
 from dlc_core.tir.verify import verify_func, verify_module
 
 KNOWN = {cls.name: cls for cls in PASSES}
@@ -160,6 +161,34 @@ def test_a_pipelined_product(stages: tuple[int, ...], order: tuple[int, ...] | N
     # There are four steps, so that no more than four copies are ever used.
     assert f"A_shared = T.alloc_buffer(({min(stages[2] + 1, 4)}, 4, 4)" in text
     assert f"B_shared = T.alloc_buffer(({min(stages[2] - stages[1] + 1, 4)}, 4, 8)" in text
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+@pytest.mark.parametrize("steps", [1, 2, 4, 6])
+@pytest.mark.parametrize("stages", [(0, 0, 2), (0, 0, 3), (0, 1, 3), (1, 0, 4)])
+def test_copies_of_deeper_pipelines_stay_under_way(stages: tuple[int, ...], steps: int, spare: int) -> None:
+    """Results are right whenever copies arrive; barriers that wait for a group too few are found."""
+    sch, ko = staged((4, 8, 4 * steps), TILE, 2)
+    sch.software_pipeline(ko, stages, None, spare)
+    launched = check(sch.func)
+    calls = {s: s.value for s in stmts(launched.body) if isinstance(s, Eval) and isinstance(s.value, Call)}
+    waits = {s: tuple(map(const_value, e.args)) for s, e in calls.items() if e.name == "copies_barrier"}
+    ahead = stages[2] - max(stages[:2])
+    assert set(waits.values()) == {(left, spare) for left in range(ahead)}
+
+    def one_more(s: Stmt) -> Stmt | None:
+        return Eval(copies_barrier(int(waits[s][0]) + 1, spare)) if s in waits else None
+
+    later = transform_stmt(launched.body, stmt_fn=one_more)
+    given = make_arrays(launched, {}, 5)
+    with pytest.raises(RuntimeFailure, match="while a copy to it may be under way"):
+        run(replace(launched, body=later), *given, check=True)
+
+
+def test_nothing_is_spared_without_copies_under_way() -> None:
+    sch, ko = staged(SMALL, TILE, 2)
+    with pytest.raises(ScheduleError, match="no copies run ahead by two stages"):
+        sch.software_pipeline(ko, (0, 0, 1), None, 1)
 
 
 def test_a_double_buffered_product_waits_once_in_each_step() -> None:

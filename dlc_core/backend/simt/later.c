@@ -10,6 +10,7 @@ struct dlc_late {
     const int16_t *unit;
     const char *way;
     int number; /* of the group that it belongs to */
+    int64_t phase; /* in which it was left */
 };
 
 struct dlc_queue {
@@ -57,6 +58,7 @@ static struct dlc_late *dlc_add_late(struct dlc_queue *queue)
         dlc_stop("a thread leaves more than %d things to run, and never waits", DLC_LATE);
     struct dlc_late *late = &queue->late[queue->count++];
     late->number = queue->begun;
+    late->phase = dlc_now.phase;
     return late;
 }
 

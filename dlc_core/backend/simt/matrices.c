@@ -175,7 +175,8 @@ static const char *dlc_in_rows(const void *start, int64_t apart, int outer, int 
 }
 
 /* An operand, as [other, step], which the threads of a phase have in common. */
-static const float *dlc_tile_of(const void *start, int64_t apart, int outer, int others, const int16_t *unit, int of)
+static const float *dlc_tile_of(const void *start, int64_t apart, int outer, int others, const int16_t *unit, int of,
+                                int64_t begun)
 {
     const int steps = unit[5], type = unit[of], size = dlc_sizes[type];
     for (int i = 0; i < DLC_KEPT; ++i) {
@@ -190,7 +191,7 @@ static const float *dlc_tile_of(const void *start, int64_t apart, int outer, int
     for (int i = 0; i < others; ++i)
         for (int k = 0; k < steps; ++k) {
             const char *at = dlc_in_rows(start, apart, outer, k, i, size);
-            dlc_read_by_unit(at, size);
+            dlc_read_by_unit(at, size, begun);
             tile->values[i * steps + k] = (float)dlc_cut(dlc_decoded(at, type), unit[6]);
         }
     tile->start = start;
@@ -210,8 +211,8 @@ static void dlc_make_product(const struct dlc_late *late)
     const int64_t lane = dlc_now.now % held.width;
     if (dlc_now.now - lane + held.width > dlc_now.count)
         dlc_stop("a product of matrices by %d threads, of which the group has too few", held.width);
-    const float *a = dlc_tile_of(late->from, late->apart, late->way[0] == 't', m, unit, 1);
-    const float *b = dlc_tile_of(late->other, late->other_apart, late->way[1] == 't', n, unit, 2);
+    const float *a = dlc_tile_of(late->from, late->apart, late->way[0] == 't', m, unit, 1, late->phase);
+    const float *b = dlc_tile_of(late->other, late->other_apart, late->way[1] == 't', n, unit, 2, late->phase);
     for (int i = 0; i < held.count; ++i) {
         const int element = dlc_element(&held, lane, i);
         const float *row = a + element / n * steps, *column = b + element % n * steps;

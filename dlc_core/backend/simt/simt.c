@@ -289,7 +289,7 @@ void dlc_simt_shared(const char *name, void *data, int64_t size)
 }
 static void dlc_copy(void *to, const void *from, size_t size) { memcpy(to, from, size); }
 static void dlc_clear(void *to, size_t size) { memset(to, 0, size); }
-static void dlc_read_by_unit(const void *at, int64_t size) { (void)at, (void)size; }
+static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun) { (void)at, (void)size, (void)begun; }
 void dlc_simt_fence(void) {}
 static void dlc_begin(void) {}
 static void dlc_begin_group(void) {}
@@ -508,8 +508,9 @@ static void dlc_clear(void *to, size_t size) { __tsan_memset(to, 0, size); }
 
 void dlc_simt_fence(void) { dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase; }
 
-/* What a unit reads in place, for many threads: behind a barrier, and a fence of the thread that wrote it. */
-static void dlc_read_by_unit(const void *at, int64_t size)
+/* What a unit reads in place, for many threads: behind a barrier, and a fence of the thread that wrote it, and
+   none writes it from the phase on in which the product began. */
+static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun)
 {
     dlc_access((void *)at, size, 0);
     for (int64_t i = 0; i < size; ++i) {
@@ -521,6 +522,11 @@ static void dlc_read_by_unit(const void *at, int64_t size)
             char its[64];
             dlc_name(its, sizeof its, wrote->thread);
             dlc_stop("a unit reads what thread %s has written, with no fence between", its);
+        }
+        if (wrote->group == dlc_seen.group && wrote->phase >= begun) {
+            char its[64];
+            dlc_name(its, sizeof its, wrote->thread);
+            dlc_stop("race: thread %s has written what a product reads that was begun before", its);
         }
     }
 }

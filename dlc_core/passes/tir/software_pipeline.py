@@ -15,10 +15,11 @@ from dlc_core.ir.expr import Expr, Load, Var, as_expr, const, const_value, load,
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.lower_blocks import lower_blocks
-from dlc_core.schedule.pipeline import ORDER, STAGE, Pipelined, check_pipeline
+from dlc_core.schedule.pipeline import ORDER, SPARE, STAGE, Pipelined, check_pipeline
 from dlc_core.schedule.tree import Program
+from dlc_core.tir.copies import copies_barrier, copies_begin, copies_end
 from dlc_core.tir.functor import rename_bound, stmts, substitute_stmt, transform_stmt
-from dlc_core.tir.stmt import Alloc, For, If, PrimFunc, Stmt, Store, seq
+from dlc_core.tir.stmt import Alloc, Eval, For, If, PrimFunc, Stmt, Store, seq
 
 
 def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
@@ -36,9 +37,10 @@ def inject_software_pipelines(func: PrimFunc) -> PrimFunc:
 
 def _rewrite(program: Program, loop: For) -> None:
     """The last of the annotated loops in order of execution holds no other one."""
-    notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER)}
+    notes = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, SPARE)}
     stages = tuple(loop.annotations[STAGE])
-    plan = check_pipeline(program, loop, stages, tuple(loop.annotations.get(ORDER, range(len(stages)))))
+    order = tuple(loop.annotations.get(ORDER, range(len(stages))))
+    plan = check_pipeline(program, loop, stages, order, int(loop.annotations.get(SPARE, 0)))
     wide = {old: _widened(old, count) for old, count in plan.versions.items() if count > 1}
     number = Var(loop.var.name, loop.var.dtype)
     parts = [_part(program.func, stmt, loop, number, wide) for stmt in plan.parts]
@@ -97,29 +99,48 @@ class _Writer:
         first = [self.step(const(t)) for t in range(depth)]
         var = Var(self.loop.var.name, self.loop.var.dtype)
         rest = self.analyzer.simplify(count - depth if whole else maximum(count - depth, 0))
-        out: list[Stmt | None] = list(first)
+        out: list[Stmt] = list(first)
         if const_value(rest) != 0:
             with self.analyzer.scope():
                 self.analyzer.bind(var, depth, rest)
                 body = self.step(var)
             out.append(For(var, as_expr(depth), rest, body, annotations=notes))
         end = count if whole else maximum(count, depth)
-        out += [self.step(self.analyzer.simplify(end + t)) for t in range(depth)]
+        out += [self.step(self.analyzer.simplify(end + t), t) for t in range(depth)]
         return seq(*out)
 
-    def step(self, time: Expr) -> Stmt:
-        """What runs at one time: each part in the iteration that its stage has reached."""
+    def step(self, time: Expr, behind: int | None = None) -> Stmt:
+        """What runs at one time: each part in the iteration that its stage has reached.
+
+        `behind` counts the steps since the first part has had all iterations.  Each step before the last with
+        copies has one group of them, so that it is known how many may still be under way.
+        """
+        copies, ahead, after = self.plan.copies, self.plan.ahead, behind or 0
+        last = max((self.plan.stages[i] for i in copies), default=0)
+        places = [self.plan.order[i] for i in copies if behind is None or behind < last]
         out: list[Stmt] = []
+        early = const_value(time) if behind is None else None
+        if copies and (early is None or early >= ahead):
+            left = ahead - 1 - max(0, after - last)
+            out.append(Eval(copies_barrier(max(0, left), self.plan.spare)))
         for i in sorted(range(len(self.parts)), key=lambda i: self.plan.order[i]):
-            at = self.analyzer.simplify(time - self.plan.stages[i])
-            begun, going = at >= 0, at < self.loop.extent
-            if self.analyzer.prove(at < 0) or self.analyzer.prove(at >= self.loop.extent):
-                continue
-            part = rename_bound(substitute_stmt(self.parts[i], {self.number: at}))
-            for cond in (going, begun):
-                part = part if self.analyzer.prove(cond) else If(cond, part)
-            out.append(part)
+            if places and self.plan.order[i] == min(places):
+                out.append(Eval(copies_begin()))
+            self._add(out, i, time)
+            if places and self.plan.order[i] == max(places):
+                out.append(Eval(copies_end()))
         return seq(*out)
+
+    def _add(self, out: list[Stmt], i: int, time: Expr) -> None:
+        """A part, where its iteration may be one of the loop's."""
+        at = self.analyzer.simplify(time - self.plan.stages[i])
+        begun, going = at >= 0, at < self.loop.extent
+        if self.analyzer.prove(at < 0) or self.analyzer.prove(at >= self.loop.extent):
+            return
+        part = rename_bound(substitute_stmt(self.parts[i], {self.number: at}))
+        for cond in (going, begun):
+            part = part if self.analyzer.prove(cond) else If(cond, part)
+        out.append(part)
 
 
 @dataclass(frozen=True)

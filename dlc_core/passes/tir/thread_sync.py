@@ -20,7 +20,7 @@ from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, buffers_written, stmts
-from dlc_core.tir.intrinsics import barrier
+from dlc_core.tir.intrinsics import BARRIERS, barrier
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, View, While, seq
 from dlc_core.tir.threads import THREAD, VIRTUAL, is_private, launches, level
 
@@ -235,7 +235,7 @@ class _Around:
 
 
 def _is_barrier(stmt: Stmt) -> bool:
-    return isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "barrier"
+    return isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name in BARRIERS
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dlc_core.tir.functor import (
     substitute_stmt,
     transform_stmt,
 )
-from dlc_core.tir.intrinsics import CONVERGENT
+from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT
 from dlc_core.tir.stmt import Alloc, Block, For, If, PrimFunc, Seq, Stmt, Store, View, seq
 from dlc_core.tir.threads import VIRTUAL, level
 
@@ -114,7 +114,7 @@ class _Interleave:
             met = [
                 e.name for e in post_order(*exprs_of(part)) if isinstance(e, Call) and e.name in CONVERGENT
             ]
-            if "barrier" in met:
+            if not BARRIERS.isdisjoint(met):
                 raise PassError(
                     f"{self.func.name}: the virtual threads of loop {self.loop.var.name} meet at a barrier "
                     "under a condition of their own",

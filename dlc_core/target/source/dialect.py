@@ -82,6 +82,12 @@ class Copies:
     """What waits for all of them."""
     guarded: str = ""
     """Format of the statement that copies where `{cond}` holds, and else fills with zeros; "" for none."""
+    groups: tuple[int, ...] = ()
+    """For how many of the last groups of copies there is a wait that leaves these under way."""
+    commit: str = "dlc_end_of_copies()"
+    """What ends a group."""
+    wait_but: str = "dlc_wait_for_copies_but_{groups}()"
+    """Format of the statement that waits for all but the last `{groups}` groups."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,8 @@ class InPlace:
     """Behind them."""
     wait: str
     """Before the sums are used, and before what was read is written: all products are done."""
+    wait_but: str
+    """The same for all but those behind the last commit."""
     fence: str
     """Before threads meet: the units see what this one wrote."""
 

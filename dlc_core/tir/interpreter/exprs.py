@@ -31,7 +31,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.intervals import Intervals
-from dlc_core.tir.intrinsics import CONVERGENT, EXTERN, has_effect, kernel_symbol, launch_symbol
+from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT, EXTERN, has_effect, kernel_symbol, launch_symbol
 from dlc_core.tir.matrix import MATRIX, unit_of
 
 MAX_DEPTH = 20
@@ -71,6 +71,8 @@ class Writer:
     subject: Any = None
     yielding: bool = False
     """Whether the text is a thread that meets others: a generator."""
+    checked: bool = False
+    """Whether races are looked for."""
     indent: int = 1
     count: int = 0
     memo: dict[Expr, str] = field(default_factory=dict)
@@ -306,7 +308,11 @@ class Writer:
     def _meeting(self, e: Call, kids: list[str]) -> str:
         """Waiting for the other threads; one that is alone goes on at once."""
         self.count += 1
-        if e.name == "barrier":
+        if e.name in ("copies_begin", "copies_end"):
+            return f"races.{e.name}()" if self.checked else "0"
+        if e.name in BARRIERS:
+            if self.checked:
+                self.emit(f"races.wait({kids[0] if kids else 0})")
             return f"(yield {self.count})" if self.yielding else "0"
         asked = f"({self.count}, {e.name!r}, {', '.join(kids)})"
         return f"(yield {asked})" if self.yielding else f"exchanged([{asked}], 'of one thread')[0]"

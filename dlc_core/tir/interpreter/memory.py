@@ -42,10 +42,13 @@ class Memory:
 class CheckedMemory(Memory):
     """Memory that remembers which bytes were written, and by which iterations of parallel loops."""
 
-    __slots__ = ("defined", "readers", "writer")
+    __slots__ = ("copied", "defined", "readers", "shared", "writer")
 
-    def __init__(self, data: Any, races: Races, *, defined: bool) -> None:
+    def __init__(self, data: Any, races: Races, *, defined: bool, shared: bool = False) -> None:
         super().__init__(data, races)
+        self.shared = shared
+        self.copied: dict[int, tuple[Frame, int]] = {}
+        """What was written by copies: the thread, and the number of its group."""
         self.defined = bytearray(b"\x01" if defined else b"\x00") * len(data)
         self.writer: dict[int, Where] = {}
         self.readers: dict[int, list[Where]] = {}
@@ -63,7 +66,7 @@ barriers passed)."""
 class Frame:
     """One iteration of a parallel loop that is being executed."""
 
-    __slots__ = ("epoch", "iteration", "loop", "number")
+    __slots__ = ("arrived", "copying", "ended", "epoch", "iteration", "loop", "number")
 
     def __init__(self, number: int, loop: str, iteration: int) -> None:
         self.number = number
@@ -71,6 +74,10 @@ class Frame:
         self.iteration = iteration
         self.epoch = 0
         """Barriers that the iteration has met with the others of its loop."""
+        self.copying = False
+        """Whether what it writes to shared memory now may be late."""
+        self.ended = self.arrived = 0
+        """Groups of its copies that have ended, and those that it has waited for."""
 
 
 class Races:
@@ -79,6 +86,8 @@ class Races:
     def __init__(self) -> None:
         self.stack: list[Frame] = []
         self.here: Where = ()
+        self.thread = Frame(0, "", 0)
+        """The thread that runs, of those that meet."""
         self._count = 0
 
     def next_number(self) -> int:
@@ -100,7 +109,21 @@ class Races:
     def enter_stack(self, stack: list[Frame]) -> None:
         """Go on as another thread."""
         self.stack = stack
+        self.thread = stack[-1] if stack else Frame(0, "", 0)
         self._settle()
+
+    def copies_begin(self) -> int:
+        self.thread.copying = True
+        return 0
+
+    def copies_end(self) -> int:
+        self.thread.copying = False
+        self.thread.ended += 1
+        return 0
+
+    def wait(self, groups: int) -> None:
+        """All copies of the thread, but for the last so many groups, have arrived."""
+        self.thread.arrived = max(self.thread.arrived, self.thread.ended - groups)
 
     def _settle(self) -> None:
         self.here = tuple([(f.number, f.loop, f.iteration, f.epoch) for f in self.stack])
@@ -154,6 +177,8 @@ class CheckedWindow:
                 why="a parallel iteration may write it at the same time: a race" if memory.races.here else "",
             )
         here = memory.races.here
+        if memory.copied:
+            self._arrived(at, index, "read")
         if here:
             self._against(memory.writer.get(at), here, "written", "read", index)
             readers = memory.readers.setdefault(at, [])
@@ -166,12 +191,25 @@ class CheckedWindow:
         self.window[index] = value
         memory.defined[at : at + self.size] = b"\x01" * self.size
         assert memory.races is not None
-        here = memory.races.here
+        here, thread = memory.races.here, memory.races.thread
+        if memory.copied:
+            self._arrived(at, index, "written")
+        if thread.copying and memory.shared:
+            memory.copied[at] = thread, thread.ended
         if here:
             self._against(memory.writer.get(at), here, "written", "written", index)
             for reader in memory.readers.get(at, ()):
                 self._against(reader, here, "read", "written", index)
             memory.writer[at] = here
+
+    def _arrived(self, at: int, index: int, does: str) -> None:
+        thread, number = self.memory.copied.get(at, (None, 0))
+        if thread is not None and thread.arrived <= number:
+            whose = f"iteration {thread.iteration} of the loop {thread.loop}"
+            raise RuntimeFailure(
+                f"race: {self.place(index)} is {does} while a copy to it may be under way",
+                why=f"{whose} began the copy, and no barrier that waits for it stands between",
+            )
 
     def _against(self, other: Where | None, here: Where, did: str, does: str, index: int) -> None:
         how = None if other is None else conflict(other, here)
@@ -189,7 +227,7 @@ def of_array(array: np.ndarray[Any, Any], races: Races | None) -> Memory:
     return Memory(data) if races is None else CheckedMemory(data, races, defined=True)
 
 
-def allocate(elements: int, type_: DType, races: Races | None) -> Memory:
+def allocate(elements: int, type_: DType, races: Races | None, shared: bool = False) -> Memory:
     """Fresh memory full of poison."""
     data: Any
     if type_.is_float:
@@ -197,4 +235,4 @@ def allocate(elements: int, type_: DType, races: Races | None) -> Memory:
     else:
         data = np.full(elements * type_.numpy.itemsize, 1 if type_.is_bool else POISON, np.uint8)
     view = memoryview(data)
-    return Memory(view) if races is None else CheckedMemory(view, races, defined=False)
+    return Memory(view) if races is None else CheckedMemory(view, races, defined=False, shared=shared)

@@ -22,7 +22,7 @@ from dlc_core.tir.interpreter.memory import Races, allocate
 from dlc_core.tir.interpreter.teams import Team, exchanged
 from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
-from dlc_core.tir.threads import GROUP, level
+from dlc_core.tir.threads import GROUP, is_shared, level
 
 PARALLEL_KINDS = ("parallel", "vectorized", "thread")
 MAX_NESTED_LOOPS = 15
@@ -137,7 +137,8 @@ class FunctionWriter(Writer):
                 size = size + (dim - 1) * stride
         pointer = self.fresh("p")
         type_ = self.helper(f"dtype_{buffer.dtype}", buffer.dtype)
-        self.emit(f"{pointer} = (allocate({self.value(size)}, {type_}, races), 0, {type_})")
+        shared = ", True" if is_shared(buffer) else ""
+        self.emit(f"{pointer} = (allocate({self.value(size)}, {type_}, races{shared}), 0, {type_})")
         self.bind(buffer, pointer)
 
     def _store(self, stmt: Store) -> None:

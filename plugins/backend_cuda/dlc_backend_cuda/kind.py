@@ -11,6 +11,7 @@ from typing import Any
 from dlc_backend_cuda import nvrtc
 from dlc_backend_cuda.architectures import GROUPS, STATIC_SHARED, USUAL, architecture, matrix_units
 from dlc_backend_cuda.driver import problem
+from dlc_backend_cuda.words import STAGES
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
@@ -39,8 +40,8 @@ AXES = ("x", "y", "z")
 SIDES = (1024, 1024, 64)
 """Most threads of a group along each axis."""
 WARP = 32
-LARGE_SHARED = 227 << 10
-"""What a group may ask for where a multiprocessor has 228 KiB."""
+KEPT_SHARED = 1 << 10
+"""What of a multiprocessor's shared memory no group may ask for."""
 REGISTERS = 255
 """Most registers of a thread."""
 UNIT_REGISTERS = 1 << 16
@@ -67,7 +68,8 @@ def description(options: Mapping[str, Any]) -> Description:
             **{f"thread.{axis}": most for axis, most in zip(AXES, SIDES, strict=True)},
         },
         group_threads=SIDES[0],
-        shared_bytes=LARGE_SHARED if any(unit.in_place for unit in units_of) else STATIC_SHARED,
+        shared_bytes=(each.unit_shared_kib << 10) - KEPT_SHARED if units_of else STATIC_SHARED,
+        pipeline_stages=STAGES if units_of else 2,
         subgroup=WARP,
         dots=BYTE_DOTS,
         thread_registers=REGISTERS,

@@ -25,6 +25,7 @@ AROUND = InPlace(
     begin="dlc_begin_{type}({acc}, {count})",
     commit="dlc_commit_products()",
     wait="dlc_wait_for_{type}({acc}, {count})",
+    wait_but="dlc_wait_for_{type}_but_1({acc}, {count})",
     fence="dlc_fence_for_products()",
 )
 
@@ -77,18 +78,22 @@ def _around(scalar: str, letter: str) -> dict[str, str]:
     keep = f"""#pragma unroll
 for (int i = 0; i < count; ++i)
     asm volatile("" : "+{letter}"(sums[i]) :: "memory");"""
-    begin, wait = "wgmma.fence.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"
+    begin, wait = "wgmma.fence.sync.aligned;", "wgmma.wait_group.sync.aligned {};"
     given = f"({scalar} *sums, int count)"
+    waits = {
+        f"dlc_wait_for_{scalar}{suffix}": either(
+            f"{INLINE} void dlc_wait_for_{scalar}{suffix}{given}",
+            f'asm volatile("{wait.format(but)}" ::: "memory");\n{keep}',
+            f"DLC_PRODUCTS({but});",
+        )
+        for but, suffix in enumerate(("", "_but_1"))
+    }
     return {
+        **waits,
         f"dlc_begin_{scalar}": either(
             f"{INLINE} void dlc_begin_{scalar}{given}",
             f'{keep}\nasm volatile("{begin}" ::: "memory");',
             "DLC_PRODUCTS_BEGIN();",
-        ),
-        f"dlc_wait_for_{scalar}": either(
-            f"{INLINE} void dlc_wait_for_{scalar}{given}",
-            f'asm volatile("{wait}" ::: "memory");\n{keep}',
-            "DLC_PRODUCTS(0);",
         ),
     }
 

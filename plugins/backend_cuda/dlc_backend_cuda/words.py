@@ -19,7 +19,11 @@ TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", 
 """Operands of matrices as instructions name them."""
 
 either = partial(words.either, "__CUDACC__")
-COPIES = Copies((4, 8, 16), guarded="dlc_copy_{bytes}_if({to}, {source}, {cond})")
+STAGES = 4
+"""Tiles that are in shared memory at once, most of them under way."""
+COPIES = Copies(
+    (4, 8, 16), guarded="dlc_copy_{bytes}_if({to}, {source}, {cond})", groups=tuple(range(1, STAGES))
+)
 """Copies to shared memory, which architectures from sm_80 on have."""
 
 
@@ -30,9 +34,14 @@ def operands(kind: str, name: str, count: int) -> str:
 
 def _copies() -> dict[str, str]:
     """Copies that run beside a thread; where a processor runs the threads, they are made when it waits."""
-    name = "dlc_wait_for_copies"
-    wait = f"{INLINE} void {name}(void)"
-    found = {name: either(wait, 'asm volatile("cp.async.wait_all;" ::: "memory");', "DLC_COPIES();")}
+    found = {}
+    for name, how, here in (
+        ("wait_for_copies", "wait_all", "DLC_COPIES()"),
+        ("end_of_copies", "commit_group", "DLC_COPIES_END()"),
+        *((f"wait_for_copies_but_{n}", f"wait_group {n}", f"DLC_COPIES_BUT({n})") for n in COPIES.groups),
+    ):
+        own = f'asm volatile("cp.async.{how};" ::: "memory");'
+        found[f"dlc_{name}"] = either(f"{INLINE} void dlc_{name}(void)", own, f"{here};")
     for size in COPIES.bytes:
         how = f"cp.async.{'cg' if size == WIDEST // 8 else 'ca'}.shared.global [%0], [%1], {size}"
         given = '"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)'

@@ -29,11 +29,14 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.gpu.matrix_tile import MatrixTile, choose_matrix
+from dlc_core.schedule.rules.gpu.matrix_tile import MatrixTile, choose_matrix, stages_of
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc, Store
+
+MOST_WAITED = 4
+"""Tiles of an operand from which on one is spared for products that still run."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,13 @@ class MatrixRule(ScheduleRule):
         s, grid = schedule, Grid.of(machine)
         found = anchor(s.func)
         assert found is not None
-        tile = choose_matrix(units_for(found, machine), problem_of(found), machine, grid)
+        problem = problem_of(found)
+        tile = choose_matrix(units_for(found, machine), problem, machine, grid)
         if tile is None:
             raise ScheduleError("no tile of the matrix unit fits the product and the machine")
         normal = normal_of(s, grid, found, tile.splits)
-        MatrixContract(s, machine, grid, normal, tile).run()
+        stages = stages_of(tile, problem, machine, grid)
+        MatrixContract(s, machine, grid, normal, tile, stages).run()
 
 
 def units_for(found: Contraction, machine: Machine) -> list[MatrixUnit]:
@@ -78,11 +83,19 @@ class MatrixContract(Contract):
     """The steps of the rule, for a contraction in normal form."""
 
     def __init__(
-        self, s: Schedule, machine: Machine, grid: Grid, normal: Normal, matrix_tile: MatrixTile
+        self,
+        s: Schedule,
+        machine: Machine,
+        grid: Grid,
+        normal: Normal,
+        matrix_tile: MatrixTile,
+        stages: int,
     ) -> None:
         super().__init__(s, machine, grid, normal, matrix_tile.plain)
         self.blocks = matrix_tile
         self.unit = matrix_tile.unit
+        self.stages = stages
+        """Tiles of an operand in shared memory at once."""
 
     def run(self) -> None:
         s, tile, normal, unit = self.s, self.blocks, self.normal, self.unit
@@ -134,8 +147,7 @@ class MatrixContract(Contract):
         if self._twice():
             for copy in copies:
                 s.double_buffer(copy)
-            if unit.in_place:
-                self._products_first(loops["ko"])
+            self._in_stages(loops["ko"])
         self._begin(init, len(threads))
         self._end(out, stored)
 
@@ -211,11 +223,20 @@ class MatrixContract(Contract):
         s.bind(thread, grid.threads)
         s.unroll(turns)
 
-    def _products_first(self, loop: LoopRV) -> None:
-        """Products run beside the threads, which then ask for the next tile."""
-        stages = self.s.get_for(loop).annotations[STAGE]
-        places = sorted(range(len(stages)), key=lambda part: -stages[part])
-        self.s.software_pipeline(loop, stages, [places.index(part) for part in range(len(stages))])
+    def _in_stages(self, loop: LoopRV) -> None:
+        """Tiles are asked for several steps before they are used, as many as there is memory for.
+
+        Products in place run beside the threads, which then ask for the next tile; where there is memory for
+        it, they run on while those of the next step begin.
+        """
+        count = self.stages
+        spare = int(self.unit.in_place and count >= MOST_WAITED)
+        if count < 3 and not self.unit.in_place:
+            return
+        stages = [stage * (count - 1 - spare) for stage in self.s.get_for(loop).annotations[STAGE]]
+        places = sorted(range(len(stages)), key=lambda part: -stages[part] * self.unit.in_place)
+        order = [places.index(part) for part in range(len(stages))]
+        self.s.software_pipeline(loop, stages, order, spare)
 
     def _twice(self) -> bool:
         return self.normal.k is None or self.normal.k > self.blocks.depth

@@ -84,7 +84,7 @@ class MatrixTile:
         return Tile(self.rows, self.columns, self.depth, 1, own, self.splits)
 
     def buffers(self, k: int | None) -> int:
-        """Tiles of an operand in shared memory: the next is filled while one is used."""
+        """Tiles of an operand in shared memory, at least: the next is filled while one is used."""
         return 1 if k is not None and k <= self.depth * self.splits else 2
 
     def shared_bytes(self, bits: int, buffers: int = 1) -> int:
@@ -155,9 +155,26 @@ def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> M
     return found[0] if found else None
 
 
+def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> int:
+    """Tiles of an operand in shared memory, at most: further ones are asked for where that costs no group, of
+    those that there are for a processor, its place."""
+    facts, bits, result_bits = machine.description, problem.bits, problem.result_bits
+    found = tile.buffers(problem.k)
+    steps = UNKNOWN if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
+    turns = -(-_groups(tile, problem) // grid.units)
+    wanted = min(turns, tile.resident(bits, result_bits, facts, found))
+    while found < min(facts.pipeline_stages, steps):
+        if facts.shared_bytes and tile.shared_bytes(bits, found + 1) > facts.shared_bytes:
+            break
+        if tile.resident(bits, result_bits, facts, found + 1) < wanted:
+            break
+        found += 1
+    return found
+
+
 def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> float:
     """Cycles that the busiest processor takes."""
-    unit = tile.unit
+    unit, facts = tile.unit, machine.description
     k = UNKNOWN if problem.k is None else problem.k
     groups = _groups(tile, problem)
     steps = ceil(k / tile.splits / tile.depth) * tile.depth
@@ -166,21 +183,20 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
     # What the subgroups of a row or column read of an operand, each for itself.
     again = (tile.across, tile.down) if unit.in_place else (1, 1)
     reads = (tile.rows * tile.wide * again[0] + tile.columns * tile.high * again[1]) * size
-    reads /= 4 * machine.description.shared_banks
+    reads /= 4 * facts.shared_banks
     parts = (
         own / (unit.products or FASTER * PRODUCTS),
         reads,
         (tile.rows + tile.columns) * size / BYTES,
     )
     step = max(parts) + APART * sum(parts)
-    at_once = max(
-        1, tile.resident(problem.bits, problem.result_bits, machine.description, tile.buffers(problem.k))
-    )
+    at_once = max(1, tile.resident(problem.bits, problem.result_bits, facts, tile.buffers(problem.k)))
+    under_way = max(1, stages_of(tile, problem, machine, grid) - 1)
     turns = -(-groups // grid.units)
     side_by_side = min(at_once, turns)
     hidden = min(1.0, side_by_side * tile.subgroups * unit.width / (grid.subgroup * HIDING))
-    # A tile arrives while the one before is used, or the groups of a processor wait for it in turn.
-    each = MEETING + max(tile.depth * step / hidden, LATENCY / side_by_side)
+    # Tiles arrive while those before are used, or the groups of a processor wait for them in turn.
+    each = MEETING + max(tile.depth * step / hidden, LATENCY / side_by_side / under_way)
     write = own * problem.result_bits / 8 / BYTES * (2 if tile.splits > 1 else 1)
     total = turns * (steps / tile.depth * each + OVERHEAD + write)
     return total if tile.splits == 1 else total + 4 * OVERHEAD
@@ -216,4 +232,4 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> b
     )
 
 
-__all__ = ["MatrixTile", "choose_matrix", "cost"]
+__all__ = ["MatrixTile", "choose_matrix", "cost", "stages_of"]

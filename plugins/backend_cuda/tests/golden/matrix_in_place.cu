@@ -1,4 +1,5 @@
 #ifdef __CUDACC_RTC__
+typedef unsigned char uint8_t;
 typedef signed short int16_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
@@ -8,6 +9,14 @@ typedef unsigned int uint32_t;
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+#ifdef __CUDACC__
+#define dlc_large extern
+#define dlc_given(bytes)
+#else
+#define dlc_large
+#define dlc_given(bytes) bytes
 #endif
 
 typedef struct __align__(8) { float s0, s1; } floatx2;
@@ -29,24 +38,30 @@ static __device__ __forceinline__ void dlc_wait_for_copies(void)
 #endif
 }
 
+static __device__ __forceinline__ void dlc_end_of_copies(void)
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+    DLC_COPIES_END();
+#endif
+}
+
+static __device__ __forceinline__ void dlc_wait_for_copies_but_1(void)
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#else
+    DLC_COPIES_BUT(1);
+#endif
+}
+
 static __device__ __forceinline__ void dlc_copy_16(void *to, const void *from)
 {
 #ifdef __CUDACC__
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 #else
     DLC_COPY_LATER(to, from, 16);
-#endif
-}
-
-static __device__ __forceinline__ void dlc_begin_float(float *sums, int count)
-{
-#ifdef __CUDACC__
-    #pragma unroll
-    for (int i = 0; i < count; ++i)
-        asm volatile("" : "+f"(sums[i]) :: "memory");
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#else
-    DLC_PRODUCTS_BEGIN();
 #endif
 }
 
@@ -59,6 +74,30 @@ static __device__ __forceinline__ void dlc_wait_for_float(float *sums, int count
         asm volatile("" : "+f"(sums[i]) :: "memory");
 #else
     DLC_PRODUCTS(0);
+#endif
+}
+
+static __device__ __forceinline__ void dlc_wait_for_float_but_1(float *sums, int count)
+{
+#ifdef __CUDACC__
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    #pragma unroll
+    for (int i = 0; i < count; ++i)
+        asm volatile("" : "+f"(sums[i]) :: "memory");
+#else
+    DLC_PRODUCTS(1);
+#endif
+}
+
+static __device__ __forceinline__ void dlc_begin_float(float *sums, int count)
+{
+#ifdef __CUDACC__
+    #pragma unroll
+    for (int i = 0; i < count; ++i)
+        asm volatile("" : "+f"(sums[i]) :: "memory");
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#else
+    DLC_PRODUCTS_BEGIN();
 #endif
 }
 
@@ -156,8 +195,9 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const uint16_t *__res
         const uint16_t *__restrict__ p1,
         uint16_t *__restrict__ matmul_end)
 {
-    __shared__ __align__(1024) uint16_t shared_p0_reindex_shared_swizzled[16384];
-    __shared__ __align__(1024) uint16_t shared_p1_reindex_shared_swizzled[8192];
+    dlc_large __shared__ __align__(1024) uint8_t shared[dlc_given(98304)];
+    uint16_t *const shared_p0_reindex_shared_swizzled = (uint16_t *)(shared + 0);
+    uint16_t *const shared_p1_reindex_shared_swizzled = (uint16_t *)(shared + 65536);
     const int o0_o1_fused = (int)blockIdx.x;
     const int o2 = (int)threadIdx.y;
     const int o5_o6_o7_fused = (int)threadIdx.x;
@@ -212,50 +252,79 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const uint16_t *__res
     dlc_copy_16(shared_p1_reindex_shared_swizzled
             + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (2048 + o2 * 1024)), p1
             + (o2 * 1024 + o5_o6_o7_fused * 8 + 2048));
-    for (int o3 = 1; o3 < 4; ++o3) {
-        dlc_wait_for_float(matmul, 32);
-        dlc_wait_for_copies();
+    dlc_end_of_copies();
+    dlc_copy_16(shared_p0_reindex_shared_swizzled
+            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o2 * 1024 + 8192)), p0
+            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 64));
+    dlc_copy_16(shared_p0_reindex_shared_swizzled
+            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (2048 + o2 * 1024 + 8192)), p0
+            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 8256));
+    dlc_copy_16(shared_p0_reindex_shared_swizzled
+            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (4096 + o2 * 1024 + 8192)), p0
+            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 16448));
+    dlc_copy_16(shared_p0_reindex_shared_swizzled
+            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (6144 + o2 * 1024 + 8192)), p0
+            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 24640));
+    dlc_copy_16(shared_p1_reindex_shared_swizzled
+            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o2 * 1024 + 4096)), p1
+            + (o2 * 1024 + o5_o6_o7_fused * 8 + 4096));
+    dlc_copy_16(shared_p1_reindex_shared_swizzled
+            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (2048 + o2 * 1024 + 4096)), p1
+            + (o2 * 1024 + o5_o6_o7_fused * 8 + 6144));
+    dlc_end_of_copies();
+    for (int o3 = 2; o3 < 4; ++o3) {
+        dlc_wait_for_float_but_1(matmul, 32);
+        dlc_wait_for_copies_but_1();
         dlc_fence_for_products();
         __syncthreads();
         dlc_begin_float(matmul, 32);
         for (int o4 = 0; o4 < 4; ++o4) {
             dlc_wgmma_f16_f16_n64_nt(matmul, shared_p0_reindex_shared_swizzled
-                    + ((o3 + 1) % 2 * 8192 + o2 * 4096 + o4 * 16), 0, shared_p1_reindex_shared_swizzled
-                    + ((o3 + 1) % 2 * 4096 + o4 * 1024), 0);
+                    + (o3 * 8192 + o2 * 4096 + o4 * 16 - 16384), 0, shared_p1_reindex_shared_swizzled
+                    + (o3 * 4096 + o4 * 1024 - 8192), 0);
         }
         dlc_commit_products();
         dlc_copy_16(shared_p0_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 % 2 * 8192 + o2 * 1024)), p0
+                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o3 * 8192 + o2 * 1024)), p0
                 + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8));
         dlc_copy_16(shared_p0_reindex_shared_swizzled
                 + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 % 2 * 8192 + 2048 + o2 * 1024)), p0
+                + (o3 * 8192 + 2048 + o2 * 1024)), p0
                 + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8 + 8192));
         dlc_copy_16(shared_p0_reindex_shared_swizzled
                 + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 % 2 * 8192 + 4096 + o2 * 1024)), p0
+                + (o3 * 8192 + 4096 + o2 * 1024)), p0
                 + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8 + 16384));
         dlc_copy_16(shared_p0_reindex_shared_swizzled
                 + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 % 2 * 8192 + 6144 + o2 * 1024)), p0
+                + (o3 * 8192 + 6144 + o2 * 1024)), p0
                 + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8 + 24576));
         dlc_copy_16(shared_p1_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 % 2 * 4096 + o2 * 1024)), p1 + (o3 * 4096 + o2 * 1024 + o5_o6_o7_fused * 8));
+                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o3 * 4096 + o2 * 1024)), p1
+                + (o3 * 4096 + o2 * 1024 + o5_o6_o7_fused * 8));
         dlc_copy_16(shared_p1_reindex_shared_swizzled
                 + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 % 2 * 4096 + 2048 + o2 * 1024)), p1
-                + (o3 * 4096 + o2 * 1024 + o5_o6_o7_fused * 8 + 2048));
+                + (o3 * 4096 + 2048 + o2 * 1024)), p1 + (o3 * 4096 + o2 * 1024 + o5_o6_o7_fused * 8 + 2048));
+        dlc_end_of_copies();
     }
-    dlc_wait_for_float(matmul, 32);
-    dlc_wait_for_copies();
+    dlc_wait_for_float_but_1(matmul, 32);
+    dlc_wait_for_copies_but_1();
     dlc_fence_for_products();
     __syncthreads();
     dlc_begin_float(matmul, 32);
     for (int o4 = 0; o4 < 4; ++o4) {
-        dlc_wgmma_f16_f16_n64_nt(matmul, shared_p0_reindex_shared_swizzled + (o2 * 4096 + o4 * 16 + 8192), 0,
-                shared_p1_reindex_shared_swizzled + (o4 * 1024 + 4096), 0);
+        dlc_wgmma_f16_f16_n64_nt(matmul, shared_p0_reindex_shared_swizzled + (o2 * 4096 + o4 * 16 + 16384),
+                0, shared_p1_reindex_shared_swizzled + (o4 * 1024 + 8192), 0);
+    }
+    dlc_commit_products();
+    dlc_wait_for_float_but_1(matmul, 32);
+    dlc_wait_for_copies();
+    dlc_fence_for_products();
+    __syncthreads();
+    dlc_begin_float(matmul, 32);
+    for (int o4_1 = 0; o4_1 < 4; ++o4_1) {
+        dlc_wgmma_f16_f16_n64_nt(matmul, shared_p0_reindex_shared_swizzled + (o2 * 4096 + o4_1 * 16 + 24576),
+                0, shared_p1_reindex_shared_swizzled + (o4_1 * 1024 + 12288), 0);
     }
     dlc_commit_products();
     dlc_wait_for_float(matmul, 32);

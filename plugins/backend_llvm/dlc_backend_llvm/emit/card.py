@@ -22,6 +22,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Call, Expr, call, const_value
 from dlc_core.tir.functor import allocations
+from dlc_core.tir.intrinsics import BARRIERS
 from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc
 from dlc_core.tir.threads import is_shared
 
@@ -92,7 +93,10 @@ class KernelEmitter(FunctionEmitter):
             super().visit_alloc(stmt)
 
     def visit_eval(self, stmt: Eval) -> None:
-        if not isinstance(stmt.value, Call) or stmt.value.name != "barrier":
+        name = stmt.value.name if isinstance(stmt.value, Call) else ""
+        if name in ("copies_begin", "copies_end"):
+            return  # what the thread writes is there at once
+        if name not in BARRIERS:
             super().visit_eval(stmt)
             return
         self.unit.declare(_BARRIER, f"void @{_BARRIER}()")
