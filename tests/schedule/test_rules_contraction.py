@@ -344,3 +344,27 @@ def test_panels_are_dealt_out_evenly():
     assert choose(49, 160, 16, 32, Dealt(2, panels=False)).vectors == 2
     many = choose(4096, 4096, 16, 32)
     assert choose(4096, 4096, 16, 32, Dealt(8)) == many
+
+
+ACROSS = {
+    "tiles": lambda: matmul((13, 9), (37, 9), transpose_b=True, finish=True),
+    "batched": lambda: matmul((2, 3, 17, 20), (2, 3, 33, 20), transpose_b=True),
+    "broadcast batch": lambda: matmul((2, 1, 5, 16), (3, 16, 16), transpose_b=True),
+}
+
+
+@machines
+@pytest.mark.parametrize("make", ACROSS.values(), ids=ACROSS)
+def test_computed_weights_whose_neighbours_are_terms_are_copied(make, machine):
+    scheduled = check_schedule(make(), replace(machine, intrinsics=frozenset({"vector_shuffle"})))
+    is_contraction(scheduled)
+    assert any(isinstance(s, Alloc) and s.buffer.scope == "global" for s in stmts(scheduled.body))
+
+
+@machines
+@pytest.mark.parametrize("rows", [1, 2])
+def test_few_rows_sum_along_rows_of_computed_weights(rows, machine):
+    machine = replace(machine, intrinsics=frozenset({"vector_shuffle"}))
+    scheduled = check_schedule(matmul((rows, 21), (35, 21), transpose_b=True, finish=True), machine)
+    assert scheduled.attrs["rule"] == "cpu.rows"
+    is_contraction(check_schedule(matmul((rows, 21), (35, 21), transpose_b=True, constants=(1,)), machine))

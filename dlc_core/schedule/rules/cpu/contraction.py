@@ -33,6 +33,7 @@ from dlc_core.schedule.rules.analysis import (
     loads_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.across import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
 from dlc_core.schedule.rules.cpu.maps import schedule_map
@@ -68,7 +69,8 @@ class ContractionRule(ScheduleRule):
     priority: ClassVar[int] = 100
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return anchor(func) is not None
+        found = anchor(func)
+        return found is not None and not sums_rows(func, found, machine)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         found = anchor(schedule.func)
@@ -133,6 +135,8 @@ class Contract:
         borders = s.get_producers(self.block)
         for handle in borders:
             schedule_map(s, handle, self.machine)
+        if self.dot is None:
+            self.found = columns_together(s, self.block, self.found, self.machine)
         if s.get_output_blocks() == [self.block]:
             out = s.cache_write(self.block, 0, "local")
         else:

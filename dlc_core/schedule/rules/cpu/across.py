@@ -1,0 +1,66 @@
+"""Right-hand sides that are computed, and lie across: neighbours are terms of a sum, not columns.
+
+    x · yᵀ, as scores of queries and keys:       the tile of columns would load one element of each row of y
+                                                  in every step
+
+They are copied once with columns side by side, by tiles of rows and shuffles, where several rows of the
+result read the copy; for fewer rows each column is a sum along a row of y (`cpu.rows`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule.handles import BlockRV
+from dlc_core.schedule.index_map import IndexMap
+from dlc_core.schedule.rules.analysis import Contraction, contraction_of, extent_of
+from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.dots import is_constant
+from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.turned import SHUFFLE
+from dlc_core.schedule.schedule import Schedule
+from dlc_core.tir.stmt import PrimFunc
+
+LEAST_ROWS = 4
+"""Rows of the result from which a copy and products by tiles take less time than sums along rows."""
+
+
+def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine) -> Contraction:
+    """The contraction over a copy of its right-hand side in which columns are neighbours, where that pays."""
+    if _rows(found) < LEAST_ROWS or not _lies_across(schedule.func, found, machine):
+        return found
+    load = found.rhs.load
+    copy = schedule.cache_read(block, load.buffer.name, "global")
+    column = next(i for i, index in enumerate(load.indices) if index is found.n.var)
+    rest = [i for i in range(len(load.indices)) if i != column]
+    made = schedule.get(copy).writes[0].buffer
+    order = IndexMap.of(lambda *i: (*(i[d] for d in rest), i[column]), len(load.indices))
+    schedule.transform_layout(copy, made.name, order)
+    schedule_map(schedule, copy, machine)
+    moved = contraction_of(schedule.get(block))
+    assert moved is not None
+    return moved
+
+
+def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
+    """Whether each column is a sum along a row of the right-hand side, for too few rows to copy it."""
+    return _rows(found) < LEAST_ROWS and _lies_across(func, found, machine)
+
+
+def _rows(found: Contraction) -> int:
+    """Rows of the result, an unknown number taken for many."""
+    return math.prod(extent_of(axis) or LEAST_ROWS for axis in found.m)
+
+
+def _lies_across(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
+    """Whether neighbours of a right-hand side that is given, of known sizes, are terms of the sum."""
+    rhs = found.rhs
+    buffer, axes = rhs.load.buffer, {a.var for a in found.block.axes}
+    if SHUFFLE not in machine.description.intrinsics or buffer not in func.params:
+        return False
+    if is_constant(func, found) or rhs.beside or const_value(buffer.num_elements()) is None:
+        return False
+    if any(index not in axes for index in rhs.load.indices) or const_value(rhs.factors[found.n.var]) == 1:
+        return False
+    return any(const_value(rhs.factors[a.var]) == 1 for a in found.k)
