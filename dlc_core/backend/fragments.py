@@ -13,8 +13,9 @@ from dlc_core.arith import Analyzer, compile_exprs
 from dlc_core.backend.copies import CopyWriter
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, Var, const, const_value, free_vars, loads_in, substitute
+from dlc_core.ir.expr import Call, Cast, Expr, Load, Var, const, const_value, free_vars, loads_in, substitute
 from dlc_core.target.source import Blocks, Matrices
+from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.values import Key
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.matrix import MATRIX, MatrixUnit, held, operands, products, unit_of
@@ -30,6 +31,9 @@ class FragmentWriter(CopyWriter):
     def kernel(self, func: PrimFunc, symbol: str) -> str:
         """The text of a PrimFunc that is one launch."""
         self._operands = set(operands(func.body))
+        loads = (load for value in operands(func.body).values() for load in loads_in(value))
+        self._held = {load.buffer for load in loads if is_private(load.buffer)}
+        """Memory of threads that is an operand as it is."""
         self._sums = {load.buffer for call in products(func.body) for load in loads_in(call.args[0])}
         threads = [s for s in stmts(func.body) if isinstance(s, For) and level(s) == THREAD]
         self._threads = threads[-1] if threads else None
@@ -42,8 +46,8 @@ class FragmentWriter(CopyWriter):
         return self.words.matrices
 
     def promoted(self, buffer: Buffer, body: Stmt) -> set[Key] | None:
-        """Sums are arrays: products take pointers to them, which compilers see through."""
-        return None if buffer in self._sums else super().promoted(buffer, body)
+        """Sums and operands are arrays, which compilers see through: products take pointers to them."""
+        return None if buffer in self._sums or buffer in self._held else super().promoted(buffer, body)
 
     def visit_let(self, stmt: Let) -> Stmt:
         value = stmt.value
@@ -52,6 +56,21 @@ class FragmentWriter(CopyWriter):
         if isinstance(value, Call) and value.name == MATRIX:
             return self._product(stmt, value)
         return super().visit_let(stmt)
+
+    def visit_store(self, stmt: Store) -> None:
+        value, short = stmt.value, NARROW.get(stmt.buffer.dtype.name)
+        narrowed = isinstance(value, Cast) and value.a.dtype.name == "float32"
+        if stmt.buffer not in self._held or not narrowed or short is None:
+            super().visit_store(stmt)
+            return
+        # Nothing but words is made of it: there is no way back to the wide type.
+        place = stmt.buffer.linear_index(stmt.indices)
+        self.text.named = {}
+        assert isinstance(value, Cast)
+        self.prepare(value.a, place)
+        made = f"{self.unit.helper(f'f32_to_{short}')}({self.text.value(value.a)})"
+        self.line(f"{self.text.element(stmt.buffer, place)} = {made};")
+        self.text.named = {}
 
     # Operands
 

@@ -380,13 +380,16 @@ def _streamed(value: Node, machine: Description) -> Node | None:
     plan = plan_for(value.dtype.name, queries, keys, size, features, machine) if known else None
     if plan is not None:
         tile = (plan.rows, plan.panel)
-        return ATTENTION.build(*value.args, **{**value.attrs, "tile": tile, "lanes": plan.lanes})
+        return _formed(value, tile=tile, lanes=plan.lanes)
     shape = shape_for(queries, size, features, machine) if known else None
     if shape is None:
         return _spelt_out(value)
-    return ATTENTION.build(
-        *value.args, **{**value.attrs, "tile": (shape.rows, shape.panel), "streamed": True}
-    )
+    return _formed(value, tile=(shape.rows, shape.panel), streamed=True)
+
+
+def _formed(value: Node, **form: object) -> Node:
+    """Attention with another form of its loops."""
+    return ATTENTION.build(*value.args, **{**value.attrs, "streamed": False, "lanes": (), **form})
 
 
 def _tiled(value: Node, machine: Description) -> Node | None:
@@ -407,4 +410,4 @@ def _tiled(value: Node, machine: Description) -> Node | None:
         # A power of two: numbers of tokens often are multiples of it.
         most = choose(None, 2 * lanes, lanes, machine.usable_registers).rows
         tile = (1 << (most.bit_length() - 1), lanes)
-    return ATTENTION.build(*value.args, **{**value.attrs, "tile": tile})
+    return _formed(value, tile=tile)

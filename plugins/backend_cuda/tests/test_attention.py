@@ -87,7 +87,8 @@ def test_numbers(of: str, heads: int, groups: int, n: int, m: int, size: int, hi
 
 
 @needs_c
-@pytest.mark.parametrize("of", ["float16", pytest.param("bool", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["float16", "bool"])
 def test_masks(of: str) -> None:
     rng = np.random.default_rng(1)
     mask = rng.random((20, 50)) < 0.7 if of == "bool" else rng.standard_normal((20, 50)).astype(np.float16)
@@ -115,7 +116,7 @@ def test_lengths_and_a_past_that_are_not_known() -> None:
 
 
 @needs_c
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_removed_barrier_is_found(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each barrier of the kernel is needed: without it threads read what others are writing."""
     whole, barrier = codegen.with_words, "    __syncthreads();\n"

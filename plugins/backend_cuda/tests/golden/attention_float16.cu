@@ -166,6 +166,7 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     const int i_0 = (int)threadIdx.y;
     const int i_2_r_fused = (int)threadIdx.x;
     __align__(16) float attention_mixed[8];
+    __align__(16) uint16_t attention_share[32];
     __align__(16) float attention_product[32];
     __align__(16) float attention_online[8];
     float attention_top_0 = (-INFINITY);
@@ -303,38 +304,6 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     float attention_score_29 = (-INFINITY);
     float attention_score_30 = (-INFINITY);
     float attention_score_31 = (-INFINITY);
-    float attention_share_0 = 0;
-    float attention_share_1 = 0;
-    float attention_share_2 = 0;
-    float attention_share_3 = 0;
-    float attention_share_4 = 0;
-    float attention_share_5 = 0;
-    float attention_share_6 = 0;
-    float attention_share_7 = 0;
-    float attention_share_8 = 0;
-    float attention_share_9 = 0;
-    float attention_share_10 = 0;
-    float attention_share_11 = 0;
-    float attention_share_12 = 0;
-    float attention_share_13 = 0;
-    float attention_share_14 = 0;
-    float attention_share_15 = 0;
-    float attention_share_16 = 0;
-    float attention_share_17 = 0;
-    float attention_share_18 = 0;
-    float attention_share_19 = 0;
-    float attention_share_20 = 0;
-    float attention_share_21 = 0;
-    float attention_share_22 = 0;
-    float attention_share_23 = 0;
-    float attention_share_24 = 0;
-    float attention_share_25 = 0;
-    float attention_share_26 = 0;
-    float attention_share_27 = 0;
-    float attention_share_28 = 0;
-    float attention_share_29 = 0;
-    float attention_share_30 = 0;
-    float attention_share_31 = 0;
     float attention_factor_0 = 0;
     float attention_factor_1 = 0;
     float attention_sums_0 = 0;
@@ -583,38 +552,38 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
             exp2f(attention_score_30 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
     attention_weight_31 =
             exp2f(attention_score_31 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
-    attention_share_0 = dlc_round_f16(attention_weight_0);
-    attention_share_1 = dlc_round_f16(attention_weight_1);
-    attention_share_2 = dlc_round_f16(attention_weight_2);
-    attention_share_3 = dlc_round_f16(attention_weight_3);
-    attention_share_4 = dlc_round_f16(attention_weight_4);
-    attention_share_5 = dlc_round_f16(attention_weight_5);
-    attention_share_6 = dlc_round_f16(attention_weight_6);
-    attention_share_7 = dlc_round_f16(attention_weight_7);
-    attention_share_8 = dlc_round_f16(attention_weight_8);
-    attention_share_9 = dlc_round_f16(attention_weight_9);
-    attention_share_10 = dlc_round_f16(attention_weight_10);
-    attention_share_11 = dlc_round_f16(attention_weight_11);
-    attention_share_12 = dlc_round_f16(attention_weight_12);
-    attention_share_13 = dlc_round_f16(attention_weight_13);
-    attention_share_14 = dlc_round_f16(attention_weight_14);
-    attention_share_15 = dlc_round_f16(attention_weight_15);
-    attention_share_16 = dlc_round_f16(attention_weight_16);
-    attention_share_17 = dlc_round_f16(attention_weight_17);
-    attention_share_18 = dlc_round_f16(attention_weight_18);
-    attention_share_19 = dlc_round_f16(attention_weight_19);
-    attention_share_20 = dlc_round_f16(attention_weight_20);
-    attention_share_21 = dlc_round_f16(attention_weight_21);
-    attention_share_22 = dlc_round_f16(attention_weight_22);
-    attention_share_23 = dlc_round_f16(attention_weight_23);
-    attention_share_24 = dlc_round_f16(attention_weight_24);
-    attention_share_25 = dlc_round_f16(attention_weight_25);
-    attention_share_26 = dlc_round_f16(attention_weight_26);
-    attention_share_27 = dlc_round_f16(attention_weight_27);
-    attention_share_28 = dlc_round_f16(attention_weight_28);
-    attention_share_29 = dlc_round_f16(attention_weight_29);
-    attention_share_30 = dlc_round_f16(attention_weight_30);
-    attention_share_31 = dlc_round_f16(attention_weight_31);
+    attention_share[0] = dlc_f32_to_f16(attention_weight_0);
+    attention_share[1] = dlc_f32_to_f16(attention_weight_1);
+    attention_share[2] = dlc_f32_to_f16(attention_weight_2);
+    attention_share[3] = dlc_f32_to_f16(attention_weight_3);
+    attention_share[4] = dlc_f32_to_f16(attention_weight_4);
+    attention_share[5] = dlc_f32_to_f16(attention_weight_5);
+    attention_share[6] = dlc_f32_to_f16(attention_weight_6);
+    attention_share[7] = dlc_f32_to_f16(attention_weight_7);
+    attention_share[8] = dlc_f32_to_f16(attention_weight_8);
+    attention_share[9] = dlc_f32_to_f16(attention_weight_9);
+    attention_share[10] = dlc_f32_to_f16(attention_weight_10);
+    attention_share[11] = dlc_f32_to_f16(attention_weight_11);
+    attention_share[12] = dlc_f32_to_f16(attention_weight_12);
+    attention_share[13] = dlc_f32_to_f16(attention_weight_13);
+    attention_share[14] = dlc_f32_to_f16(attention_weight_14);
+    attention_share[15] = dlc_f32_to_f16(attention_weight_15);
+    attention_share[16] = dlc_f32_to_f16(attention_weight_16);
+    attention_share[17] = dlc_f32_to_f16(attention_weight_17);
+    attention_share[18] = dlc_f32_to_f16(attention_weight_18);
+    attention_share[19] = dlc_f32_to_f16(attention_weight_19);
+    attention_share[20] = dlc_f32_to_f16(attention_weight_20);
+    attention_share[21] = dlc_f32_to_f16(attention_weight_21);
+    attention_share[22] = dlc_f32_to_f16(attention_weight_22);
+    attention_share[23] = dlc_f32_to_f16(attention_weight_23);
+    attention_share[24] = dlc_f32_to_f16(attention_weight_24);
+    attention_share[25] = dlc_f32_to_f16(attention_weight_25);
+    attention_share[26] = dlc_f32_to_f16(attention_weight_26);
+    attention_share[27] = dlc_f32_to_f16(attention_weight_27);
+    attention_share[28] = dlc_f32_to_f16(attention_weight_28);
+    attention_share[29] = dlc_f32_to_f16(attention_weight_29);
+    attention_share[30] = dlc_f32_to_f16(attention_weight_30);
+    attention_share[31] = dlc_f32_to_f16(attention_weight_31);
     if (true) {
         attention_sums_0 = 0.0f;
     }
@@ -754,10 +723,10 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     attention_mixed[6] = attention_mixed[6] * attention_factor_1;
     attention_mixed[7] = attention_mixed[7] * attention_factor_1;
     const uint32_t a0_1[4] =
-            {dlc_pack_16(dlc_f32_to_f16(attention_share_0), dlc_f32_to_f16(attention_share_1)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_2), dlc_f32_to_f16(attention_share_3)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_4), dlc_f32_to_f16(attention_share_5)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_6), dlc_f32_to_f16(attention_share_7))};
+            {dlc_pack_16(attention_share[0], attention_share[1]),
+            dlc_pack_16(attention_share[2], attention_share[3]),
+            dlc_pack_16(attention_share[4], attention_share[5]),
+            dlc_pack_16(attention_share[6], attention_share[7])};
     uint32_t b0_1[2];
     dlc_turned_blocks_x2(b0_1, shared_attention_values + i_2_r_fused % 16 * 24);
     uint32_t b1_1[2];
@@ -765,10 +734,10 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     dlc_mma_f16_f16(attention_mixed, a0_1, b0_1);
     dlc_mma_f16_f16(attention_mixed + 4, a0_1, b1_1);
     const uint32_t a0_2[4] =
-            {dlc_pack_16(dlc_f32_to_f16(attention_share_8), dlc_f32_to_f16(attention_share_9)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_10), dlc_f32_to_f16(attention_share_11)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_12), dlc_f32_to_f16(attention_share_13)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_14), dlc_f32_to_f16(attention_share_15))};
+            {dlc_pack_16(attention_share[8], attention_share[9]),
+            dlc_pack_16(attention_share[10], attention_share[11]),
+            dlc_pack_16(attention_share[12], attention_share[13]),
+            dlc_pack_16(attention_share[14], attention_share[15])};
     uint32_t b0_2[2];
     dlc_turned_blocks_x2(b0_2, shared_attention_values + (i_2_r_fused % 16 * 24 + 384));
     uint32_t b1_2[2];
@@ -776,10 +745,10 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     dlc_mma_f16_f16(attention_mixed, a0_2, b0_2);
     dlc_mma_f16_f16(attention_mixed + 4, a0_2, b1_2);
     const uint32_t a0_3[4] =
-            {dlc_pack_16(dlc_f32_to_f16(attention_share_16), dlc_f32_to_f16(attention_share_17)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_18), dlc_f32_to_f16(attention_share_19)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_20), dlc_f32_to_f16(attention_share_21)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_22), dlc_f32_to_f16(attention_share_23))};
+            {dlc_pack_16(attention_share[16], attention_share[17]),
+            dlc_pack_16(attention_share[18], attention_share[19]),
+            dlc_pack_16(attention_share[20], attention_share[21]),
+            dlc_pack_16(attention_share[22], attention_share[23])};
     uint32_t b0_3[2];
     dlc_turned_blocks_x2(b0_3, shared_attention_values + (i_2_r_fused % 16 * 24 + 768));
     uint32_t b1_3[2];
@@ -787,10 +756,10 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     dlc_mma_f16_f16(attention_mixed, a0_3, b0_3);
     dlc_mma_f16_f16(attention_mixed + 4, a0_3, b1_3);
     const uint32_t a0_4[4] =
-            {dlc_pack_16(dlc_f32_to_f16(attention_share_24), dlc_f32_to_f16(attention_share_25)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_26), dlc_f32_to_f16(attention_share_27)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_28), dlc_f32_to_f16(attention_share_29)),
-            dlc_pack_16(dlc_f32_to_f16(attention_share_30), dlc_f32_to_f16(attention_share_31))};
+            {dlc_pack_16(attention_share[24], attention_share[25]),
+            dlc_pack_16(attention_share[26], attention_share[27]),
+            dlc_pack_16(attention_share[28], attention_share[29]),
+            dlc_pack_16(attention_share[30], attention_share[31])};
     uint32_t b0_4[2];
     dlc_turned_blocks_x2(b0_4, shared_attention_values + (i_2_r_fused % 16 * 24 + 1152));
     uint32_t b1_4[2];

@@ -56,7 +56,9 @@ def check(func: PrimFunc, sizes: dict[Var, int] | None = None) -> None:
     assert sum(is_shared(buffer) for buffer in allocations(made.body)) == 3
 
 
-@pytest.mark.parametrize(("n", "m", "d", "e"), [(9, 21, 5, 7), (16, 16, 16, 8)])
+@pytest.mark.parametrize(
+    ("n", "m", "d", "e"), [(9, 21, 5, 7), pytest.param(16, 16, 16, 8, marks=pytest.mark.slow)]
+)
 def test_sizes_that_are_no_multiples(n, m, d, e):
     check(kernel(n, m, d, e))
 
@@ -65,16 +67,19 @@ def test_lengths_that_are_not_known():
     check(kernel(N, M), {N: 5, M: 35})
 
 
-@pytest.mark.parametrize(("n", "m", "past"), [(17, 40, 23), (12, 5, 0)])
+@pytest.mark.parametrize(("n", "m", "past"), [pytest.param(17, 40, 23, marks=pytest.mark.slow), (12, 5, 0)])
 def test_causal(n, m, past):
     check(kernel(n, m, causal=True, past=past))
 
 
+@pytest.mark.slow
 def test_heads_that_share_keys():
     check(kernel(9, 17, heads=4, groups=2))
 
 
-@pytest.mark.parametrize("mask", [((1, 2, 9, 17), "float16"), ((9, 17), "bool")])
+@pytest.mark.parametrize(
+    "mask", [((9, 17), "float16"), pytest.param(((1, 2, 9, 17), "bool"), marks=pytest.mark.slow)]
+)
 def test_masks(mask):
     check(kernel(9, 17, mask=mask))
 
@@ -125,6 +130,7 @@ def test_what_lanes_have_together(op):
         lanes_intrin(op, 8, 3, "thread.x")
 
 
+@pytest.mark.slow
 def test_a_query_that_sees_nothing_is_no_number():
     func = kernel(9, 5, causal=True, past=-3)
     rng = np.random.default_rng(0)
