@@ -148,9 +148,9 @@ def rounded(tensor: te.Tensor, to: DType, name: str) -> te.Tensor:
     return compute(tensor.shape, lambda *i: narrow(tensor[i], to), name)
 
 
-def nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt]) -> Stmt:
-    """Loops over a shape, the last dim innermost."""
-    indices = [Var(f"i{axis}", "int64") for axis in range(len(shape))]
+def nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt], name: str = "i") -> Stmt:
+    """Loops over a shape, the last dim innermost; their variables are `name` with numbers."""
+    indices = [Var(f"{name}{axis}", "int64") for axis in range(len(shape))]
     made = body(list(indices))
     for var, extent in reversed(list(zip(indices, shape, strict=True))):
         made = loop(var, extent, made)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, cast_to, const_value, load, logical_and, maximum, minimum, select
+from dlc_core.ir.expr import Expr, Var, cast_to, const_value, load, logical_and, maximum, minimum, select
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     ALL,
@@ -39,7 +39,7 @@ from dlc_core.op.infer import (
 )
 from dlc_core.op.lower import compute_type, nest, replaced, rounded
 from dlc_core.op.std.indexing import gather_elements_infer, index_sample, inside, last_dim
-from dlc_core.tir.stmt import If, Stmt, store
+from dlc_core.tir.stmt import If, Let, Stmt, store
 
 _COMBINE: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -72,10 +72,11 @@ def _scattered(
     type_: TensorType,
     reduction: str,
     tensors: Sequence[te.Tensor],
+    outer: int,
     target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr]]],
 ) -> te.Tensor:
-    """x copied, then the updates in order: `target(indices, i)` gives the index in the result of update i
-    and the conditions under which that is inside.
+    """x copied, then the updates in order: `target(indices, i)` gives the index in the result of update i,
+    without the dims behind the first `outer` of the updates, and the conditions under which that is inside.
 
     Sums and products of narrow floats are rounded once, at the end.
     """
@@ -86,13 +87,22 @@ def _scattered(
         (out,) = outs
 
         def update(i: list[Expr]) -> Stmt:
-            where, valid = target(indices, i)
-            made = _APPLY[reduction](load(out, where), cast_to(held, load(updates, i)))
-            written = store(out, where, made)
+            found, valid = target(indices, i)
+            begin = [Var(f"at{axis}", "int64") for axis in range(len(found))]
+
+            def combined(rest: list[Expr]) -> Stmt:
+                where = [*begin, *rest]
+                new = cast_to(held, load(updates, [*i, *rest]))
+                return store(out, where, _APPLY[reduction](load(out, where), new))
+
+            # Places are worked out once for all that is written there.
+            written = nest(updates.shape[outer:], combined, "j")
+            for place, value in zip(reversed(begin), reversed(found), strict=True):
+                written = Let(place, value, written)
             return If(logical_and(*valid), written) if valid else written
 
         copied = nest(x.shape, lambda i: store(out, i, cast_to(held, load(x, i))))
-        return [copied, nest(updates.shape, update)]
+        return [copied, nest(updates.shape[:outer], update)]
 
     made = te.extern(type_.shape, tensors, body, "scatter", dtype_=held)
     return rounded(made, type_.dtype, "scatter_end")
@@ -114,7 +124,7 @@ def _scatter_elements_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor
         place, valid = _place(load(indices, i), size)
         return list(replaced(tuple(i), axis, place)), valid
 
-    return _scattered(type_, attrs["reduction"], tensors, target)
+    return _scattered(type_, attrs["reduction"], tensors, type_.ndim, target)
 
 
 def _scatter_nd_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
@@ -122,11 +132,10 @@ def _scatter_nd_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> t
     outer, depth = places.ndim - 1, const_value(places.shape[-1]) or 0
 
     def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
-        found = [_place(load(indices, [*i[:outer], k]), x.shape[k]) for k in range(depth)]
-        where = [place for place, _ in found]
-        return [*where, *i[outer:]], [condition for _, valid in found for condition in valid]
+        found = [_place(load(indices, [*i, k]), x.shape[k]) for k in range(depth)]
+        return [place for place, _ in found], [condition for _, valid in found for condition in valid]
 
-    return _scattered(type_, attrs["reduction"], tensors, target)
+    return _scattered(type_, attrs["reduction"], tensors, outer, target)
 
 
 def _scatter_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
