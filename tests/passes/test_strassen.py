@@ -14,6 +14,7 @@ from dlc_core.passes.graph import FoldConstants, Strassen
 from dlc_core.target import Description, Target, TargetKind
 
 RNG = np.random.default_rng(5)
+CACHES = (32 << 10, 1 << 20, 32 << 20)
 ALONE = {"vector_bits": 512, "vector_registers": 32, "vector_units": 1, "cores": 1}
 
 
@@ -27,6 +28,19 @@ def product(*lead, inner=256, columns=256, dtype="float32", **attrs):
     shape = (columns, inner) if attrs.get("transpose_b") else (inner, columns)
     weights = constant(RNG.standard_normal(shape) / np.sqrt(inner), dtype)
     return std.matmul(param("x", tensor_type((*lead, inner), dtype)), weights, **attrs)
+
+
+def pixels(*, size=14, inputs=512, outputs=1024, window=1, bias=False, layout="NXC", **attrs):
+    """A convolution, of windows of one pixel where nothing else is said."""
+    last = layout == "NXC"
+    shape = (1, size, size, inputs) if last else (1, inputs, size, size)
+    inner = inputs // attrs.get("groups", 1)
+    w = (window, window, inner, outputs) if last else (outputs, inner, window, window)
+    weights = [constant(RNG.standard_normal(w) / np.sqrt(inputs), "float32")]
+    if bias:
+        weights.append(constant(RNG.standard_normal(outputs), "float32"))
+    x = param("x", tensor_type(shape))
+    return std.conv(x, *weights, layout=layout, kernel_layout="XIO" if last else "OIX", **attrs)
 
 
 def ops(function):
@@ -52,10 +66,27 @@ def test_a_product_of_quarters(checked, lead):
 )
 def test_two_levels_where_they_pay(checked, lead, inner, columns, levels):
     y = std.relu(product(*lead, inner=inner, columns=columns))
-    caches = (32 << 10, 1 << 20, 32 << 20)
-    found = checked([Strassen(), FoldConstants()], y, context=context(caches=caches))
+    found = checked([Strassen(), FoldConstants()], y, context=context(caches=CACHES))
     assert ops(found) == ["strassen_matmul", "relu"]
     assert found.body.args[0].attrs["levels"] == levels
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (pixels(), ["strassen_matmul"]),
+        (pixels(bias=True), ["strassen_matmul", "add"]),
+        (pixels(size=27, strides=(2, 2), bias=True), ["slice", "strassen_matmul", "add"]),
+        (pixels(padding=(0, 0, 0, 0), dilation=(2, 2)), ["strassen_matmul"]),
+    ],
+    ids=["plain", "bias", "steps", "attributes that change nothing"],
+)
+def test_windows_of_one_pixel_are_products(checked, value, wanted):
+    found = checked([Strassen(), FoldConstants()], std.relu(value), context=context(caches=CACHES))
+    assert ops(found) == [*wanted, "relu"]
+    product = next(n for n in post_order(found.body) if n.op.name == "strassen_matmul")
+    assert product.attrs["levels"] == 2
+    assert product.shape == value.shape
 
 
 def test_transposed_weights_are_turned_at_compile_time(checked):
@@ -86,6 +117,11 @@ def test_results_may_be_in_parts(checked, turned):
         std.relu(product(64, inner=1024, columns=528)),
         product(64, inner=1024, columns=512, dtype="float64"),
         std.matmul(param("x", tensor_type((64, 1024))), param("w", tensor_type((1024, 512)))),
+        pixels(window=3, padding=(1, 1, 1, 1)),
+        pixels(padding=(1, 1, 1, 1)),
+        pixels(groups=2),
+        pixels(layout="NCX"),
+        pixels(inputs=64),
     ],
     ids=[
         "one row",
@@ -95,6 +131,11 @@ def test_results_may_be_in_parts(checked, turned):
         "odd columns",
         "wide",
         "no constant",
+        "windows",
+        "border",
+        "groups",
+        "channels first",
+        "few channels",
     ],
 )
 def test_what_is_left(checked, left):

@@ -156,6 +156,19 @@ def test_plans_keep_what_lies_between_in_the_cache():
     assert plan(replace(BERT, rows=5000), CORE) is None
 
 
+def test_plans_of_few_columns():
+    """What sums of rows cost few columns do not make up for; wide tiles wait for two quarters of weights."""
+    alone = replace(CORE, units=1)
+    many, few = Shape(784, 512, 256), Shape(784, 512, 64)
+
+    def part(shape, core=alone):
+        return plan(shape, core).cycles / direct_cycles(shape, core)
+
+    assert part(many) < 0.96 < 1 < part(few)
+    assert part(Shape(49, 960, 160)) > 1
+    assert part(many, replace(alone, threads=2)) > part(many)
+
+
 def test_plans_for_threads():
     """Panels are dealt out, so that their number is to be a multiple of the threads'."""
     narrow = Shape(128, 768, 192)

@@ -6,11 +6,14 @@ about twice on two.
     matmul(x, w)   =>   strassen_matmul(x, w, levels=…)     w constant, of even sizes
                         concat(strassen_matmul(x, w[:, :n]), matmul(x, w[:, n:]))
                                                     where a result of the function has more columns than fit
+    conv(x, w, b)  =>   strassen_matmul(x, w, levels=…) + b     windows of one pixel, channels last; of x the
+                                                    pixels that they step to
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,6 +26,7 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
 
 MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "strassen_matmul"))
+CONV, ADD, RESHAPE = OPS["conv"], OPS["add"], OPS["reshape"]
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
 PARTS = 8
 """Sizes of the part that goes through quarters that are tried."""
@@ -56,10 +60,12 @@ class Strassen(GraphPass):
             shape = _shape(old, lanes)
             if shape is None:
                 return None
-            found = _found(shape, core, old in results, _is_known(old))
+            found = _found(shape, core, old.op is MATMUL and old in results, _is_known(old))
             if found is None:
                 return None
             levels, columns = found
+            if old.op is CONV:
+                return _of_pixels(old, args, levels)
             x, weights = args
             if old.attrs["transpose_b"]:
                 weights = TRANSPOSE.build(weights, axes=(1, 0))
@@ -100,10 +106,11 @@ def _found(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int
 
 def _shape(value: Node, lanes: int) -> Shape | None:
     """The sizes of a product by a constant matrix whose halves of rows are whole vectors."""
-    if value.op is not MATMUL or value.args[1].op is not CONST or value.dtype.name != "float32":
+    fits = _is_product(value) if value.op is MATMUL else value.op is CONV and _is_of_pixels(value)
+    if not fits or value.args[1].op is not CONST or value.dtype.name != "float32":
         return None
-    x, w = value.args
-    if value.attrs["transpose_a"] or len(w.shape) != 2 or w.dtype.name != "float32":
+    x, w = value.args[:2]
+    if w.dtype.name != "float32":
         return None
     rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else BLOCK
     inner, columns = x.shape[-1], value.shape[-1]
@@ -112,6 +119,30 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     if rows < 2 or inner % (2 * lanes):
         return None
     return Shape(rows, inner, columns)
+
+
+def _is_product(value: Node) -> bool:
+    return not value.attrs["transpose_a"] and len(value.args[1].shape) == 2
+
+
+def _is_of_pixels(value: Node) -> bool:
+    """Whether a convolution is a product: windows of one pixel, no border, all channels, these last."""
+    attrs = value.attrs
+    last = attrs["layout"] == "NXC" and attrs["kernel_layout"] == "XIO"
+    one = last and all(size == 1 for size in value.args[1].shape[:-2])
+    return one and attrs["groups"] == 1 and not any(attrs["padding"] or ()) and _is_known(value)
+
+
+def _of_pixels(old: Node, args: Sequence[Node], levels: int) -> Node:
+    """A convolution of windows of one pixel as a product through quarters."""
+    x, weights, *bias = args
+    steps = old.attrs["strides"] or ()
+    if any(step != 1 for step in steps):
+        axes = tuple(range(1, 1 + len(steps)))
+        ends = tuple(x.shape[axis] for axis in axes)
+        x = SLICE.build(x, axes=axes, begins=(0,) * len(axes), ends=ends, strides=steps)
+    y = PRODUCT.build(x, RESHAPE.build(weights, shape=weights.shape[-2:]), levels=levels)
+    return ADD.build(y, *bias) if bias else y
 
 
 def _is_known(value: Node) -> bool:

@@ -27,8 +27,13 @@ SHARE = 0.5
 RESULT_TRAFFIC = MappingProxyType({1: 3.0, 2: 5.0})
 """Elements that are moved for each one of the result, beyond what the product by its definition moves, on so
 many levels."""
-ROW_TRAFFIC = MappingProxyType({1: 1.0, 2: 4.0})
+ROW_TRAFFIC = MappingProxyType({1: 0.75, 2: 3.0})
 """Those for each one of the left-hand side, of which every thread stores sums."""
+OTHERS_BYTES_PER_CYCLE = 5.0
+"""What a core reads of a left-hand side that other cores have written, where it makes sums of all of it."""
+NEAR = 1 / 8
+"""Part of the second cache that products may take to be summed at `NEAR_BYTES_PER_CYCLE`."""
+NEAR_BYTES_PER_CYCLE = 14.0
 LINE_CYCLES = 3.0
 """Cycles that a vector takes from the second cache where many are read, and are asked for ahead."""
 UNASKED_CYCLES = 4.5
@@ -104,14 +109,17 @@ def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
                 cycles = PRODUCTS**levels * inner * steps
                 if levels == 2:
                     cycles += PRODUCTS**levels * panels * uneven * -(-rows // height) * width * TILE_CYCLES
+                near = between <= NEAR * core.second_cache
+                moved = RESULT_TRAFFIC[levels] * shape.rows * shape.columns * FLOAT
+                cycles += moved / (NEAR_BYTES_PER_CYCLE if near else CACHE_BYTES_PER_CYCLE)
                 found = Plan(Tile(height, width), cycles)
                 if best is None or found.cycles < best.cycles:
                     best = found
     if best is None:
         return None
-    sums = ROW_TRAFFIC[levels] * shape.rows * shape.inner * core.threads
-    moved = RESULT_TRAFFIC[levels] * shape.rows * shape.columns + sums
-    return Plan(best.tile, best.cycles + moved * FLOAT / CACHE_BYTES_PER_CYCLE)
+    left = shape.rows * shape.inner * FLOAT
+    sums = ROW_TRAFFIC[levels] * left * core.threads / CACHE_BYTES_PER_CYCLE
+    return Plan(best.tile, best.cycles + sums + left * (core.threads - 1) / OTHERS_BYTES_PER_CYCLE)
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:
@@ -140,7 +148,8 @@ def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     """Loads go to as many units as multiply-adds; weights are two vectors each, from the second cache."""
     arithmetic = core.products(rows * vectors / FMA_PER_CYCLE)
     loads = core.products((rows + 3 * vectors) / LOADS_PER_CYCLE)
-    return max(arithmetic, loads, FMA_LATENCY) + LOADS_BESIDE * min(arithmetic, loads) + STEP_OVERHEAD
+    lines = 2 * vectors * LINE_CYCLES
+    return max(arithmetic, loads, lines, FMA_LATENCY) + LOADS_BESIDE * min(arithmetic, loads) + STEP_OVERHEAD
 
 
 __all__ = ["Plan", "Shape", "direct_cycles", "plan"]
