@@ -89,6 +89,17 @@ def test_windows_of_one_pixel_are_products(checked, value, wanted):
     assert product.shape == value.shape
 
 
+@pytest.mark.parametrize(("cores", "size", "inputs", "outputs"), [(1, 28, 512, 256), (2, 14, 1024, 256)])
+def test_blocks_of_rows_where_they_pay(checked, cores, size, inputs, outputs):
+    """Of more rows than the second cache has room for, and of those that threads have written."""
+    y = pixels(size=size, inputs=inputs, outputs=outputs)
+    found = checked([Strassen(), FoldConstants()], y, context=context(caches=CACHES, cores=cores))
+    assert ops(found) == ["strassen_matmul"]
+    block = found.body.attrs["block"]
+    assert block
+    assert size * size % (block * cores) == 0
+
+
 def test_transposed_weights_are_turned_at_compile_time(checked):
     y = product(64, inner=1024, columns=768, transpose_b=True)
     found = checked([Strassen(), FoldConstants()], y, context=context())

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from dlc_core.graph.node import param
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.std.strassen import BLOCK
 from dlc_core.schedule.rules.cpu.core import Core
-from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
+from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan, plan_blocks
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of
-from dlc_core.tir.functor import block_list
+from dlc_core.tir.functor import block_list, stmts
+from dlc_core.tir.stmt import For
 
 WIDE = Description(vector_bits=128, vector_registers=16, cores=2)
 MANY = Description(vector_bits=128, vector_registers=16, cores=5)
@@ -25,11 +27,11 @@ B, N = Var("b"), Var("n")
 BERT = Shape(128, 768, 3072)
 
 
-def kernel(lead, inner, columns, constants=(1,), levels=1):
+def kernel(lead, inner, columns, constants=(1,), **form):
     """A product with a bias, a residual and relu."""
     x = param("x", tensor_type((*lead, inner)))
     params = [x, param("w", tensor_type((inner, columns))), param("bias", tensor_type((columns,)))]
-    y = std.strassen_matmul(*params[:2], levels=levels)
+    y = std.strassen_matmul(*params[:2], **form)
     params.append(param("r", tensor_type(y.shape)))
     return kernel_of(std.relu(std.add(std.add(y, params[2]), params[3])), params, constants=constants)
 
@@ -69,6 +71,19 @@ def test_any_numbers_of_rows_in_several_dims(lead):
     scheduled = check_schedule(kernel(lead, 8, 32), WIDE, {B: 3, N: 30})
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.strassen"
+
+
+@pytest.mark.parametrize("machine", [WIDE, MANY, ALONE], ids=["threads", "uneven shares", "alone"])
+@pytest.mark.parametrize(
+    ("lead", "block"), [((2, 3, 8), 16), ((36,), 18), ((10, 2), 2), ((12,), 12)], ids=str
+)
+def test_blocks_of_rows_are_dealt_out(machine, lead, block):
+    scheduled = check_schedule(kernel(lead, 8, 32, block=block), machine)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.strassen"
+    parallel = [s for s in stmts(scheduled.body) if isinstance(s, For) and s.kind == "parallel"]
+    several = machine.parallel and math.prod(lead) > block
+    assert [const_value(loop.extent) for loop in parallel] == [math.prod(lead) // block] * several
 
 
 TWICE = {
@@ -167,6 +182,25 @@ def test_plans_of_few_columns():
     assert part(many) < 0.96 < 1 < part(few)
     assert part(Shape(49, 960, 160)) > 1
     assert part(many, replace(alone, threads=2)) > part(many)
+
+
+def test_plans_of_blocks():
+    """Of many rows, those whose sums the second cache holds; threads that have their own rows make sums of no
+    others.
+    """
+    alone = replace(CORE, units=1)
+    shape = Shape(784, 512, 256)
+    rows, made = plan_blocks(shape, alone)
+    assert 784 % rows == 0
+    assert rows % 2 == 0
+    assert rows < 784
+    assert made.cycles < plan(shape, alone).cycles
+    two = replace(alone, threads=2)
+    rows, made = plan_blocks(Shape(196, 1024, 256), two)
+    assert rows == 98
+    assert made.cycles < plan(Shape(196, 1024, 256), two).cycles
+    assert plan_blocks(Shape(197, 1024, 256), two) is None
+    assert plan_blocks(Shape(49, 1024, 256), alone) is None
 
 
 def test_plans_for_threads():

@@ -6,13 +6,14 @@ products.  An eighth of the multiplications is saved for sums of fewer elements.
 square error is about one and a half times that of a product by its definition, on two levels about twice.
 
 Where the number of rows is not known, blocks of `BLOCK` rows are computed so, and the rows that are left by
-definition.
+definition.  Known numbers may be computed in blocks, too.
 
 Source: Strassen, Gaussian Elimination is not Optimal, 1969.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -42,6 +43,9 @@ BLOCK = 64
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
     a, b = tensor_types(types)
     parts = 2 ** attrs["levels"]
+    block = attrs["block"]
+    if block < 0 or block % 2 or (block and parts > 2):
+        raise fail(f"blocks of {block} rows", "an even number is needed, on one level, or 0")
     check_rank(a, 2, None, "a")
     check_rank(b, 2, 2, "b")
     if a.dtype is not b.dtype:
@@ -51,10 +55,13 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
         if not isinstance(size, int) or size % parts or not size:
             needed = "even" if parts == 2 else f"multiples of {parts}"
             raise fail(f"b has a dim of {size}", f"both must be {needed}")
+    rows = math.prod(size for size in a.shape[:-1] if isinstance(size, int))
+    if block and all(isinstance(size, int) for size in a.shape[:-1]) and rows % block:
+        raise fail(f"{rows} rows in blocks of {block}", "blocks must divide them")
     return TensorType((*a.shape[:-1], b.shape[1]), a.dtype)
 
 
-def _reference(a: NDArray, b: NDArray, *, levels: int) -> NDArray:
+def _reference(a: NDArray, b: NDArray, *, levels: int, block: int) -> NDArray:
     return np.asarray(np.matmul(a, b))
 
 
@@ -68,8 +75,9 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         return _unflattened(type_, lead, lowered_twice(lead, a, b))
     inner, columns = (as_expr(d) for d in b.shape)
     depth, width = inner // 2, columns // 2
-    blocks = [] if known is not None else [rows // BLOCK]
-    half = ceil_div(rows, 2) if known is not None else const(BLOCK // 2)
+    size = BLOCK if known is None else attrs["block"]
+    blocks = [rows // size] if size else []
+    half = const(size // 2) if size else ceil_div(rows, 2)
 
     def stage(
         name: str, shape: Sequence[Dim | Expr], body: Callable[..., Expr | te.tensor.Reduction]
@@ -88,7 +96,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
 
     def row_sum(f: Expr, *place: Expr) -> Expr:
         *block, i, k = place
-        begin = block[0] * BLOCK if block else const(0)
+        begin = block[0] * size if block else const(0)
         return transformed(LEFT, f, lambda quarter: left(quarter, begin, i, k))
 
     def difference(f: Expr, k: Expr, n: Expr) -> Expr:
@@ -112,8 +120,8 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
     singles = products("singles", SINGLES, lambda f, k, n: right(1 - f, 1 - f, k, n), PAIRS)
 
     def result(i: Expr, n: Expr) -> Expr:
-        within = i % BLOCK if blocks else i
-        place = (*([i // BLOCK] if blocks else []), within % half, n % width)
+        within = i % size if blocks else i
+        place = (*([i // size] if blocks else []), within % half, n % width)
 
         def product(number: int) -> Expr:
             own = (const(number if number < PAIRS else number - PAIRS), *place)
@@ -124,7 +132,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
 
     rest: te.Tensor | None = None
     whole = rows // BLOCK * BLOCK
-    if blocks and Analyzer().modular(rows)[0] % BLOCK:
+    if known is None and Analyzer().modular(rows)[0] % BLOCK:
 
         def left_over(i: Expr, n: Expr) -> te.tensor.Reduction:
             axis = te.reduce_axis(inner, "k")
@@ -153,7 +161,13 @@ MATMUL = op(
             1,
             "2: the seven products go through quarters too, where the number of rows is known",
             choices=(1, 2),
-        )
+        ),
+        Attr(
+            "block",
+            "int",
+            0,
+            "rows that are computed together, on one level, where their number is known; 0: all",
+        ),
     ],
     kind="contraction",
     infer=_infer,
@@ -164,6 +178,7 @@ MATMUL = op(
         Sample((Tensor((4, 6)), Tensor((6, 8)))),
         Sample((Tensor((5, 4)), Tensor((4, 2)))),
         Sample((Tensor((2, 3, 8)), Tensor((8, 32)))),
+        Sample((Tensor((2, 6, 4)), Tensor((4, 8))), {"block": 4}),
         Sample((Tensor((8, 12)), Tensor((12, 16))), {"levels": 2}),
         Sample((Tensor((2, 5, 8)), Tensor((8, 4))), {"levels": 2}, note="rows of no whole sixteenths"),
     ),
@@ -173,6 +188,8 @@ MATMUL = op(
         ErrorSample((Tensor((4, 6)), Tensor((4, 2))), {}, "must be equal"),
         ErrorSample((Tensor((4, 4)), Tensor((4, 3))), {}, "even"),
         ErrorSample((Tensor((4, 4)), Tensor((4, 6))), {"levels": 2}, "multiples of 4"),
+        ErrorSample((Tensor((6, 4)), Tensor((4, 6))), {"block": 3}, "an even number"),
+        ErrorSample((Tensor((6, 4)), Tensor((4, 6))), {"block": 4}, "must divide"),
     ),
 )
 

@@ -13,7 +13,7 @@ about twice on two.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ from dlc_core.op.std.strassen import BLOCK
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
 from dlc_core.schedule.rules.cpu.core import Core
-from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
+from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan, plan_blocks
 
 MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "strassen_matmul"))
 CONV, ADD, RESHAPE = OPS["conv"], OPS["add"], OPS["reshape"]
@@ -63,28 +63,30 @@ class Strassen(GraphPass):
             found = _found(shape, core, old.op is MATMUL and old in results, _is_known(old))
             if found is None:
                 return None
-            levels, columns = found
+            levels, columns, block = found
+            form = {"levels": levels, "block": block}
             if old.op is CONV:
-                return _of_pixels(old, args, levels)
+                return _of_pixels(old, args, form)
             x, weights = args
             if old.attrs["transpose_b"]:
                 weights = TRANSPOSE.build(weights, axes=(1, 0))
             if columns == shape.columns:
-                return PRODUCT.build(x, weights, levels=levels)
+                return PRODUCT.build(x, weights, **form)
             left, right = (
                 SLICE.build(weights, axes=(1,), begins=(begin,), ends=(end,))
                 for begin, end in ((0, columns), (columns, shape.columns))
             )
-            return CONCAT.build(PRODUCT.build(x, left, levels=levels), MATMUL.build(x, right), axis=-1)
+            return CONCAT.build(PRODUCT.build(x, left, **form), MATMUL.build(x, right), axis=-1)
 
         results = set(function.results)
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
 
 
-def _found(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int] | None:
+def _found(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int, int] | None:
     """On how many levels to compute how many columns through quarters: all, or where the result may be in
-    parts, those for which it costs least; None where it does not pay.  On two only a known number of rows.
+    parts, those for which it costs least; and in blocks of how many rows, 0 for all.  None where it does not
+    pay.  On two levels, and in blocks that are chosen, only a known number of rows.
     """
     found = []
     for levels in (1, 2) if known else (1,):
@@ -97,11 +99,16 @@ def _found(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int
             made = plan(replace(shape, columns=columns), core, levels)
             if made is not None:
                 beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
-                found.append(((made.cycles + beside) / math.prod(GAIN[:levels]), -columns, levels))
+                found.append(((made.cycles + beside) / math.prod(GAIN[:levels]), -columns, levels, 0))
+    step = 2 * core.lanes
+    if known and shape.inner % step == 0 and shape.columns % step == 0:
+        blocks = plan_blocks(shape, core)
+        if blocks is not None:
+            found.append((blocks[1].cycles / GAIN[0], -shape.columns, 1, blocks[0]))
     if not found or min(found)[0] > direct_cycles(shape, core):
         return None
-    _, columns, levels = min(found)
-    return levels, -columns
+    _, columns, levels, block = min(found)
+    return levels, -columns, block
 
 
 def _shape(value: Node, lanes: int) -> Shape | None:
@@ -133,7 +140,7 @@ def _is_of_pixels(value: Node) -> bool:
     return one and attrs["groups"] == 1 and not any(attrs["padding"] or ()) and _is_known(value)
 
 
-def _of_pixels(old: Node, args: Sequence[Node], levels: int) -> Node:
+def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, int]) -> Node:
     """A convolution of windows of one pixel as a product through quarters."""
     x, weights, *bias = args
     steps = old.attrs["strides"] or ()
@@ -141,7 +148,7 @@ def _of_pixels(old: Node, args: Sequence[Node], levels: int) -> Node:
         axes = tuple(range(1, 1 + len(steps)))
         ends = tuple(x.shape[axis] for axis in axes)
         x = SLICE.build(x, axes=axes, begins=(0,) * len(axes), ends=ends, strides=steps)
-    y = PRODUCT.build(x, RESHAPE.build(weights, shape=weights.shape[-2:]), levels=levels)
+    y = PRODUCT.build(x, RESHAPE.build(weights, shape=weights.shape[-2:]), **form)
     return ADD.build(y, *bias) if bias else y
 
 

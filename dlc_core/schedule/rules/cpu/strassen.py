@@ -1,6 +1,7 @@
 """Matrix products by Strassen's algorithm (see `op/std/strassen.py`).
 
-    for block of rows, where their number is not known; the rows that are left as any matrix product:
+    for block of rows, where their number is not known, the rows that are left as any matrix product; or where
+                                                                   blocks are asked for (parallel then):
     for share of the panels (parallel):
       rows: sums of quarters of the left-hand side                 vectors over the inner dim
       for panel of columns of both halves:
@@ -14,7 +15,7 @@ of quarters of the right-hand side, which is constant, are never stored: a tile 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -30,7 +31,7 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan
 from dlc_core.schedule.rules.cpu.tile import Tile, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
-from dlc_core.schedule.rules.stages import known_extent, marked_stages, stage_names
+from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
@@ -75,6 +76,9 @@ class Quarters:
         self.blocks = self.levels == 1 and len(s.get(self.stage["rows"]).axes) > 3
         rows = parts * self.half if self.blocks else self.extent("results", 0)
         core = Core.of(machine.description, machine.workers, bits)
+        self.known_blocks = self.blocks and has_known_sizes(s.func)
+        if self.known_blocks:
+            core = replace(core, threads=1)
         found = plan(Shape(rows, parts * self.depth, columns), core, self.levels)
         if found is None:
             raise ScheduleError(
@@ -105,7 +109,11 @@ class Quarters:
         right, panel, column = s.split(column, [2, None, self.panel], tail="exact")
         below, row = s.split(row, [2, self.half])
         s.reorder(panel, below, right, row, column)
-        share, panel = self.shares(panel)
+        share: LoopRV | None = None
+        if block is not None and self.known_blocks:
+            self.deal_blocks(block)
+        else:
+            share, panel = self.shares(panel)
         for name in AHEAD:
             self._with_weights(name, found[name], panel, packed)
         around = block if share is None else share
@@ -125,6 +133,13 @@ class Quarters:
         height = max(n for n in range(1, registers) if fits(n, self.tile.vectors, registers))
         tile = Tile(height, self.tile.vectors)
         Contract(self.s, self.machine, found).nest(out, row, column, tile)
+
+    def deal_blocks(self, block: LoopRV) -> None:
+        """Each of a known number of blocks is computed by one thread, which has most often written what it
+        reads of the left-hand side: no other makes sums of it.
+        """
+        if self.machine.workers > 1 and const_value(self.s.extent(block)) != 1:
+            self.s.parallel(block)
 
     def shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
         """A parallel loop around that over panels, one share of neighbours for each thread, if there are

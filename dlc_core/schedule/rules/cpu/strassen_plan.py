@@ -5,7 +5,7 @@ All figures are cycles of one core.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -29,6 +29,12 @@ RESULT_TRAFFIC = MappingProxyType({1: 3.0, 2: 5.0})
 many levels."""
 ROW_TRAFFIC = MappingProxyType({1: 0.75, 2: 3.0})
 """Those for each one of the left-hand side, of which every thread stores sums."""
+NEAR_ROW_TRAFFIC = 0.5
+"""Those on one level where the sums stay in the second cache."""
+AGAIN = 0.25
+"""Part of the reads of weights for each block of rows but the first that is not hidden behind arithmetic."""
+LEAST_BLOCK = 48
+"""Rows of a block from which tiles of a quarter of it are as good as those of more rows."""
 OTHERS_BYTES_PER_CYCLE = 5.0
 """What a core reads of a left-hand side that other cores have written, where it makes sums of all of it."""
 NEAR = 1 / 8
@@ -118,8 +124,29 @@ def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
     if best is None:
         return None
     left = shape.rows * shape.inner * FLOAT
-    sums = ROW_TRAFFIC[levels] * left * core.threads / CACHE_BYTES_PER_CYCLE
+    near = levels == 1 and PRODUCTS / 4 * left <= SHARE * core.second_cache
+    sums = (NEAR_ROW_TRAFFIC if near else ROW_TRAFFIC[levels]) * left * core.threads / CACHE_BYTES_PER_CYCLE
     return Plan(best.tile, best.cycles + sums + left * (core.threads - 1) / OTHERS_BYTES_PER_CYCLE)
+
+
+@lru_cache(maxsize=1024)
+def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
+    """The cheapest number of rows to compute together on one level, of those that threads can be dealt, and
+    what they cost together; None where there is none.
+    """
+    weights = FLOAT * shape.inner * shape.columns / CACHE_BYTES_PER_CYCLE
+    best: tuple[int, Plan] | None = None
+    for count in range(max(2, core.threads), shape.rows // LEAST_BLOCK + 1):
+        rows, left = divmod(shape.rows, count)
+        if left or rows % 2 or count % core.threads:
+            continue
+        one = plan(replace(shape, rows=rows), replace(core, threads=1))
+        if one is None:
+            continue
+        cycles = count * one.cycles + AGAIN * (count - 1) * weights
+        if best is None or cycles < best[1].cycles:
+            best = rows, Plan(one.tile, cycles)
+    return best
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:
@@ -152,4 +179,4 @@ def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     return max(arithmetic, loads, lines, FMA_LATENCY) + LOADS_BESIDE * min(arithmetic, loads) + STEP_OVERHEAD
 
 
-__all__ = ["Plan", "Shape", "direct_cycles", "plan"]
+__all__ = ["Plan", "Shape", "direct_cycles", "plan", "plan_blocks"]
