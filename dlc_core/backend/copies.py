@@ -9,7 +9,8 @@ from itertools import product
 from math import prod
 
 from dlc_core.arith import compile_exprs
-from dlc_core.backend.kernels import KernelWriter
+from dlc_core.backend.kernels import KernelWriter, Shared
+from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import (
     Broadcast,
@@ -24,9 +25,12 @@ from dlc_core.ir.expr import (
     logical_and,
     substitute,
 )
+from dlc_core.target.source import Boxes
 from dlc_core.target.source.expression import neighbours
+from dlc_core.target.source.scalars import ADD
+from dlc_core.tir.bulk import box_copy, bulk_copies
 from dlc_core.tir.functor import exprs_of, loads_in, stmts
-from dlc_core.tir.intrinsics import BARRIERS
+from dlc_core.tir.intrinsics import BARRIERS, BULK
 from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import For, PrimFunc, Store
 from dlc_core.tir.threads import THREAD, is_shared, level
@@ -39,7 +43,66 @@ class CopyWriter(KernelWriter):
         """The text of a PrimFunc that is one launch."""
         self._filled = _common(func) if self.words.copies is not None else set()
         self._waits = any(self._is_copy(stmt) for stmt in stmts(func.body) if isinstance(stmt, Store))
+        for one in map(box_copy, bulk_copies(func.body)):
+            if one.tensor not in self.tensors:
+                self.tensors[one.tensor] = self.names.fresh("tensor"), one
+        if self.tensors:
+            self._declare_arrivals()
         return super().kernel(func, symbol)
+
+    # Boxes
+
+    @property
+    def _boxes(self) -> Boxes:
+        if self.words.boxes is None:
+            raise CodegenError(f"{self.unit.dialect.name} has no copies of boxes")
+        return self.words.boxes
+
+    def first_parameters(self) -> list[str]:
+        """What tensors are like whose boxes are copied."""
+        return [self._boxes.tensor.format(name=name) for name, _ in self.tensors.values()]
+
+    def _declare_arrivals(self) -> None:
+        count = self._boxes.count
+        self._arrivals, self._ended, self._arrived = map(self.names.fresh, ("arrivals", "ended", "arrived"))
+        self.line(f"{self._boxes.declare.format(arrivals=self._arrivals, count=count)};")
+        self.line(f"unsigned {self._ended} = 0, {self._arrived} = 0;")
+        self.line(f"{self._boxes.begin.format(arrivals=self._arrivals, count=count)};")
+        self.shared.append(Shared(self._arrivals, 8 * count))
+
+    def _arrival(self, number: str) -> str:
+        """Where copies of the group of a number arrive."""
+        return f"{self._arrivals} + {number} % {self._boxes.count}"
+
+    def _copy_box(self, call: Call) -> None:
+        one = box_copy(call)
+        start = one.to.linear_index(one.at)
+        self.prepare(start, *one.first)
+        text = self._boxes.copy.format(
+            rank=len(one.box),
+            # Boxes begin where the order of parts is that of their numbers.
+            to=f"{self.pointers[one.to]} + {self.text.number(start, ADD + 1)}",
+            tensor=self.tensors[one.tensor][0],
+            first=", ".join(self.text.number(at) for at in reversed(one.first)),
+            arrival=self._arrival(self._ended),
+            bytes=math.prod(one.box) * one.to.dtype.itemsize,
+        )
+        self.line(f"{text};")
+
+    def _end_boxes(self) -> None:
+        self.line(f"{self._boxes.end.format(arrival=self._arrival(self._ended))};")
+        self.line(f"++{self._ended};")
+
+    def _wait_for_boxes(self, groups: int) -> None:
+        counter, most = self._arrived, self._boxes.count
+        if groups >= most:
+            raise CodegenError(f"{groups + 1} groups of copies of boxes are under way, {most} at most may be")
+        parity = f"{counter} / {self._boxes.count} % 2"
+        left = f"{counter} + {groups}" if groups else counter
+        with self.block(f"for (; {left} < {self._ended}; ++{counter})"):
+            self.line(f"{self._boxes.wait.format(arrival=self._arrival(counter), parity=parity)};")
+
+    # Copies of the threads
 
     def visit_store(self, stmt: Store) -> None:
         if not self._is_copy(stmt):
@@ -82,10 +145,17 @@ class CopyWriter(KernelWriter):
         return whole and copies is not None and stmt.buffer.dtype.itemsize * lanes in copies.bytes
 
     def effect(self, value: Call) -> None:
+        if value.name == BULK:
+            self._copy_box(value)
+            return
+        if value.name == "barrier" and self.tensors:
+            self._end_boxes()  # also of what is in no group
         if value.name in BARRIERS:
             self.before_barrier(*(int(const_value(arg) or 0) for arg in value.args))
         elif value.name == "copies_end" and self._waits and self.words.copies is not None:
             self.line(f"{self.words.copies.commit};")
+        if value.name == "copies_end" and self.tensors:
+            self._end_boxes()
         super().effect(value)
 
     def before_barrier(self, groups: int = 0, steps: int = 0) -> None:
@@ -96,6 +166,8 @@ class CopyWriter(KernelWriter):
         if self._waits and copies is not None:
             few = groups in copies.groups
             self.line(f"{copies.wait_but.format(groups=groups) if few else copies.wait};")
+        if self.tensors:
+            self._wait_for_boxes(groups)
 
 
 def _guarded(value: Expr) -> tuple[Expr | None, Expr]:

@@ -21,6 +21,7 @@ from dlc_core.backend.launches import (
     Kernel,
     Launch,
     LaunchList,
+    Tensor,
     add_figures,
     check_limits,
     check_windows,
@@ -28,7 +29,7 @@ from dlc_core.backend.launches import (
     read_launches,
 )
 from dlc_core.backend.opened import OpenedDevice, PolledEvent
-from dlc_core.backend.stream import Driver, OutOfMemory, Start
+from dlc_core.backend.stream import TENSOR, Driver, OutOfMemory, Start
 from dlc_core.diag import ArtifactError, bytes_text
 from dlc_core.target import Artifact
 
@@ -47,6 +48,9 @@ class Ready:
     launch: Launch
     given: int
     """Shared memory that its groups get at launch."""
+    driver: Driver
+    tensors: tuple[Tensor, ...]
+    """What the driver says of tensors, for each call's memory."""
 
     def start(self, addresses: Sequence[int]) -> Start:
         """With the buffers of a call."""
@@ -54,7 +58,12 @@ class Ready:
         buffers = iter(addresses[w.place] + w.offset for w in launch.buffers)
         scalars = iter(launch.scalars)
         arguments = tuple(next(buffers if kind == "b" else scalars) for kind in launch.kernel.order)
-        return Start(self.function, launch.grid, launch.group, arguments, self.given)
+        windows = launch.buffers
+        tensors = tuple(
+            self.driver.tensor(addresses[windows[one.buffer].place] + windows[one.buffer].offset, one)
+            for one in self.tensors
+        )
+        return Start(self.function, launch.grid, launch.group, (*tensors, *arguments), self.given)
 
 
 class Session:
@@ -115,7 +124,14 @@ class Entry:
                 self._check(launch)
             given = self.session.given
             found = tuple(
-                Ready(self.functions[one.kernel.symbol], one, given(one.kernel)) for one in launches
+                Ready(
+                    self.functions[one.kernel.symbol],
+                    one,
+                    given(one.kernel),
+                    self.session.driver,
+                    one.tensors(),
+                )
+                for one in launches
             )
             if len(self.known) >= KEPT:
                 self.known.clear()
@@ -253,7 +269,8 @@ def _arguments(kernel: Kernel) -> str:
     """The letters of a kernel's parameters."""
     scalars = iter(kernel.scalars)
     try:
-        return "".join("P" if kind == "b" else _LETTERS[next(scalars)] for kind in kernel.order)
+        tensors = TENSOR * len(kernel.tensors)
+        return tensors + "".join("P" if kind == "b" else _LETTERS[next(scalars)] for kind in kernel.order)
     except KeyError as error:
         raise ArtifactError(f"a kernel takes a {error.args[0]} by value") from None
 

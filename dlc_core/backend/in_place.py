@@ -38,6 +38,8 @@ class InPlaceWriter(FragmentWriter):
         self._read = found
         self._added = list(dict.fromkeys(load.buffer for c in calls for load in loads_in(c.args[0])))
         """The sums of products in place."""
+        self._stores = any(isinstance(s, Store) and s.buffer.scope == SWIZZLED for s in stmts(func.body))
+        """Whether threads themselves fill what units read."""
         self._inside = self._running = False
         return super().kernel(func, symbol)
 
@@ -86,7 +88,7 @@ class InPlaceWriter(FragmentWriter):
         elif self._added:
             self._wait()
         super().before_barrier(groups, steps)
-        if self._added:
+        if self._added and self._stores:
             self.line(f"{self._words.fence};")
 
     def _wait(self) -> None:

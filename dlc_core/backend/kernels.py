@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from dlc_core import arith
@@ -31,6 +31,7 @@ from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.scalars import ADD
 from dlc_core.target.source.values import Key, eager
+from dlc_core.tir.bulk import BoxCopy
 from dlc_core.tir.functor import allocations, exprs_of, stmts
 from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store
@@ -57,6 +58,8 @@ class EmittedKernels:
     symbols: dict[str, str]
     """What each kernel is called in the text."""
     shared: dict[str, tuple[Shared, ...]]
+    tensors: dict[str, tuple[BoxCopy, ...]] = field(default_factory=dict)
+    """What each kernel takes before its parameters: of tensors that these are the boxes of."""
 
 
 class KernelWriter(ModuleWriter):
@@ -69,6 +72,8 @@ class KernelWriter(ModuleWriter):
         assert unit.dialect.kernels is not None
         self.words: Kernels = unit.dialect.kernels
         self.shared: list[Shared] = []
+        self.tensors: dict[tuple[object, ...], tuple[str, BoxCopy]] = {}
+        """Tensors whose boxes are copied: what they are called, and one of the copies."""
         self._own: set[Buffer] = set()
         """What a thread allocates."""
         self._parts: dict[Var, list[str]] = {}
@@ -474,6 +479,7 @@ def emit_kernels(
     unit = ModuleUnit(dialect)
     symbols: dict[str, str] = {}
     shared: dict[str, tuple[Shared, ...]] = {}
+    tensors: dict[str, tuple[BoxCopy, ...]] = {}
     for name, func in module.of_kind(PrimFunc).items():
         if "launch" not in func.attrs:
             continue
@@ -481,7 +487,8 @@ def emit_kernels(
         symbols[name] = unit.symbol(name)
         unit.functions.append(one.kernel(func, symbols[name]))
         shared[name] = tuple(one.shared)
-    return EmittedKernels(unit.text().lstrip("\n"), symbols, shared)
+        tensors[name] = tuple(box for _, box in one.tensors.values())
+    return EmittedKernels(unit.text().lstrip("\n"), symbols, shared, tensors)
 
 
 def group_extents(func: PrimFunc) -> dict[str, int] | None:

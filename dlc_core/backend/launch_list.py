@@ -20,10 +20,11 @@ from dlc_core.ir.module import IRModule
 from dlc_core.runtime.encode import Table
 from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target import Description
+from dlc_core.tir.bulk import BoxCopy
 from dlc_core.tir.functor import buffers_written, exprs_of, stmts
 from dlc_core.tir.intrinsics import CONVERGENT, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View
-from dlc_core.tir.threads import GROUP, level_of
+from dlc_core.tir.threads import GROUP, SWIZZLED, level_of
 
 DIMS = 3
 """Dims of a grid of groups, and of a group of threads."""
@@ -74,13 +75,26 @@ class _Lists:
     def _kernel(self, func: PrimFunc, emitted: EmittedKernels) -> dict[str, Any]:
         written = set(buffers_written(func.body))
         calls = {e.name for s in stmts(func.body) for e in post_order(*exprs_of(s)) if isinstance(e, Call)}
+        tensors = [self._tensor(func, one) for one in emitted.tensors.get(func.name, ())]
+        more = {"tensors": tensors, "variables": [self.table.add(v) for v in func.scalars]} if tensors else {}
         return {
+            **more,
             "symbol": emitted.symbols[func.name],
             "buffers": [[b.name, b.dtype.itemsize, b in written] for b in func.buffers],
             "scalars": [v.dtype.name for v in func.scalars],
             "order": "".join("b" if isinstance(p, Buffer) else "s" for p in func.params),
             "shared": [[one.name, one.bytes] for one in emitted.shared[func.name]],
             "meets": not calls.isdisjoint(CONVERGENT),
+        }
+
+    def _tensor(self, func: PrimFunc, one: BoxCopy) -> dict[str, Any]:
+        return {
+            "buffer": func.buffers.index(one.source),
+            "itemsize": one.source.dtype.itemsize,
+            "swizzled": one.to.scope == SWIZZLED,
+            "dims": [self._int(n) for n in one.dims],
+            "strides": [self._int(n) for n in one.strides],
+            "box": list(one.box),
         }
 
     def _entry(self, func: PrimFunc) -> dict[str, Any]:

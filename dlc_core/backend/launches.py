@@ -26,6 +26,8 @@ LAUNCHES = "launches"
 """Where an artefact's metadata has the lists."""
 KEPT = 64
 """Sizes of calls whose launches an entry keeps."""
+MOST_DIMS = 5
+"""Of a tensor whose boxes are copied."""
 MOST_STEPS = 1 << 20
 """Launches of a call, beyond which something must be wrong."""
 
@@ -42,6 +44,54 @@ class KernelParameter:
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """What a launch says of a tensor whose boxes are copied; sizes in elements, outer dims first."""
+
+    buffer: int
+    """The number of the kernel's buffer where it lies."""
+    itemsize: int
+    swizzled: bool
+    """Whether boxes lie in rows that have their parts in turn (`tir.threads`)."""
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """As a list, for those who have no classes."""
+        each = zip(self.dims, self.strides, self.box, strict=True)
+        return (
+            self.buffer,
+            self.itemsize,
+            int(self.swizzled),
+            len(self.dims),
+            *(n for one in each for n in one),
+        )
+
+
+@dataclass(frozen=True)
+class TensorParameter:
+    """The same for any launch: sizes are those of the kernel's scalars."""
+
+    buffer: int
+    itemsize: int
+    swizzled: bool
+    box: tuple[int, ...]
+    sizes: Callable[..., tuple[int, ...]]
+    """Dims, then strides."""
+
+    @property
+    def count(self) -> int:
+        """Of the numbers that a tensor is."""
+        return 4 + 3 * len(self.box)
+
+    def of(self, scalars: Sequence[int]) -> Tensor:
+        """The tensor of a launch."""
+        sizes, rank = self.sizes(*scalars), len(self.box)
+        return Tensor(self.buffer, self.itemsize, self.swizzled, sizes[:rank], sizes[rank:], self.box)
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A function of the text that runs in launches."""
 
@@ -55,6 +105,8 @@ class Kernel:
     """Name and bytes of the arrays that a group has in common."""
     meets: bool
     """Whether threads of a group wait for each other."""
+    tensors: tuple[TensorParameter, ...] = ()
+    """What it takes first: of tensors whose boxes are copied."""
 
     @property
     def shared_bytes(self) -> int:
@@ -86,6 +138,10 @@ class Launch:
     def threads(self) -> int:
         """Those of a group."""
         return self.group[0] * self.group[1] * self.group[2]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Those whose boxes the kernel copies."""
+        return tuple(one.of(self.scalars) for one in self.kernel.tensors)
 
 
 @dataclass(frozen=True)
@@ -215,7 +271,19 @@ class _Reader:
         symbol = text(data["symbol"])
         if not symbol.isidentifier() or not symbol.isascii():
             malformed(f"{symbol!r} is no symbol")
-        return Kernel(symbol, buffers, scalars, order, shared, truth(data["meets"]))
+        variables = [self._var(i) for i in items(data.get("variables", ()))]
+        tensors = tuple(self._tensor(one, variables, len(buffers)) for one in items(data.get("tensors", ())))
+        return Kernel(symbol, buffers, scalars, order, shared, truth(data["meets"]), tensors)
+
+    def _tensor(self, data: Any, variables: Sequence[Var], buffers: int) -> TensorParameter:
+        box = tuple(integer(size, 1) for size in items(data["box"]))
+        sizes = [self._expr(n) for key in ("dims", "strides") for n in items(data[key])]
+        if not 1 <= len(box) <= MOST_DIMS or len(sizes) != 2 * len(box):
+            malformed("a tensor of a kernel has the wrong number of dims")
+        place, size = integer(data["buffer"], 0, buffers - 1), integer(data["itemsize"], 1)
+        return TensorParameter(
+            place, size, truth(data["swizzled"]), box, arith.compile_exprs(sizes, variables)
+        )
 
     def _steps(self, data: Any, params: list[Var], depth: int) -> _Steps:
         if depth > 64:
@@ -302,6 +370,8 @@ __all__ = [
     "KernelParameter",
     "Launch",
     "LaunchList",
+    "Tensor",
+    "TensorParameter",
     "Window",
     "add_figures",
     "check_limits",

@@ -11,6 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dlc_core.backend.launches import Tensor
+
+TENSOR = "T"
+"""The letter of an argument that says what a tensor is like."""
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -25,7 +29,7 @@ class Start:
     function: Any
     grid: tuple[int, int, int]
     group: tuple[int, int, int]
-    arguments: tuple[int, ...]
+    arguments: tuple[Any, ...]
     shared: int = 0
     """Bytes that the group is given besides the arrays of the kernel."""
 
@@ -61,10 +65,13 @@ class Driver(Protocol):
         """Code, ready to run."""
 
     def function(self, module: Any, symbol: str, arguments: str, shared: int = 0) -> Any:
-        """A kernel; `arguments` are letters of `struct`, `shared` what its groups are given.
+        """A kernel; `arguments` are letters of `struct`, or TENSOR, `shared` what its groups are given.
 
         KeyError where the module has none of that name.
         """
+
+    def tensor(self, address: int, tensor: Tensor) -> Any:
+        """The argument that says what a tensor is like whose boxes are copied."""
 
     def most_threads(self, function: Any) -> int:
         """Of a group, with the registers that the function needs."""
@@ -93,4 +100,4 @@ class Driver(Protocol):
         """Wait for everything."""
 
 
-__all__ = ["Bytes", "Driver", "OutOfMemory", "Start"]
+__all__ = ["TENSOR", "Bytes", "Driver", "OutOfMemory", "Start"]

@@ -25,6 +25,7 @@ from dlc_core.schedule import (
     alignment,
     block_axes,
     buffers,
+    bulk,
     compact,
     einsum,
     inline,
@@ -49,6 +50,7 @@ from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.sampling import Sampling
 from dlc_core.schedule.traced import Traced, primitive
 from dlc_core.schedule.tree import Program, prepared
+from dlc_core.tir.bulk import Bulk
 from dlc_core.tir.stmt import Block, For, PrimFunc
 
 
@@ -274,6 +276,18 @@ class Schedule(Sampling):
         in place may still do so.
         """
         pipeline.software_pipeline(self._program, loop, stages, order, spare)
+
+    @primitive
+    def bulk_copy(
+        self, loop: LoopRV, *, dims: int = 5, extent: int = 256, align: int = 16, row: int = 128
+    ) -> None:
+        """Let one thread have a box of a tensor copied to shared memory, which a nest of loops does.
+
+        The nest copies from a parameter, without gaps; what lies outside of the tensor is zero.  A box has up
+        to `dims` dims of up to `extent` elements, its rows up to `row` bytes; strides and rows are multiples
+        of `align` bytes.  ScheduleError says what is different.
+        """
+        bulk.bulk_copy(self._program, loop, Bulk(dims, extent, align, row))
 
     @primitive
     def double_buffer(self, block: BlockRV) -> LoopRV:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.diag import TargetError
 
 if TYPE_CHECKING:
-    from dlc_core.tir.matrix import MatrixUnit
+    from dlc_core.tir.bulk import Bulk
+from dlc_core.tir.matrix import MatrixUnit
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
@@ -138,6 +139,8 @@ class Description:
     pipeline_stages: int = 2
     """Tiles of an operand that a group has in shared memory at once, at most: one is used, one is filled;
     more where copies run beside the threads, several of them at a time."""
+    bulk: Bulk | None = None
+    """Boxes of tensors that one thread has copied to shared memory for all; None where there are none."""
     shared_banks: int = 32
     """Banks of shared memory, of 4 bytes each: threads of a subgroup that touch different words of one bank
     wait for each other."""

@@ -259,7 +259,7 @@ def buffers_written(root: Stmt) -> list[Buffer]:
     """Buffers that are stored to, or whose address is taken, in first-use order.
 
     Where a block takes the address of what it declares to read and not to write, that is not written, nor is
-    what only a prefetch takes the address of.
+    what only a prefetch takes the address of, or a copy of a box as its source.
     """
     found: dict[Buffer, None] = {}
     work: list[tuple[Stmt, frozenset[Buffer]]] = [(root, frozenset())]
@@ -272,6 +272,8 @@ def buffers_written(root: Stmt) -> list[Buffer]:
             only_read = frozenset(r.buffer for r in stmt.reads if r.buffer not in written)
         exprs = exprs_of(stmt)
         hint = isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "prefetch"
+        if isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "bulk_copy":
+            exprs = stmt.value.args[:1]
         for expr in post_order(*exprs) if loads_in(*exprs) and not hint else ():
             if isinstance(expr, Call) and expr.name == "address_of":
                 taken = (arg.buffer for arg in expr.args if isinstance(arg, Load))

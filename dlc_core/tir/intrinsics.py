@@ -52,6 +52,7 @@ Reference = Callable[..., Any]
 KERNEL = "kernel."
 LAUNCH = "launch."
 EXTERN = "extern."
+BULK = "bulk_copy"
 FUNCTIONS = (KERNEL, LAUNCH, EXTERN)
 """How the names of calls of functions begin."""
 STATUS = dtype("int32")
@@ -222,6 +223,14 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         "copies_barrier(groups, steps): a barrier before which each thread's copies, but for its last so many"
         " groups, have arrived; what units read in place since the last so many barriers may be read still",
     ),
+    Intrinsic(
+        BULK,
+        -1,
+        _ANY,
+        "status",
+        None,
+        "(to, source, rank, first…, box…, dims…, strides…): a box of a tensor, to shared memory; `tir.bulk`",
+    ),
     Intrinsic("subgroup_shuffle", 3, _NUMBER, "first", None, "(x, lane, width): the x of that lane"),
     Intrinsic(
         "subgroup_shuffle_down",
@@ -274,7 +283,7 @@ BARRIERS = frozenset({"barrier", "copies_barrier"})
 """Where threads of a group wait for each other, and see what the others wrote."""
 CONVERGENT = EXCHANGES | BARRIERS | {"copies_begin", "copies_end"}
 """Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
-EFFECTS = CONVERGENT | {"prefetch", "check", "check_index", "clock"}
+EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "check_index", "clock"}
 """Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
 `has_effect`)."""
 

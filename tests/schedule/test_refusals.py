@@ -74,6 +74,7 @@ def calls(name: str, s: Scene) -> list[tuple]:
         "bind": [(s.r, "block.x"), (s.i, ""), (s.i, 3), (s.i, None)],
         "swizzle": [(s.i, s.r, 2), (s.i, s.i, 2), (s.i, s.j, 0), (s.i, s.j, "a"), (s.i, s.elsewhere, 2)],
         "software_pipeline": [(s.i, [0, 1]), (s.i, ["a"]), (s.i, 3)],
+        "bulk_copy": [(s.i,), (s.r,), (s.bias,), ("a",)],
         "double_buffer": [(s.relu,)],
         "prefetch": [(s.i, "nothing", 4), (s.i, "A", 0), (s.i, 3, 4), (s.elsewhere, "A", 4)],
         "prefetch_at": [

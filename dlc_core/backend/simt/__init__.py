@@ -113,7 +113,8 @@ class SimtProgram:
     def _run(self, launch: Launch, addresses: Sequence[int]) -> None:
         dims = (ctypes.c_int64 * 6)(*launch.grid, *launch.group)
         pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        scalars = (ctypes.c_int64 * max(1, len(launch.scalars)))(*launch.scalars)
+        numbers = (*launch.scalars, *(n for tensor in launch.tensors() for n in tensor.numbers))
+        scalars = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
         sizes = (ctypes.c_int64 * max(1, len(addresses)))(*(w.size for w in launch.buffers))
         if self._calls[launch.kernel.symbol](dims, pointers, scalars, sizes):
             raise RuntimeFailure(f"kernel {launch.kernel.symbol} failed", why=self._said().decode())
@@ -186,7 +187,7 @@ def load_simt(
 def _runtime(checked: bool) -> Path:
     """What runs threads, as an object file."""
     flags = (*FLAGS, "-fPIC", "-c", *(["-DDLC_SIMT_CHECKED"] if checked else []))
-    code = "".join(map(_asset, ("simt.h", "simt.c", "later.c", "matrices.c"))).encode()
+    code = "".join(map(_asset, ("simt.h", "simt.c", "later.c", "matrices.c", "boxes.c"))).encode()
     return kept(code, ".o", flags, lambda source, out: compile_c(_command(), source, out, flags))
 
 
@@ -200,6 +201,10 @@ def _command() -> tuple[str, ...]:
 def _launcher(kernel: Kernel, spelling: Spelling) -> str:
     """The function that starts a kernel: sizes, addresses, scalars, bytes of the buffers."""
     given, buffers, scalars = [], 0, 0
+    at = len(kernel.scalars)
+    for tensor in kernel.tensors:
+        given.append(f"dlc_simt_tensor_of(buffers, scalars + {at})")
+        at += tensor.count
     for kind in kernel.order:
         if kind == "b":
             given.append(f"buffers[{buffers}]" + ", 0" * spelling.offsets)

@@ -291,6 +291,7 @@ static void dlc_copy(void *to, const void *from, size_t size) { memcpy(to, from,
 static void dlc_clear(void *to, size_t size) { memset(to, 0, size); }
 static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun) { (void)at, (void)size, (void)begun; }
 void dlc_simt_fence(void) {}
+static void dlc_by_unit(int on) { (void)on; }
 static void dlc_begin(void) {}
 static void dlc_begin_group(void) {}
 static void dlc_end(void) {}
@@ -301,6 +302,7 @@ static void dlc_end(void) {}
 struct dlc_touch {
     int64_t group, phase;
     int32_t thread, many; /* many: other threads of the group did so as well, or (2) of other groups */
+    int32_t unit; /* it was a unit's copy, which other units see without a fence */
 };
 struct dlc_word {
     uintptr_t at; /* address / 8, plus 1: 0 is free */
@@ -317,7 +319,7 @@ static __thread struct {
         char *data;
         int64_t size;
     } shared[DLC_ARRAYS];
-    int arrays;
+    int arrays, unit;
     int64_t group;
 } dlc_seen;
 
@@ -327,6 +329,7 @@ static void dlc_begin(void)
     dlc_seen.used = 0;
     dlc_seen.words = calloc(dlc_seen.size, sizeof *dlc_seen.words);
     dlc_seen.group = 0;
+    dlc_seen.unit = 0;
     dlc_seen.arrays = 0;
 }
 
@@ -428,8 +431,10 @@ static void dlc_touched(const char *name, char *base, char *at, int64_t size, in
         if (write && dlc_clashes(read, shared, 1))
             dlc_race(name, at + i - base, read, "read", write);
         dlc_record(write ? wrote : read, shared);
-        if (write)
+        if (write) {
             wrote->many = 0;
+            wrote->unit = dlc_seen.unit;
+        }
     }
 }
 
@@ -449,7 +454,7 @@ static void dlc_access(void *address, int64_t size, int write)
         char *data = dlc_seen.shared[i].data;
         if (at >= data && at + size <= data + dlc_seen.shared[i].size) {
             dlc_touched(dlc_seen.shared[i].name, data, at, size, 1, write);
-            if (write && dlc_now.fibres[dlc_now.now].fenced >= dlc_now.phase)
+            if (write && !dlc_seen.unit && dlc_now.fibres[dlc_now.now].fenced >= dlc_now.phase)
                 dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase - 1;
             return;
         }
@@ -506,6 +511,7 @@ void *__tsan_memset(void *to, int value, size_t size)
 }
 static void dlc_clear(void *to, size_t size) { __tsan_memset(to, 0, size); }
 
+static void dlc_by_unit(int on) { dlc_seen.unit = on; }
 void dlc_simt_fence(void) { dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase; }
 
 /* What a unit reads in place, for many threads: behind a barrier, and a fence of the thread that wrote it, and
@@ -518,7 +524,8 @@ static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun)
         struct dlc_word *word = dlc_word_at(byte / 8);
         const struct dlc_touch *wrote = &word->wrote[byte % 8];
         word->read[byte % 8].many = 1;
-        if (wrote->group == dlc_seen.group && dlc_now.fibres[wrote->thread].fenced < wrote->phase) {
+        if (wrote->group == dlc_seen.group && !wrote->unit &&
+            dlc_now.fibres[wrote->thread].fenced < wrote->phase) {
             char its[64];
             dlc_name(its, sizeof its, wrote->thread);
             dlc_stop("a unit reads what thread %s has written, with no fence between", its);

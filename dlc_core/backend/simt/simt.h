@@ -33,6 +33,15 @@ struct dlc_simt_launch {
     int32_t meets;  /* whether threads wait for each other */
 };
 
+#define DLC_RANK 5
+typedef struct dlc_simt_tensor {
+    const char *data;
+    int64_t rank, size, swizzled; /* size: bytes of an element */
+    int64_t dims[DLC_RANK], strides[DLC_RANK], box[DLC_RANK]; /* in elements */
+} dlc_tensor;
+
+struct dlc_simt_tensor dlc_simt_tensor_of(void *const *buffers, const int64_t *numbers);
+void dlc_simt_box(void *to, struct dlc_simt_tensor tensor, const int64_t *first, void *at);
 int64_t dlc_simt_group(int dim);
 int64_t dlc_simt_thread(int dim);
 int64_t dlc_simt_groups(int dim);
@@ -41,6 +50,10 @@ void dlc_simt_barrier(void);
 void dlc_simt_give(const void *value, size_t size);
 void dlc_simt_take(void *value, size_t size, int64_t from);
 int64_t dlc_simt_lane(int64_t width);
+void dlc_simt_arrivals(void *at, int64_t count);
+void dlc_simt_expect(void *at, int64_t bytes);
+void dlc_simt_arrive(void *at);
+void dlc_simt_arrived(void *at, int parity);
 void dlc_simt_later(void *to, const void *from, size_t size);
 void dlc_simt_commit(void);
 void dlc_simt_copies(int but);
@@ -74,6 +87,14 @@ const char *dlc_simt_said(void);
 #define DLC_COPIES_END() dlc_simt_commit()
 #define DLC_COPIES() dlc_simt_copies(-1)
 #define DLC_COPIES_BUT(groups) dlc_simt_copies(groups)
+
+/* Boxes of tensors that a thread has copied for its group: words where they arrive, the bytes that are expected there,
+   a box, whose first element follows inner dims first, the end of a group, and the wait for the end of a phase. */
+#define DLC_ARRIVALS_BEGIN(at, count) dlc_simt_arrivals(at, count)
+#define DLC_EXPECT(at, bytes) dlc_simt_expect(at, bytes)
+#define DLC_COPY_BOX(to, tensor, at, ...) dlc_simt_box(to, *(tensor), (const int64_t[]){__VA_ARGS__}, at)
+#define DLC_BOXES_END(at) dlc_simt_arrive(at)
+#define DLC_BOXES_WAIT(at, parity) dlc_simt_arrived(at, parity)
 
 /* Products of matrices that lie in shared memory, in rows of 128 bytes, which run beside the threads: of `a` and
    `b` the start, the bytes between parts, and in `way` a letter, t where steps are outermost.  They are made when

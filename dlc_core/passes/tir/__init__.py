@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dlc_core.passes.base import Pass
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
+from dlc_core.passes.tir.bulk_copies import BulkCopies
 from dlc_core.passes.tir.check_bounds import CheckBounds
 from dlc_core.passes.tir.common import CommonSubexpressions
 from dlc_core.passes.tir.compact import CompactBuffers
@@ -44,6 +45,7 @@ PASSES: tuple[type[Pass], ...] = (
     LowerBlocks,
     InjectVirtualThread,
     ThreadSync,
+    BulkCopies,
     CheckBounds,
     FlattenBuffers,
     VectorizeLoops,

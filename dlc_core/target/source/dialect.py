@@ -91,6 +91,31 @@ class Copies:
 
 
 @dataclass(frozen=True)
+class Boxes:
+    """Copies of boxes of tensors, which one thread of a group has made for all (`tir.bulk`).
+
+    Formats of what is written: `{arrivals}` is an array of `{count}` words of 64 bits in memory of the group,
+    of which `{arrival}`, a pointer, is for one group of copies; a phase of it ends when the group has ended
+    and all its bytes have arrived.
+    """
+
+    count: int
+    """Groups of copies that may be under way."""
+    declare: str
+    """The array."""
+    begin: str = "dlc_begin_arrivals({arrivals}, {count})"
+    """Before everything else; threads meet here."""
+    tensor: str = "const __grid_constant__ dlc_tensor {name}"
+    """The parameter that says what a tensor is like."""
+    copy: str = "dlc_copy_box_{rank}({arrival}, {bytes}, {to}, &{tensor}, {first})"
+    """`{first}` names the first element, inner dims first."""
+    end: str = "dlc_end_of_boxes({arrival})"
+    """What all threads come by: a group ends."""
+    wait: str = "dlc_wait_for_boxes({arrival}, {parity})"
+    """For the end of a phase, by the lowest bit of its number."""
+
+
+@dataclass(frozen=True)
 class Blocks:
     """An instruction by which a subgroup loads `count` small matrices from memory of its group, one row of
     which each of its threads points to; `of` says what a thread then has of one.
@@ -180,6 +205,7 @@ class Kernels:
     bounds: str = ""
     """What stands behind the head of a kernel whose groups have `{threads}` threads."""
     copies: Copies | None = None
+    boxes: Boxes | None = None
     matrices: Matrices | None = None
     large: Large | None = None
     """For kernels whose groups share more than arrays can have; None where there is no difference."""
@@ -237,6 +263,7 @@ __all__ = [
     "SCALARS",
     "STORED",
     "Blocks",
+    "Boxes",
     "Copies",
     "Dialect",
     "InPlace",

@@ -295,7 +295,7 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         self._written = _with_windows(func.body, written | self._written_by_calls(func.body))
         self._shared = shared_buffers(func)
         self.names.take(self._called(func.body))
-        params = []
+        params = self.first_parameters()
         for param in func.params:
             name = self.names.fresh(param.name)
             if isinstance(param, Buffer):
@@ -324,6 +324,10 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         ]
         lines = [part for line in self.lines for part in folded(line)]
         return "\n".join([f"{head}({_wrapped(head, params)})", "{", *unused, *lines, "}", ""])
+
+    def first_parameters(self) -> list[str]:
+        """What stands before the parameters that the program has."""
+        return []
 
     def _called(self, root: Stmt) -> Iterator[str]:
         """What the functions are called that a function calls: no name in it may hide them."""

@@ -31,7 +31,15 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.intervals import Intervals
-from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT, EXTERN, has_effect, kernel_symbol, launch_symbol
+from dlc_core.tir.intrinsics import (
+    BARRIERS,
+    BULK,
+    CONVERGENT,
+    EXTERN,
+    has_effect,
+    kernel_symbol,
+    launch_symbol,
+)
 from dlc_core.tir.matrix import MATRIX, unit_of
 
 MAX_DEPTH = 20
@@ -294,6 +302,8 @@ class Writer:
             return self._meeting(e, kids)
         if name in ("prefetch", "clock"):
             return "0"
+        if name == BULK:
+            return f"bulk_copy({', '.join(kids)})"
         if name == "check":
             return f"check({kids[0]}, {kids[1]})"
         if name == "check_index":

@@ -220,6 +220,17 @@ class CheckedWindow:
             )
 
 
+def bulk_copy(to: tuple[Any, ...], source: tuple[Any, ...], rank: int, *numbers: int) -> int:
+    """A box of a tensor to another place, without gaps; zeros for what lies outside of the tensor."""
+    first, box, dims, strides = (numbers[i * rank : (i + 1) * rank] for i in range(4))
+    into, given = (memory.typed(offset, type_, "a box") for memory, offset, type_ in (to, source))
+    for number, at in enumerate(np.ndindex(*box)):
+        place = [a + b for a, b in zip(first, at, strict=True)]
+        inside = all(0 <= p < dim for p, dim in zip(place, dims, strict=True))
+        into[number] = given[sum(p * s for p, s in zip(place, strides, strict=True))] if inside else 0
+    return 0
+
+
 def of_array(array: np.ndarray[Any, Any], races: Races | None) -> Memory:
     """The memory of a C-contiguous array."""
     flat: Any = array.reshape(-1).view(np.uint8)

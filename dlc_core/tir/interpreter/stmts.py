@@ -18,7 +18,7 @@ from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.exprs import BufferText, Writer
 from dlc_core.tir.interpreter.intervals import UNKNOWN_INDEX, Intervals
-from dlc_core.tir.interpreter.memory import Races, allocate
+from dlc_core.tir.interpreter.memory import Races, allocate, bulk_copy
 from dlc_core.tir.interpreter.teams import Team, exchanged
 from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
@@ -318,7 +318,7 @@ _RUNTIME: dict[str, Any] = {name: value for name, value in vars(scalars).items()
 _RUNTIME.update({f"m_{name}": function for name, function in (scalars.UNARY | scalars.BINARY).items()})
 _RUNTIME.update(
     Team=Team, exchanged=exchanged, reduce=reduce, new_cell=_new_cell, allocate=allocate, check=check,
-    check_index=check_index, out_of_bounds=out_of_bounds, outside_domain=outside_domain,
+    bulk_copy=bulk_copy, check_index=check_index, out_of_bounds=out_of_bounds, outside_domain=outside_domain,
 )  # fmt: skip
 
 

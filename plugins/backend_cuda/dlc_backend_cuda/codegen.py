@@ -21,11 +21,12 @@ from dlc_core.target import COMPILED, Artifact, Target
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ALIGN
 
 if TYPE_CHECKING:
-    from dlc_backend_cuda import matrices, nvrtc, report, words
+    from dlc_backend_cuda import boxes, matrices, nvrtc, report, words
     from dlc_core.backend import in_place, kernels, launches
     from dlc_core.backend import words as plain
     from dlc_core.target import source
 else:
+    boxes = lazy("dlc_backend_cuda.boxes")
     matrices = lazy("dlc_backend_cuda.matrices")
     nvrtc = lazy("dlc_backend_cuda.nvrtc")
     report = lazy("dlc_backend_cuda.report")
@@ -91,6 +92,7 @@ class CudaCodegen(LaunchCodegen):
                 words={**_WORDS, **plain.dot_words(_DOT)},
                 bounds="__launch_bounds__({threads})",
                 copies=words.COPIES if number(architecture(target["arch"])) >= 80 else None,
+                boxes=boxes.BOXES if target.describe().bulk else None,
                 matrices=matrices.matrices(target.describe().matrix_units),
                 large=source.Large(
                     STATIC_SHARED,
@@ -119,7 +121,8 @@ class CudaCodegen(LaunchCodegen):
         What the assembler spills, to have more groups at once, is compiled again for one at least.
         """
         made = super().emit(module, target)
-        text = with_words(made.code.decode(), matrices.matrix_words(target.describe().matrix_units))
+        more = {**boxes.WORDS, **matrices.matrix_words(target.describe().matrix_units)}
+        text = with_words(made.code.decode(), more)
         made = replace(made, code=text.encode(), sources={"cu": text})
         if not is_binary(target.values()):
             return made

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from dlc_backend_cuda.architectures import GROUPS, STATIC_SHARED
+from dlc_backend_cuda.boxes import MAP_BYTES, tensor_map
 from dlc_backend_cuda.graphs import Graphs
-from dlc_core.backend.stream import Bytes, OutOfMemory, Start
+from dlc_core.backend.launches import Tensor
+from dlc_core.backend.stream import TENSOR, Bytes, OutOfMemory, Start
 from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError, problem_of
 
 REMEDY = (
@@ -149,12 +151,15 @@ class PycudaDriver:
     def function(self, module: Any, symbol: str, arguments: str, shared: int = 0) -> Any:
         with self._current():
             try:
-                found = module.get_function(symbol).prepare(arguments)
+                found = module.get_function(symbol).prepare(arguments.replace(TENSOR, f"{MAP_BYTES}s"))
             except self._cuda.LogicError:
                 raise KeyError(symbol) from None
             if shared:
                 found.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
             return found
+
+    def tensor(self, address: int, tensor: Tensor) -> bytes:
+        return tensor_map(address, tensor)
 
     def most_threads(self, function: Any) -> int:
         with self._current():

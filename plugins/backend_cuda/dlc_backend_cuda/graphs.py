@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import finalize
 
@@ -27,6 +28,14 @@ _OWN_THREAD = 1
 """Of the modes of capture: other threads may go on calling the driver."""
 
 
+def library() -> Any:
+    """This machine's driver; None where there is none."""
+    for name in _NAMES:
+        with suppress(OSError):
+            return ctypes.CDLL(name)
+    return None
+
+
 class Graphs:
     """The functions for graphs of one driver."""
 
@@ -37,13 +46,8 @@ class Graphs:
     @staticmethod
     def found() -> Graphs | None:
         """Those of this machine's driver; None where it is too old to have them."""
-        for name in _NAMES:
-            try:
-                library = ctypes.CDLL(name)
-            except OSError:
-                continue
-            return Graphs(library) if all(hasattr(library, each) for each in _FUNCTIONS) else None
-        return None
+        found = library()
+        return Graphs(found) if all(hasattr(found, each) for each in _FUNCTIONS) else None
 
     def captured(self, stream: int, submit: Callable[[], None]) -> Graph:
         """What `submit` gives the stream, as a graph.  RuntimeFailure where the driver refuses it."""
@@ -80,4 +84,4 @@ class Graph:
         self._graphs.call("cuGraphLaunch", self._ready, ctypes.c_void_p(stream))
 
 
-__all__ = ["Graph", "Graphs"]
+__all__ = ["Graph", "Graphs", "library"]

@@ -15,6 +15,7 @@ from dlc_backend_cuda.words import STAGES
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
+from dlc_core.tir.bulk import Bulk
 from dlc_core.tir.threads import SWIZZLED
 
 OPTIONS = (
@@ -40,8 +41,8 @@ AXES = ("x", "y", "z")
 SIDES = (1024, 1024, 64)
 """Most threads of a group along each axis."""
 WARP = 32
-KEPT_SHARED = 1 << 10
-"""What of a multiprocessor's shared memory no group may ask for."""
+KEPT_SHARED = (2 << 10) + 64
+"""What of a multiprocessor's shared memory no group may ask for, and where copies arrive."""
 REGISTERS = 255
 """Most registers of a thread."""
 UNIT_REGISTERS = 1 << 16
@@ -70,6 +71,7 @@ def description(options: Mapping[str, Any]) -> Description:
         group_threads=SIDES[0],
         shared_bytes=(each.unit_shared_kib << 10) - KEPT_SHARED if units_of else STATIC_SHARED,
         pipeline_stages=STAGES if units_of else 2,
+        bulk=Bulk() if any(unit.in_place for unit in units_of) else None,
         subgroup=WARP,
         dots=BYTE_DOTS,
         thread_registers=REGISTERS,

@@ -12,6 +12,7 @@ from dlc_core.backend import LaunchDevice, Spelling
 _WORDS = {
     "__global__": "",
     "__device__": "",
+    "__grid_constant__": "",
     "__forceinline__": "inline",
     "__shared__": "DLC_SHARED",
     "__launch_bounds__(threads)": "",

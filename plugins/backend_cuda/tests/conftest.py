@@ -55,6 +55,7 @@ class FakeDriver:
         self.number = number
         self.pieces: dict[int, Piece] = {}
         self.calls: list[str] = []
+        self.tensors: list[Any] = []
         self.kernels: dict[str, Any] = {}
         self.program: SimtProgram | None = None
         self.text = ""
@@ -89,6 +90,11 @@ class FakeDriver:
             raise KeyError(symbol)
         return symbol, arguments
 
+    def tensor(self, address: int, tensor: Any) -> Any:
+        self._window(address, 1)
+        self.tensors.append(tensor)
+        return tensor
+
     def most_threads(self, function: Any) -> int:
         return self.threads
 
@@ -102,6 +108,8 @@ class FakeDriver:
         kernel = self.kernels[symbol]
         windows, blocks, scalars = [], [], []
         for letter, given in zip(letters, start.arguments, strict=True):
+            if letter == "T":
+                continue  # launches say themselves what tensors are like
             if letter != "P":
                 scalars.append(given)
                 continue

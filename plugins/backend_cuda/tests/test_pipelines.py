@@ -3,16 +3,20 @@ that are no multiple, unknown, or shorter than the pipeline; what does not wait 
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from dlc_backend_cuda import warpgroups, words
+from dlc_backend_cuda import boxes, warpgroups, words
 
 import dlc_core as dlc
+from dlc_core.backend import read_launches
 from dlc_core.backend.compiler import compiler_problem
+from dlc_core.backend.launches import Tensor
 from dlc_core.diag import RuntimeFailure
 from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var
@@ -21,7 +25,7 @@ from dlc_core.op import std
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import numbers
 
-pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
+executed = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 M, K = Var("m"), Var("k")
 ARCHS = ("sm_80", "sm_90a")
 
@@ -50,6 +54,7 @@ def found(checked: bool) -> Any:
     return pytest.raises(failure, match=match)
 
 
+@executed
 @pytest.mark.parametrize("arch", ARCHS)
 def test_sizes_that_are_no_multiple(arch: str) -> None:
     exe = compiled(arch, 70, 72, 330)
@@ -58,12 +63,14 @@ def test_sizes_that_are_no_multiple(arch: str) -> None:
     check(exe, 70, 72, 330)
 
 
+@executed
 @pytest.mark.parametrize("k", [40, 100, 130, 200])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_steps_fewer_than_the_stages(arch: str, k: int) -> None:
     check(compiled(arch, 64, 64, k), 64, 64, k)
 
 
+@executed
 @pytest.mark.parametrize("arch", ARCHS)
 def test_symbolic_rows(arch: str) -> None:
     exe = compiled(arch, M, 64, 330, checked=False)
@@ -71,6 +78,7 @@ def test_symbolic_rows(arch: str) -> None:
         check(exe, rows, 64, 330)
 
 
+@executed
 @pytest.mark.parametrize("arch", ARCHS)
 def test_unknown_numbers_of_steps(arch: str) -> None:
     exe = compiled(arch, 64, 64, K)
@@ -78,11 +86,13 @@ def test_unknown_numbers_of_steps(arch: str) -> None:
         check(exe, 64, 64, steps)
 
 
+@executed
 @pytest.mark.parametrize("arch", ARCHS)
 def test_batches(arch: str) -> None:
     check(compiled(arch, 64, 64, 320, batches=2, checked=False), 64, 64, 320, 2)
 
 
+@executed
 @pytest.mark.parametrize("arch", ARCHS)
 def test_convolutions(arch: str) -> None:
     shapes = (1, 7, 9, 64), (64, 64, 3, 3)
@@ -96,6 +106,7 @@ def test_convolutions(arch: str) -> None:
     np.testing.assert_allclose(exe(*given).astype(np.float32), wanted.astype(np.float32), 2e-2, 4e-2)
 
 
+@executed
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_missing_wait_is_found(arch: str, checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +117,7 @@ def test_a_missing_wait_is_found(arch: str, checked: bool, monkeypatch: pytest.M
         check(exe, 64, 64, 400)
 
 
+@executed
 @pytest.mark.parametrize("checked", [False, True])
 def test_products_that_run_too_long_are_found(checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one step may run beside the next: what these read is overwritten a step later."""
@@ -114,3 +126,137 @@ def test_products_that_run_too_long_are_found(checked: bool, monkeypatch: pytest
     assert "    dlc_wgmma_f16_f16_n" in exe.source("cu")
     with found(checked):
         check(exe, 128, 128, 640)
+
+
+# Boxes of tensors that one thread has copied
+
+
+@executed
+@pytest.mark.parametrize("k", [64, 104, 128, 330 // 8 * 8])
+def test_what_lies_outside_of_a_tensor_is_zero(k: int) -> None:
+    """Nothing is asked: boxes are cut by the machine; steps are fewer than the stages too."""
+    exe = compiled("sm_90a", 72, 72, k)
+    assert exe.source("cu").count("    dlc_copy_box_2(") >= 2
+    assert "    dlc_copy_16" not in exe.source("cu")
+    check(exe, 72, 72, k)
+
+
+@executed
+def test_unknown_rows() -> None:
+    """The dims of a tensor are those of the call."""
+    exe = compiled("sm_90a", M, 128, 256, checked=False)
+    assert "    dlc_copy_box_2(" in exe.source("cu")
+    for rows in (1, 129):
+        check(exe, rows, 128, 256)
+
+
+@executed
+def test_batches_are_another_dim() -> None:
+    exe = compiled("sm_90a", 128, 128, 256, batches=2, checked=False)
+    assert "    dlc_copy_box_3(" in exe.source("cu")
+    check(exe, 128, 128, 256, 2)
+
+
+@executed
+@pytest.mark.parametrize(("n", "k"), [(130, 256), (128, 250)])
+def test_rows_that_are_no_multiple_are_copied_by_the_threads(n: int, k: int) -> None:
+    """One operand by boxes, the other by all threads: the same barriers wait for both."""
+    exe = compiled("sm_90a", 128, n, k)
+    text = exe.source("cu")
+    assert "    dlc_copy_box_2(" in text
+    assert "    dlc_copy_4" in text
+    check(exe, 128, n, k)
+
+
+@executed
+def test_unknown_strides_are_left_to_the_threads() -> None:
+    exe = compiled("sm_90a", 128, 128, K, checked=False)
+    assert exe.source("cu").count("const __grid_constant__ dlc_tensor") == 1
+    check(exe, 128, 128, 201)
+
+
+@executed
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"wait": ""}, None),
+        ({"wait": "dlc_wait_for_boxes({arrival}, 1 - {parity})"}, None),
+        ({"end": ""}, "would wait for ever: the copies that it waits for have no end"),
+        (
+            {"copy": boxes.BOXES.copy.replace("{bytes}", "{bytes} - 2")},
+            "bytes are expected, and copies bring",
+        ),
+    ],
+)
+def test_what_is_missing_is_found(
+    change: dict[str, str], problem: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boxes, "BOXES", replace(boxes.BOXES, **change))
+    exe = compiled("sm_90a", 128, 128, 512, checked=False)
+    failures = (AssertionError, "Mismatch") if problem is None else (RuntimeFailure, problem)
+    with pytest.raises((failures[0], RuntimeFailure), match=f"{failures[1]}|no thread has waited"):
+        check(exe, 128, 128, 512)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_nvrtc_takes_them() -> None:
+    x, y = (
+        param("x", tensor_type((2, 1024, 512), "float16")),
+        param("y", tensor_type((2, 512, 1024), "float16")),
+    )
+    exe = dlc.compile(module_of(std.matmul(x, y), [x, y]), "cuda -arch=sm_90a", cache=False)
+    (facts,) = exe.explain().compiled.values()
+    assert (facts["spill bytes"], facts["stack bytes"]) == (0, 0)
+    assert "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes" in exe.source("ptx")
+    assert "mbarrier.try_wait.parity" in exe.source("ptx")
+
+
+class Library:
+    """A driver that notes what it is told."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.given: tuple[Any, ...] = ()
+
+    def cuTensorMapEncodeTiled(self, made: Any, *given: Any) -> int:
+        self.given = given
+        made[:] = bytes(range(128))
+        return self.status
+
+
+def test_tensors_as_the_driver_is_told_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(0)
+    monkeypatch.setattr(boxes, "library", lambda: library)
+    tensor = Tensor(0, 2, True, (3, 100, 200), (20000, 200, 1), (1, 64, 64))
+    assert boxes.tensor_map(1 << 20, tensor) == bytes(range(128))
+    kind, rank, address, dims, strides, box, ones, interleave, turns, _, fill = library.given
+    assert (kind, rank, address.value, interleave, turns, fill) == (1, 3, 1 << 20, 0, 3, 0)
+    assert (list(dims), list(strides)[:2]) == ([200, 100, 3], [400, 40000])
+    assert (list(box), list(ones)) == ([64, 64, 1], [1, 1, 1])
+    assert isinstance(box, ctypes.c_uint32 * 3)
+    library.status = 1
+    with pytest.raises(RuntimeFailure, match="copies no boxes of a tensor"):
+        boxes.tensor_map(2 << 20, tensor)
+
+
+@executed
+def test_launches_on_a_device_tell_the_driver(
+    device: Any, driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensors are where a call's memory is."""
+    monkeypatch.setattr(
+        "dlc_backend_cuda.device.nvrtc.compile_kernels",
+        lambda text, arch: SimpleNamespace(cubin=text.encode()),
+    )
+    driver.arch = "sm_90a"
+    x, y = (param(name, tensor_type((128, 128), "float16")) for name in "xy")
+    target = "cuda -arch=sm_90a -units=1 -code=text"
+    exe = dlc.compile(module_of(std.matmul(x, y), [x, y]), target, cache=False)
+    assert "    dlc_copy_box_2(" in exe.source("cu")
+    driver.takes(exe.artifact, read_launches(exe.artifact.metadata["launches"])[0])
+    given = [numbers(128, 128, seed=seed).astype(np.float16) for seed in (0, 1)]
+    wanted = given[0].astype(np.float32) @ given[1].astype(np.float32)
+    np.testing.assert_allclose(exe(*given).astype(np.float32), wanted, 1e-3)
+    assert [(one.dims, one.strides, one.swizzled) for one in driver.tensors] == [
+        ((128, 128), (128, 1), True)
+    ] * 2

@@ -142,8 +142,8 @@ class MatrixContract(Contract):
         batches = [loops[f"b{i}"] for i in range(normal.batch)]
         self._bind_groups(batches, loops["mo"], loops["no"])
         for copy, side, turned in zip(copies, (normal.a, normal.b), lies, strict=True):
-            all_loops = s.get_loops(copy)
-            self._fill_from(all_loops[all_loops.index(loops["ko"]) + 1 :], side, turned)
+            if not self._fill_in_bulk(copy, loops["ko"], side, turned):
+                self._fill_from(_inside(s.get_loops(copy), loops["ko"]), side, turned)
         if self._twice():
             for copy in copies:
                 s.double_buffer(copy)
@@ -223,6 +223,31 @@ class MatrixContract(Contract):
         s.bind(thread, grid.threads)
         s.unroll(turns)
 
+    def _fill_in_bulk(self, copy: BlockRV, step: LoopRV, side: Side, turned: bool) -> bool:
+        """Fill a tile in shared memory by boxes that the machine copies, where it is made of such."""
+        s, machine = self.s, self.machine.description.bulk
+        *_, one, last = _inside(s.get_loops(copy), step)
+        row = row_of(self.unit, s.get(copy).writes[0].buffer.dtype.name)
+        width, high = const_value(s.extent(last)), const_value(s.extent(one))
+        if machine is None or not self.unit.in_place or turned != side.along_k:
+            return False
+        if not isinstance(width, int) or not isinstance(high, int) or width % row:
+            return False
+        rest = [1]
+        while high // rest[0] > machine.extent or high % rest[0]:
+            rest[0] += 1
+        outer, inner = s.split(last, [None, row])
+        some, box = s.split(one, [rest[0], None])
+        s.reorder(outer, some, box, inner)
+        limits = {"dims": machine.dims, "extent": machine.extent, "align": machine.align, "row": machine.row}
+        try:
+            s.bulk_copy(box, **limits)
+        except ScheduleError:
+            return False
+        for loop in (outer, some):
+            s.unroll(loop)
+        return True
+
     def _in_stages(self, loop: LoopRV) -> None:
         """Tiles are asked for several steps before they are used, as many as there is memory for.
 
@@ -240,6 +265,11 @@ class MatrixContract(Contract):
 
     def _twice(self) -> bool:
         return self.normal.k is None or self.normal.k > self.blocks.depth
+
+
+def _inside(loops: Sequence[LoopRV], outer: LoopRV) -> Sequence[LoopRV]:
+    """The loops inside of one of them."""
+    return loops[list(loops).index(outer) + 1 :]
 
 
 def _in_rows(rank: int, row: int) -> IndexMap:

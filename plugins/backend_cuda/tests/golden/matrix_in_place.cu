@@ -3,6 +3,7 @@ typedef unsigned char uint8_t;
 typedef signed short int16_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
 #else
 #include <stdint.h>
 #endif
@@ -29,39 +30,59 @@ static __device__ __forceinline__ uint16_tx2 make_uint16_tx2(uint16_t s0, uint16
     return vector;
 }
 
-static __device__ __forceinline__ void dlc_wait_for_copies(void)
+#ifdef __CUDACC__
+struct __align__(64) dlc_tensor { uint64_t words[16]; };
+#endif
+
+static __device__ __forceinline__ void dlc_begin_arrivals(uint64_t *arrival, int count)
 {
 #ifdef __CUDACC__
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
+        for (int i = 0; i < count; ++i)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at + 8 * i) : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
 #else
-    DLC_COPIES();
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
+    DLC_ARRIVALS_BEGIN(arrival, count);
+    __syncthreads();
 #endif
 }
 
-static __device__ __forceinline__ void dlc_end_of_copies(void)
+static __device__ __forceinline__ void dlc_copy_box_2(uint64_t *arrival, int bytes, void *to, const dlc_tensor *tensor, int c3, int c4)
 {
 #ifdef __CUDACC__
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(bytes));
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
+        :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(tensor), "r"(at), "r"(c3), "r"(c4) : "memory");
 #else
-    DLC_COPIES_END();
+    DLC_EXPECT(arrival, bytes);
+    DLC_COPY_BOX(to, tensor, arrival, c3, c4);
 #endif
 }
 
-static __device__ __forceinline__ void dlc_wait_for_copies_but_1(void)
+static __device__ __forceinline__ void dlc_end_of_boxes(uint64_t *arrival)
 {
 #ifdef __CUDACC__
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory");
 #else
-    DLC_COPIES_BUT(1);
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
+    DLC_BOXES_END(arrival);
 #endif
 }
 
-static __device__ __forceinline__ void dlc_copy_16(void *to, const void *from)
+static __device__ __forceinline__ void dlc_wait_for_boxes(uint64_t *arrival, int parity)
 {
 #ifdef __CUDACC__
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    unsigned done;
+    do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(at), "r"(parity) : "memory"); while (!done);
 #else
-    DLC_COPY_LATER(to, from, 16);
+    DLC_BOXES_WAIT(arrival, parity);
 #endif
 }
 
@@ -107,15 +128,6 @@ static __device__ __forceinline__ void dlc_commit_products(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #else
     DLC_PRODUCTS_END();
-#endif
-}
-
-static __device__ __forceinline__ void dlc_fence_for_products(void)
-{
-#ifdef __CUDACC__
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#else
-    DLC_FENCE();
 #endif
 }
 
@@ -191,10 +203,17 @@ static __device__ __forceinline__ float dlc_round_f16(float value)
     return dlc_f16_to_f32(dlc_f32_to_f16(value));
 }
 
-__global__ void __launch_bounds__(256) fused_matmul_kernel(const uint16_t *__restrict__ p0,
+__global__ void __launch_bounds__(256) fused_matmul_kernel(const __grid_constant__ dlc_tensor tensor,
+        const __grid_constant__ dlc_tensor tensor_1,
+        const uint16_t *__restrict__ p0,
         const uint16_t *__restrict__ p1,
         uint16_t *__restrict__ matmul_end)
 {
+    (void)p0;
+    (void)p1;
+    __shared__ __align__(8) uint64_t arrivals[4];
+    unsigned ended = 0, arrived = 0;
+    dlc_begin_arrivals(arrivals, 4);
     dlc_large __shared__ __align__(1024) uint8_t shared[dlc_given(98304)];
     uint16_t *const shared_p0_reindex_shared_swizzled = (uint16_t *)(shared + 0);
     uint16_t *const shared_p1_reindex_shared_swizzled = (uint16_t *)(shared + 65536);
@@ -234,48 +253,28 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const uint16_t *__res
     matmul[29] = 0.0f;
     matmul[30] = 0.0f;
     matmul[31] = 0.0f;
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + o2 * 1024), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8));
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (2048 + o2 * 1024)), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 8192));
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (4096 + o2 * 1024)), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 16384));
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (6144 + o2 * 1024)), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 24576));
-    dlc_copy_16(shared_p1_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + o2 * 1024), p1
-            + (o2 * 1024 + o5_o6_o7_fused * 8));
-    dlc_copy_16(shared_p1_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (2048 + o2 * 1024)), p1
-            + (o2 * 1024 + o5_o6_o7_fused * 8 + 2048));
-    dlc_end_of_copies();
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o2 * 1024 + 8192)), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 64));
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (2048 + o2 * 1024 + 8192)), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 8256));
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (4096 + o2 * 1024 + 8192)), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 16448));
-    dlc_copy_16(shared_p0_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (6144 + o2 * 1024 + 8192)), p0
-            + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o5_o6_o7_fused % 8 * 8 + 24640));
-    dlc_copy_16(shared_p1_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o2 * 1024 + 4096)), p1
-            + (o2 * 1024 + o5_o6_o7_fused * 8 + 4096));
-    dlc_copy_16(shared_p1_reindex_shared_swizzled
-            + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (2048 + o2 * 1024 + 4096)), p1
-            + (o2 * 1024 + o5_o6_o7_fused * 8 + 6144));
-    dlc_end_of_copies();
+    if (o2 == 0 && (o5_o6_o7_fused == 0)) {
+        dlc_copy_box_2(arrivals + ended % 4, 16384, shared_p0_reindex_shared_swizzled + 0, &tensor, 0, 0);
+    }
+    if (o2 == 0 && (o5_o6_o7_fused == 0)) {
+        dlc_copy_box_2(arrivals + ended % 4, 8192, shared_p1_reindex_shared_swizzled + 0, &tensor_1, 0, 0);
+    }
+    dlc_end_of_boxes(arrivals + ended % 4);
+    ++ended;
+    if (o2 == 0 && (o5_o6_o7_fused == 0)) {
+        dlc_copy_box_2(arrivals + ended % 4, 16384, shared_p0_reindex_shared_swizzled + 8192, &tensor, 64, 0);
+    }
+    if (o2 == 0 && (o5_o6_o7_fused == 0)) {
+        dlc_copy_box_2(arrivals + ended % 4, 8192, shared_p1_reindex_shared_swizzled + 4096, &tensor_1, 0,
+                64);
+    }
+    dlc_end_of_boxes(arrivals + ended % 4);
+    ++ended;
     for (int o3 = 2; o3 < 4; ++o3) {
         dlc_wait_for_float_but_1(matmul, 32);
-        dlc_wait_for_copies_but_1();
-        dlc_fence_for_products();
+        for (; arrived + 1 < ended; ++arrived) {
+            dlc_wait_for_boxes(arrivals + arrived % 4, arrived / 4 % 2);
+        }
         __syncthreads();
         dlc_begin_float(matmul, 32);
         for (int o4 = 0; o4 < 4; ++o4) {
@@ -284,32 +283,21 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const uint16_t *__res
                     + (o3 * 4096 + o4 * 1024 - 8192), 0);
         }
         dlc_commit_products();
-        dlc_copy_16(shared_p0_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o3 * 8192 + o2 * 1024)), p0
-                + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8));
-        dlc_copy_16(shared_p0_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 * 8192 + 2048 + o2 * 1024)), p0
-                + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8 + 8192));
-        dlc_copy_16(shared_p0_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 * 8192 + 4096 + o2 * 1024)), p0
-                + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8 + 16384));
-        dlc_copy_16(shared_p0_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 * 8192 + 6144 + o2 * 1024)), p0
-                + (o2 * 4096 + o5_o6_o7_fused / 8 * 256 + o3 * 64 + o5_o6_o7_fused % 8 * 8 + 24576));
-        dlc_copy_16(shared_p1_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56)) + (o3 * 4096 + o2 * 1024)), p1
-                + (o3 * 4096 + o2 * 1024 + o5_o6_o7_fused * 8));
-        dlc_copy_16(shared_p1_reindex_shared_swizzled
-                + (((o5_o6_o7_fused * 8) ^ (((o5_o6_o7_fused * 8) >> 3) & 56))
-                + (o3 * 4096 + 2048 + o2 * 1024)), p1 + (o3 * 4096 + o2 * 1024 + o5_o6_o7_fused * 8 + 2048));
-        dlc_end_of_copies();
+        if (o2 == 0 && (o5_o6_o7_fused == 0)) {
+            dlc_copy_box_2(arrivals + ended % 4, 16384, shared_p0_reindex_shared_swizzled + o3 * 8192,
+                    &tensor, o3 * 64, 0);
+        }
+        if (o2 == 0 && (o5_o6_o7_fused == 0)) {
+            dlc_copy_box_2(arrivals + ended % 4, 8192, shared_p1_reindex_shared_swizzled + o3 * 4096,
+                    &tensor_1, 0, o3 * 64);
+        }
+        dlc_end_of_boxes(arrivals + ended % 4);
+        ++ended;
     }
     dlc_wait_for_float_but_1(matmul, 32);
-    dlc_wait_for_copies_but_1();
-    dlc_fence_for_products();
+    for (; arrived + 1 < ended; ++arrived) {
+        dlc_wait_for_boxes(arrivals + arrived % 4, arrived / 4 % 2);
+    }
     __syncthreads();
     dlc_begin_float(matmul, 32);
     for (int o4 = 0; o4 < 4; ++o4) {
@@ -318,8 +306,9 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const uint16_t *__res
     }
     dlc_commit_products();
     dlc_wait_for_float_but_1(matmul, 32);
-    dlc_wait_for_copies();
-    dlc_fence_for_products();
+    for (; arrived < ended; ++arrived) {
+        dlc_wait_for_boxes(arrivals + arrived % 4, arrived / 4 % 2);
+    }
     __syncthreads();
     dlc_begin_float(matmul, 32);
     for (int o4_1 = 0; o4_1 < 4; ++o4_1) {

@@ -1,0 +1,40 @@
+"""Nests of loops that are copies of boxes, which a schedule found, as the calls that machines have for them.
+
+`schedule/bulk.py` says which nests may be such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.ir.expr import logical_and
+from dlc_core.passes.tir.thread_base import ThreadPass
+from dlc_core.passes.tir.walk import Walker
+from dlc_core.schedule.bulk import BULK_COPY, box_of
+from dlc_core.schedule.loops import guarded
+from dlc_core.tir.bulk import BoxCopy, bulk_copy
+from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
+
+
+class _Calls(Walker):
+    def loop(self, s: For) -> Stmt:
+        found = box_of(s, self.analyzer) if s.annotations.get(BULK_COPY) else ""
+        if not isinstance(found, BoxCopy):
+            return super().loop(s)
+        made = Eval(bulk_copy(found))
+        return guarded(made, logical_and(*found.under)) if found.under else made
+
+
+@dataclass(frozen=True)
+class BulkCopies(ThreadPass):
+    """Annotated nests of loops to copies of boxes; what is none any more stays a nest."""
+
+    name: ClassVar[str] = "bulk_copies"
+    place: ClassVar[tuple[float, ...]] = (140,)
+
+    def change(self, func: PrimFunc) -> PrimFunc:
+        return _Calls(func).rebuilt()
+
+
+__all__ = ["BulkCopies"]

@@ -1,0 +1,81 @@
+"""Copies of boxes: part of a tensor in global memory to shared memory at once, by one thread for its group,
+beside all of them.
+
+    T.bulk_copy(to, source, rank, first…, box…, dims…, strides…)
+
+copies the elements `first + [0, box)` of a tensor of `dims` that lies at `source`, its elements `strides`
+apart, to `to`, without gaps; what lies outside of the tensor is zero.  Like all that a thread writes to
+shared memory, it may be part of a group of copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, ExprLike, Load, as_expr, const_value
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.intrinsics import BULK, address_of, intrinsic
+from dlc_core.tir.stmt import Eval, Stmt
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """What boxes a machine copies at once."""
+
+    dims: int = 5
+    """Dims of a tensor, at most."""
+    extent: int = 256
+    """Elements of a box along a dim, at most."""
+    align: int = 16
+    """Bytes that strides, and rows of a box, are multiples of."""
+    row: int = 128
+    """Bytes of a row of a box, at most; those that lie in turns are as long."""
+
+
+@dataclass(frozen=True)
+class BoxCopy:
+    """One of them; sizes in elements, outer dims first."""
+
+    to: Buffer
+    at: tuple[Expr, ...]
+    """Indices of the box's first element in `to`."""
+    source: Buffer
+    first: tuple[Expr, ...]
+    box: tuple[int, ...]
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    under: tuple[Expr, ...] = ()
+    """Conditions under which it is made as a whole."""
+
+    @property
+    def tensor(self) -> tuple[object, ...]:
+        """What does not change from box to box."""
+        return self.source, self.box, self.dims, self.strides, self.to.scope
+
+
+def bulk_copy(one: BoxCopy) -> Expr:
+    """The call.  Use it under `Eval`."""
+    numbers: list[ExprLike] = [len(one.box), *one.first, *one.box, *one.dims, *one.strides]
+    start = address_of(one.source, *[0] * one.source.ndim)
+    return intrinsic(BULK, address_of(one.to, *one.at), start, *map(as_expr, numbers))
+
+
+def box_copy(call: Call) -> BoxCopy:
+    """What a call says."""
+    to, source = (arg.args[0] for arg in call.args[:2] if isinstance(arg, Call))
+    assert isinstance(to, Load)
+    assert isinstance(source, Load)
+    rank = int(const_value(call.args[2]) or 0)
+    first, box, dims, strides = (call.args[3 + i * rank : 3 + (i + 1) * rank] for i in range(4))
+    sizes = tuple(int(const_value(size) or 0) for size in box)
+    return BoxCopy(to.buffer, to.indices, source.buffer, first, sizes, dims, strides)
+
+
+def bulk_copies(root: Stmt) -> list[Call]:
+    """The calls in a program."""
+    found = (s.value for s in stmts(root) if isinstance(s, Eval))
+    return [e for e in found if isinstance(e, Call) and e.name == BULK]
+
+
+__all__ = ["BoxCopy", "Bulk", "box_copy", "bulk_copies", "bulk_copy"]
