@@ -25,10 +25,12 @@ from typing import ClassVar
 import numpy as np
 
 from dlc_core.graph.node import Function, Node, const_array, constant, node, param, post_order, rewrite
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.attention_masks import LOW, diagonal, is_zero
+from dlc_core.passes.graph.mixed_precision import narrow_dtype
 from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
 from dlc_core.schedule.rules.cpu.tile import choose
@@ -328,7 +330,7 @@ class Attention(GraphPass):
         machine = context.target.describe()
         if machine.thread_axes and machine.lanes(32) > 1:
             return self._rewritten(function, lambda old, new: _spelt_out(new))
-        tiled = _streamed if machine.thread_axes else _tiled
+        narrow = narrow_dtype(context)
         used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
         used.update(function.results)
 
@@ -348,7 +350,10 @@ class Attention(GraphPass):
                     return found
             return None
 
-        return self._rewritten(self._rewritten(function, visit), lambda old, new: tiled(new, machine))
+        def formed(old: Node, new: Node) -> Node | None:
+            return _streamed(new, machine, narrow) if machine.thread_axes else _tiled(new, machine)
+
+        return self._rewritten(self._rewritten(function, visit), formed)
 
     def _rewritten(self, function: Function, visit: Callable[[Node, Node], Node | None]) -> Function:
         def one(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -370,21 +375,42 @@ def _spelt_out(value: Node) -> Node | None:
     return CAST.build(body, to=value.dtype) if narrow else body
 
 
-def _streamed(value: Node, machine: Description) -> Node | None:
-    """Attention of groups of threads, or its body where these have no place for a tile."""
+def _streamed(value: Node, machine: Description, narrow: DType) -> Node | None:
+    """Attention of groups of threads, or its body where these have no place for a tile.
+
+    That of float32 is made of `narrow` values, where units for these make it; but not with a mask that is
+    added, which may be below all of them.
+    """
     if value.op is not ATTENTION:
         return None
     (rows, features), size = value.shape[-2:], value.args[0].shape[-1]
     known = isinstance(features, int) and isinstance(size, int) and value.dtype.bits <= 32
     queries, keys = (n if isinstance(n, int) else None for n in (rows, value.args[1].shape[-2]))
-    plan = plan_for(value.dtype.name, queries, keys, size, features, machine) if known else None
+    added = any(not mask.dtype.is_bool for mask in value.args[3:])
+    of = narrow if value.dtype.bits == 32 and not added else value.dtype
+    plan = plan_for(of.name, queries, keys, size, features, machine) if known else None
     if plan is not None:
-        tile = (plan.rows, plan.panel)
-        return _formed(value, tile=tile, lanes=plan.lanes)
+        made = _formed(_narrowed(value, of), tile=(plan.rows, plan.panel), lanes=plan.lanes)
+        return made if made.dtype is value.dtype else CAST.build(made, to=value.dtype)
     shape = shape_for(queries, size, features, machine) if known else None
     if shape is None:
         return _spelt_out(value)
     return _formed(value, tile=(shape.rows, shape.panel), streamed=True)
+
+
+def _narrowed(value: Node, to: DType) -> Node:
+    """Attention of values of a type."""
+    if value.dtype is to:
+        return value
+
+    def cast(arg: Node) -> Node:
+        # Behind what moves values a cast would be a kernel; where these are made it is not.
+        if arg.op is RESHAPE or arg.op is TRANSPOSE:
+            return node(arg.op, (cast(arg.args[0]),), arg.attrs, tensor_type(arg.shape, to))
+        return CAST.build(arg, to=to)
+
+    args = [arg if arg.dtype.is_bool else cast(arg) for arg in value.args]
+    return ATTENTION.build(*args, **value.attrs)
 
 
 def _formed(value: Node, **form: object) -> Node:

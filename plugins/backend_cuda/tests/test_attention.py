@@ -132,6 +132,24 @@ def test_a_removed_barrier_is_found(number: int, monkeypatch: pytest.MonkeyPatch
         exe(*(np.ones(shape, np.float16) for shape in shapes_of(1, 1, 20, 200, 32)))
 
 
+@needs_c
+@pytest.mark.parametrize("added", [False, True])
+def test_less_precision(added: bool) -> None:
+    """Attention of float32 is made of narrower values where a compile allows it, but for added masks."""
+    shapes = shapes_of(2, 1, 20, 30, 32)
+    given = [param(name, tensor_type(shape)) for name, shape in zip("qkv", shapes, strict=True)]
+    mask = np.random.default_rng(1).random((20, 30)) < 0.5
+    if added:
+        mask = np.where(mask, 0, -3e38).astype(np.float32)
+    given.append(param("mask", tensor_type((20, 30), str(mask.dtype))))
+    exe = dlc.compile(module_of(std.attention(*given), given), CHECKED, precision="fp16", cache=False)
+    rules = [kernel.rule for kernel in exe.explain().kernels]
+    assert ("gpu.attention" if added else "gpu.attention_matrix") in rules
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    np.testing.assert_allclose(exe(*arrays, mask), wanted(*arrays, mask), 3e-3, 3e-3)
+
+
 def test_text(bless: bool) -> None:
     exe = compiled("float16", 2, 1, 20, 40, 16, "cuda_simulated -arch=sm_80", causal=True, past=20)
     Golden(GOLDEN, bless).check("attention_float16.cu", exe.source("cu"))
