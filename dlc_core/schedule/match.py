@@ -29,6 +29,9 @@ from dlc_core.ir.expr import (
 from dlc_core.tir.functor import stores_in, substitute_stmt
 from dlc_core.tir.stmt import Block, If, IterVar, Let, Seq, Stmt, Store
 
+Access = tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], str]
+"""A described buffer, its indices, the indices that are there, and where."""
+
 COMMUTES = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bitor", "bitxor", "eq", "ne"})
 
 
@@ -62,10 +65,29 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Match:
-    """Windows of the described buffers, and values of the described scalars."""
+class Scattered:
+    """Where a buffer of the description is that is no window: element [i…] is `buffer[indices]`, in which the
+    variables `carriers` stand for i….
+    """
 
-    windows: Mapping[Buffer, Window]
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    carriers: tuple[Var | None, ...]
+
+    def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The element of the buffer that an element of the description's is."""
+        values = {v: i for v, i in zip(self.carriers, indices, strict=True) if v is not None}
+        return tuple(substitute(index, values) for index in self.indices)
+
+
+Place = Window | Scattered
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where the described buffers are, and values of the described scalars."""
+
+    windows: Mapping[Buffer, Place]
     scalars: Mapping[Var, Expr]
 
 
@@ -78,7 +100,7 @@ class _State:
     dims: dict[Buffer, tuple[int, ...]]
     """For a described buffer the moving dims of what is there."""
     scalars: dict[Var, Expr]
-    accesses: list[tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...], str]]
+    accesses: list[Access]
 
     def copy(self) -> _State:
         return _State(
@@ -261,19 +283,33 @@ class Matcher:
         given = [i if isinstance(i, Var) else self.analyzer.simplify(i) for i in given]
         wanted = [(i, index) for i, index in enumerate(asked) if self._moves(index, self.want)]
         there = [(i, index) for i, index in enumerate(given) if self._moves(index, self.have)]
-        if len(wanted) != len(there):
-            raise MismatchError(
-                f"{path}: described {want.name}[{', '.join(map(str, asked))}], "
-                f"there is {have.name}[{', '.join(map(str, given))}]"
-            )
+        if len(wanted) != len(there) and not self._same_axes(wanted, there):
+            raise self._elsewhere(want, asked, have, given, path)
         dims = tuple(i for i, _ in there)
         if self.state.dims.setdefault(want, dims) != dims:
             raise MismatchError(f"{path}: other dims of {have.name} move than before")
-        for (_, a), (_, b) in zip(wanted, there, strict=True):
+        for (_, a), (_, b) in zip(wanted, there, strict=False):
+            if len(wanted) != len(there):
+                break
             part = self.analyzer.simplify(b - self._first(b, self.have))
             if isinstance(a, Var) and isinstance(part, Var) and a in self.want and part in self.have:
                 self._bind(a, part, path)
         self.state.accesses.append((want, tuple(asked), tuple(given), path))
+
+    @staticmethod
+    def _elsewhere(
+        want: Buffer, asked: Sequence[Expr], have: Buffer, given: Sequence[Expr], path: str
+    ) -> MismatchError:
+        return MismatchError(
+            f"{path}: described {want.name}[{', '.join(map(str, asked))}], "
+            f"there is {have.name}[{', '.join(map(str, given))}]"
+        )
+
+    def _same_axes(self, wanted: Sequence[tuple[int, Expr]], there: Sequence[tuple[int, Expr]]) -> bool:
+        """Whether what moves, moves with the same of the axes that are known so far, if any of them."""
+        mine = {self.state.axes[v] for _, e in wanted for v in free_vars(e) if v in self.state.axes}
+        other = {v for _, e in there for v in free_vars(e)} & set(self.state.axes.values())
+        return bool(mine) and mine == other
 
     def _moves(self, index: Expr, axes: Mapping[Var, IterVar]) -> bool:
         return any(v in axes for v in free_vars(index))
@@ -304,42 +340,80 @@ class Matcher:
             if want not in self.state.axes:
                 self._bind(want, left.pop(0), "axes")
 
-    def _windows(self) -> dict[Buffer, Window]:
-        starts: dict[Buffer, tuple[Expr, ...]] = {}
-        windows: dict[Buffer, Window] = {}
-        begins = {self.state.axes[w]: self.want[w].dom.begin for w in self.want}
-        shifts: dict[Var, Expr] = {
-            w: self.state.axes[w] - self.have[self.state.axes[w]].dom.begin + begins[self.state.axes[w]]
-            for w in self.want
-        }
-        for want, asked, given, path in self.state.accesses:
-            dims = iter(self.state.dims[want])
-            at: list[int | None] = []
-            rest = list(given)
-            for index in asked:
-                if self._moves(index, self.want):
-                    dim = next(dims)
-                    at.append(dim)
-                    rest[dim] = self.analyzer.simplify(given[dim] - substitute(index, shifts))
-                elif const_value(index) == 0:
-                    at.append(None)
-                else:
-                    raise MismatchError(
-                        f"{path}: the index {index} of {want.name} stays in place, and is not 0"
-                    )
-            moving = [v.name for e in rest for v in free_vars(e) if v in self.have]
-            if moving:
-                raise MismatchError(
-                    f"{path}: described {want.name}[{', '.join(map(str, asked))}], "
-                    f"there is {self.state.buffers[want].name}[{', '.join(map(str, given))}]"
-                )
-            before = starts.setdefault(want, tuple(rest))
-            if not all(map(self.analyzer.prove_equal, before, rest)):
-                raise MismatchError(f"{path}: another window of {self.state.buffers[want].name} than before")
-            window = Window(self.state.buffers[want], before, tuple(at))
-            if windows.setdefault(want, window).dims != window.dims:
-                raise MismatchError(f"{path}: other dims of {self.state.buffers[want].name} move than before")
-        return windows
+    def _windows(self) -> dict[Buffer, Place]:
+        shifts: dict[Var, Expr] = {}
+        for var, axis in self.want.items():
+            own = self.state.axes[var]
+            shifts[var] = own - self.have[own].dom.begin + axis.dom.begin
+        found: dict[Buffer, Place] = {}
+        for access in self.state.accesses:
+            want, asked, given, path = access
+            place = self._window(access, shifts) or self._scattered(access)
+            if place is None:
+                raise self._elsewhere(want, asked, self.state.buffers[want], given, path)
+            self._check_same(found.setdefault(want, place), place, path)
+        return found
+
+    def _check_same(self, before: Place, here: Place, path: str) -> None:
+        """Every access of a described buffer must see it in one place."""
+        name = here.buffer.name
+        if isinstance(before, Window) and isinstance(here, Window):
+            if not all(map(self.analyzer.prove_equal, before.starts, here.starts)):
+                raise MismatchError(f"{path}: another window of {name} than before")
+            if before.dims != here.dims:
+                raise MismatchError(f"{path}: other dims of {name} move than before")
+        elif before != here:
+            raise MismatchError(f"{path}: another part of {name} than before")
+
+    def _window(self, access: Access, shifts: Mapping[Var, Expr]) -> Window | None:
+        """The place of a buffer whose dims are dims of what is there."""
+        want, asked, given, path = access
+        if len(self.state.dims[want]) != sum(self._moves(index, self.want) for index in asked):
+            return None
+        dims = iter(self.state.dims[want])
+        at: list[int | None] = []
+        rest = list(given)
+        for index in asked:
+            if self._moves(index, self.want):
+                dim = next(dims)
+                at.append(dim)
+                rest[dim] = self.analyzer.simplify(given[dim] - substitute(index, shifts))
+            elif const_value(index) == 0:
+                at.append(None)
+            else:
+                raise MismatchError(f"{path}: the index {index} of {want.name} stays in place, and is not 0")
+        if any(v in self.have for e in rest for v in free_vars(e)):
+            return None
+        return Window(self.state.buffers[want], tuple(rest), tuple(at))
+
+    def _scattered(self, access: Access) -> Scattered | None:
+        """The place of a buffer of which a dim is no dim of what is there: one axis of each dim carries its
+        index, where the others' parts of it do not matter beside.
+        """
+        want, asked, given, _ = access
+        origin = {v: a.dom.begin for v, a in self.want.items()}
+        carriers: list[Var | None] = []
+        for index in asked:
+            own = [v for v in free_vars(index) if v in self.want]
+            alone = (v for v in own if self.analyzer.prove_equal(_but(index, v, origin), v))
+            carrier = next(alone, None)
+            if own and carrier is None:
+                return None
+            carriers.append(None if carrier is None else self.state.axes[carrier])
+        mapped = {w: h for w, h in self.state.axes.items() if h in self.have}
+        values: dict[Var, Expr] = {v: axis.dom.begin for v, axis in self.have.items()}
+        for carrier, index in zip(carriers, asked, strict=True):
+            if carrier is not None:
+                values[carrier] = substitute(index, mapped)
+        kept = {v: a.dom.begin for v, a in self.have.items() if v not in carriers}
+        if not all(self.analyzer.prove_equal(e, substitute(e, values)) for e in given):
+            return None
+        return Scattered(self.state.buffers[want], tuple(substitute(e, kept) for e in given), tuple(carriers))
+
+
+def _but(index: Expr, var: Var, values: Mapping[Var, Expr]) -> Expr:
+    """An index with values for all variables but one."""
+    return substitute(index, {v: e for v, e in values.items() if v is not var})
 
 
 def _settled(block: Block) -> Block:
@@ -354,4 +428,4 @@ def _settled(block: Block) -> Block:
     )
 
 
-__all__ = ["Match", "Matcher", "MismatchError", "Window"]
+__all__ = ["Match", "Matcher", "MismatchError", "Place", "Scattered", "Window"]

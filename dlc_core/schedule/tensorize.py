@@ -13,7 +13,7 @@ from dlc_core.ir.expr import Expr, Load, Var, const, const_value, load
 from dlc_core.schedule.blockize import blockize, nest_of
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.intrin import TensorIntrin
-from dlc_core.schedule.match import Match, Matcher, MismatchError, Window
+from dlc_core.schedule.match import Match, Matcher, MismatchError, Place, Scattered, Window
 from dlc_core.schedule.query import read_by
 from dlc_core.schedule.reduction import init_nest
 from dlc_core.schedule.regions import escapes, is_opaque, iter_map
@@ -126,16 +126,25 @@ def _implementation(
     if missing:
         raise program.error(what, why=f"the description does not use {', '.join(missing)}")
     for own, window in windows.items():
-        _check_layout(program, impl, own, window, analyzer, outer, what)
+        if isinstance(window, Window):
+            _check_layout(program, impl, own, window, analyzer, outer, what)
+        elif own.strides is not None or isinstance(own.offset, Var) or escapes(impl.body, own):
+            why = f"the elements of {own.name} are no window of {window.buffer.name}"
+            raise program.error(
+                what, outer, why=why, hint="read them through a copy in the order of the loops"
+            )
     values: dict[Var, Expr] = {}
     for var in impl.scalars:
         place = intrin.places.get(var)
         if place is None:
             values[var] = next(value for d, value in match.scalars.items() if d.name == var.name)
-        elif place[1] is None:
-            values[var] = windows[place[0]].buffer.linear_index(windows[place[0]].starts)
+            continue
+        window = windows[place[0]]
+        assert isinstance(window, Window)
+        if place[1] is None:
+            values[var] = window.buffer.linear_index(window.starts)
         else:
-            values[var] = windows[place[0]].strides()[place[1]]
+            values[var] = window.strides()[place[1]]
     values = {var: analyzer.simplify(value) for var, value in values.items()}
     body = _on_windows(program, rename_bound(substitute_stmt(impl.body, values)), windows, what)
     names: dict[str, str] = {}
@@ -179,7 +188,7 @@ def _check_layout(
             raise program.error(what, outer, why=why)
 
 
-def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Window], what: str) -> Stmt:
+def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Place], what: str) -> Stmt:
     def on_expr(e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.buffer in windows:
             return load(windows[e.buffer].buffer, windows[e.buffer].place(e.indices))
@@ -189,6 +198,10 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Window], 
         window = windows.get(region.buffer)
         if window is None:
             return region
+        if isinstance(window, Scattered):
+            raise program.error(
+                what, why=f"the parts of {region.buffer.name} that the implementation reads are no region"
+            )
         begins = window.place([r.begin for r in region.ranges])
         extents: list[Expr] = [const(1)] * len(begins)
         for dim, r in zip(window.dims, region.ranges, strict=True):
@@ -205,6 +218,7 @@ def _on_windows(program: Program, body: Stmt, windows: Mapping[Buffer, Window], 
             return replace(stmt, reads=reads, writes=writes)
         if isinstance(stmt, View) and stmt.base in windows:
             window = windows[stmt.base]
+            assert isinstance(window, Window)  # an escape
             start = window.buffer.linear_index(window.starts) * stmt.base.dtype.itemsize
             if stmt.base.dtype.itemsize % stmt.buffer.dtype.itemsize:
                 raise program.error(

@@ -151,7 +151,8 @@ class Description:
     dots: tuple[Dot, ...] = ()
     """Dot products of narrow elements that are faster than multiply-adds of wide ones."""
     matrix_units: tuple[MatrixUnit, ...] = ()
-    """Instructions by which a subgroup of threads multiplies matrices that it holds, best first."""
+    """Instructions by which a subgroup of threads, or a thread alone, multiplies matrices that it holds, best
+    first."""
     vector_units: int = 2
     """Vector multiply-adds that a core begins in a cycle."""
     frequency: float = 3e9
@@ -181,6 +182,11 @@ class Description:
     def matrix_unit(self, a: str, b: str, acc: str) -> MatrixUnit | None:
         """The matrix unit for these dtypes, where the machine has one for its subgroups."""
         return next(iter(self.units_for(a, b, acc)), None)
+
+    def tile_unit(self, a: str, b: str, acc: str) -> MatrixUnit | None:
+        """The matrix unit for these dtypes that a thread has for itself."""
+        found = (u for u in self.matrix_units if (u.a, u.b, u.acc) == (a, b, acc) and u.width == 1)
+        return next(found, None)
 
     def units_for(self, a: str, b: str, acc: str) -> list[MatrixUnit]:
         """The matrix units for these dtypes that the machine's subgroups can use, best first."""

@@ -193,6 +193,19 @@ class MatrixUnit:
         return made.astype(kind.numpy)
 
 
+def whole_unit(
+    a: str, b: str, acc: str, sizes: tuple[int, int, int], products: int = 0, group: int = 0
+) -> MatrixUnit:
+    """A unit of a thread that holds matrices by itself, `sizes` (m, n, k): `a` and `acc` row by row, `b` as
+    rows of groups of steps, one group for each column.  A group has the bits of a sum unless it is given.
+    """
+    m, n, k = sizes
+    group = group or dtype(acc).bits // dtype(a).bits
+    groups = _real(((n, group), (1, n), (n * group, k // group)))
+    of_a, of_acc = (Fragment(m, width, (), _real(((1, width), (width, m)))) for width in (k, n))
+    return MatrixUnit(a, b, acc, of_a, Fragment(k, n, (), groups), of_acc, products=products)
+
+
 def _cut(values: Array, bits: int) -> Array:
     """Values rounded to so many bits behind the point of their mantissas."""
     part, power = np.frexp(values)
@@ -283,4 +296,5 @@ __all__ = [
     "operands",
     "products",
     "unit_of",
+    "whole_unit",
 ]

@@ -155,7 +155,8 @@ class RecordCosts(Pass):
 
 def _grouped(machine: Description) -> list[Dot]:
     """How many products of each kind take the time of one: those of dot products, those of matrix units."""
-    units = [(unit, unit.products // machine.vector_units) for unit in machine.matrix_units]
+    plain = machine.vector_units * machine.lanes(32)
+    units = [(unit, unit.products // plain) for unit in machine.matrix_units]
     return [*machine.dots, *(Dot(u.a, u.b, u.acc, group, 1) for u, group in units if group > 1)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.runtime.descriptors import (
     DATA,

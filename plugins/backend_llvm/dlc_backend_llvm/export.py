@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dlc_backend_llvm.descriptors import emit_run_dlpack
 from dlc_backend_llvm.elf import hidden, machine_of, write_data_object
-from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.engine import compile_ir
 from dlc_backend_llvm.header import header_text, symbolic_outputs

@@ -24,6 +24,7 @@ from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.dots import PROBES, read_probes
+from dlc_backend_llvm.tiles import AMX, TILED, tiles_allowed
 from dlc_core.cache import code_stamp
 from dlc_core.diag import TargetError
 from dlc_core.remember import remembered
@@ -96,19 +97,34 @@ class HostCpu:
     """Multiply-adds of the widest vectors that begin in a cycle."""
 
     @property
+    def tiles(self) -> frozenset[str]:
+        """What it has of the products of matrices in tile registers (see `tiles.py`)."""
+        named = TILED.get(self.cpu, ())
+        return frozenset(name for name in AMX if self.has(name) or (name in named and not self.lacks(name)))
+
+    @property
     def arch(self) -> str:
         """`x86_64`, `aarch64`, `riscv64` or the first word of any other triple, normalised."""
         return normal_arch(self.triple)
 
     def has(self, feature: str) -> bool:
         """Whether the feature list (or the x86-64 level named as cpu) switches `feature` on."""
-        for word in reversed(self.features.split(",")):
-            if word[1:] == feature:
-                return word[0] == "+"
+        word = self._word(feature)
+        if word:
+            return word == "+"
         for level, names in _LEVELS.items():
             if self.cpu >= level and self.cpu in _LEVELS and feature in names.split():
                 return True
         return False
+
+    def lacks(self, feature: str) -> bool:
+        """Whether the feature list switches `feature` off."""
+        return self._word(feature) == "-"
+
+    def _word(self, feature: str) -> str:
+        """The sign before a feature in the list, the last one; "" where it is not there."""
+        signs = (w[0] for w in reversed(self.features.split(",")) if w[1:] == feature)
+        return next(signs, "")
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits one vector register holds (at least 1)."""
@@ -169,6 +185,8 @@ def _ask_llvm() -> bytes:
                 break
             cpu = level
         table["prefer-256-bit"] = False
+        if any(table.get(feature) for feature in AMX) and not tiles_allowed():
+            table.update(dict.fromkeys((*AMX, "amx-tile"), False))
     features = ",".join(("+" if on else "-") + feature for feature, on in sorted(table.items()))
     *facts, dots = vector_facts(triple, cpu, features)
     return json.dumps([triple, cpu, features, *facts, sorted(dots), _units(name, facts[0])]).encode()

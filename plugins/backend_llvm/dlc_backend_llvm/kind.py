@@ -10,6 +10,7 @@ from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.dots import dots_of
 from dlc_backend_llvm.emulator.qemu import any_problem
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
+from dlc_backend_llvm.tiles import units_of
 from dlc_core.target import COMPUTED, Description, Option, Target, TargetKind
 
 OPTIONS = (
@@ -61,6 +62,7 @@ def description(options: Mapping[str, Any]) -> Description:
         dtypes=COMPUTED,
         intrinsics=frozenset({"vector_shuffle"}) if cpu.vector_bits else frozenset(),
         dots=tuple(dots_of(cpu)),
+        matrix_units=tuple(units_of(cpu)),
         control=True,
     )
 

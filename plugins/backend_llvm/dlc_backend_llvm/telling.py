@@ -5,7 +5,7 @@ int <name>_dims(const void *const *inputs, <dims of shapes>, <pointers to the ot
 
 from __future__ import annotations
 
-from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.runtime.signature import Signature
 from dlc_core.runtime.telling import given_symbols, read_inputs, telling_program, told_symbols

@@ -38,9 +38,11 @@ from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.tile import ALONE, Dealt, Tile, choose
+from dlc_core.schedule.rules.cpu.tiles import tile_of, tile_products, unit_for
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Dot
+from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 16
@@ -124,6 +126,9 @@ class Contract:
         self.lanes = machine.lanes(out.buffer.dtype.bits)
         self.digits = False
         self.dot: Dot | None = None
+        self.unit: MatrixUnit | None = None
+        self.tiled: list[tuple[LoopRV, ...]] = []
+        """Loops over rows, columns and steps that a matrix unit shall compute."""
         self.dotted: list[LoopRV] = []
         """Loops over columns that dot products shall compute."""
         self.packed: Buffer | None = None
@@ -132,6 +137,7 @@ class Contract:
     def run(self) -> None:
         s = self.s
         self.dot = dot_for(s.func, self.found, self.machine)
+        self.unit = unit_for(self.found, self.dot, self.machine)
         borders = s.get_producers(self.block)
         for handle in borders:
             schedule_map(s, handle, self.machine)
@@ -146,7 +152,11 @@ class Contract:
         row = self._rows(out)
         row_extent = 1 if row is None else const_value(s.extent(row))
         columns_extent = extent_of(self.found.n)
-        tile = choose(row_extent, columns_extent, self.lanes, self.machine.registers, self._dealt(out, row))
+        if self.unit is not None and row_extent is not None and columns_extent is not None:
+            tile = tile_of(self.unit, row_extent, columns_extent)
+        else:
+            dealt = self._dealt(out, row)
+            tile = choose(row_extent, columns_extent, self.lanes, self.machine.registers, dealt)
         self.pack(tile)
         self._keep_rows_apart(tile)
         self.nest(out, row, columns[-1], tile)
@@ -156,6 +166,9 @@ class Contract:
             s.compact_buffers()
             for column in self.dotted:
                 dot_columns(s, column, self.dot)
+        if self.unit is not None:
+            for loops in self.tiled:
+                tile_products(s, loops, self.unit)
 
     # Which loops of the output are rows and columns
 
@@ -296,11 +309,10 @@ class Contract:
             if part.rows is not None and part.height > 1:
                 full = s.extent(part.rows) // part.height
                 known = const_value(s.extent(part.rows))
-                if known:
+                even = bool(known) and self.unit is None  # units take as long for fewer rows
+                if known and even:
                     full = as_expr(known % -(-known // part.height))
-                tiles, row = s.split(
-                    part.rows, [None, part.height], tail="shrink" if known is None else "balanced"
-                )
+                tiles, row = s.split(part.rows, [None, part.height], tail="balanced" if even else "shrink")
                 names = _Names(tiles, row, part.column, block, part.out)
             self._tiled(names, part.width, full)
 
@@ -440,7 +452,8 @@ class Contract:
         reduction = [loop for loop, axis in zip(own, block.axes, strict=True) if axis.kind == "reduce"]
         spatial = [loop for loop in own if loop not in reduction]
         within = []
-        if self.dot is not None:
+        by_unit = self.unit is not None and names.row is not None
+        if self.dot is not None and not by_unit:
             reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
@@ -448,6 +461,8 @@ class Contract:
         init = s.decompose_reduction(names.block, reduction[0])
         if self.dot is None:
             self._registers(spatial)
+        elif by_unit:
+            self.tiled.append((*spatial[-2:], reduction[-1]))
         else:
             for loop in spatial[:-1]:
                 s.unroll(loop)

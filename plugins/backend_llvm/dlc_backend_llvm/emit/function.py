@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from dlc_backend_llvm.dots import rounds_bfloat16
 from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.expression import ExpressionEmitter
 from dlc_backend_llvm.emit.failure import FAIL, FAILURE_IR
@@ -277,6 +276,11 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
             self.stmt(stmt.body)
             del self.registers[buffer]
             return
+        self.in_memory(stmt)
+
+    def in_memory(self, stmt: Alloc) -> None:
+        """What allocates a buffer on the stack."""
+        buffer = stmt.buffer
         shape = buffer.static_shape()
         count = 1
         for dim in shape or ():
@@ -371,7 +375,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         scalars.sort(key=lambda v: int("".join(c for c in self.vars[v][0] if c.isdigit()) or 0))
         closure = self.fresh("closure")
         self.entry_allocas.append(f"  {closure} = alloca [{len(buffers) + len(scalars) + 1} x i64], align 64")
-        inner = FunctionEmitter(self.unit, name, self.kernels)
+        inner = self.inner_emitter(name, loop.body)
         inner._nonnegative = set(self._nonnegative)
         inner.windows, inner.flushes = dict(self.windows), self.flushes
         head: list[str] = []
@@ -402,6 +406,10 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         for scope in self.scopes:
             scope.volatile.clear()
 
+    def inner_emitter(self, name: str, body: Stmt) -> FunctionEmitter:
+        """What emits the body of a parallel loop as a function of its own."""
+        return FunctionEmitter(self.unit, name, self.kernels)
+
     def take_params(self, func: PrimFunc, about: str = "") -> list[str]:
         """The parameters of a function's signature, whose values the emitter knows then; `about` pointers."""
         params = []
@@ -430,12 +438,3 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
 
 def _is_int(text: str) -> bool:
     return text.lstrip("-").isdigit()
-
-
-def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None:
-    """Add a PrimFunc to the unit: `void @name(ptr …, scalars …, i32 %threads)`."""
-    emitter = FunctionEmitter(unit, func.name)
-    emitter.flushes = func.attrs.get("denormals") == "flush" and rounds_bfloat16(unit.cpu)
-    params = ", ".join([*emitter.take_params(func), "i32 %threads"])
-    signature = f"define {linkage} void @{func.name}({params})"
-    unit.functions.append(emitter.function_text(signature, func.body))

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlc_backend_llvm.emit.failure import FAIL, STATUS_IR
-from dlc_backend_llvm.emit.function import emit_function
+from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Part, Unit
 from dlc_backend_llvm.form import ENTRY_SUFFIX
 from dlc_backend_llvm.host import HostCpu

@@ -1,0 +1,253 @@
+"""Products of matrices in the tile registers of x86 (AMX).
+
+Sums lie in memory.  Around a statement that does nothing but multiply, loops and all, they are values: LLVM
+keeps in tile registers what is only cast from and to tiles, loops' variables as well, and configures these
+registers itself.  What is read and written beside such statements goes through memory.
+
+A process has to ask Linux for these registers before it uses them; kernels with products do so once.
+
+Source: LLVM Language Reference, x86_amx type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from dlc_backend_llvm.emit.function import FunctionEmitter
+from dlc_backend_llvm.emit.types import register_type, vector
+from dlc_backend_llvm.tiles import ARCH_PRCTL, REQUEST, TILE_DATA
+from dlc_core.arith import Analyzer
+from dlc_core.diag import CodegenError
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import dtype
+from dlc_core.ir.expr import Call, Expr, Load, call, const, load, loads_in, post_order, ramp
+from dlc_core.tir.functor import stmts, transform_stmt
+from dlc_core.tir.matrix import MATRIX, MatrixUnit, products, unit_of
+from dlc_core.tir.stmt import Alloc, Eval, For, Let, Seq, Stmt, Store, seq
+
+TILE = "vector_tile"
+"""An operand as a tile register holds it: rows of 32-bit words."""
+ASK = "dlc.ask_for_tiles"
+ASK_IR = f"""
+@{ASK}.done = internal global i8 0, align 1
+define internal void @{ASK}() nounwind noinline cold {{
+  %done = load atomic i8, ptr @{ASK}.done monotonic, align 1
+  %again = icmp ne i8 %done, 0
+  br i1 %again, label %out, label %ask
+ask:
+  %code = call i64 asm sideeffect "syscall", "={{rax}},{{rax}},{{rdi}},{{rsi}},~{{rcx}},~{{r11}},~{{memory}}"(
+    i64 {ARCH_PRCTL}, i64 {REQUEST}, i64 {TILE_DATA})
+  store atomic i8 1, ptr @{ASK}.done monotonic, align 1
+  br label %out
+out:
+  ret void
+}}
+"""
+
+_X86 = "llvm.x86."
+_LOAD, _STORE = f"{_X86}tileloadd64.internal", f"{_X86}tilestored64.internal"
+_SIGNS = {"int8": "s", "uint8": "u"}
+
+
+class TileEmitter(FunctionEmitter):
+    """Emits a function that has such products."""
+
+    def sums_of(self, body: Stmt) -> None:
+        """Take note of what products add to."""
+        self._sums = {each.buffer for made in products(body) for each in loads_in(made.args[0])}
+        self._slots: dict[tuple[Buffer, Expr], tuple[Buffer, MatrixUnit, Expr]] | None = None
+        """While products are emitted: where each sum is, as a value, its sizes and the bytes between rows."""
+
+    def visit_alloc(self, stmt: Alloc) -> None:
+        if stmt.buffer in self._sums:
+            self.in_memory(stmt)
+        else:
+            super().visit_alloc(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        if self._slots is not None:
+            super().stmt(stmt)
+        elif isinstance(stmt, Seq):
+            self._parts(stmt.stmts)
+        elif self._only_multiplies(stmt):
+            self._products(stmt)
+        else:
+            super().stmt(stmt)
+
+    def inner_emitter(self, name: str, body: Stmt) -> FunctionEmitter:
+        inner = TileEmitter(self.unit, name, self.kernels)
+        inner.sums_of(body)
+        return inner
+
+    def _parts(self, parts: Sequence[Stmt]) -> None:
+        """Statements in turn, those that multiply taken together where they follow each other."""
+        together: list[Stmt] = []
+        for part in (*parts, None):
+            if part is not None and self._only_multiplies(part):
+                together.append(part)
+                continue
+            if together:
+                self._products(seq(*together))
+                together = []
+            if part is not None:
+                self.stmt(part)
+
+    def _only_multiplies(self, stmt: Stmt) -> bool:
+        found = list(stmts(stmt))
+        if not any(isinstance(s, Let) and _is_product(s.value) for s in found):
+            return False
+        made = {s.var for s in found if isinstance(s, Let) and _is_product(s.value)}
+        for s in found:
+            if isinstance(s, Store):
+                if not any(e in made for e in post_order(s.value)):
+                    return False
+            elif isinstance(s, Eval):
+                if not (isinstance(s.value, Call) and s.value.name == "prefetch"):
+                    return False
+            elif not isinstance(s, (Let, Seq, For)) or (isinstance(s, For) and s.kind == "parallel"):
+                return False
+        return True
+
+    def _products(self, stmt: Stmt) -> None:
+        """Emit a statement that multiplies, with its sums as values."""
+        self.unit.helpers.setdefault(ASK, ASK_IR)
+        slots: dict[tuple[Buffer, Expr], tuple[Buffer, MatrixUnit, Expr]] = {}
+        self._slots = slots
+        inner = self._with_slots(stmt)
+        for (buffer, start), (slot, unit, apart) in slots.items():
+            words = self._load_tile(unit.m, unit.n * 4, self.pointer(buffer, start), self.value(apart))
+            self.registers[slot] = {(0, unit.m * unit.n): self._from_tile(words, unit)}
+        self.stmt(inner)
+        for (buffer, start), (slot, unit, apart) in slots.items():
+            (value,) = self.registers.pop(slot).values()
+            tile, pointer = self._to_tile(value, unit), self.pointer(buffer, start)
+            sizes = f"i16 {unit.m}, i16 {unit.n * 4}"
+            self.unit.declare(_STORE, f"void @{_STORE}(i16, i16, ptr, i64, x86_amx)")
+            place = f"ptr {pointer}, i64 {self.value(apart)}"
+            self.lines.append(f"  call void @{_STORE}({sizes}, {place}, x86_amx {tile})")
+        self._forget([buffer for buffer, _ in slots])
+        self._slots = None
+
+    def _with_slots(self, stmt: Stmt) -> Stmt:
+        """The statement with every sum read from, and written to, its slot."""
+
+        def moved(each: Stmt) -> Stmt | None:
+            if not isinstance(each, Let) or not _is_product(each.value):
+                return None
+            assert isinstance(each.value, Call)
+            sums, a, b, *numbers = each.value.args
+            unit = unit_of(each.value)
+            slot = self._slot(_rows(sums), unit, each.body)
+            place = _whole(unit.m * unit.n)
+            return Store(slot, place, call(MATRIX, (load(slot, place), a, b, *numbers), each.value.dtype))
+
+        return transform_stmt(stmt, stmt_fn=moved)
+
+    def _slot(self, rows: Sequence[Load], unit: MatrixUnit, after: Stmt) -> Buffer:
+        """What stands for a sum that is read row by row, and written so by the statement that follows."""
+        written = [(s.buffer, s.indices) for s in stmts(after) if isinstance(s, Store)]
+        start, apart = self._lies(rows)
+        if written != [(row.buffer, row.indices) for row in rows] or apart is None:
+            raise CodegenError(f"{self.name}: the sums of a product are not written where they are read")
+        assert self._slots is not None
+        found = self._slots.get((rows[0].buffer, start))
+        if found is None:
+            slot = Buffer(f"tile{len(self._slots)}", (unit.m * unit.n,), unit.acc, scope="local")
+            found = self._slots[rows[0].buffer, start] = slot, unit, apart
+        return found[0]
+
+    def _lies(self, rows: Sequence[Load]) -> tuple[Expr, Expr | None]:
+        """Where the first of some rows begins, and how many bytes they are apart; None where that differs."""
+        analyzer = Analyzer()
+        places = [self.place(row.buffer, row.indices) for row in rows]
+        starts = [analyzer.simplify(start) for start, _, _ in places]
+        same = all(row.buffer is rows[0].buffer for row in rows) and all(step == 1 for _, step, _ in places)
+        steps = [analyzer.simplify(b - a) for a, b in pairwise(starts)] or [const(0)]
+        even = same and all(analyzer.prove_equal(step, steps[0]) for step in steps)
+        return starts[0], analyzer.simplify(steps[0] * rows[0].buffer.dtype.itemsize) if even else None
+
+    # Values
+
+    def _call(self, expr: Call) -> str:
+        if expr.name == TILE:
+            return self._operand(expr.args[0])
+        if expr.name != MATRIX:
+            return super()._call(expr)
+        unit = unit_of(expr)
+        if (unit.a, unit.b) == ("bfloat16", "bfloat16"):
+            name = f"{_X86}tdpbf16ps.internal"
+        else:
+            name = f"{_X86}tdpb{_SIGNS[unit.a]}{_SIGNS[unit.b]}d.internal"
+        words = dtype("int32").with_lanes(unit.m * unit.n)
+        a, b = (self.value(call(TILE, (arg,), words)) for arg in expr.args[1:3])
+        acc = self._to_tile(self.value(expr.args[0]), unit)
+        self.unit.declare(name, f"x86_amx @{name}(i16, i16, i16, x86_amx, x86_amx, x86_amx)")
+        sizes = f"i16 {unit.m}, i16 {unit.n * 4}, i16 {unit.k * dtype(unit.a).itemsize}"
+        made = self.emit(f"call x86_amx @{name}({sizes}, x86_amx {acc}, x86_amx {a}, x86_amx {b})")
+        return self._from_tile(made, unit)
+
+    def _operand(self, expr: Expr) -> str:
+        """The rows of a matrix as a tile: read where they lie, or through memory where that is uneven."""
+        rows = _rows(expr)
+        start, apart = self._lies(rows)
+        size = rows[0].dtype.lanes * rows[0].buffer.dtype.itemsize
+        if apart is not None:
+            return self._load_tile(len(rows), size, self.pointer(rows[0].buffer, start), self.value(apart))
+        name = self.fresh("rows")
+        self.entry_allocas.append(f"  {name} = alloca [{len(rows) * size} x i8], align 64")
+        for number, row in enumerate(rows):
+            place, step, _ = self.place(row.buffer, row.indices)
+            if step != 1:
+                raise CodegenError(f"{self.name}: a row of a product's operand is not contiguous")
+            value = self.emit(f"load <{size} x i8>, ptr {self.pointer(row.buffer, place)}, align 1")
+            at = self.emit(f"getelementptr i8, ptr {name}, i64 {number * size}", "p")
+            self.lines.append(f"  store <{size} x i8> {value}, ptr {at}, align 1")
+        return self._load_tile(len(rows), size, name, str(size))
+
+    def _load_tile(self, rows: int, size: int, pointer: str, apart: str) -> str:
+        self.unit.declare(_LOAD, f"x86_amx @{_LOAD}(i16, i16, ptr, i64)")
+        return self.emit(f"call x86_amx @{_LOAD}(i16 {rows}, i16 {size}, ptr {pointer}, i64 {apart})", "t")
+
+    def _from_tile(self, tile: str, unit: MatrixUnit) -> str:
+        """The values of a tile of sums."""
+        count = unit.m * unit.n
+        words, kind = vector("i32", count), register_type(dtype(unit.acc).with_lanes(count))
+        name = f"{_X86}cast.tile.to.vector.v{count}i32"
+        self.unit.declare(name, f"{words} @{name}(x86_amx)")
+        found = self.emit(f"call {words} @{name}(x86_amx {tile})")
+        return found if kind == words else self.emit(f"bitcast {words} {found} to {kind}")
+
+    def _to_tile(self, value: str, unit: MatrixUnit) -> str:
+        count = unit.m * unit.n
+        words, kind = vector("i32", count), register_type(dtype(unit.acc).with_lanes(count))
+        if kind != words:
+            value = self.emit(f"bitcast {kind} {value} to {words}")
+        name = f"{_X86}cast.vector.to.tile.v{count}i32"
+        self.unit.declare(name, f"x86_amx @{name}({words})")
+        return self.emit(f"call x86_amx @{name}({words} {value})", "t")
+
+
+def _is_product(value: Expr) -> bool:
+    return isinstance(value, Call) and value.name == MATRIX
+
+
+def _rows(value: Expr) -> list[Load]:
+    """What a matrix is put together of."""
+    parts = value.args if isinstance(value, Call) and value.name == "vector_concat" else (value,)
+    rows = [part for part in parts if isinstance(part, Load)]
+    if len(rows) < len(parts):
+        raise CodegenError("a product's matrix is not read row by row")
+    return rows
+
+
+def _whole(count: int) -> tuple[Expr]:
+    return (const(0) if count == 1 else ramp(const(0), const(1), count),)
+
+
+def ask_for_tiles(body: Stmt) -> list[str]:
+    """What a kernel begins with that has products."""
+    return [f"  call void @{ASK}()"] if products(body) else []
+
+
+__all__ = ["TILE", "TileEmitter", "ask_for_tiles"]

@@ -1,0 +1,46 @@
+"""Tile registers of x86 (AMX): which processors have products of them, and whether this process may use them.
+
+Source: Linux, Documentation/arch/x86/xstate.rst.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dlc_core.tir.matrix import MatrixUnit, whole_unit
+
+if TYPE_CHECKING:
+    from dlc_backend_llvm.host import HostCpu
+
+AMX = ("amx-bf16", "amx-int8")
+"""What there are products by."""
+_NAMES = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids")
+TILED = dict.fromkeys(_NAMES, AMX)
+"""What processors have, by the names that LLVM gives them."""
+ARCH_PRCTL, REQUEST, TILE_DATA = 158, 0x1023, 18
+"""arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process has to ask before it uses tiles."""
+
+_BYTES = tuple((a, b) for a in ("int8", "uint8") for b in ("int8", "uint8"))
+
+
+def tiles_allowed() -> bool:
+    """Whether Linux lets this process use tile registers, from now on."""
+    if not sys.platform.startswith("linux"):
+        return False
+    asked: int = ctypes.CDLL(None, use_errno=True).syscall(ARCH_PRCTL, REQUEST, TILE_DATA)
+    return asked == 0
+
+
+def units_of(cpu: HostCpu) -> Iterator[MatrixUnit]:
+    """The products that a processor has: a row of the first operand begins in each cycle."""
+    if "amx-bf16" in cpu.tiles:
+        yield whole_unit("bfloat16", "bfloat16", "float32", (16, 16, 32), products=16 * 32)
+    if "amx-int8" in cpu.tiles:
+        for a, b in _BYTES:
+            yield whole_unit(a, b, "int32", (16, 16, 64), products=16 * 64)
+
+
+__all__ = ["AMX", "ARCH_PRCTL", "REQUEST", "TILED", "TILE_DATA", "tiles_allowed", "units_of"]
