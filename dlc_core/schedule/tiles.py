@@ -12,7 +12,7 @@ from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, Var, cast_to, const, load, ramp
 from dlc_core.schedule.intrin import Array, TensorIntrin
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
-from dlc_core.tir.matrix import MatrixUnit, matrix_product, whole_unit
+from dlc_core.tir.matrix import MatrixUnit, matrix_product
 from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop, seq
 
 
@@ -21,13 +21,9 @@ def group_of(unit: MatrixUnit) -> int:
     return dtype(unit.acc).bits // dtype(unit.a).bits
 
 
-def tile_intrin(unit: MatrixUnit, m: int, n: int, k: int) -> TensorIntrin:
-    """The product by a part of a unit, of `m` rows, `n` columns and `k` steps."""
-    return _made(whole_unit(unit.a, unit.b, unit.acc, (m, n, k)))
-
-
 @cache
-def _made(unit: MatrixUnit) -> TensorIntrin:
+def tile_intrin(unit: MatrixUnit) -> TensorIntrin:
+    """The product by a unit that a thread has for itself."""
     buffers = _buffers(unit)
     return TensorIntrin(
         f"tile.{unit.name}",

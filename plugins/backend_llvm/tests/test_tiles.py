@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -271,6 +273,28 @@ def test_sums_stay_in_tile_registers(texts, monkeypatch):
     assert count["tdpbf16ps"] >= 4
     assert count["tileloadd"] == count["tdpbf16ps"] + 4
     assert count["tilestored"] == 4
+
+
+MANY = """
+import numpy as np, ml_dtypes
+import dlc_core as dlc
+from dlc_core.graph.node import Function, constant, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+
+for m, n, k in ((11, 24, 8), (5, 24, 36), (37, 45, 100), (21, 17, 36), (70, 130, 200), (4, 16, 4)):
+    for a, b, acc in (("bfloat16", "bfloat16", "float32"), ("uint8", "int8", "int32")):
+        x, w = param("x", tensor_type((m, k), a)), constant(np.zeros((k, n), b))
+        module = IRModule({"main": Function("main", (x,), std.matmul(x, w, out_dtype=acc))})
+        dlc.compile(module, "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids", cache=False)
+"""
+
+
+def test_registers_suffice_for_products_of_any_size():
+    """LLVM ends the process where they do not, so that it is one of its own."""
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_processors_have():

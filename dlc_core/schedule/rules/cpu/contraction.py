@@ -166,9 +166,9 @@ class Contract:
             s.compact_buffers()
             for column in self.dotted:
                 dot_columns(s, column, self.dot)
-        if self.unit is not None:
+        if self.unit is not None and self.dot is not None:
             for loops in self.tiled:
-                tile_products(s, loops, self.unit)
+                tile_products(s, loops, self.unit, self.dot)
 
     # Which loops of the output are rows and columns
 

@@ -1,8 +1,8 @@
 """Contractions by the matrix units that a thread has for itself.
 
 The right-hand side is packed as dot products want it (see `dots.py`), so that a panel's steps are rows of
-groups, one group for each column.  A tile of the nest is cut into products of the unit's sizes; what is left
-at its borders takes parts of the unit.
+groups, one group for each column.  A tile of the nest is cut into products of one size; what these leave at
+its borders is left to dot products.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import Contraction, extent_of
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.dots import dot_columns
 from dlc_core.schedule.rules.cpu.tile import Tile
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.schedule.tiles import group_of, tile_intrin
 from dlc_core.target.target import Dot
-from dlc_core.tir.matrix import MatrixUnit
+from dlc_core.tir.matrix import MatrixUnit, whole_unit
 from dlc_core.tir.stmt import Store
 
 LEAST_ROWS = 4
@@ -27,66 +28,65 @@ PRODUCTS = 4
 
 
 def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUnit | None:
-    """The unit that a contraction can be made of which `dot` could compute, or None."""
+    """The part of a unit that a contraction can be made of which `dot` could compute, or None.
+
+    All products of a kernel are of one size: registers are configured for sizes, and there are few.
+    """
     body = found.block.body
     assert isinstance(body, Store)
     if dot is None or not found.m:
         return None
     unit = machine.description.tile_unit(dot.a, dot.b, dot.acc)
-    if unit is None or unit.n != machine.lanes(body.buffer.dtype.bits) or group_of(unit) != dot.group:
+    rows, columns, steps = (extent_of(axis) for axis in (found.m[-1], found.n, found.k[-1]))
+    if unit is None or rows is None or columns is None or steps is None:
         return None
-    rows = extent_of(found.m[-1])
-    wide = extent_of(found.n)
-    return unit if wide is not None and rows is not None and rows >= LEAST_ROWS else None
+    if unit.n != machine.lanes(body.buffer.dtype.bits) or group_of(unit) != dot.group:
+        return None
+    if rows < LEAST_ROWS or columns < unit.n:
+        return None
+    sizes = (min(rows, unit.m), unit.n, min(steps, unit.k))
+    return whole_unit(unit.a, unit.b, unit.acc, sizes, unit.products)
 
 
 def tile_of(unit: MatrixUnit, rows: int, columns: int) -> Tile:
     """Rows and vectors of the sums that are kept in the unit's registers."""
-    down = 1 if rows <= unit.m else 2
-    return Tile(min(rows, down * unit.m), min(PRODUCTS // down, -(-columns // unit.n)))
+    down = 2 if rows >= 2 * unit.m else 1
+    return Tile(down * unit.m, min(PRODUCTS // down, columns // unit.n))
 
 
-def tile_products(schedule: Schedule, nest: Sequence[LoopRV], unit: MatrixUnit) -> None:
-    """Loops over rows, columns and steps as products of the unit."""
-    _cut(schedule, nest, unit, (unit.m, unit.n, unit.k), ())
-
-
-def _cut(
-    s: Schedule,
-    loops: Sequence[LoopRV],
-    unit: MatrixUnit,
-    sizes: Sequence[int],
-    made: tuple[tuple[LoopRV | None, LoopRV], ...],
-) -> None:
-    """Cut the first of the loops that are left into parts of the unit's size, and go on with the others."""
-    if not loops:
-        _product(s, made, unit)
-        return
-    loop, *others = loops
-    s.reorder(loop, *(each for pair in made for each in pair if each is not None), *others)
-    extent = const_value(s.extent(loop)) or 1
-    # Powers of two begin at multiples of themselves, wherever they are in the whole.
-    size = min(sizes[0], 1 << (extent.bit_length() - 1))
-    if extent == size:
-        _cut(s, others, unit, sizes[1:], (*made, (None, loop)))
-        return
-    parts = s.split(loop, [None, size], tail="partition")
-    _cut(s, others, unit, sizes[1:], (*made, (parts[0], parts[1])))
-    rest = parts.tail
-    if rest is not None:
-        again = tuple((None if outer is None else rest[outer], rest[inner]) for outer, inner in made)
-        _cut(s, [rest.loop, *(rest[each] for each in others)], unit, sizes, again)
-
-
-def _product(s: Schedule, made: Sequence[tuple[LoopRV | None, LoopRV]], unit: MatrixUnit) -> None:
-    """Loops of the unit's sizes, some of them in loops over such parts, as products side by side."""
-    (down, row), (across, column), (deep, steps) = made
-    s.reorder(*(each for each in (deep, down, across) if each is not None), row, column, steps)
+def tile_products(schedule: Schedule, nest: Sequence[LoopRV], unit: MatrixUnit, dot: Dot) -> None:
+    """Loops over rows, columns and steps as products of the unit; by dot products what these leave."""
+    s = schedule
+    outer: list[LoopRV] = []
+    inner: list[LoopRV] = []
+    for place, size in enumerate((unit.m, unit.n, unit.k)):
+        loop, others = nest[place], nest[place + 1 :]
+        s.reorder(loop, *outer, *inner, *others)
+        if (const_value(s.extent(loop)) or 0) < size:
+            _by_dots(s, [*inner, loop, *others], dot, outer)
+            return
+        parts = s.split(loop, [None, size], tail="partition")
+        if parts.tail is not None:
+            kept = [parts.tail[each] for each in (*inner, *others)]
+            rest = [*kept[:place], parts.tail.loop, *kept[place:]]
+            _by_dots(s, rest, dot, [parts.tail[each] for each in outer])
+        outer.append(parts[0])
+        inner.append(parts[1])
+    down, across, deep = outer
+    s.reorder(deep, down, across, *inner)
     for each in (down, across):
-        if each is not None:
-            s.unroll(each)
-    m, n, k = (const_value(s.extent(each)) or 1 for each in (row, column, steps))
-    s.tensorize(row, tile_intrin(unit, m, n, k))
+        s.unroll(each)
+    s.tensorize(inner[0], tile_intrin(unit))
+
+
+def _by_dots(s: Schedule, nest: Sequence[LoopRV], dot: Dot, outer: Sequence[LoopRV]) -> None:
+    """Loops over rows, columns and steps, in loops over such parts of the first ones, as dot products."""
+    row, column, steps = nest
+    around, member = s.split(steps, [None, dot.group])
+    s.reorder(around, *outer, row, column, member)
+    for each in (*outer, row):
+        s.unroll(each)
+    dot_columns(s, column, dot)
 
 
 __all__ = ["tile_of", "tile_products", "unit_for"]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from dlc_backend_llvm.emit.function import FunctionEmitter
-from dlc_backend_llvm.emit.types import register_type, vector
+from dlc_backend_llvm.emit.types import register_type
 from dlc_backend_llvm.tiles import ARCH_PRCTL, REQUEST, TILE_DATA
 from dlc_core.arith import Analyzer
 from dlc_core.diag import CodegenError
@@ -29,6 +29,8 @@ from dlc_core.tir.stmt import Alloc, Eval, For, Let, Seq, Stmt, Store, seq
 TILE = "vector_tile"
 """An operand as a tile register holds it: rows of 32-bit words."""
 ASK = "dlc.ask_for_tiles"
+MOST_SUMS = 4
+"""Sums that are values together: of eight registers operands need some, and LLVM cannot always free any."""
 ASK_IR = f"""
 @{ASK}.done = internal global i8 0, align 1
 define internal void @{ASK}() nounwind noinline cold {{
@@ -81,16 +83,18 @@ class TileEmitter(FunctionEmitter):
         return inner
 
     def _parts(self, parts: Sequence[Stmt]) -> None:
-        """Statements in turn, those that multiply taken together where they follow each other."""
+        """Statements in turn, those that add to the same sums taken together where they follow each other."""
         together: list[Stmt] = []
+        sums: set[tuple[Buffer, Expr]] = set()
         for part in (*parts, None):
-            if part is not None and self._only_multiplies(part):
-                together.append(part)
-                continue
-            if together:
+            own = set() if part is None else self._sums_in(part)
+            if together and (not own or len(sums | own) > MOST_SUMS):
                 self._products(seq(*together))
-                together = []
-            if part is not None:
+                together, sums = [], set()
+            if own and part is not None:
+                together.append(part)
+                sums |= own
+            elif part is not None:
                 self.stmt(part)
 
     def _only_multiplies(self, stmt: Stmt) -> bool:
@@ -108,6 +112,13 @@ class TileEmitter(FunctionEmitter):
             elif not isinstance(s, (Let, Seq, For)) or (isinstance(s, For) and s.kind == "parallel"):
                 return False
         return True
+
+    def _sums_in(self, stmt: Stmt) -> set[tuple[Buffer, Expr]]:
+        """The sums of a statement that does nothing but multiply; none of others."""
+        if not self._only_multiplies(stmt):
+            return set()
+        first = [_rows(made.args[0])[0] for made in products(stmt)]
+        return {(row.buffer, self._lies([row])[0]) for row in first}
 
     def _products(self, stmt: Stmt) -> None:
         """Emit a statement that multiplies, with its sums as values."""
@@ -212,7 +223,7 @@ class TileEmitter(FunctionEmitter):
     def _from_tile(self, tile: str, unit: MatrixUnit) -> str:
         """The values of a tile of sums."""
         count = unit.m * unit.n
-        words, kind = vector("i32", count), register_type(dtype(unit.acc).with_lanes(count))
+        words, kind = f"<{count} x i32>", register_type(dtype(unit.acc).with_lanes(count))
         name = f"{_X86}cast.tile.to.vector.v{count}i32"
         self.unit.declare(name, f"{words} @{name}(x86_amx)")
         found = self.emit(f"call {words} @{name}(x86_amx {tile})")
@@ -220,7 +231,7 @@ class TileEmitter(FunctionEmitter):
 
     def _to_tile(self, value: str, unit: MatrixUnit) -> str:
         count = unit.m * unit.n
-        words, kind = vector("i32", count), register_type(dtype(unit.acc).with_lanes(count))
+        words, kind = f"<{count} x i32>", register_type(dtype(unit.acc).with_lanes(count))
         if kind != words:
             value = self.emit(f"bitcast {kind} {value} to {words}")
         name = f"{_X86}cast.vector.to.tile.v{count}i32"

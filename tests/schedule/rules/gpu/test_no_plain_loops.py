@@ -26,9 +26,10 @@ USED = {
     "max_pool", "reduce_any", "softmax",
 }  # fmt: skip
 QUICK = {"encoder/float32", "micro-mobilenet/float32"}
+MADE_FOR_PROCESSORS = ("row_filter_conv", "strassen_matmul", "winograd_conv")
 LEFT = {
     "ops/conv/7/symbolic": "groups of an unknown number of channels",
-    **{f"ops/{op}/": "made for processors alone" for op in ("strassen_matmul", "winograd_conv")},
+    **{f"ops/{op}/": "made for processors alone" for op in MADE_FOR_PROCESSORS},
     "ops/packed_matmul/2/": "weights with more columns than there are results, for processors alone",
 }
 """Cases that are plain loops, by how their names begin, and why that may be."""
