@@ -53,6 +53,30 @@ def test_a_product_of_quarters(checked, lead):
     assert ops(checked([Strassen(), FoldConstants()], y, context=context())) == ["strassen_matmul", "relu"]
 
 
+def zeros_of(kind):
+    """128 rows of 1024, some of which may be zeros."""
+    x, zero = param("x", tensor_type((1, 100, 1024))), constant(np.zeros((1, 28, 1024)), "float32")
+    if kind == "pad":
+        return std.pad(x, pads=(0, 0, 0, 0, 28, 0))
+    if kind == "concat":
+        return std.concat(x, zero, axis=1)
+    whole = param("y", tensor_type((1, 128, 1024)))
+    mask = std.unsqueeze(param("mask", tensor_type((1, 128), "bool")), axes=(-1,))
+    if kind == "where":
+        return std.where(mask, whole, constant(0, "float32"))
+    return std.mul(whole, std.cast(mask, to="float32"))
+
+
+@pytest.mark.parametrize("kind", ["pad", "concat", "where", "mask"])
+def test_rows_of_zeros_stay_zeros(checked, kind):
+    rows = std.reshape(zeros_of(kind), shape=(2, 64, 1024))
+    weights = constant(RNG.standard_normal((1024, 512)) / 32, "float32")
+    for x, wanted in ((rows, "matmul"), (std.add(rows, constant(1, "float32")), "strassen_matmul")):
+        assert wanted in ops(
+            checked([Strassen(), FoldConstants()], std.matmul(x, weights), context=context())
+        )
+
+
 @pytest.mark.parametrize(
     ("lead", "inner", "columns", "levels"),
     [

@@ -1,7 +1,8 @@
 """strassen: products by constant matrices through seven products of quarters, once or twice, where it pays.
 
 Law: results stay within tolerance; the root mean square error grows about one and a half times on one level,
-about twice on two.
+about twice on two.  A row's error is relative to the rows that it is summed with: products of what may have
+rows of zeros are left as they are.
 
     matmul(x, w)   =>   strassen_matmul(x, w, levels=…)     w constant, of even sizes
                         concat(strassen_matmul(x, w[:, :n]), matmul(x, w[:, n:]))
@@ -22,6 +23,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.strassen import BLOCK
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
+from dlc_core.passes.graph.rows_of_zeros import has_rows_of_zeros
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan, plan_blocks
 
@@ -58,7 +60,7 @@ class Strassen(GraphPass):
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             shape = _shape(old, lanes)
-            if shape is None:
+            if shape is None or has_rows_of_zeros(old.args[0]):
                 return None
             found = _found(shape, core, old.op is MATMUL and old in results, _is_known(old))
             if found is None:
