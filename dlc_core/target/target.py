@@ -22,7 +22,7 @@ from dlc_core.diag import TargetError
 
 if TYPE_CHECKING:
     from dlc_core.tir.bulk import Bulk
-from dlc_core.tir.matrix import MatrixUnit
+    from dlc_core.tir.matrix import MatrixUnit
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
