@@ -13,10 +13,10 @@ import numpy as np
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, cast_to, const, load, ramp
-from dlc_core.schedule.intrin import Array, TensorIntrin
+from dlc_core.schedule.intrin import Array, TensorIntrin, over_its_axes
 from dlc_core.target.target import Dot
 from dlc_core.tir.intrinsics import vector_dot
-from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, Store, loop
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Store
 
 
 def dot_intrin(dot: Dot, lanes: int, scope: str = "global") -> TensorIntrin:
@@ -67,12 +67,8 @@ def _description(dot: Dot, a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
         IterVar(place, Range(const(0), const(dot.group)), "reduce"),
     )
     loops = [Var("l"), Var("j")]
-    body: Stmt = Block(
-        "dot", axes, tuple(loops), reads, reads[2:], Store(c, (lane,), load(c, (lane,)) + product)
-    )
-    for var, axis in reversed(list(zip(loops, axes, strict=True))):
-        body = loop(var, axis.dom.extent, body)
-    return PrimFunc("dot", (a, b, c), body)
+    body = Block("dot", axes, tuple(loops), reads, reads[2:], Store(c, (lane,), load(c, (lane,)) + product))
+    return PrimFunc("dot", (a, b, c), over_its_axes(body))
 
 
 def _implementation(a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:

@@ -14,9 +14,18 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, Var, const_value, free_vars, post_order
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.intrinsics import EXTERN
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.stmt import Block, PrimFunc, Stmt, loop
 
 Array = np.ndarray[Any, Any]
+
+
+def over_its_axes(block: Block) -> Stmt:
+    """A block in loops over every point of its axes, which give its values: as descriptions have it."""
+    nest: Stmt = block
+    for var, axis in zip(reversed(block.values), reversed(block.axes), strict=True):
+        assert isinstance(var, Var)
+        nest = loop(var, axis.dom.extent, nest)
+    return nest
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var, as_expr, binary, const, load
-from dlc_core.schedule.intrin import Array, TensorIntrin
+from dlc_core.schedule.intrin import Array, TensorIntrin, over_its_axes
 from dlc_core.tir.intrinsics import intrinsic
 from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop
 
@@ -53,10 +53,8 @@ def lanes_intrin(op: str, width: int, lanes: int, axis: str, dtype: str = "float
         loops = [Var(name) for name in "irx"]
         value = binary(op, load(b, (i, r)), load(a, (i, x)))
         init = Store(b, (i, r), const(IDENTITY[op], dtype))
-        body: Stmt = Block("together", axes, tuple(loops), reads, writes, Store(b, (i, r), value), init)
-        for var, size in reversed(list(zip(loops, sizes, strict=True))):
-            body = loop(var, size, body)
-        return PrimFunc("together", (a, b), body)
+        body = Block("together", axes, tuple(loops), reads, writes, Store(b, (i, r), value), init)
+        return PrimFunc("together", (a, b), over_its_axes(body))
 
     def made() -> PrimFunc:
         a, b = buffers()

@@ -19,7 +19,7 @@ from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, cast_to, const, load
-from dlc_core.schedule.intrin import Array, TensorIntrin
+from dlc_core.schedule.intrin import Array, TensorIntrin, over_its_axes
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
 from dlc_core.tir.matrix import Fragment, MatrixUnit, matrix_product
 from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop, seq
@@ -199,10 +199,8 @@ def _description(tiles: Tiles) -> PrimFunc:
     axes = [IterVar(v, Range(const(0), const(size))) for v, size in zip(places, sizes, strict=True)]
     axes.append(IterVar(k, Range(const(0), const(unit.k)), "reduce"))
     loops = [Var(name) for name in (*names, "k")]
-    body: Stmt = Block("product", tuple(axes), tuple(loops), reads, reads[2:], Store(c, tuple(places), value))
-    for var, axis in reversed(list(zip(loops, axes, strict=True))):
-        body = loop(var, axis.dom.extent, body)
-    return PrimFunc("product", (a, b, c), body)
+    body = Block("product", tuple(axes), tuple(loops), reads, reads[2:], Store(c, tuple(places), value))
+    return PrimFunc("product", (a, b, c), over_its_axes(body))
 
 
 def _without_tile(places: Sequence[Var], threads: int) -> list[Var]:

@@ -10,10 +10,10 @@ from functools import cache
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.expr import Expr, Var, cast_to, const, load, ramp
-from dlc_core.schedule.intrin import Array, TensorIntrin
+from dlc_core.schedule.intrin import Array, TensorIntrin, over_its_axes
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
 from dlc_core.tir.matrix import MatrixUnit, matrix_product
-from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Block, IterVar, Let, PrimFunc, Range, Region, Store, seq
 
 
 def group_of(unit: MatrixUnit) -> int:
@@ -62,10 +62,8 @@ def _description(unit: MatrixUnit, a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
         for var, size in sizes
     )
     loops = [Var(name) for name in "ios"]
-    body: Stmt = Block("tile", axes, tuple(loops), reads, reads[2:], Store(c, (i, o), value))
-    for var, axis in reversed(list(zip(loops, axes, strict=True))):
-        body = loop(var, axis.dom.extent, body)
-    return PrimFunc("tile", (a, b, c), body)
+    body = Block("tile", axes, tuple(loops), reads, reads[2:], Store(c, (i, o), value))
+    return PrimFunc("tile", (a, b, c), over_its_axes(body))
 
 
 def _implementation(unit: MatrixUnit, a: Buffer, b: Buffer, c: Buffer) -> PrimFunc:
