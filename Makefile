@@ -31,6 +31,7 @@ $(VENV)/.ready: $(PROJECTS)
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@echo "setting up $(VENV)"
 	@$(PIP) install -e '.[dev]' $(EDITABLE)
+	@$(BIN)/python -m compileall -q dlc_core $(PLUGINS)  # as for packages that are not installed in place
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready

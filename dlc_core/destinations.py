@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from dlc_core.diag import TargetError, UsageError
-from dlc_core.registry import registry
+from dlc_core.registry import Category, UnknownNameError, registry
 from dlc_core.target import Target
 
 TargetLike = str | Target | Mapping[str, Any]
@@ -40,14 +41,24 @@ def find_target(target: TargetLike | None) -> Target:
         found = Target.parse(target, known)
         found.describe()  # so that options are refused here, not by the first pass that asks
         return found
-    usable = [kind for kind in known.values() if kind.host_rank > 0 and kind.problem() is None]
-    if not usable:
-        raise TargetError(
-            "no installed target is one for models that name none",
-            details=here.missing(),
-            hint=f"install a backend plugin, or name a target: {', '.join(known)}",
-        )
-    return Target(max(usable, key=lambda kind: kind.host_rank))
+    for name in _best_first(known):
+        kind = known.get(name)
+        if kind is not None and kind.problem() is None:
+            return Target(kind)
+    raise TargetError(
+        "no installed target is one for models that name none",
+        details=here.missing(),
+        hint=f"install a backend plugin, or name a target: {', '.join(known)}",
+    )
+
+
+def _best_first(kinds: Category) -> list[str]:
+    """The kinds that may run on the machine that compiles."""
+    ranks = {}
+    for name in tuple(kinds):
+        with suppress(UnknownNameError):  # its module cannot be imported
+            ranks[name] = kinds.known(name, "host_rank")
+    return sorted((name for name, rank in ranks.items() if rank > 0), key=ranks.__getitem__, reverse=True)
 
 
 def find_targets(

@@ -7,15 +7,19 @@ A plugin is a module or an object that an installed distribution names in the en
 
 Its hooks *return declarations*: values with a `name`.  Importing a plugin registers nothing, a hook is called
 at most once per session and never on a hot path, so it should build small values and leave heavy imports to
-their use:
+their use.  Where even the declaration's module takes time to import, `Deferred` stands for it:
 
-    from dlc_core.hooks import hookimpl
+    from dlc_core.hooks import Deferred, hookimpl
 
     DLC_API = "0.1"  # the interface it was written for; another one is a clear error
 
     @hookimpl
     def dlc_targets():
         return [NPU_KIND]
+
+    @hookimpl
+    def dlc_devices():
+        return [Deferred("npu", "dlc_backend_npu.device:DEVICE")]
 
 The order of a plugin's declarations is kept; between plugins the core comes first, then the others by
 name.  A name given twice in one category is an error that names every claimant, raised when the name is asked
@@ -24,9 +28,10 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pluggy
@@ -81,9 +86,36 @@ class Command:
 
     def load(self) -> Callable[..., Any]:
         """The function itself; raises whatever importing its module raises."""
-        module, _, attribute = self.entry.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), attribute)
+        function: Callable[..., Any] = _attribute(self.entry)
         return function
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A declaration by name alone: where it lies is imported when somebody asks for it.
+
+    Any hook may return it in the declaration's place.  `entry` is `"package.module:attribute"`, and what it
+    names has the same name.  Whoever uses another backend then never imports this one.  `known` holds
+    attributes that are compared before one of several declarations is chosen, as `host_rank` is for targets:
+    those who choose read them here.
+
+    >>> Deferred("npu", "dlc_backend_npu.kind:KIND", {"host_rank": 0}).name
+    'npu'
+    """
+
+    name: str
+    entry: str
+    known: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def load(self) -> Any:
+        """What lies there; raises whatever importing its module raises."""
+        return _attribute(self.entry)
+
+
+def _attribute(entry: str) -> Any:
+    """What `"package.module:attribute"` names."""
+    module, _, attribute = entry.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 @hookspec
@@ -241,4 +273,4 @@ def dlc_models() -> Iterable[Declaration]:
     raise NotImplementedError
 
 
-__all__ = ["API_VERSION", "PROJECT", "Command", "Declaration", "Frontend", "hookimpl", "hookspec"]
+__all__ = ["API_VERSION", "PROJECT", "Command", "Declaration", "Deferred", "Frontend", "hookimpl", "hookspec"]

@@ -6,7 +6,8 @@
 
 The registry is built on first use and once for each value of `DLC_PLUGINS`.  Plugins are imported then; a
 hook is called when its category is first asked for.  A name that is not found makes the entry points be read
-again once, so that a package installed meanwhile is found; `refresh()` does the same on demand.
+again once, so that a package installed meanwhile is found; `refresh()` does the same on demand.  A
+`Deferred` declaration is imported when its name is asked for, or all values of its category are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -27,6 +28,7 @@ from dlc_core import builtin
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError
 from dlc_core.discovery import Plugin, Problem, Source, discover, new_manager, register, scan
+from dlc_core.hooks import Deferred
 from dlc_core.op.known import use_ops
 from dlc_core.target import Target
 from dlc_core.version import __version__
@@ -100,7 +102,8 @@ class Category(Mapping[str, Any]):
 
     `category[name]` raises `UnknownNameError` or, where several plugins claim the name, `PluginError`.
     Iterating skips the claimed names; `clashes` has them.  What the core gives stays the core's: all else
-    rests on it.
+    rests on it.  A declaration that cannot be imported is a problem of its plugin, and as if it were not
+    given.
     """
 
     def __init__(self, owner: Registry, name: str, given: Iterable[tuple[Plugin, Any]]) -> None:
@@ -122,7 +125,7 @@ class Category(Mapping[str, Any]):
         return CATEGORIES[self._name]
 
     def __getitem__(self, name: str) -> Any:
-        claims = self._claims.get(name, [])
+        claims = self._imported(name)
         if len(claims) == 1:
             return claims[0][1]
         if claims:
@@ -138,7 +141,27 @@ class Category(Mapping[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """The declaration or `default`, without looking for newly installed packages; raises for a clash."""
-        return self[name] if name in self._claims else default
+        return self[name] if self._imported(name) else default
+
+    def known(self, name: str, attribute: str) -> Any:
+        """An attribute of a declaration, which is imported only where its plugin did not say it before."""
+        claims = self._claims.get(name, [])
+        if len(claims) == 1 and isinstance(claims[0][1], Deferred) and attribute in claims[0][1].known:
+            return claims[0][1].known[attribute]
+        return getattr(self[name], attribute)
+
+    def import_all(self) -> None:
+        """Import what was deferred."""
+        for name in tuple(self._claims):
+            self._imported(name)
+
+    def values(self) -> ValuesView[Any]:
+        self.import_all()  # so that those that cannot be imported are not among them
+        return super().values()
+
+    def items(self) -> ItemsView[str, Any]:
+        self.import_all()
+        return super().items()
 
     def __contains__(self, name: object) -> bool:
         return len(self._claims.get(name, ())) == 1 if isinstance(name, str) else False
@@ -174,6 +197,25 @@ class Category(Mapping[str, Any]):
         """The names that a plugin gives, clashing ones included."""
         return tuple(n for n, claims in self._claims.items() if any(p is plugin for p, _ in claims))
 
+    def _imported(self, name: str) -> list[tuple[Plugin, Any]]:
+        """The claims to a name; a single one's declaration is imported where it was deferred."""
+        claims = self._claims.get(name, [])
+        if len(claims) != 1 or not isinstance(claims[0][1], Deferred):
+            return claims
+        with self._registry.lock:
+            claims = self._claims.get(name, [])  # another thread may have been first
+            if len(claims) != 1 or not isinstance(claims[0][1], Deferred):
+                return claims
+            plugin, deferred = claims[0]
+            try:
+                declaration = _load(self._name, deferred)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a plugin raises stays its own)
+                plugin.problems.append(Problem(f"dlc_{self._name}", error))
+                del self._claims[name]
+                return []
+            claims[0] = plugin, declaration
+            return claims
+
     def _unknown(self, name: str) -> UnknownNameError:
         word = self.word
         broken = [plugin for plugin in self._registry.loaded if plugin.problems]
@@ -204,7 +246,7 @@ class _CategoryOf:
 class Registry:
     """Everything that the core and a set of plugins give."""
 
-    __slots__ = ("_categories", "_collecting", "_lock", "_manager", "loaded", "sources")
+    __slots__ = ("_categories", "_collecting", "_manager", "loaded", "lock", "sources")
 
     ops = _CategoryOf()
     rules = _CategoryOf()
@@ -231,11 +273,11 @@ class Registry:
         self.sources = sources  # what the entry points were; None for a registry that they did not make
         self._categories: dict[str, Category] = {}
         self._collecting: set[str] = set()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def renew_lock(self) -> None:
         """Forget what other threads were collecting."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._collecting.clear()
 
     def category(self, name: str) -> Category:
@@ -246,7 +288,7 @@ class Registry:
             raise PluginError(
                 f"there is no category {name!r}", hint="the categories are " + ", ".join(CATEGORIES)
             )
-        with self._lock:
+        with self.lock:
             if name not in self._categories:
                 if name in self._collecting:
                     raise PluginError(f"the hook dlc_{name} asks the registry for what it is about to give")
@@ -265,6 +307,8 @@ class Registry:
     def plugins(self) -> tuple[PluginInfo, ...]:
         """Every installed plugin, the core first; calls all hooks that were not called yet."""
         categories = {name: self.category(name) for name in CATEGORIES}
+        for category in categories.values():
+            category.import_all()
         infos = []
         for plugin in self.loaded:
             gives = {name: names for name, c in categories.items() if (names := c.given_by(plugin))}
@@ -337,11 +381,26 @@ class Registry:
                 try:
                     declarations = tuple(cast(Iterable[Any], call.function() or ()))
                     for declaration in declarations:
-                        _check_declaration(category, declaration)
+                        if not isinstance(declaration, Deferred):
+                            _check_declaration(category, declaration)
                 except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a plugin raises stays its own)
                     plugin.problems.append(Problem(hook, error))
                     continue
                 yield from ((plugin, declaration) for declaration in declarations)
+
+
+def _load(category: str, deferred: Deferred) -> Any:
+    """PluginError for what is not what it was said to be; else whatever importing it raises."""
+    found = deferred.load()
+    for attribute, said in {"name": deferred.name, **deferred.known}.items():
+        value = getattr(found, attribute, None)
+        if value != said:
+            raise PluginError(
+                f"{deferred.entry} is not what {deferred.name!r} was said to be",
+                why=f"its {attribute} is {value!r}, not {said!r}",
+            )
+    _check_declaration(category, found)
+    return found
 
 
 def _check_declaration(category: str, declaration: Any) -> None:

@@ -28,6 +28,20 @@ heavy = ("dlc_core.passes", "dlc_core.schedule", "dlc_core.op.std", "dlc_core.sc
 print([name for name in sys.modules if name in heavy or name.split(".")[0] in ("llvmlite", "onnx")])
 """
 
+OPEN = """
+import sys
+import numpy as np
+import dlc_core as dlc
+dlc.open("model.dlc")(np.zeros((1, 4), np.float32))
+late = ("dlc_core.tir.stmt", "dlc_core.target.source", "dlc_core.runtime.explain", "dlc_core.graph.node")
+kinds = {"dlc_backend_llvm.kind"} & sys.modules.keys()
+others = {name for name in sys.modules if name.startswith("dlc_backend") and name.count(".") == 1} - {
+    f"dlc_backend_{name}.plugin" for name in ("c", "cuda", "llvm", "opencl")
+}
+print(sorted(kinds), sorted(name for name in others if not name.startswith("dlc_backend_llvm.")))
+print([name for name in sys.modules if name in late or name.split(".")[0] in ("llvmlite", "onnx")])
+"""
+
 MODEL = """
 <ir_version: 10, opset_import: ["" : 20]>
 small (float[1, 4] x) => (float[1, 4] y)
@@ -59,3 +73,13 @@ def test_the_cache_is_read_without_the_compiler(tmp_path):
     onnx.save(parser.parse_model(MODEL), tmp_path / "model.onnx")
     assert run(COMPILE, tmp_path)[0] == "stored"
     assert run(COMPILE, tmp_path) == ["hit", "[]"]
+
+
+def test_a_saved_model_is_opened_with_nothing_of_other_backends(tmp_path):
+    pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
+    onnx = pytest.importorskip("onnx")
+    parser = pytest.importorskip("onnx.parser")
+    onnx.save(parser.parse_model(MODEL), tmp_path / "model.onnx")
+    run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', tmp_path)
+    run(OPEN, tmp_path)  # what is remembered of this machine may have to be found out first
+    assert run(OPEN, tmp_path) == ["['dlc_backend_llvm.kind'] []", "[]"]

@@ -16,15 +16,35 @@ A vendor with a compiler of its own for parts of a model declares a `Partitioner
 `dlc_core.target.partitioner`.
 """
 
-from dlc_core.backend.blocks import Blocks
-from dlc_core.backend.codegen import SourceCodegen
-from dlc_core.backend.launches import Kernel, Launch, LaunchList, find_entry, read_launches
-from dlc_core.backend.launching import LaunchCodegen, LaunchDevice, LaunchEntry, LaunchProgram
-from dlc_core.backend.library import Library, LibraryEntry, load_library
-from dlc_core.backend.queue import CommandQueue, Event
-from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
-from dlc_core.backend.simulated import SimulatedDevice, SimulatedEntry, SimulatedProgram
-from dlc_core.target.partitioner import Part, Partitioner, Region, RegionPattern
+from typing import TYPE_CHECKING
+
+from dlc_core.lazy import names_of
+
+if TYPE_CHECKING:
+    from dlc_core.backend.blocks import Blocks
+    from dlc_core.backend.codegen import SourceCodegen
+    from dlc_core.backend.launches import Kernel, Launch, LaunchList, find_entry, read_launches
+    from dlc_core.backend.launching import LaunchCodegen, LaunchDevice, LaunchEntry, LaunchProgram
+    from dlc_core.backend.library import Library, LibraryEntry, load_library
+    from dlc_core.backend.queue import CommandQueue, Event
+    from dlc_core.backend.simt import SimtProgram, Spelling, load_simt
+    from dlc_core.backend.simulated import SimulatedDevice, SimulatedEntry, SimulatedProgram
+    from dlc_core.target.partitioner import Part, Partitioner, Region, RegionPattern
+else:
+    __getattr__, __dir__ = names_of(
+        __name__,
+        {
+            "blocks": "Blocks",
+            "codegen": "SourceCodegen",
+            "launches": "Kernel Launch LaunchList find_entry read_launches",
+            "launching": "LaunchCodegen LaunchDevice LaunchEntry LaunchProgram",
+            "library": "Library LibraryEntry load_library",
+            "queue": "CommandQueue Event",
+            "simt": "SimtProgram Spelling load_simt",
+            "simulated": "SimulatedDevice SimulatedEntry SimulatedProgram",
+            "dlc_core.target.partitioner": "Part Partitioner Region RegionPattern",
+        },
+    )
 
 __all__ = [
     "Blocks",

@@ -34,20 +34,23 @@ from dlc_core.runtime.calling import Copying, InPlace
 from dlc_core.runtime.checked import Caller, failing
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.encode import decode_signature
-from dlc_core.runtime.explain import Explanation, estimates, explain
-from dlc_core.runtime.measure import TimeEvaluator
 from dlc_core.runtime.ndarray import as_host, contiguous
-from dlc_core.runtime.profile import PROFILE_SUFFIX, Report, make_report
-from dlc_core.runtime.room import CallMemory
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
-from dlc_core.target.cost import Machine
 
 if TYPE_CHECKING:
-    from dlc_core.runtime import hosted
+    from dlc_core.runtime import explain as explaining
+    from dlc_core.runtime import hosted, measure, room
+    from dlc_core.runtime import profile as profiling
+    from dlc_core.target import cost
 else:
+    cost = lazy("dlc_core.target.cost")
+    explaining = lazy("dlc_core.runtime.explain")
     hosted = lazy("dlc_core.runtime.hosted")
+    measure = lazy("dlc_core.runtime.measure")
+    profiling = lazy("dlc_core.runtime.profile")
+    room = lazy("dlc_core.runtime.room")
 
 NDArray = np.ndarray[Any, Any]
 
@@ -152,11 +155,11 @@ class Executable:
         return self.signature.outputs
 
     @cached_property
-    def memory(self) -> CallMemory:
+    def memory(self) -> room.CallMemory:
         """The memory of one call: `memory.scratch` and `memory.results` are expressions over the dims,
         `memory.most` is the most of all calls, `memory.at(batch=8)` that of some.
         """
-        return CallMemory(self)
+        return room.CallMemory(self)
 
     @property
     def num_threads(self) -> int:
@@ -218,7 +221,7 @@ class Executable:
 
     def profile(
         self, inputs: Sequence[Any] | Mapping[str, Any], *, runs: int = 10, warmup: int = 2
-    ) -> Report:
+    ) -> profiling.Report:
         """Measure where the time of a call goes, kernel by kernel: the mean of `runs` calls, beside what each
         does and the least time that the target's description allows for that.
 
@@ -236,7 +239,7 @@ class Executable:
                 why=f"device {self.target.kind.device!r}, or how it was compiled, does not make one",
             )
         if isinstance(caller, InPlace):
-            entry = self._loaded.entry(self.entry + PROFILE_SUFFIX)
+            entry = self._loaded.entry(self.entry + profiling.PROFILE_SUFFIX)
             run, figures = caller.measuring(entry, given, len(sites), self._threads)
         else:
             assert isinstance(caller, Copying)
@@ -249,13 +252,13 @@ class Executable:
             run()
         total = time.perf_counter() - start
         times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
-        machine = Machine.of(self.target.describe())
-        limits = [limit for _, limit in estimates(self, machine)]
-        return make_report(sites, times, limits, total, runs, self._threads, machine.executor)
+        machine = cost.Machine.of(self.target.describe())
+        limits = [limit for _, limit in explaining.estimates(self, machine)]
+        return profiling.make_report(sites, times, limits, total, runs, self._threads, machine.executor)
 
     def time_evaluator(
         self, number: int = 10, repeat: int = 3, min_repeat_ms: float = 0.0, warmup: int = 1
-    ) -> TimeEvaluator:
+    ) -> measure.TimeEvaluator:
         """What measures calls: `exe.time_evaluator(number=10, repeat=5)(*arrays)` gives a Timing, in seconds.
 
         Inputs are bound first, so that a call costs what its kernels cost.  There are `repeat` figures, each
@@ -272,7 +275,7 @@ class Executable:
             ]
             return self.bind(given)
 
-        return TimeEvaluator(bound, number, repeat, min_repeat_ms, warmup)
+        return measure.TimeEvaluator(bound, number, repeat, min_repeat_ms, warmup)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -305,7 +308,9 @@ class Executable:
         other._whole = self
         return other
 
-    def explain(self, machine: Machine | None = None, measured: Report | None = None) -> Explanation:
+    def explain(
+        self, machine: cost.Machine | None = None, measured: profiling.Report | None = None
+    ) -> explaining.Explanation:
         """The kernels in the order of execution, with their model nodes, schedules, work and expected times,
         and the memory.
 
@@ -313,7 +318,7 @@ class Executable:
         `dlc_core.testing.peak.measured_machine` measures one.  `measured`, what `profile` gave, adds the
         kernels' real times.
         """
-        return explain(self, machine, measured)
+        return explaining.explain(self, machine, measured)
 
     def release(self) -> None:
         """Give back the scratch memory that is kept for coming calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from dlc_core import driver, hooks
 from dlc_core.diag import DlcError, PluginError
 from dlc_core.discovery import HOOKS
 from dlc_core.driver import find_target
-from dlc_core.hooks import hookimpl
+from dlc_core.hooks import Deferred, hookimpl
 from dlc_core.registry import CATEGORIES, NEEDED, UnknownNameError, fresh_registry, registry
 from dlc_core.target import TargetKind
 
@@ -161,6 +162,94 @@ def test_threads_get_one_registry_and_one_category():
     assert len(seen) == 8
     assert len({id(category) for category in seen}) == 1
     assert board.calls == 1
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """A function that writes a module of that text, can be imported and is forgotten at the end; gives
+    whether it has been.
+    """
+
+    def put(name, text):
+        (tmp_path / f"{name}.py").write_text(text)
+        names.append(name)
+        return lambda: name in sys.modules
+
+    names = []
+    monkeypatch.syspath_prepend(tmp_path)
+    yield put
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+KIND = """
+from dlc_core.target import TargetKind
+KIND = TargetKind({name!r}, "a board", "", "", host_rank={rank})
+"""
+
+
+def deferring(*given):
+    """A plugin that gives these as targets."""
+    return SimpleNamespace(dlc_targets=hookimpl(specname="dlc_targets")(lambda: list(given)))
+
+
+def test_what_is_deferred_is_imported_when_its_name_is_asked_for(shelf):
+    near = shelf("near_board", KIND.format(name="near", rank=3))
+    far = shelf("far_board", KIND.format(name="far", rank=2))
+    plugin = deferring(
+        Deferred("near", "near_board:KIND", {"host_rank": 3}), Deferred("far", "far_board:KIND")
+    )
+    with fresh_registry({"boards": plugin}) as made:
+        assert set(made.targets) == {"reference", "near", "far"}
+        assert "near" in made.targets
+        assert made.targets.known("near", "host_rank") == 3
+        assert not near()
+        assert made.targets["near"] is made.targets["near"]
+        assert made.targets["near"].doc == "a board"
+        assert (near(), far()) == (True, False)
+        assert made.targets.known("far", "host_rank") == 2
+        assert far()
+        assert {type(kind) for kind in made.targets.values()} == {TargetKind}
+        assert [plugin.status for plugin in made.plugins] == ["ok", "ok"]
+
+
+def test_the_best_kind_is_chosen_by_what_is_known_of_the_others(shelf):
+    best = shelf("best_board", KIND.format(name="best", rank=3))
+    other = shelf("other_board", KIND.format(name="other", rank=2))
+    given = [
+        Deferred("other", "other_board:KIND", {"host_rank": 2}),
+        Deferred("gone", "no_such_module:KIND"),
+        Deferred("best", "best_board:KIND", {"host_rank": 3}),
+    ]
+    with fresh_registry({"boards": deferring(*given)}):
+        assert find_target(None).kind.name == "best"
+        assert (best(), other()) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("raise OSError('no such driver')", "OSError: no such driver"),
+        ("", "AttributeError: module 'odd_board' has no attribute 'KIND'"),
+        (KIND.format(name="other", rank=3), "its name is 'other', not 'odd'"),
+        (KIND.format(name="odd", rank=4), "its host_rank is 4, not 3"),
+        ("class KIND:\n    name, host_rank = 'odd', 3", "it has no options"),
+    ],
+)
+def test_what_cannot_be_imported_is_a_problem_of_its_plugin(text, told, shelf):
+    shelf("odd_board", text)
+    plugin = deferring(Deferred("odd", "odd_board:KIND", {"host_rank": 3}), Thing("fine"))
+    with fresh_registry({"odd": plugin}) as made:
+        assert made.targets.get("odd") is None
+        with pytest.raises(UnknownNameError, match="there is no target 'odd'"):
+            made.targets["odd"]
+        assert set(made.targets) == {"reference", "fine"}
+        core, broken = made.plugins
+        assert (core.status, broken.status) == ("ok", "broken")
+        assert told in broken.problem
+    with fresh_registry({"odd": plugin}) as made:
+        sys.modules.pop("odd_board", None)
+        assert [kind.name for kind in made.targets.values()] == ["reference", "fine"]
 
 
 def test_the_registry_is_frozen():

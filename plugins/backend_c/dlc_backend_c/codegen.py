@@ -74,4 +74,6 @@ class CCodegen(SourceCodegen):
         return exporting.export(exe, path)
 
 
-__all__ = ["FORMAT", "CCodegen", "compile_flags"]
+CODEGEN = CCodegen()
+
+__all__ = ["CODEGEN", "FORMAT", "CCodegen", "compile_flags"]

@@ -28,4 +28,6 @@ class CDevice(HostMemory):
         entry(buffers, scalars, threads)
 
 
-__all__ = ["CDevice"]
+DEVICE = CDevice()
+
+__all__ = ["DEVICE", "CDevice"]

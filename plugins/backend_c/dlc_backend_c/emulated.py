@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dlc_backend_c.codegen import CCodegen
-from dlc_backend_c.kind import KIND
+from dlc_backend_c.kind import KIND as C_KIND
 from dlc_core.backend import SimulatedDevice
 from dlc_core.backend.compiler import compile_c
 from dlc_core.backend.kept import kept
@@ -221,13 +221,26 @@ class EmulatedDevice(SimulatedDevice):
             at += block.nbytes
 
 
-EMULATED_KIND = replace(
-    KIND,
+KIND = replace(
+    C_KIND,
     name="c_emulated",
     doc="C for other processors, run here by QEMU: for trying code, not for speed",
     codegen="c_emulated",
     device="c_emulated",
     problem=any_problem,
+    host_rank=0,
 )
 
-__all__ = ["EMULATED_KIND", "MACHINES", "EmulatedCodegen", "EmulatedDevice", "any_problem", "problem"]
+CODEGEN = EmulatedCodegen()
+DEVICE = EmulatedDevice()
+
+__all__ = [
+    "CODEGEN",
+    "DEVICE",
+    "KIND",
+    "MACHINES",
+    "EmulatedCodegen",
+    "EmulatedDevice",
+    "any_problem",
+    "problem",
+]

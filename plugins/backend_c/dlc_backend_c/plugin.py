@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlc_core.hooks import Declaration, hookimpl
+from dlc_core.hooks import Declaration, Deferred, hookimpl
 
 DLC_API = "0.1"
 
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_backend_c.emulated import EMULATED_KIND
-    from dlc_backend_c.kind import KIND
-
-    return [KIND, EMULATED_KIND]
+    return [
+        Deferred("c", "dlc_backend_c.kind:KIND", {"host_rank": 10}),
+        Deferred("c_emulated", "dlc_backend_c.emulated:KIND", {"host_rank": 0}),
+    ]
 
 
 @hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
-    from dlc_backend_c.codegen import CCodegen
-    from dlc_backend_c.emulated import EmulatedCodegen
-
-    return [CCodegen(), EmulatedCodegen()]
+    return [
+        Deferred("c", "dlc_backend_c.codegen:CODEGEN"),
+        Deferred("c_emulated", "dlc_backend_c.emulated:CODEGEN"),
+    ]
 
 
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
-    from dlc_backend_c.device import CDevice
-    from dlc_backend_c.emulated import EmulatedDevice
-
-    return [CDevice(), EmulatedDevice()]
+    return [
+        Deferred("c", "dlc_backend_c.device:DEVICE"),
+        Deferred("c_emulated", "dlc_backend_c.emulated:DEVICE"),
+    ]

@@ -165,4 +165,6 @@ def with_words(text: str, more: Mapping[str, str] = MappingProxyType({})) -> str
     return plain.standalone("\n".join([*explained, text]), "__CUDACC_RTC__")
 
 
-__all__ = ["ARCH", "BINARY", "CODE_BYTES", "PTX", "TEXT", "CudaCodegen", "with_words"]
+CODEGEN = CudaCodegen()
+
+__all__ = ["ARCH", "BINARY", "CODEGEN", "CODE_BYTES", "PTX", "TEXT", "CudaCodegen", "with_words"]

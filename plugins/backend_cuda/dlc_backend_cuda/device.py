@@ -83,4 +83,6 @@ def _version(arch: str) -> tuple[int, int]:
     return divmod(int(number), 10)
 
 
-__all__ = ["CudaDevice", "image_for"]
+DEVICE = CudaDevice()
+
+__all__ = ["DEVICE", "CudaDevice", "image_for"]

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlc_core.hooks import Declaration, hookimpl
+from dlc_core.hooks import Declaration, Deferred, hookimpl
 
 DLC_API = "0.1"
 
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_backend_cuda.kind import KIND, SIMULATED_KIND
-
-    return [KIND, SIMULATED_KIND]
+    return [
+        Deferred("cuda", "dlc_backend_cuda.kind:KIND", {"host_rank": 0}),
+        Deferred("cuda_simulated", "dlc_backend_cuda.kind:SIMULATED_KIND", {"host_rank": 0}),
+    ]
 
 
 @hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
-    from dlc_backend_cuda.codegen import CudaCodegen
-
-    return [CudaCodegen()]
+    return [
+        Deferred("cuda", "dlc_backend_cuda.codegen:CODEGEN"),
+    ]
 
 
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
-    from dlc_backend_cuda.device import CudaDevice
-    from dlc_backend_cuda.simulated import SimulatedCuda
-
-    return [CudaDevice(), SimulatedCuda()]
+    return [
+        Deferred("cuda", "dlc_backend_cuda.device:DEVICE"),
+        Deferred("cuda_simulated", "dlc_backend_cuda.simulated:DEVICE"),
+    ]

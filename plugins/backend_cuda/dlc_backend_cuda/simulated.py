@@ -34,4 +34,6 @@ class SimulatedCuda(LaunchDevice):
     spelling = Spelling(_WORDS, text="struct dlc_index { int64_t x, y, z; };", shared="__shared__")
 
 
-__all__ = ["SimulatedCuda"]
+DEVICE = SimulatedCuda()
+
+__all__ = ["DEVICE", "SimulatedCuda"]

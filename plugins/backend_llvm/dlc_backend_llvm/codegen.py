@@ -72,3 +72,6 @@ class LlvmCodegen:
     def export(self, exe: Any, path: Path) -> list[Path]:
         """A library with a C header, or a folder of objects; see `dlc_backend_llvm.export`."""
         return exporting.export(exe, path)
+
+
+CODEGEN = LlvmCodegen()

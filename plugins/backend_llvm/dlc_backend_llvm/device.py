@@ -169,4 +169,6 @@ def _required(metadata: Mapping[str, Any]) -> list[str]:
     return [w[1:] for w in words if w.startswith("+") and w[1:] not in _SYSTEM_FEATURES]
 
 
-__all__ = ["CpuDevice", "Entry", "LoadedArtifact"]
+DEVICE = CpuDevice()
+
+__all__ = ["DEVICE", "CpuDevice", "Entry", "LoadedArtifact"]

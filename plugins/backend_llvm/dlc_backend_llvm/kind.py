@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.dots import dots_of
-from dlc_backend_llvm.emulator.qemu import any_problem
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
 from dlc_backend_llvm.tiles import units_of
+from dlc_core.lazy import lazy
 from dlc_core.target import COMPUTED, Description, Option, Target, TargetKind
+
+if TYPE_CHECKING:
+    from dlc_backend_llvm.emulator import qemu
+else:
+    qemu = lazy("dlc_backend_llvm.emulator.qemu")
 
 OPTIONS = (
     Option("mtriple", "str", "", "target triple, such as aarch64-linux-gnu; empty is this machine"),
@@ -90,5 +95,5 @@ EMULATED = replace(
     doc="CPUs through LLVM, of any Linux triple, run here by QEMU: for trying code, not for speed",
     device="emulator",
     host_rank=0,
-    problem=any_problem,
+    problem=lambda: qemu.any_problem(),
 )

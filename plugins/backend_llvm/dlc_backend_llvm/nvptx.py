@@ -68,4 +68,6 @@ def card_of(arch: str) -> HostCpu:
     return HostCpu(TRIPLE, arch, "", 0, 0, True, 0, 0, 0, 1, rounding=True, float16=True)
 
 
-__all__ = ["FORMAT", "TRIPLE", "NvptxCodegen", "card_of"]
+CODEGEN = NvptxCodegen()
+
+__all__ = ["CODEGEN", "FORMAT", "TRIPLE", "NvptxCodegen", "card_of"]

@@ -5,24 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlc_core.hooks import Declaration, hookimpl
+from dlc_core.hooks import Declaration, Deferred, hookimpl
 
 DLC_API = "0.1"
 
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_backend_llvm.kind import EMULATED, KIND
-
-    return [KIND, EMULATED]
+    return [
+        Deferred("llvm", "dlc_backend_llvm.kind:KIND", {"host_rank": 100}),
+        Deferred("emulated", "dlc_backend_llvm.kind:EMULATED", {"host_rank": 0}),
+    ]
 
 
 @hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
-    from dlc_backend_llvm.codegen import LlvmCodegen
-    from dlc_backend_llvm.nvptx import NvptxCodegen
-
-    return [LlvmCodegen(), NvptxCodegen()]
+    return [
+        Deferred("llvm", "dlc_backend_llvm.codegen:CODEGEN"),
+        Deferred("nvptx", "dlc_backend_llvm.nvptx:CODEGEN"),
+    ]
 
 
 @hookimpl
@@ -35,7 +36,7 @@ def dlc_tensor_intrins() -> Iterable[Declaration]:
 
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
-    from dlc_backend_llvm.device import CpuDevice
-    from dlc_backend_llvm.emulator.device import EmulatorDevice
-
-    return [CpuDevice(), EmulatorDevice()]
+    return [
+        Deferred("cpu", "dlc_backend_llvm.device:DEVICE"),
+        Deferred("emulator", "dlc_backend_llvm.emulator.device:DEVICE"),
+    ]

@@ -10,10 +10,13 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dlc_core.tir.matrix import MatrixUnit, whole_unit
+from dlc_core.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_backend_llvm.host import HostCpu
+    from dlc_core.tir import matrix
+else:
+    matrix = lazy("dlc_core.tir.matrix")
 
 AMX = ("amx-bf16", "amx-int8")
 """What there are products by."""
@@ -34,13 +37,13 @@ def tiles_allowed() -> bool:
     return asked == 0
 
 
-def units_of(cpu: HostCpu) -> Iterator[MatrixUnit]:
+def units_of(cpu: HostCpu) -> Iterator[matrix.MatrixUnit]:
     """The products that a processor has: a row of the first operand begins in each cycle."""
     if "amx-bf16" in cpu.tiles:
-        yield whole_unit("bfloat16", "bfloat16", "float32", (16, 16, 32), products=16 * 32)
+        yield matrix.whole_unit("bfloat16", "bfloat16", "float32", (16, 16, 32), products=16 * 32)
     if "amx-int8" in cpu.tiles:
         for a, b in _BYTES:
-            yield whole_unit(a, b, "int32", (16, 16, 64), products=16 * 64)
+            yield matrix.whole_unit(a, b, "int32", (16, 16, 64), products=16 * 64)
 
 
 __all__ = ["AMX", "ARCH_PRCTL", "REQUEST", "TILED", "TILE_DATA", "tiles_allowed", "units_of"]

@@ -227,4 +227,6 @@ class OpenclCodegen(LaunchCodegen):
         return replace(made, code=text.encode(), sources={self.forms[0]: text}, metadata=metadata)
 
 
-__all__ = ["FORMAT", "NEEDS", "OpenclCodegen"]
+CODEGEN = OpenclCodegen()
+
+__all__ = ["CODEGEN", "FORMAT", "NEEDS", "OpenclCodegen"]

@@ -236,4 +236,6 @@ class OpenclDevice(OpenedDevice[Session]):
             raise session.failed("a command", error) from None
 
 
-__all__ = ["Entry", "Event", "OpenclDevice", "OpenclProgram", "Session"]
+DEVICE = OpenclDevice()
+
+__all__ = ["DEVICE", "Entry", "Event", "OpenclDevice", "OpenclProgram", "Session"]

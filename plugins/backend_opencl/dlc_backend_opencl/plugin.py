@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlc_core.hooks import Declaration, hookimpl
+from dlc_core.hooks import Declaration, Deferred, hookimpl
 
 DLC_API = "0.1"
 
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_backend_opencl.kind import KIND, SIMULATED_KIND
-
-    return [KIND, SIMULATED_KIND]
+    return [
+        Deferred("opencl", "dlc_backend_opencl.kind:KIND", {"host_rank": 0}),
+        Deferred("opencl_simulated", "dlc_backend_opencl.kind:SIMULATED_KIND", {"host_rank": 0}),
+    ]
 
 
 @hookimpl
@@ -25,14 +26,14 @@ def dlc_schedule_rules() -> Iterable[Declaration]:
 
 @hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
-    from dlc_backend_opencl.codegen import OpenclCodegen
-
-    return [OpenclCodegen()]
+    return [
+        Deferred("opencl", "dlc_backend_opencl.codegen:CODEGEN"),
+    ]
 
 
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
-    from dlc_backend_opencl.device import OpenclDevice
-    from dlc_backend_opencl.simulated import SimulatedOpencl
-
-    return [OpenclDevice(), SimulatedOpencl()]
+    return [
+        Deferred("opencl", "dlc_backend_opencl.device:DEVICE"),
+        Deferred("opencl_simulated", "dlc_backend_opencl.simulated:DEVICE"),
+    ]

@@ -113,4 +113,6 @@ class SimulatedOpencl(LaunchDevice):
         return load_simt(text, found, self.spelling, checked=checked)
 
 
-__all__ = ["SimulatedOpencl", "c_literals"]
+DEVICE = SimulatedOpencl()
+
+__all__ = ["DEVICE", "SimulatedOpencl", "c_literals"]

@@ -176,4 +176,6 @@ def _cpu(metadata: Mapping[str, Any]) -> HostCpu:
     return describe(triple, cpu, features)
 
 
-__all__ = ["EmulatorDevice", "server_for"]
+DEVICE = EmulatorDevice()
+
+__all__ = ["DEVICE", "EmulatorDevice", "server_for"]
