@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from dlc_backend_opencl.pocl import name_processor
 from dlc_core.diag import TargetError, UnsupportedError, problem_of
 
 REMEDY = (
@@ -40,9 +41,12 @@ def devices() -> list[tuple[int, int, Any]]:
 
 def _of_platform(cl: Any, platform: Any) -> list[Any]:
     try:
-        return list(platform.get_devices())
+        found = list(platform.get_devices())
     except cl.Error:
         return []
+    for device in found:
+        name_processor(device)
+    return found
 
 
 def listed() -> list[str]:
