@@ -14,6 +14,7 @@ from dlc_core.ir.expr import (
     as_expr,
     cast_to,
     const,
+    const_value,
     eq,
     load,
     logical_and,
@@ -24,7 +25,7 @@ from dlc_core.ir.expr import (
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_dtype, check_rank, common_dtype, fail
-from dlc_core.op.lower import compute_type, nest, rounded
+from dlc_core.op.lower import compute, compute_type, nest, rounded
 from dlc_core.tir.intrinsics import intrinsic
 from dlc_core.tir.stmt import If, Let, Stmt, loop, seq, store
 
@@ -152,4 +153,140 @@ REGION_MAX = op(
     ],
 )
 
-OPS = (REGION_MAX,)
+MOST_TAPS = 64
+"""Places of a bin whose sum is written out; those of more are summed in a loop."""
+
+
+def _taps_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, images, rows, row_weights, columns, column_weights = tensor_types(types)
+    check_rank(x, 4, 4, "the images")
+    check_rank(images, 1, 1, "the images' numbers")
+    check_dtype(x.dtype, FLOATS)
+    bins = []
+    for what, places, weights in (("rows", rows, row_weights), ("columns", columns, column_weights)):
+        check_rank(places, 3, 3, f"the places of {what}")
+        check_dtype(places.dtype, ("int64",), f"the places of {what}")
+        check_dtype(weights.dtype, FLOATS, f"the weights of {what}")
+        if weights.shape != places.shape or places.shape[0] != images.shape[0]:
+            raise fail(
+                f"{what} are at {places} with weights {weights}", f"there are {images.shape[0]} regions"
+            )
+        bins.append(places.shape[1])
+    check_dtype(images.dtype, ("int64",), "the images' numbers")
+    return TensorType((images.shape[0], *bins, x.shape[3]), x.dtype)
+
+
+def _taps_reference(
+    x: NDArray,
+    images: NDArray,
+    rows: NDArray,
+    row_weights: NDArray,
+    columns: NDArray,
+    column_weights: NDArray,
+) -> NDArray:
+    bins = (len(images), rows.shape[1], columns.shape[1])
+    made = np.zeros((*bins, x.shape[3]), x.dtype)
+    if not x.size:
+        return made
+    image, row, column = (
+        place.clip(0, size - 1) for place, size in zip((images, rows, columns), x.shape[:3], strict=True)
+    )
+    held = np.float64 if x.dtype == np.float64 else np.float32
+    for index in np.ndindex(*bins):
+        region, i, j = index
+        part = x[image[region]][row[region, i]][:, column[region, j]].astype(held)
+        weights = (w.astype(held) for w in (row_weights[region, i], column_weights[region, j]))
+        made[index] = np.einsum("abc,a,b->c", part, *weights).astype(x.dtype)
+    return made
+
+
+def _taps_lower(type_: TensorType, attrs: Attrs, *args: te.Tensor) -> te.Tensor:
+    x, images, rows, row_weights, columns, column_weights = args
+    held = compute_type(x.dtype)
+    tall, wide = rows.shape[2], columns.shape[2]
+    counts = [range(const_value(as_expr(count)) or 0) for count in (tall, wide)]
+
+    def place(tensor: te.Tensor, at: Sequence[Expr], axis: int) -> Expr:
+        return maximum(minimum(tensor[tuple(at)], as_expr(x.shape[axis]) - 1), const(0, "int64"))
+
+    def value(region: Expr, i: Expr, j: Expr, channel: Expr, a: Expr, b: Expr) -> Expr:
+        row, column = place(rows, [region, i, a], 1), place(columns, [region, j, b], 2)
+        return cast_to(held, x[place(images, [region], 0), row, column, channel])
+
+    def row_weight(region: Expr, i: Expr, a: Expr) -> Expr:
+        return cast_to(held, row_weights[region, i, a])
+
+    def column_weight(region: Expr, j: Expr, b: Expr) -> Expr:
+        return cast_to(held, column_weights[region, j, b])
+
+    def written_out(region: Expr, i: Expr, j: Expr, channel: Expr) -> Expr:
+        total: Expr | None = None
+        for a in counts[0]:
+            line: Expr | None = None
+            for b in counts[1]:
+                at = const(a, "int64"), const(b, "int64")
+                term = value(region, i, j, channel, *at) * column_weight(region, j, at[1])
+                line = term if line is None else line + term
+            assert line is not None
+            line = line * row_weight(region, i, const(a, "int64"))
+            total = line if total is None else total + line
+        assert total is not None
+        return cast_to(type_.dtype, total)
+
+    if 0 < len(counts[0]) * len(counts[1]) <= MOST_TAPS:
+        return compute(type_.shape, written_out, "region_taps")
+
+    a, b = te.reduce_axis((0, tall), "a"), te.reduce_axis((0, wide), "b")
+
+    def looped(region: Expr, i: Expr, j: Expr, channel: Expr) -> te.Reduction:
+        weight = row_weight(region, i, a.var) * column_weight(region, j, b.var)
+        return te.sum(value(region, i, j, channel, a.var, b.var) * weight, axis=[a, b])
+
+    return rounded(compute(type_.shape, looped, "region_taps"), type_.dtype, "region_taps_end")
+
+
+_PIXELS = Tensor((2, 5, 6, 9))
+
+
+def _taps(regions: int, bins: tuple[int, int], taps: tuple[int, int], channels: int) -> tuple[Tensor, ...]:
+    """The arguments of a sample."""
+    sized = (bins[0], taps[0]), (bins[1], taps[1])
+    found = [Tensor((2, 5, 6, channels)), Tensor((regions,), "wrap:2", "int64")]
+    for (count, each), size in zip(sized, (5, 6), strict=True):
+        places = Tensor((regions, count, each), f"uniform:0:{size}", "int64")
+        found += [places, Tensor((regions, count, each))]
+    return tuple(found)
+
+
+_FEW = _taps(3, (2, 2), (2, 2), 4)
+
+REGION_TAPS = op(
+    "region_taps",
+    "bins of regions as sums of an image's elements, channels last: of region r in bin (i, j) those of the"
+    " image `images[r]` at `rows[r, i, a]` and `columns[r, j, b]` for all a and b, times both weights."
+    "  Places outside are the nearest inside",
+    ["x", "images", "rows", "row_weights", "columns", "column_weights"],
+    kind="opaque",
+    infer=_taps_infer,
+    reference=_taps_reference,
+    lower=_taps_lower,
+    samples=(
+        Sample(_taps(3, (2, 3), (4, 4), 9)),
+        Sample(_taps(4, (1, 1), (2, 2), 33)),
+        Sample(_taps(2, (3, 2), (10, 8), 5), dtypes=("float32",), note="a sum in loops"),
+        Sample(
+            (
+                _PIXELS, Tensor((1,), [7], "int64"), Tensor((1, 1, 2), [[[-3, 9]]], "int64"),
+                Tensor((1, 1, 2)), Tensor((1, 1, 1), [[[6]]], "int64"), Tensor((1, 1, 1)),
+            ),
+            note="places outside",
+        ),
+        Sample(_taps(0, (2, 2), (2, 2), 4), dtypes=("float32",), note="no region"),
+    ),
+    error_samples=[
+        ErrorSample((*_FEW[:3], Tensor((3, 2, 1)), *_FEW[4:]), {}, "3 regions"),
+        ErrorSample((*_FEW[:2], Tensor((3, 2, 2)), *_FEW[3:]), {}, "the places of rows"),
+    ],
+)  # fmt: skip
+
+OPS = (REGION_MAX, REGION_TAPS)

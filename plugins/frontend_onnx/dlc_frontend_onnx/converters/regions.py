@@ -131,20 +131,43 @@ def roi_align(c: Call, x: Node, rois: Node, batches: Node) -> Node:
         _samples(c, begin, span, bins, ratio, size)
         for begin, span, bins, size in zip((top, left), spans, (rows, columns), (height, width))
     ]
-    values = _corners(c, x, batches, axes)
+    if mode == "avg":
+        sides = [_weighted(c, axis, bins, ratio) for axis, bins in zip(axes, (rows, columns), strict=True)]
+        return _bins(c, x, batches, sides)
     places = (channels, rois.shape[0], rows, ratio, columns, ratio)
-    values = [std.reshape(value, shape=places) for value in values]
-    if mode == "max":
-        best = values[0]
-        for value in values[1:]:
-            best = std.maximum(best, value)
-        made = std.reduce_max(best, axes=(3, 5))
-    else:
-        total = values[0]
-        for value in values[1:]:
-            total = std.add(total, value)
-        made = std.reduce_mean(total, axes=(3, 5))
+    best: Node | None = None
+    for value in _corners(c, x, batches, axes):
+        value = std.reshape(value, shape=places)
+        best = value if best is None else std.maximum(best, value)
+    assert best is not None
+    made = std.reduce_max(best, axes=(3, 5))
     return c.cast(std.transpose(made, axes=(1, 0, 2, 3)), x.dtype)
+
+
+def _weighted(c: Call, axis: tuple[Node, Node, Node], bins: int, ratio: int) -> tuple[Node, Node]:
+    """What `_samples` gives as places and their weights in a mean: [regions, bins, 2 ratio] each."""
+    low, high, part = axis
+    one, share = c.const(1, "float32"), c.const(1 / ratio, "float32")
+    outside = std.isnan(part)
+    weights = [
+        std.where(outside, c.const(0, "float32"), std.mul(weight, share))
+        for weight in (std.sub(one, part), part)
+    ]
+    shape = (low.shape[0], bins, ratio)
+    places, shares = (
+        std.concat(*(std.reshape(value, shape=shape) for value in pair), axis=2)
+        for pair in ((low, high), weights)
+    )
+    return places, shares
+
+
+def _bins(c: Call, x: Node, batches: Node, sides: list[tuple[Node, Node]]) -> Node:
+    """Bins of regions from the places along both axes and their weights."""
+    (rows, row_weights), (columns, column_weights) = sides
+    images = c.cast(std.reshape(batches, shape=(-1,)), "int64")
+    last = std.transpose(x, axes=(0, 2, 3, 1))
+    made = std.region_taps(last, images, rows, row_weights, columns, column_weights)
+    return std.transpose(made, axes=(0, 3, 1, 2))
 
 
 def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]]) -> list[Node]:
