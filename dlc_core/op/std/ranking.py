@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dlc_core import te
@@ -16,15 +18,15 @@ from dlc_core.ir.expr import (
     const,
     load,
     logical_and,
-    maximum,
     select,
 )
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, check_rank, fail, of_input
 from dlc_core.op.lower import compute_type, nest
+from dlc_core.op.std.heap import sunk
 from dlc_core.tir.intrinsics import intrinsic
-from dlc_core.tir.stmt import Alloc, If, Stmt, While, loop, seq, store
+from dlc_core.tir.stmt import Alloc, If, Let, Stmt, While, loop, seq, store
 
 
 def _infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -55,47 +57,92 @@ def before(a: Expr, b: Expr, largest: bool) -> Expr:
     return binary("or", better, alone)
 
 
+INSERTED = 8
+"""Numbers of places up to which a sorted list takes less time than a heap."""
+
+
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
-    count, largest, size = attrs["count"], attrs["largest"], x.shape[-1]
-    held = compute_type(x.dtype)
-    many = as_expr(count)
-    # Dims are taken to be at least 1, and this one may be 0.
-    last = const(count - 1, "int64") if isinstance(count, int) else maximum(many - 1, 0)
+    count, size = attrs["count"], x.shape[-1]
+    if count == 0:
+        return te.compute(type_.shape, lambda *i: const(0, "int64"), "top_indices")  # type: ignore[no-any-return]
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        (given,), (out,) = ins, outs
         place = Buffer("place", (1,), "int64")
 
         def row(at: list[Expr]) -> Stmt:
-            k = Var("k", "int64")
-
-            def value(where: Expr) -> Expr:
-                return cast_to(held, load(given, [*at, where]))
-
-            def kept(number: Expr) -> Expr:
-                """What is kept at a place; of places that are not taken yet, the first element."""
-                return value(load(out, [*at, number]))
-
-            here = load(place, [0])
-            above = select(here > 0, here - 1, const(0, "int64"))
-            moving = logical_and(here > 0, before(value(k), kept(above), largest))
-            shifted = seq(store(out, [*at, here], load(out, [*at, above])), store(place, [0], above))
-            inserted = seq(
-                store(place, [0], select(k < many, k, last)),
-                While(moving, shifted),
-                store(out, [*at, here], k),
-            )
-            wanted = binary("or", k < many, before(value(k), kept(last), largest))
-            cleared = nest((many,), lambda i: store(out, [*at, *i], const(0, "int64")))
-            found = seq(cleared, loop(k, size, If(wanted, inserted)))
-            return found if isinstance(count, int) else If(many > 0, found)
+            chosen = _Chosen(ins[0], outs[0], place, at, as_expr(count), as_expr(size), attrs["largest"])
+            if isinstance(count, int):
+                return chosen.inserted(count) if count <= INSERTED else chosen.heaped()
+            return If(as_expr(count) > 0, chosen.heaped())
 
         return Alloc(place, nest(x.shape[:-1], row))
 
-    if count == 0:
-        return te.compute(type_.shape, lambda *i: const(0, "int64"), "top_indices")  # type: ignore[no-any-return]
     made: te.Tensor = te.extern(type_.shape, [x], body, "top_indices", dtype_="int64")
     return made
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The statements that choose places of one row, at `at`; `place` is a number of their own."""
+
+    given: Buffer
+    out: Buffer
+    place: Buffer
+    at: list[Expr]
+    count: Expr
+    size: Expr
+    largest: bool
+
+    def _value(self, where: Expr) -> Expr:
+        return cast_to(compute_type(self.given.dtype), load(self.given, [*self.at, where]))
+
+    def _before(self, a: Expr, b: Expr) -> Expr:
+        return before(self._value(a), self._value(b), self.largest)
+
+    def _taken(self, number: Expr) -> Expr:
+        """What is kept at a place; of places that are not taken yet, the first element."""
+        return load(self.out, [*self.at, number])
+
+    def _put(self, number: Expr, where: Expr) -> Stmt:
+        return store(self.out, [*self.at, number], where)
+
+    def inserted(self, count: int) -> Stmt:
+        """Each element put where it belongs in a list of the best so far."""
+        k, here = Var("k", "int64"), load(self.place, [0])
+        last = const(count - 1, "int64")
+        above = select(here > 0, here - 1, const(0, "int64"))
+        moving = logical_and(here > 0, self._before(k, self._taken(above)))
+        shifted = seq(self._put(here, self._taken(above)), store(self.place, [0], above))
+        put = seq(
+            store(self.place, [0], select(k < count, k, last)), While(moving, shifted), self._put(here, k)
+        )
+        wanted = binary("or", k < count, self._before(k, self._taken(last)))
+        cleared = (self._put(const(i, "int64"), const(0, "int64")) for i in range(count))
+        return seq(*cleared, loop(k, self.size, If(wanted, put)))
+
+    def heaped(self) -> Stmt:
+        """The best so far in a heap, the last of them on top, which is put in order at the end: n log count
+        steps at most, and few where most elements are not among the best.
+        """
+        zero, count = const(0, "int64"), self.count
+
+        def above(a: Expr, b: Expr) -> Expr:
+            later = logical_and(binary("eq", self._before(a, b), const(False, "bool")), a > b)
+            return binary("or", self._before(b, a), later)
+
+        def sink(size: Expr, root: Expr) -> Stmt:
+            return sunk(self._taken, self._put, size, root, self.place, above)
+
+        i, half, k, end = (Var(name, "int64") for name in ("i", "half", "k", "end"))
+        replaced = seq(self._put(zero, k), sink(count, zero))
+        top, rest = Var("top", "int64"), count - 1 - end
+        swapped = seq(self._put(zero, self._taken(rest)), self._put(rest, top), sink(rest, zero))
+        return seq(
+            loop(i, count, self._put(i, i)),
+            loop(half, count // 2, sink(count, count // 2 - 1 - half)),
+            loop(k, self.size - count, If(self._before(k, self._taken(zero)), replaced), begin=count),
+            loop(end, count - 1, Let(top, self._taken(zero), swapped)),
+        )
 
 
 TOP_INDICES = op(
@@ -116,6 +163,9 @@ TOP_INDICES = op(
         Sample((Tensor((2, 12), "special"),), {"count": 12, "largest": False}),
         Sample((Tensor((40,)),), {"count": 1}),
         Sample((Tensor((2, 3)),), {"count": 0}),
+        Sample((Tensor((2, 70), "uniform:0:9"),), {"count": 33}),
+        Sample((Tensor((70,), "special"),), {"count": 40}),
+        Sample((Tensor((2, 50), "special"),), {"count": 50, "largest": False}),
     ),
     error_samples=[
         ErrorSample((Tensor((2,)),), {"count": 1}, "dtype", dtype="bool"),

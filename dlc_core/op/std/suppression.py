@@ -31,6 +31,7 @@ from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_dtype, check_rank, fail, product
 from dlc_core.op.lower import compute_type, nest
+from dlc_core.op.std.heap import sunk
 from dlc_core.tir.stmt import Alloc, If, Let, Stmt, While, loop, seq, store
 
 _INT64 = DType("int64")
@@ -111,21 +112,17 @@ def _boxes_reference(
     return made, np.array([len(found)], np.int64)
 
 
-def _corner_exprs(boxes: Buffer, image: Expr, box: Expr, center: bool, held: DType) -> list[Expr]:
-    """A box as (low y, low x, high y, high x)."""
-    a, b, c, d = (cast_to(held, load(boxes, [image, box, const(k)])) for k in range(4))
-    if center:
-        half = const(2, held)
-        return [b - d / half, a - c / half, b + d / half, a + c / half]
-    return [minimum(a, c), minimum(b, d), maximum(a, c), maximum(b, d)]
+BLOCK = 64
+"""Boxes that one is compared with at once: some vectors, behind which the rest is left where one overlaps."""
 
 
 @dataclass(frozen=True)
 class _Greedy:
     """The statements that choose boxes of one image and class: candidates in a heap, the best one first.
 
-    `held` are the candidates; `counts` are how many of them are left, how many boxes were kept, and two
-    numbers that loops count in.  Equal scores come by their places.
+    `held` are the candidates; `counts` are how many of them are left, how many boxes were kept, and how many
+    of these a candidate was compared with.  `sides` are the corners and the areas of those that were kept,
+    each kind in a row, and `hits` counts those that a candidate overlaps.  Equal scores come by their places.
     """
 
     ins: Sequence[Buffer]
@@ -133,8 +130,15 @@ class _Greedy:
     number: Buffer
     held: Buffer
     counts: Buffer
+    hole: Buffer
+    sides: Buffer
+    hits: Buffer
     center: bool
     dtype: DType
+
+    def memory(self) -> tuple[Buffer, ...]:
+        """What the statements need besides inputs and results."""
+        return self.held, self.counts, self.hole, self.sides, self.hits
 
     def count(self, which: int) -> Expr:
         return load(self.counts, [which])
@@ -150,18 +154,12 @@ class _Greedy:
         return binary("or", first > second, logical_and(eq(first, second), a < b))
 
     def sunk(self, at: Sequence[Expr], root: Expr) -> Stmt:
-        """The candidate at the root of a heap moved below those that are better."""
-        item, size, hole = Var("item", "int64"), self.count(0), self.count(2)
-        last = size - 1
-        left, right = minimum(hole * 2 + 1, last), minimum(hole * 2 + 2, last)
-        a, b = load(self.held, [left]), load(self.held, [right])
-        better = select(self._before(at, b, a), right, left)
-        found = load(self.held, [better])
-        going = logical_and(hole * 2 + 1 < size, self._before(at, found, item))
-        place = Var("place", "int64")
-        down = Let(place, better, seq(store(self.held, [hole], load(self.held, [place])), self.set(2, place)))
-        moved = seq(self.set(2, root), While(going, down), store(self.held, [hole], item))
-        return Let(item, load(self.held, [root]), moved)
+        """The candidate at the root of the heap moved below those that are better."""
+        return sunk(
+            lambda place: load(self.held, [place]),
+            lambda place, box: store(self.held, [place], box),
+            self.count(0), root, self.hole, lambda a, b: self._before(at, a, b),
+        )  # fmt: skip
 
     def _corners(self, image: Expr, box: Expr) -> list[Expr]:
         """A box as (low y, low x, high y, high x)."""
@@ -171,29 +169,33 @@ class _Greedy:
             return [b - d / half, a - c / half, b + d / half, a + c / half]
         return [minimum(a, c), minimum(b, d), maximum(a, c), maximum(b, d)]
 
-    def _apart(self, image: Expr, own: Sequence[Expr], box: Expr) -> Expr:
-        """Whether a box and another one share little enough."""
-        other, zero = self._corners(image, box), const(0, self.dtype)
-        tall = minimum(own[2], other[2]) - maximum(own[0], other[0])
-        wide = minimum(own[3], other[3]) - maximum(own[1], other[1])
+    def _overlaps(self, own: Sequence[Expr], number: Expr) -> Expr:
+        """Whether a box shares too much with the one that was kept at that place."""
+        zero = const(0, self.dtype)
+        low_y, low_x, high_y, high_x, area = (load(self.sides, [const(k), number]) for k in range(5))
+        tall = minimum(own[2], high_y) - maximum(own[0], low_y)
+        wide = minimum(own[3], high_x) - maximum(own[1], low_x)
         shared = maximum(tall, zero) * maximum(wide, zero)
-        union = _area(other) + _area(own) - shared
-        return shared <= cast_to(self.dtype, load(self.ins[3], [0])) * union
+        return shared > cast_to(self.dtype, load(self.ins[3], [0])) * (area + own[4] - shared)
 
     def _tried(self, at: Sequence[Expr], best: Expr) -> Stmt:
         """The best candidate kept, where it is apart from all that were."""
         image, kind = at
-        now, kept, looked = load(self.number, [0]), self.count(1), self.count(3)
-        own = [Var(name, self.dtype) for name in ("low_y", "low_x", "high_y", "high_x")]
-        # What is read depends on the condition, so that it stands inside.
-        other = load(self.made, [now - kept + looked, const(2)])
-        going = logical_and(looked < kept, eq(self.count(2), _ZERO))
-        look = If(self._apart(image, own, other), self.set(3, looked + 1), self.set(2, const(1, "int64")))
+        now, kept, looked = load(self.number, [0]), self.count(1), self.count(2)
+        names = ("low_y", "low_x", "high_y", "high_x", "area")
+        own = [Var(name, self.dtype) for name in names]
+        hits, j, begin = load(self.hits, [0]), Var("j", "int64"), Var("begin", "int64")
+        one, none = const(1, "int32"), const(0, "int32")
+        met = store(self.hits, [0], hits + select(self._overlaps(own, begin + j), one, none))
+        block = seq(loop(j, minimum(kept - begin, BLOCK), met), self.set(2, begin + BLOCK))
+        going = logical_and(looked < kept, eq(hits, none))
         rows = [store(self.made, [now, const(axis)], value) for axis, value in enumerate((image, kind, best))]
-        noted = seq(*rows, store(self.number, [0], now + 1), self.set(1, kept + 1))
-        begun = seq(self.set(2, _ZERO), self.set(3, _ZERO))
-        tried = seq(begun, While(going, look), If(eq(looked, kept), noted))
-        for name, value in zip(own, self._corners(image, best), strict=True):
+        sides = [store(self.sides, [const(k), kept], value) for k, value in enumerate(own)]
+        noted = seq(*rows, *sides, store(self.number, [0], now + 1), self.set(1, kept + 1))
+        begun = seq(store(self.hits, [0], none), self.set(2, _ZERO))
+        tried = seq(begun, While(going, Let(begin, looked, block)), If(eq(hits, none), noted))
+        tried = Let(own[4], _area(own), tried)
+        for name, value in zip(own, self._corners(image, best), strict=False):
             tried = Let(name, value, tried)
         return tried
 
@@ -225,10 +227,23 @@ def _boxes_lower(type_: TupleType, attrs: Attrs, *args: te.Tensor) -> tuple[te.T
     scores = args[1]
     boxes = as_expr(scores.shape[2])
 
+    each = boxes if attrs["limit"] is None else minimum(boxes, const(attrs["limit"], "int64"))
+    held = compute_type(args[0].dtype)
+
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         made, number = outs
-        held, counts = Buffer("held", (boxes,), "int64"), Buffer("counts", (4,), "int64")
-        greedy = _Greedy(ins, made, number, held, counts, attrs["center"], compute_type(args[0].dtype))
+        greedy = _Greedy(
+            ins,
+            made,
+            number,
+            Buffer("held", (boxes,), "int64"),
+            Buffer("counts", (3,), "int64"),
+            Buffer("hole", (1,), "int64"),
+            Buffer("sides", (const(5), each), held),
+            Buffer("hits", (1,), "int32"),
+            attrs["center"],
+            held,
+        )
         limit = cast_to("int64", load(ins[2], [0]))
         if attrs["limit"] is not None:
             limit = minimum(limit, const(attrs["limit"], "int64"))
@@ -236,7 +251,10 @@ def _boxes_lower(type_: TupleType, attrs: Attrs, *args: te.Tensor) -> tuple[te.T
         none = [store(made, [at, const(axis)], _ZERO) for axis in range(3)]
         rest = loop(at, as_expr(rows.shape[0]) - now, seq(*none), begin=now)
         every = nest(scores.shape[:2], lambda place: greedy.chosen(place, boxes, limit))
-        return Alloc(held, Alloc(counts, seq(store(number, [0], _ZERO), every, rest)))
+        steps = seq(store(number, [0], _ZERO), every, rest)
+        for buffer in greedy.memory():
+            steps = Alloc(buffer, steps)
+        return steps
 
     made: tuple[te.Tensor, ...] = te.extern(
         [rows.shape, total.shape], args, body, "boxes", dtype_=["int64", "int64"]
@@ -275,6 +293,16 @@ BOUNDED_BOXES = op(
             ),
             {"center": True},
             note="equal scores",
+        ),
+        Sample(
+            (
+                Tensor((1, 160, 4), "uniform:0:90"),
+                Tensor((1, 1, 160)),
+                Tensor((1,), [160], "int64"),
+                Tensor((1,), [0.3], "float32"),
+                Tensor((1,), [-9.0], "float32"),
+            ),
+            note="more are kept than are compared at once",
         ),
         Sample((BOXES, _SCORES, *LIMITS, Tensor((1,), [9.0], "float32")), {"limit": 3}),
         Sample((Tensor((1, 0, 4)), Tensor((1, 2, 0)), *LIMITS, Tensor((1,), [0.0], "float32"))),

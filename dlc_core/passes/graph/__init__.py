@@ -14,6 +14,7 @@ from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer
+from dlc_core.passes.graph.limit_boxes import LimitBoxes
 from dlc_core.passes.graph.merge_products import MergeProducts
 from dlc_core.passes.graph.mixed_precision import MixedPrecision
 from dlc_core.passes.graph.pack_weights import PackWeights
@@ -38,6 +39,7 @@ PASSES = (
     PackWeights,
     FoldConstants,
     ConstantState,
+    LimitBoxes,
     Recompose,
     Attention,
     ExpandComposites,
@@ -76,6 +78,7 @@ __all__ = [
     "FoldScaleAxis",
     "Fuse",
     "Infer",
+    "LimitBoxes",
     "MergeProducts",
     "MixedPrecision",
     "PackWeights",

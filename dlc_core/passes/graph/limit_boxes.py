@@ -1,0 +1,179 @@
+"""limit_boxes: boxes that are cut off behind a suppression are not looked for.
+
+Law: the function computes the same values, bit for bit.
+
+    non_max_suppression(x, scores, most, …)[:k]   =>   non_max_suppression(x, scores, min(most, k), …)[:k]
+
+Of each image and class the best `most` boxes that are apart come first: of those behind place k none is among
+the first k rows.  The time of a suppression is that of its rows squared, and detectors keep a few hundred of
+thousands.  Between the rows and the cut there may be ops that take columns of them.
+
+The number of rows is a dim, which becomes smaller: so nothing else may need it, except where it is itself cut
+off at k or less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dlc_core.graph.node import (
+    Function,
+    Node,
+    const_array,
+    constant,
+    functions_of,
+    node,
+    post_order,
+    rewrite,
+    users_of,
+)
+from dlc_core.ir.expr import Binary, Expr, Var, const_value
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.base import GraphPass, PassContext
+
+BOXES, SLICE, GATHER, SQUEEZE, RESHAPE, MINIMUM = (
+    OPS[name] for name in ("non_max_suppression", "slice", "gather", "squeeze", "reshape", "minimum")
+)
+
+
+@dataclass(frozen=True)
+class LimitBoxes(GraphPass):
+    """Suppressions whose rows are cut off find no more rows than that."""
+
+    name: ClassVar[str] = "limit_boxes"
+    place: ClassVar[tuple[float, ...]] = (220,)
+    min_level: ClassVar[int] = 1
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        changed = {name: _limited(function) for name, function in module.of_kind(Function).items()}
+        return module.with_functions(
+            {name: new for name, new in changed.items() if new is not module.functions[name]}
+        )
+
+
+def _limited(function: Function) -> Function:
+    found = [n for n in post_order(function.body) if n.op is BOXES]
+    if not found:
+        return function
+    users = users_of(function.body)
+    limits = {n: _needed(n, function, users) for n in found if n is not function.body}
+
+    def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+        limit = limits.get(old)
+        if limit is None:
+            return None
+        most = const_array(args[2])
+        if most is None:
+            fewer = MINIMUM.build(args[2], constant(np.full((), limit, np.int64)))
+        elif (most <= limit).all():
+            return None
+        else:
+            fewer = constant(np.minimum(most, np.int64(limit)))
+        return node(BOXES, (*args[:2], fewer, *args[3:]), old.attrs, old.type)
+
+    body = rewrite(function.body, visit)
+    return function if body is function.body else function.with_body(body)
+
+
+def _needed(boxes: Node, function: Function, users: dict[Node, list[Node]]) -> int | None:
+    """How many of the first rows are needed at most, where that is known."""
+    count = boxes.attrs["count"]
+    limit, rows = 0, {boxes}
+    work = [boxes]
+    while work:
+        current = work.pop()
+        if current is function.body:
+            return None
+        for user in users[current]:
+            cut = _cut(user) if user.args[0] is current else None
+            if cut is not None:
+                limit = max(limit, cut)
+            elif user.args[0] is not current or not _keeps_rows(user, count):
+                return None
+            elif user not in rows:
+                rows.add(user)
+                work.append(user)
+    cuts = {user for row in rows for user in users[row]} - rows
+    others = (e for e in _sizes(function, rows, cuts))
+    return limit if all(_only_cut(e, count, limit) for e in others) else None
+
+
+def _cut(n: Node) -> int | None:
+    """The number of first rows that a slice takes."""
+    if n.op is not SLICE:
+        return None
+    axes, strides = n.attrs["axes"], n.attrs["strides"]
+    if axes not in ((0,), (-len(n.shape),)) or strides not in (None, (1,)):
+        return None
+    (begin,), (end,) = n.attrs["begins"], n.attrs["ends"]
+    return end if begin == 0 and isinstance(end, int) and end >= 0 else None
+
+
+def _keeps_rows(n: Node, count: Expr) -> bool:
+    """Whether a node computes each of its rows of the same row of its first argument."""
+    rank = len(n.args[0].shape)
+    if not isinstance(n.type, TensorType) or not n.shape or n.shape[0] is not count:
+        return False
+    if n.op is GATHER:
+        axis: int = n.attrs["axis"]
+        return axis % rank != 0
+    if n.op is SLICE:
+        axes = n.attrs["axes"]
+        return axes is not None and all(axis % rank for axis in axes)
+    # Behind an equal first dim a new shape moves nothing from row to row.
+    return n.op is SQUEEZE or n.op is RESHAPE
+
+
+def _sizes(function: Function, rows: set[Node], cuts: set[Node]) -> Iterator[Expr]:
+    """The sizes that nodes have, and those in their functions, except those of rows; of cuts the result's."""
+    work = [function]
+    while work:
+        for n in post_order(work.pop().body):
+            work += functions_of(n)
+            if n in rows:
+                continue
+            yield from _of_type(n.type)
+            if n in cuts:
+                continue
+            for value in n.attrs.values():
+                items = value if isinstance(value, tuple) else (value,)
+                yield from (item for item in items if isinstance(item, Expr))
+
+
+def _of_type(type_: Type) -> Iterator[Expr]:
+    for field in type_.fields if isinstance(type_, TupleType) else (type_,):
+        if isinstance(field, TensorType):
+            yield from (size for size in field.shape if isinstance(size, Expr))
+        else:
+            yield from _of_type(field)
+
+
+def _only_cut(size: Expr, count: Var, limit: int) -> bool:
+    """Whether a size stays as it is where a dim above a limit becomes another one that is not below it."""
+    seen: set[Expr] = set()
+    work = [size]
+    while work:
+        e = work.pop()
+        if e is count:
+            return False
+        if e in seen or _is_cut(e, count, limit):
+            continue
+        seen.add(e)
+        work += e.children
+    return True
+
+
+def _is_cut(e: Expr, count: Var, limit: int) -> bool:
+    if not isinstance(e, Binary) or e.op != "min":
+        return False
+    known = [const_value(side) for side in (e.a, e.b) if side is not count]
+    return len(known) == 1 and isinstance(known[0], int) and known[0] <= limit
+
+
+__all__ = ["LimitBoxes"]
