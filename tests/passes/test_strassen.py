@@ -124,6 +124,15 @@ def test_blocks_of_rows_where_they_pay(checked, cores, size, inputs, outputs):
     assert size * size % (block * cores) == 0
 
 
+@pytest.mark.parametrize(("units", "inner", "block"), [(1, 1024, 64), (2, 1024, 128), (2, 128, None)])
+def test_unknown_numbers_of_rows_go_in_the_smallest_blocks_that_pay(checked, units, inner, block):
+    """Where multiplications are fast, sums of quarters take more rows to be worth it, or never are."""
+    y = product(Var("n"), inner=inner, columns=1024)
+    found = checked([Strassen(), FoldConstants()], y, context=context(vector_units=units, caches=CACHES))
+    assert ops(found) == ["matmul" if block is None else "strassen_matmul"]
+    assert found.body.attrs.get("block") == block
+
+
 def test_transposed_weights_are_turned_at_compile_time(checked):
     y = product(64, inner=1024, columns=768, transpose_b=True)
     found = checked([Strassen(), FoldConstants()], y, context=context())

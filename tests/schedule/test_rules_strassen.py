@@ -64,6 +64,14 @@ def test_any_number_of_rows(machine, rows):
     assert scheduled.attrs["rule"] == "cpu.strassen"
 
 
+@pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
+@pytest.mark.parametrize("rows", [5, 16, 43])
+def test_any_number_of_rows_in_blocks_of_a_given_size(machine, rows):
+    scheduled = check_schedule(kernel((N,), 8, 32, block=16), machine, {N: rows})
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.strassen"
+
+
 @pytest.mark.parametrize(
     "lead", [(B, N), (N, 2), (N, 5), (N, BLOCK), (3, N), (N, 2 * BLOCK), (N, BLOCK // 2 + 1)], ids=str
 )

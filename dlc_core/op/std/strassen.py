@@ -5,7 +5,7 @@ one of a sum of quarters of `a` with a sum of quarters of `b`, and each quarter 
 products.  An eighth of the multiplications is saved for sums of fewer elements.  In float32 the root mean
 square error is about one and a half times that of a product by its definition, on two levels about twice.
 
-Where the number of rows is not known, blocks of `BLOCK` rows are computed so, and the rows that are left by
+Where the number of rows is not known, whole blocks of rows are computed so, and the rows that are left by
 definition.  Known numbers may be computed in blocks, too.
 
 Source: Strassen, Gaussian Elimination is not Optimal, 1969.
@@ -37,7 +37,7 @@ from dlc_core.op.std.strassen_quarters import (
 from dlc_core.op.std.strassen_twice import lowered_twice
 
 BLOCK = 64
-"""Rows that are computed together where there is an unknown number of them."""
+"""Rows that are computed together where there is an unknown number of them, and nothing else is said."""
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -75,7 +75,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         return _unflattened(type_, lead, lowered_twice(lead, a, b))
     inner, columns = (as_expr(d) for d in b.shape)
     depth, width = inner // 2, columns // 2
-    size = BLOCK if known is None else attrs["block"]
+    size = attrs["block"] or (BLOCK if known is None else 0)
     blocks = [rows // size] if size else []
     half = const(size // 2) if size else ceil_div(rows, 2)
 
@@ -131,8 +131,8 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         return value if rest is None else guarded(i < whole, value, rest[i - whole, n])
 
     rest: te.Tensor | None = None
-    whole = rows // BLOCK * BLOCK
-    if known is None and Analyzer().modular(rows)[0] % BLOCK:
+    whole = rows // size * size if size else rows
+    if known is None and Analyzer().modular(rows)[0] % size:
 
         def left_over(i: Expr, n: Expr) -> te.tensor.Reduction:
             axis = te.reduce_axis(inner, "k")
@@ -166,7 +166,7 @@ MATMUL = op(
             "block",
             "int",
             0,
-            "rows that are computed together, on one level, where their number is known; 0: all",
+            f"rows that are computed together, on one level; 0: all, {BLOCK} where their number is not known",
         ),
     ],
     kind="contraction",

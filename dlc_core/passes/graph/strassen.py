@@ -20,7 +20,6 @@ from typing import ClassVar
 
 from dlc_core.graph.node import CONST, Function, Node, rewrite
 from dlc_core.op.std import BY_NAME as OPS
-from dlc_core.op.std.strassen import BLOCK
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
 from dlc_core.passes.graph.rows_of_zeros import has_rows_of_zeros
@@ -30,6 +29,9 @@ from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan
 MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "strassen_matmul"))
 CONV, ADD, RESHAPE = OPS["conv"], OPS["add"], OPS["reshape"]
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
+BLOCKS = (64, 128, 256)
+"""Numbers of rows to compute together where it is not known how many there are: the first one that pays, for
+what fills none is computed by definition."""
 PARTS = 8
 """Sizes of the part that goes through quarters that are tried."""
 GAIN = (0.96, 0.985)
@@ -88,8 +90,15 @@ class Strassen(GraphPass):
 def _found(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int, int] | None:
     """On how many levels to compute how many columns through quarters: all, or where the result may be in
     parts, those for which it costs least; and in blocks of how many rows, 0 for all.  None where it does not
-    pay.  On two levels, and in blocks that are chosen, only a known number of rows.
+    pay.  On two levels only a known number of rows.
     """
+    if not known:
+        each = (_found_of(replace(shape, rows=block), core, parts, False) for block in BLOCKS)
+        return next(((1, found[1], block) for block, found in zip(BLOCKS, each) if found is not None), None)
+    return _found_of(shape, core, parts, True)
+
+
+def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int, int] | None:
     found = []
     for levels in (1, 2) if known else (1,):
         step = 2**levels * core.lanes
@@ -121,7 +130,7 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     x, w = value.args[:2]
     if w.dtype.name != "float32":
         return None
-    rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else BLOCK
+    rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else BLOCKS[-1]
     inner, columns = x.shape[-1], value.shape[-1]
     if not isinstance(inner, int) or not isinstance(columns, int):
         return None
