@@ -7,6 +7,8 @@ final form, of flat buffers:
 * all reads of the input are in values of stores to the output, at the index of the store;
 * the output is read nowhere, and no more elements are written than it has.  As a kernel writes all of them,
   each is written once.
+
+A workspace, the last of a kernel's buffers, is neither: it has memory only while the kernel runs.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class _Scan:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
         self.params = frozenset(func.buffers)
+        self.lasting = func.buffers[: len(func.buffers) - func.attrs.get("workspaces", 0)]
         self.bad: set[Buffer] = set()
         """Parameters that are touched otherwise than as the law says."""
         self.read_by: dict[Buffer, set[Buffer]] = defaultdict(set)
@@ -46,14 +49,14 @@ class _Scan:
         self.visit(func.body, 1)
 
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        buffers = self.func.buffers
+        buffers = self.lasting
         found = []
         for index, source in enumerate(buffers):
             outputs = self.read_by[source]
             if len(outputs) != 1 or source in self.bad or source in self.writes:
                 continue
             (output,) = outputs
-            if output not in self.params or output in self.bad:
+            if output not in buffers or output in self.bad:
                 continue
             count, elements = self.writes[output], const_value(output.num_elements())
             if count is None or elements is None or count > elements:

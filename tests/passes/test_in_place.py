@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,6 +42,20 @@ def test_elements_that_their_own_store_reads() -> None:
     assert program(halves) == {(0, 2)}
     vectors = "for i in range(2):\n        C[T.ramp(i * 4, 1, 4)] = A[T.ramp(i * 4, 1, 4)]"
     assert program(vectors) == {(0, 2)}
+
+
+def test_workspaces_are_no_outputs() -> None:
+    """Memory that a kernel has only while it runs is not planned with values that live longer."""
+    func = replace(
+        parse(
+            "@T.prim_func\ndef f(A: T.Buffer((8,), 'float32'), B: T.Buffer((8,), 'float32'),"
+            " W: T.Buffer((8,), 'float32')):\n"
+            "    for i in range(8):\n        W[i] = A[i] * 2.0\n"
+            "    for i in range(8):\n        B[i] = W[i]\n"
+        ),
+        attrs={"workspaces": 1},
+    )
+    assert overwritable(func) == ()
 
 
 @pytest.mark.parametrize(
