@@ -10,12 +10,13 @@ at stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dlc_core import te
 from dlc_core.diag import UnsupportedError
 from dlc_core.graph.node import Node
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import (
     Expr,
@@ -36,7 +37,7 @@ from dlc_core.ir.expr import (
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import Lower, OpDecl
 from dlc_core.tir.intrinsics import if_then_else
-from dlc_core.tir.stmt import PrimFunc, Stmt, loop
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, loop
 
 
 def compute_type(type_: DType) -> DType:
@@ -155,6 +156,38 @@ def nest(shape: Sequence[Expr], body: Callable[[list[Expr]], Stmt], name: str = 
     for var, extent in reversed(list(zip(indices, shape, strict=True))):
         made = loop(var, extent, made)
     return made
+
+
+def region(buffer: Buffer, at: Sequence[Expr | None]) -> Region:
+    """The element at a place of a buffer; in dims without a place, all of them."""
+    return Region(
+        buffer,
+        tuple(
+            Range(const(0), size) if place is None else Range(place, const(1))
+            for place, size in zip(at, buffer.shape, strict=True)
+        ),
+    )
+
+
+def block_nest(
+    name: str,
+    shape: Sequence[Expr],
+    body: Callable[[list[Expr]], Stmt],
+    regions: Callable[[list[Expr]], tuple[Sequence[Region], Sequence[Region]]],
+    over: Collection[int] = (),
+) -> Stmt:
+    """Loops over a shape around one block: `body` and `regions`, what it reads and writes, at a point.
+
+    Points that differ in one of the axes `over` may write the same elements, and go in order.
+    """
+    axes = [Var(f"v_i{axis}", "int64") for axis in range(len(shape))]
+    point: list[Expr] = list(axes)
+    reads, writes = regions(point)
+    own = tuple(
+        IterVar(var, Range(const(0), extent), "reduce" if axis in over else "spatial")
+        for axis, (var, extent) in enumerate(zip(axes, shape, strict=True))
+    )
+    return nest(shape, lambda i: Block(name, own, tuple(i), tuple(reads), tuple(writes), body(point)))
 
 
 def padded(

@@ -9,9 +9,7 @@ from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.lower import lower_node
-from dlc_core.tir.functor import stmts
 from dlc_core.tir.interpreter import run
-from dlc_core.tir.stmt import For, If, Let
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 
@@ -48,10 +46,3 @@ def test_sums_of_halves_are_rounded_once(count):
     updates = np.full(count, 0.01, np.float16)
     made = ran(node, np.array([16], np.float16), np.zeros(count, np.int64), updates)
     assert made[0] == np.float16(16 + updates.astype(np.float32).sum())
-
-
-def test_the_place_of_a_slice_is_worked_out_once():
-    func = lower_node(std.scatter_nd(*params_of((4, 5, 6), (7, 1), (7, 5, 6)), reduction="add"))
-    (inside,) = [s for s in stmts(func.body) if isinstance(s, If)]
-    assert isinstance(inside.then, Let)
-    assert sum(isinstance(s, For) for s in stmts(inside)) == 2

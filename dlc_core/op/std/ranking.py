@@ -23,10 +23,10 @@ from dlc_core.ir.expr import (
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, check_rank, fail, of_input
-from dlc_core.op.lower import compute_type, nest
+from dlc_core.op.lower import block_nest, compute_type, region
 from dlc_core.op.std.heap import sunk
 from dlc_core.tir.intrinsics import intrinsic
-from dlc_core.tir.stmt import Alloc, If, Let, Stmt, While, loop, seq, store
+from dlc_core.tir.stmt import Alloc, If, Let, Region, Stmt, While, loop, seq, store
 
 
 def _infer(x: TensorType, attrs: Attrs) -> TensorType:
@@ -75,9 +75,12 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
                 return chosen.inserted(count) if count <= INSERTED else chosen.heaped()
             return If(as_expr(count) > 0, chosen.heaped())
 
-        return Alloc(place, nest(x.shape[:-1], row))
+        def touched(at: list[Expr]) -> tuple[list[Region], list[Region]]:
+            return [region(ins[0], [*at, None])], [region(outs[0], [*at, None])]
 
-    made: te.Tensor = te.extern(type_.shape, [x], body, "top_indices", dtype_="int64")
+        return block_nest("row", x.shape[:-1], lambda at: Alloc(place, row(at)), touched)
+
+    made: te.Tensor = te.extern(type_.shape, [x], body, "top_indices", dtype_="int64", blocks=True)
     return made
 
 

@@ -6,7 +6,7 @@ native code leaves their updates out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,9 @@ from dlc_core.op.infer import (
     fail,
     merge_dims,
 )
-from dlc_core.op.lower import compute_type, nest, replaced, rounded
+from dlc_core.op.lower import block_nest, compute_type, region, replaced, rounded
 from dlc_core.op.std.indexing import gather_elements_infer, index_sample, inside, last_dim
-from dlc_core.tir.stmt import If, Let, Stmt, store
+from dlc_core.tir.stmt import If, Let, Region, Stmt, store
 
 _COMBINE: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -73,12 +73,15 @@ def _scattered(
     reduction: str,
     tensors: Sequence[te.Tensor],
     outer: int,
+    ordered: Collection[int],
     target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr]]],
 ) -> te.Tensor:
-    """x copied, then the updates in order: `target(indices, i)` gives the index in the result of update i,
-    without the dims behind the first `outer` of the updates, and the conditions under which that is inside.
+    """x copied, then the updates: `target(indices, i)` gives the index in the result of update i, without the
+    dims behind the first `outer` of the updates, and the conditions under which that is inside.
 
-    Sums and products of narrow floats are rounded once, at the end.
+    Updates that differ in one of the `ordered` dims alone may meet at one place, and go in order; others
+    never do, so that threads may share them.  Sums and products of narrow floats are rounded once, at the
+    end.
     """
     held = type_.dtype if reduction in ("none", "min", "max") else compute_type(type_.dtype)
 
@@ -86,25 +89,37 @@ def _scattered(
         x, indices, updates = ins
         (out,) = outs
 
-        def update(i: list[Expr]) -> Stmt:
+        def copied(i: list[Expr]) -> Stmt:
+            return store(out, i, cast_to(held, load(x, i)))
+
+        def update(every: list[Expr]) -> Stmt:
+            i, rest = every[:outer], every[outer:]
             found, valid = target(indices, i)
             begin = [Var(f"at{axis}", "int64") for axis in range(len(found))]
-
-            def combined(rest: list[Expr]) -> Stmt:
-                where = [*begin, *rest]
-                new = cast_to(held, load(updates, [*i, *rest]))
-                return store(out, where, _APPLY[reduction](load(out, where), new))
-
-            # Places are worked out once for all that is written there.
-            written = nest(updates.shape[outer:], combined, "j")
+            where = [*begin, *rest]
+            new = cast_to(held, load(updates, every))
+            written: Stmt = store(out, where, _APPLY[reduction](load(out, where), new))
             for place, value in zip(reversed(begin), reversed(found), strict=True):
                 written = Let(place, value, written)
             return If(logical_and(*valid), written) if valid else written
 
-        copied = nest(x.shape, lambda i: store(out, i, cast_to(held, load(x, i))))
-        return [copied, nest(updates.shape[:outer], update)]
+        def told(every: list[Expr]) -> list[Expr | None]:
+            """Where an update goes, as far as that is known without the indices."""
+            free = len(out.shape) - len(every[outer:])
+            kept = [None if axis in ordered else i for axis, i in enumerate(every[:outer])]
+            return [*(kept if len(kept) == free else [None] * free), *every[outer:]]
 
-    made = te.extern(type_.shape, tensors, body, "scatter", dtype_=held)
+        def updating(every: list[Expr]) -> tuple[list[Region], list[Region]]:
+            changed = region(out, told(every))
+            places = region(indices, [*every[:outer], *[None] * (indices.ndim - outer)])
+            return [changed, places, region(updates, every)], [changed]
+
+        return [
+            block_nest("copy", x.shape, copied, lambda i: ([region(x, i)], [region(out, i)])),
+            block_nest("update", updates.shape, update, updating, ordered),
+        ]
+
+    made = te.extern(type_.shape, tensors, body, "scatter", dtype_=held, blocks=True)
     return rounded(made, type_.dtype, "scatter_end")
 
 
@@ -124,7 +139,7 @@ def _scatter_elements_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor
         place, valid = _place(load(indices, i), size)
         return list(replaced(tuple(i), axis, place)), valid
 
-    return _scattered(type_, attrs["reduction"], tensors, type_.ndim, target)
+    return _scattered(type_, attrs["reduction"], tensors, type_.ndim, {axis}, target)
 
 
 def _scatter_nd_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
@@ -135,7 +150,7 @@ def _scatter_nd_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> t
         found = [_place(load(indices, [*i, k]), x.shape[k]) for k in range(depth)]
         return [place for place, _ in found], [condition for _, valid in found for condition in valid]
 
-    return _scattered(type_, attrs["reduction"], tensors, outer, target)
+    return _scattered(type_, attrs["reduction"], tensors, outer, range(outer), target)
 
 
 def _scatter_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -10,8 +10,8 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Cast, Expr, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
+from dlc_core.tir.functor import block_list, child_stmts
+from dlc_core.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, Store
 
 
 def extent_of(axis: IterVar) -> int | None:
@@ -177,17 +177,27 @@ def contiguous_over(block: Block, axis: Var) -> bool:
 
 
 def work_of(func: PrimFunc) -> int | None:
-    """Iterations of the block that has most; None where an extent is symbolic."""
+    """Iterations of the block that has most, with loops inside of it; None where an extent is symbolic."""
     most = 0
     for block in block_list(func.body):
-        total = 1
+        total = _iterations(block.body)
         for axis in block.axes:
             size = extent_of(axis)
-            if size is None:
+            if size is None or total is None:
                 return None
             total *= size
-        most = max(most, total)
+        most = max(most, total or 0)
     return most
+
+
+def _iterations(stmt: Stmt) -> int | None:
+    """Iterations of the innermost of nested loops, 1 where there are none."""
+    inner = [_iterations(child) for child in child_stmts(stmt)]
+    known = [count for count in inner if count is not None]
+    extent = const_value(stmt.extent) if isinstance(stmt, For) else 1
+    if extent is None or len(known) < len(inner):
+        return None
+    return extent * max(known, default=1)
 
 
 def inline_pointwise(schedule: Schedule) -> BlockRV:

@@ -1,19 +1,29 @@
-"""Kernels of any kind, as they stand: their outermost independent loops are dealt out to threads.
+"""Kernels of any kind, as they stand: their innermost contiguous loops are vectorised, independent ones dealt
+out to threads.
 
-The last resort: reductions of several values at once, as argmax is, come here.
+    for part of the columns (parallel):
+      for step (in order):                     what scans and scatters do one after the other
+        for vector of the part: …
+
+The last resort: reductions of several values at once, as argmax is, scans and scatters come here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
-from dlc_core.schedule.rules.analysis import deal_out, work_of
+from dlc_core.ir.expr import Expr, Load, Var, const_value, free_vars, post_order
+from dlc_core.schedule.handles import BlockRV, LoopRV
+from dlc_core.schedule.rules.analysis import coefficients, extent_of, is_pointwise, work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.functor import block_list, exprs_of, stmts
+from dlc_core.tir.stmt import Block, If, Let, PrimFunc, Store
 
 PARALLEL_WORK = 1 << 13
 """Iterations below which a kernel is not worth waking other threads for."""
@@ -30,16 +40,106 @@ class LoopsRule(ScheduleRule):
         return bool(block_list(func.body))
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
-        work = work_of(schedule.func)
-        if not machine.description.parallel or (work is not None and work < PARALLEL_WORK):
-            return
-        for handle in schedule.get_blocks():
-            axes = schedule.get(handle).axes
-            loops = schedule.get_loops(handle)[: sum(a.kind == "spatial" for a in axes)]
-            try:
-                deal_out(schedule, loops)
-            except ScheduleError:
-                continue  # Loops of this block depend on one another: they stay serial.
+        s, work = schedule, work_of(schedule.func)
+        threads = machine.threads if machine.description.parallel else 1
+        if work is not None and work < PARALLEL_WORK:
+            threads = 1
+        _inline_maps(s)
+        for handle in s.get_blocks():
+            block = s.get(handle)
+            alone = all(s.get_child_blocks(loop) == [handle] for loop in s.get_loops(handle))
+            if alone and is_pointwise(block) and not _recurs(block):
+                schedule_map(s, handle, machine)
+                continue
+            loops = s.get_loops(handle)
+            bound = {v: a for a, v in zip(block.axes, block.values, strict=True)}
+            free = [loop for loop in loops if loop.var in bound and bound[loop.var].kind == "spatial"]
+            if alone and block.init is None and free:
+                free = _vectorized(s, handle, free, machine.lanes(32), threads)
+            if threads > 1:
+                _deal_out_any(s, handle, free, threads)
 
 
-__all__ = ["LoopsRule"]
+def _inline_maps(s: Schedule) -> None:
+    """Compute pointwise values where pointwise blocks read them, as far as that is possible."""
+    outputs = s.get_output_blocks()
+    for handle in s.get_blocks():
+        if handle in outputs or not is_pointwise(s.get(handle)):
+            continue
+        readers = s.get_consumers(handle)
+        if not readers or not all(is_pointwise(s.get(reader)) for reader in readers):
+            continue
+        try:
+            s.compute_inline(handle)
+        except ScheduleError:
+            continue  # a part of what a scan holds, which others write too
+
+
+def _recurs(block: Block) -> bool:
+    """Whether a block of one store reads what it writes at other points."""
+    assert isinstance(block.body, Store)
+    return any(isinstance(e, Load) and e.buffer is block.body.buffer for e in post_order(block.body.value))
+
+
+def _vectorized(
+    s: Schedule, handle: BlockRV, free: Sequence[LoopRV], lanes: int, threads: int
+) -> list[LoopRV]:
+    """Vectorise the last of the loops over spatial axes of a block, where all that it touches is contiguous
+    over that; the loops that threads may be dealt then, parts of the vectorised one where there is no other.
+    """
+    block, (*others, column) = s.get(handle), free
+    axis = next(a for a, v in zip(block.axes, block.values, strict=True) if v is column.var)
+    extent = extent_of(axis)
+    if lanes < 2 or (extent is not None and extent < 2) or not _along(block, axis.var):
+        return list(free)
+    try:
+        s.reorder(*(loop for loop in s.get_loops(handle) if loop != column), column)
+    except ScheduleError:
+        return list(free)
+    others = [loop for loop in others if const_value(s.extent(loop)) != 1]
+    if not others and extent is not None and threads > 1 and extent % (threads * lanes) == 0:
+        part, column = s.split(column, [threads, None], tail="exact")
+        others.append(part)
+    vectorize_long(s, column, lanes)
+    return others
+
+
+def _deal_out_any(s: Schedule, handle: BlockRV, loops: Sequence[LoopRV], threads: int) -> None:
+    """Deal the first of these loops that may run in any order out to threads, parts of it in front of loops
+    that keep their order.
+    """
+    for loop in loops:
+        extent = const_value(s.extent(loop))
+        if extent == 1:
+            continue
+        before = s.get_loops(handle)
+        before = before[: before.index(loop)]
+        try:
+            if any(const_value(s.extent(each)) != 1 for each in before):
+                if extent is not None and extent > threads:
+                    loop, _ = s.split(loop, [threads, None], tail="balanced")
+                s.reorder(loop, *before)
+            s.parallel(loop)
+        except ScheduleError:
+            continue  # iterations depend on one another
+        return
+
+
+def _along(block: Block, axis: Var) -> bool:
+    """Whether a block is stores under conditions that are the same all along an axis, and every access is
+    contiguous over it or does not have it.
+    """
+    found: list[tuple[Load | Store, Sequence[Expr]]] = []
+    for stmt in stmts(block.body):
+        if isinstance(stmt, Store):
+            found.append((stmt, stmt.indices))
+        elif not isinstance(stmt, (If, Let)) or axis in free_vars(
+            stmt.value if isinstance(stmt, Let) else stmt.cond
+        ):
+            return False
+        found += [(e, e.indices) for x in exprs_of(stmt) for e in post_order(x) if isinstance(e, Load)]
+    for access, indices in found:
+        steps = coefficients(access.buffer, indices, [axis])
+        if steps is None or const_value(steps[axis]) not in ((1,) if isinstance(access, Store) else (0, 1)):
+            return False
+    return True
