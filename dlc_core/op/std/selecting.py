@@ -25,6 +25,10 @@ from dlc_core.op.std.slicing import SLICE
 from dlc_core.op.std.suppression import BOUNDED_BOXES, BOXES, LIMITS, boxes_infer, boxes_of
 
 _INT64 = DType("int64")
+NO_LIMIT = 1 << 40
+"""A number of boxes from which on all may remain, more than memory holds.  Exporters write the greatest
+int64, which sizes are not computed with: a multiple of it would be anything.
+"""
 
 
 def _nonzero_infer(x: TensorType, attrs: Attrs) -> Type:
@@ -71,6 +75,8 @@ def _nms_compose(
 ) -> Node:
     known = const_array(most)
     limit = None if known is None else max(int(known.reshape(-1)[0]), 0)
+    if limit is not None and limit >= NO_LIMIT:
+        limit = None
     limits = [RESHAPE.build(value, shape=(1,)) for value in (most, overlap, least)]
     found = BOUNDED_BOXES.build(boxes, scores, *limits, limit=limit, center=center)
     return FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count)

@@ -52,6 +52,20 @@ def test_boxes_that_overlap_a_better_one_are_left_out(limits, center):
     assert exe.about["host"][0]["why"] == "data tells how many results there are"
 
 
+@pytest.mark.parametrize("most", [(1 << 63) - 1, 1 << 61])
+def test_great_limits_are_none(tmp_path, most):
+    n = Var("n")
+    boxes, scores = param("b", tensor_type((1, n, 4))), param("s", tensor_type((1, 1, n)))
+    limits = constant([most], "int64"), constant([0.3], "float32"), constant([0.1], "float32")
+    made = std.non_max_suppression(boxes, scores, *limits, count=Var("kept"))
+    rng = np.random.default_rng(0)
+    given = [rng.random((1, 30, 4), np.float32), rng.random((1, 1, 30), np.float32)]
+    module = module_of(made, boxes, scores)
+    check(module, *given).save(tmp_path / "boxes.dlc")
+    found = dlc.open(tmp_path / "boxes.dlc")(*given)
+    np.testing.assert_array_equal(found, evaluate(module["main"], given))
+
+
 def test_the_limits_may_be_data():
     n = Var("n")
     boxes, scores = param("b", tensor_type((1, n, 4))), param("s", tensor_type((1, 1, n)))
