@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, const_value
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.loops import annotate
@@ -20,10 +20,21 @@ from dlc_core.tir.intrinsics import prefetch as hint
 from dlc_core.tir.stmt import Block, Eval, IterVar, Range, seq
 
 PREFETCH = "prefetch"
-"""Annotation of a loop: a buffer's name, and how many elements ahead of its reads the loop asks for."""
+"""Annotation of a loop: a buffer's name, and how many elements ahead of its reads the loop asks for; where
+rounds of loops around it share that, the number of parts, and which the first is.
+"""
+PREFETCH_PART = "prefetch_part"
+"""Annotation of a loop around one with `PREFETCH`: how many parts later the part of its next round is."""
 
 
-def prefetch(program: Program, handle: LoopRV, buffer: str, ahead: int) -> None:
+def prefetch(
+    program: Program,
+    handle: LoopRV,
+    buffer: str,
+    ahead: int,
+    among: Sequence[LoopRV] = (),
+    rounds: Sequence[int] = (),
+) -> None:
     loop = program.loop(handle)
     what = f"cannot prefetch {buffer!r} in loop {loop.var.name!r}"
     known = [b.name for b in buffers_read(loop.body)]
@@ -33,7 +44,26 @@ def prefetch(program: Program, handle: LoopRV, buffer: str, ahead: int) -> None:
         )
     if ahead < 1:
         raise program.error(what, loop, why=f"{ahead} elements ahead is not ahead")
-    annotate(program, handle, PREFETCH, (buffer, ahead))
+    if not among:
+        annotate(program, handle, PREFETCH, (buffer, ahead))
+        return
+    if len(among) != len(rounds):
+        raise program.error(what, loop, why=f"{len(among)} loops have {len(rounds)} numbers of rounds")
+    above = {other.var for other in program.tree.loops_above(loop)}
+    first, parts = 0, 1
+    for other, count in zip(reversed(among), reversed(rounds), strict=True):
+        outer = program.loop(other)
+        begin, extent = const_value(outer.begin), const_value(outer.extent)
+        if outer.var not in above:
+            raise program.error(what, loop, outer, why="a loop whose rounds share it is not around it")
+        if begin is None or extent is None or begin + extent > count:
+            raise program.error(what, outer, why=f"it is not known to be within {count} rounds")
+        if extent == 1:
+            first += begin * parts
+        else:
+            annotate(program, other, PREFETCH_PART, parts)
+        parts *= count
+    annotate(program, handle, PREFETCH, (buffer, ahead, parts, first))
 
 
 def prefetch_at(
@@ -68,4 +98,4 @@ def prefetch_at(
     program.replace({loop: replace(loop, body=seq(block, loop.body))})
 
 
-__all__ = ["PREFETCH", "prefetch", "prefetch_at"]
+__all__ = ["PREFETCH", "PREFETCH_PART", "prefetch", "prefetch_at"]

@@ -299,12 +299,21 @@ class Schedule(Sampling):
         return pipeline.double_buffer(self._program, block)
 
     @primitive
-    def prefetch(self, loop: LoopRV, buffer: str, ahead: int) -> None:
+    def prefetch(
+        self,
+        loop: LoopRV,
+        buffer: str,
+        ahead: int,
+        among: Sequence[LoopRV] = (),
+        rounds: Sequence[int] = (),
+    ) -> None:
         """Ask in each iteration of a loop for memory `ahead` elements behind what it reads of a buffer.
 
         The distance is one in memory, whatever the buffer's shape, and may lead out of it: hints do no harm.
+        Where rounds of the loops `among` around it read the same, each asks for its part of the lines; of
+        how many `rounds` each of these loops has some.
         """
-        prefetching.prefetch(self._program, loop, buffer, ahead)
+        prefetching.prefetch(self._program, loop, buffer, ahead, among, rounds)
 
     @primitive
     def prefetch_at(

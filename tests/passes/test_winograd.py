@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import constant, param, post_order
+from dlc_core.graph.node import Function, constant, param, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
@@ -69,6 +69,15 @@ def test_windows_with_gaps_are_images_of_their_phases(checked, dilation, padding
     assert found.body.shape == x.shape
     phases = dilation[0] * dilation[1]
     assert found.body.args[0].args[0].args[0].shape[0] == phases
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(("size", "channels", "tile"), [(56, 64, 4), (14, 256, 4), (7, 512, 2)])
+def test_weights_that_are_asked_for_ahead_cost_little_beside_products(cores, size, channels, tile):
+    y = conv(size=size, inputs=channels, outputs=channels)
+    facts = {"cores": cores, "caches": (48 << 10, 1 << 20, 32 << 20)}
+    found = Winograd().run_function(Function("f", (y.args[0],), y), context(**facts))
+    assert [n.attrs["tile"] for n in post_order(found.body) if n.op.name == "winograd_conv"] == [tile]
 
 
 def test_bias_and_what_follows_stay(checked):

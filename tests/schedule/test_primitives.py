@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dlc_core import te
-from dlc_core.ir.expr import Var, const_value
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Var, as_expr, const_value, free_vars, substitute
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
+from dlc_core.passes.tir.prefetch import inject_prefetches
 from dlc_core.schedule import BlockRV, IndexMap, LoopRV, Schedule
 from dlc_core.tir.functor import loads_in, stmts
 from dlc_core.tir.interpreter import run
@@ -251,6 +253,45 @@ def test_a_hint_for_any_place():
     source, out = np.ones((8, 4), np.float32), np.zeros((8, 4), np.float32)
     run(sch.func, source, out)
     np.testing.assert_array_equal(out, source + 1)
+
+
+def test_rounds_that_read_the_same_share_what_they_ask_for():
+    """Three tiles of rows read 8 rows of 4 lines: each asks for a third of what is to come."""
+    a, b = te.placeholder((5, 8), name="A"), te.placeholder((8, 64), name="B")
+    r = te.reduce_axis(8, "r")
+    with te.collect() as made:
+        y = te.compute((5, 64), lambda i, j: te.sum(a[i, r] * b[r, j], r), "y")
+    sch = Schedule(te.create_prim_func([a, b], [y], producers=made))
+    i, j, steps = sch.get_loops(BlockRV("y"))
+    tiles, row = sch.split(i, [None, 2])
+    vectors, lane = sch.split(j, [None, 16])
+    sch.reorder(tiles, steps, row, vectors, lane)
+    sch.decompose_reduction(BlockRV("y"), steps)
+    sch.unroll(vectors)
+    sch.vectorize(lane)
+    first, rest = sch.partition(tiles, [1])
+    for copy in (first, rest):
+        with pytest.raises(ScheduleError, match="known to be within 0 rounds"):
+            sch.prefetch(copy[steps], "B", 512, [copy.loop], [0])
+        with pytest.raises(ScheduleError, match="1 loops have 2 numbers"):
+            sch.prefetch(copy[steps], "B", 512, [copy.loop], [3, 1])
+        with pytest.raises(ScheduleError, match="not around it"):
+            sch.prefetch(copy[steps], "B", 512, [copy[row]], [2])
+        sch.prefetch(copy[steps], "B", 512, [copy.loop], [3])
+    func = flatten_and_simplify(vectorize_loops(unroll_loops(lower_blocks(sch.func))))
+    hints = [s.value for s in stmts(inject_prefetches(func, 64).body) if isinstance(s, Eval)]
+    asked = []
+    for place in (e.indices[0] for hint in hints for e in loads_in(hint)):
+        names = {v.name: v for v in free_vars(place)}
+        for tile in (1, 2) if "i_0" in names else (0,):
+            for k in range(8):
+                at = substitute(place, {v: as_expr({"i_0": tile, "r": k}[name]) for name, v in names.items()})
+                asked.append((tile, (const_value(at) - 512) // 16))
+    for tile in range(3):
+        own = {line for which, line in asked if which == tile}
+        assert 10 <= len(own) <= 13
+        assert own == set(range(min(own), max(own) + 1))
+    assert set(range(32)) <= {line for _, line in asked} <= set(range(33))
 
 
 def test_windows_overlap_and_padding_is_cut():

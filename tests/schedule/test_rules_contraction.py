@@ -17,6 +17,7 @@ from dlc_core.schedule.rules.cpu.tile import Dealt, Tile, choose, domain_cycles,
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import block_list, stmts
+from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc
 
 MACHINES = {
@@ -259,6 +260,41 @@ def test_products_of_few_rows_leave_it_to_the_processor_to_read_ahead():
     machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10))
     func = check_schedule(matmul((1, 256), (256, 96), constants=(1,)), machine)
     assert not any(isinstance(s, For) and s.annotations for s in stmts(func.body))
+
+
+@pytest.mark.parametrize(("columns", "shared"), [(384, True), (336, False)])
+def test_tiles_of_rows_share_what_they_ask_for_of_the_next_panels(columns, shared):
+    """Nobody asks for the first panel, which one of few is too much for."""
+    machine = replace(MACHINES["wide"], cores=1, caches=(32 << 10, 512 << 10))
+    func = schedule_for(matmul((49, 256), (256, columns), constants=(1,)), machine)
+    is_contraction(func)
+    loops = [s for s in stmts(func.body) if isinstance(s, For)]
+    noted = [s.annotations["prefetch"] for s in loops if "prefetch" in s.annotations]
+    ahead = 2 * 48 * 256
+    assert set(noted) == {("p1", ahead, 6, 0) if shared else ("p1", (512 << 10) // 8 // 4)}
+    assert sum("prefetch_part" in s.annotations for s in loops) == shared
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "steps"),
+    [(1, 2048, 128), (1, 300, 100), (1, 128, 0), (2, 2048, 0), (1, 257, 0)],
+)
+def test_long_sums_of_single_rows_are_sums_of_sums(rows, inner, steps):
+    func = schedule_for(matmul((rows, inner), (inner, 96), constants=(1,)), MACHINES["wide"])
+    is_contraction(func)
+    loops = [const_value(s.extent) for s in stmts(func.body) if isinstance(s, For) and s.kind == "serial"]
+    assert (steps in loops and inner // steps in loops) if steps else inner in loops
+
+
+def test_sums_of_sums_are_rounded_less():
+    rng = np.random.default_rng(3)
+    a, b = rng.random((1, 1024), np.float32), rng.standard_normal((1024, 32), np.float32)
+    func = check_schedule(matmul((1, 1024), (1024, 32)), MACHINES["wide"])
+    made = np.zeros((1, 32), np.float32)
+    run(func, a, b, made)
+    exact = a.astype(np.float64) @ b
+    in_order = np.cumsum(a.T * b, axis=0, dtype=np.float32)[-1]
+    assert np.square(made - exact).sum() < np.square(in_order - exact).sum() / 3
 
 
 @machines

@@ -2,53 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
-from dlc_core.ir.expr import Expr, Load, Ramp, free_vars, loads_in
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Load, Ramp, Var, as_expr, free_vars, loads_in, substitute
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.schedule.prefetch import PREFETCH
+from dlc_core.schedule.prefetch import PREFETCH, PREFETCH_PART
 from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
 from dlc_core.tir.intrinsics import address_of, prefetch
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
+
+NOTES = {PREFETCH, PREFETCH_PART}
 
 
 def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
     """The program with hints for annotated loops; `line` is the bytes that one brings."""
     if not any(isinstance(s, For) and PREFETCH in s.annotations for s in stmts(func.body)):
         return func
+    around: dict[Var, list[For]] = {}
+    for outer in stmts(func.body):
+        if isinstance(outer, For) and PREFETCH_PART in outer.annotations:
+            for inner in stmts(outer.body):
+                if isinstance(inner, For) and PREFETCH in inner.annotations:
+                    around.setdefault(inner.var, []).append(outer)
 
     def visit(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, For) or PREFETCH not in stmt.annotations:
+        if not isinstance(stmt, For) or NOTES.isdisjoint(stmt.annotations):
             return None
-        notes = {key: value for key, value in stmt.annotations.items() if key != PREFETCH}
-        hints = [Eval(hint) for hint in _hints(stmt, line)]
-        return replace(stmt, body=seq(*hints, stmt.body), annotations=notes)
+        notes = {key: value for key, value in stmt.annotations.items() if key not in NOTES}
+        body = stmt.body
+        if PREFETCH in stmt.annotations:
+            body = seq(*(Eval(hint) for hint in _hints(stmt, around.get(stmt.var, ()), line)), body)
+        return replace(stmt, body=body, annotations=notes)
 
     return replace(func, body=transform_stmt(func.body, stmt_fn=visit))
 
 
-def _hints(loop: For, line: int) -> Iterator[Expr]:
-    """For each line that an iteration reads of the buffer, one for what is as far ahead as is wanted."""
-    name, ahead = loop.annotations[PREFETCH]
+def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:
+    """For each line that an iteration reads of the buffer, one for what is as far ahead as is wanted; where
+    rounds of loops around share what all iterations read, as many as it takes for the present round's part.
+    """
+    name, ahead, *shares = loop.annotations[PREFETCH]
+    parts, own = shares or (1, 0)
+    part = sum((outer.var * outer.annotations[PREFETCH_PART] for outer in around), as_expr(own))
+    step = part * loop.extent + (loop.var - loop.begin)
+    for lines in _lines(loop, name, line):
+        buffer, first = lines[0]
+        if parts == 1:
+            yield from (prefetch(address_of(buffer, place + ahead)) for _, place in lines)
+            continue
+        # A part is one piece of memory: the processor sees where a stream goes, and reads ahead of it.
+        elements = line // buffer.dtype.itemsize
+        begin = substitute(first, {loop.var: loop.begin}) + ahead + step * (len(lines) * elements) // parts
+        for number in range(-(-len(lines) // parts)):
+            yield prefetch(address_of(buffer, begin + number * elements))
+
+
+def _lines(loop: For, name: str, line: int) -> list[list[tuple[Buffer, Expr]]]:
+    """The first element that is read of each line of a buffer in an iteration; together those that lie a
+    known number of elements apart.
+    """
     analyzer = Analyzer()
-    asked: list[tuple[Mapping[Expr, int], int]] = []
+    found: list[tuple[Mapping[Expr, int], list[tuple[Buffer, Expr]], list[int]]] = []
     for one in _loads(loop.body):
         (index,) = one.indices
         first = index.base if isinstance(index, Ramp) else index
         if one.buffer.name != name or loop.var not in free_vars(first):
             continue
         terms, begin = analyzer.linear(first)
-        near = [
-            abs(begin - other) * one.buffer.dtype.itemsize < line for known, other in asked if known == terms
-        ]
-        if any(near):
-            continue
-        asked.append((terms, begin))
-        yield prefetch(address_of(one.buffer, first + ahead))
+        known = next((group for group in found if group[0] == terms), None)
+        if known is None:
+            found.append((terms, [(one.buffer, first)], [begin]))
+        elif all(abs(begin - other) * one.buffer.dtype.itemsize >= line for other in known[2]):
+            known[1].append((one.buffer, first))
+            known[2].append(begin)
+    return [lines for _, lines, _ in found]
 
 
 def _loads(body: Stmt) -> dict[Load, None]:

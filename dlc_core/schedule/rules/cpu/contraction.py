@@ -51,10 +51,14 @@ NUMBERS_OF_BYTE = 4
 """Most numbers that are packed into a byte."""
 AHEAD = 8
 """Weights are asked for one part in so many of the second cache before they are used."""
+FEWEST_PANELS = 8
+"""Panels of a thread from which tiles ask for the next panel: nobody asks for the first one then."""
 PREFETCHED_ROWS = 8
 """Rows from which products take longer than memory takes to give weights.  Below it the processor reads ahead
 by itself, as fast as memory and caches are, and hints only take places in its queues.
 """
+CHUNK = 128
+"""Steps of a single row's sum that are summed by themselves."""
 FEWER = 3
 """Part of a tile's rows that those have which take most of what whole tiles leave of unknown numbers of rows:
 their products are as many as one row's latency hides.
@@ -90,6 +94,8 @@ class _Names:
     block: BlockRV
     out: BlockRV
     panels: LoopRV | None = None
+    number: int | None = 1
+    """Tiles of rows in all, of which a copy has some; None where it is not known."""
 
     def within(self, copy: Copy) -> _Names:
         return _Names(
@@ -99,6 +105,7 @@ class _Names:
             copy[self.block],
             copy[self.out],
             None if self.panels is None else copy[self.panels],
+            self.number,
         )
 
 
@@ -293,8 +300,30 @@ class Contract:
             return
         size = bytes_of(self.packed)
         ahead = caches[1] // AHEAD
-        if size is not None and size > ahead:
-            self.s.prefetch(reduction[-1], self.packed.name, ahead // self.packed.dtype.itemsize)
+        if size is None or size <= ahead:
+            return
+        s, name, itemsize = self.s, self.packed.name, self.packed.dtype.itemsize
+        loops, rounds = self._readers(names, reduction)
+        panel = math.prod((self.packed.static_shape() or ())[-1 - len(reduction) :]) * itemsize
+        many = size >= FEWEST_PANELS * panel * self.machine.workers
+        if math.prod(rounds) > 1 and 2 * panel <= caches[1] and many:
+            s.prefetch(reduction[-1], name, -(-ahead // panel) * panel // itemsize, loops, rounds)
+        else:
+            s.prefetch(reduction[-1], name, ahead // itemsize)
+
+    def _readers(self, names: _Names, reduction: Sequence[LoopRV]) -> tuple[list[LoopRV], list[int]]:
+        """The loops around whose rounds all read the same panel, and of how many rounds they are or were a
+        part; none where that is not known.
+        """
+        s = self.s
+        around = s.get_loops(names.block)
+        around = around[: around.index(reduction[0])]
+        if names.panels not in around:
+            return [], []
+        loops = around[around.index(names.panels) + 1 :]
+        rounds = [names.number if loop == names.tiles else const_value(s.extent(loop)) for loop in loops]
+        known = [count for count in rounds if count is not None]
+        return (loops, known) if len(known) == len(rounds) else ([], [])
 
     # Loops
 
@@ -370,6 +399,8 @@ class Contract:
         full_panels = s.extent(names.column) // width
         panels, column = s.split(names.column, [None, width], tail="shrink")
         names = replace(names, column=column)
+        if names.tiles is not None:
+            names = replace(names, number=const_value(s.extent(names.tiles)))
         inner = [column] if names.row is None else [names.row, column]
         nest = [*outer, panels] if names.tiles is None else self._order(outer, panels, names.tiles)
         # Loops that other tiles share stay where they are.
@@ -458,7 +489,19 @@ class Contract:
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
         self._prefetch(reduction, names)
-        init = s.decompose_reduction(names.block, reduction[0])
+        steps = self._chunk(names, reduction)
+        if steps:
+            self._sum_chunks(names.block, reduction[0], spatial, steps)
+        else:
+            self._accumulate(names.block, reduction, spatial, by_unit)
+        self._registers([names.column] if names.row is None else [names.row, names.column])
+
+    def _accumulate(
+        self, block: BlockRV, reduction: Sequence[LoopRV], spatial: Sequence[LoopRV], by_unit: bool = False
+    ) -> None:
+        """Sums of a tile in registers."""
+        s = self.s
+        init = s.decompose_reduction(block, reduction[0])
         if self.dot is None:
             self._registers(spatial)
         elif by_unit:
@@ -470,7 +513,34 @@ class Contract:
         if self.found.rhs.beside:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
-        self._registers([names.column] if names.row is None else [names.row, names.column])
+
+    def _chunk(self, names: _Names, reduction: Sequence[LoopRV]) -> int:
+        """Steps that are summed by themselves, 0 for all: of a long sum each number is rounded as often as
+        it is added to.  Single rows wait for memory, so that sums of sums cost them nothing.
+        """
+        count = const_value(self.s.extent(reduction[-1]))
+        single = names.row is None or const_value(self.s.extent(names.row)) == 1
+        written = self.s.get(names.block).writes[0].buffer.dtype
+        if count is None or count <= CHUNK or len(reduction) > 1 or not single or not written.is_float:
+            return 0
+        if self.dot is not None or self.found.rhs.beside:
+            return 0
+        return max((size for size in range(CHUNK // 4, CHUNK + 1) if count % size == 0), default=0)
+
+    def _sum_chunks(self, block: BlockRV, reduction: LoopRV, spatial: Sequence[LoopRV], steps: int) -> None:
+        """Sums of so many steps in registers, and their sum."""
+        s = self.s
+        chunk, _ = s.split(reduction, [None, steps], tail="exact")
+        part = s.rfactor(chunk, 0)
+        rank = len(s.get(part).axes)
+        *own, chunk = s.get_loops(block)[1 - rank :]
+        s.reorder(chunk, *own)
+        s.compute_at(part, chunk)
+        s.set_scope(part, 0, "local")
+        *within, one, step = s.get_loops(part)[-rank:]
+        s.reorder(step, one, *within)
+        self._accumulate(part, [step], [one, *within])
+        self._accumulate(block, [chunk], own)
 
     def _unpack(self, numbers: LoopRV) -> None:
         """Numbers that are packed into one byte are taken from one load of it."""

@@ -15,13 +15,13 @@ from dlc_core.op.std.winograd import points_of
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
 from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
 
-MEMORY_BYTES_PER_CYCLE = 5.0
+MEMORY_BYTES_PER_CYCLE = 7.0
 """What a core reads from memory, where the weights of a model are when a kernel begins."""
 EXCHANGED_BYTES_PER_CYCLE = (4.0, 0.7)
 """What a core reads of what other cores have just written: out of their second caches, from further away."""
 INPUT_BYTES_PER_CYCLE = 1.4
 """What a core reads of an input that other cores have written, where all cores read all of it."""
-NOT_HIDDEN = 0.25
+NOT_HIDDEN = 0.1
 """Part of the shorter one of arithmetic and reads that does not run beside the longer one."""
 CACHE_SHARE = 0.75
 """Part of the second cache that is counted on."""
