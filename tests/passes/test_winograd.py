@@ -88,6 +88,46 @@ def test_bias_and_what_follows_stay(checked):
     assert ops(found) == ["winograd_conv", "relu"]
 
 
+def volume(depth, size=28, kernel=(3, 3, 3), strides=(1, 1, 1), **attrs):
+    x = param("x", tensor_type((1, depth, size, size, 32)))
+    weights = constant(RNG.standard_normal((*kernel, 32, 32)) / 30, "float32")
+    padding = tuple(k // 2 for k in kernel) * 2
+    attrs = {"padding": padding, "layout": "NXC", "kernel_layout": "XIO", "strides": strides, **attrs}
+    return std.conv(x, weights, constant(RNG.standard_normal(32), "float32"), **attrs)
+
+
+@pytest.mark.parametrize("strides", [(1, 1, 1), (2, 1, 1)])
+def test_planes_of_volumes_are_channels_of_images(checked, strides):
+    x = volume(4, strides=strides)
+    found = checked([Winograd(), FoldConstants()], x, context=context())
+    assert ops(found) == ["pad", "slice", "slice", "slice", "concat", "reshape", "winograd_conv", "reshape"]
+    assert found.body.args[0].args[0].shape == (x.shape[1], 28, 28, 96)
+    gaps = volume(6, dilation=(2, 1, 1), padding=(2, 1, 1, 0, 1, 1))
+    assert "winograd_conv" in ops(checked([Winograd(), FoldConstants()], gaps, context=context()))
+
+
+def test_planes_that_no_window_has_are_left_out(checked):
+    found = checked([Winograd(), FoldConstants()], volume(1), context=context())
+    assert ops(found) == ["reshape", "winograd_conv", "reshape"]
+    found = checked([Winograd()], volume(1, size=5, kernel=(3, 1, 1)), context=context())
+    assert ops(found) == ["reshape", "conv", "reshape"]
+    assert found.body.args[0].args[1].shape == (1, 1, 32, 32)
+    found = checked([Winograd(), FoldConstants()], volume(2, padding=(2, 1, 1, 0, 1, 1)), context=context())
+    assert ops(found).count("slice") == 2
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"kernel": (1, 1, 1), "strides": (2, 2, 2)},
+        {"size": 5, "kernel": (3, 1, 1)},
+        {"size": 9, "kernel": (3, 5, 5), "strides": (1, 3, 3)},
+    ],
+)
+def test_volumes_that_stay(checked, left):
+    assert ops(checked([Winograd()], volume(4, **left), context=context())) == ["conv"]
+
+
 @pytest.mark.parametrize(
     "left",
     [

@@ -7,7 +7,8 @@ Law: results stay within tolerance; with tiles of 4 the root mean square error g
 The stride is 1 or 2.  Convolutions that this does not fit or pay for, above all those of few channels with
 larger windows, may go by tiles of rows alone (see `passes/graph/row_filter.py`).
 
-Of windows with gaps, the pixels of each phase are an image whose windows have none.
+Of windows with gaps, the pixels of each phase are an image whose windows have none.  Of volumes, the planes
+that a window reaches over are channels of images (see `passes/graph/planes.py`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import ClassVar
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, rewrite
-from dlc_core.ir.types import Dim
+from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import lowers_activations
+from dlc_core.passes.graph.planes import in_planes
 from dlc_core.passes.graph.row_filter import by_rows, plain_conv
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
 from dlc_core.schedule.rules.cpu.winograd_plan import Layer, direct_cycles, plan
@@ -63,16 +65,28 @@ class Winograd(GraphPass):
         core = Core.of(machine, machine.workers)
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
-            return tiled(old, args) or by_rows(old, args, core, max(self.tiles), GAIN)
+            found = tiled(old, args) or by_rows(old, args, core, max(self.tiles), GAIN)
+            return found or volumes(old, args)
 
-        def tiled(old: Node, args: tuple[Node, ...]) -> Node | None:
+        def volumes(old: Node, args: tuple[Node, ...]) -> Node | None:
+            flat = in_planes(old, args)
+            if flat is None:
+                return None
+            moved = flat.args[0].tensor_type
+            alone = moved.shape[-1] == args[0].shape[-1]
+            found = tiled(flat, flat.args, 0.0 if alone else _copied(moved))
+            if found is None and alone and args[1].shape[0] != 1:
+                found = flat  # of all taps in depth one is inside
+            return None if found is None else RESHAPE.build(found, shape=old.shape)
+
+        def tiled(old: Node, args: tuple[Node, ...], before: float = 0.0) -> Node | None:
             layer = _layer(old, lanes)
             if layer is None:
                 return None
             steps = old.attrs["dilation"] or (1, 1)
             phases = _phases(layer, steps)
             best = min((plan(phases, tile, core) for tile in self.tiles), key=lambda found: found.cycles)
-            if best.cycles + _moves(args[0], old, steps) > GAIN * direct_cycles(layer, core):
+            if before + best.cycles + _moves(args[0], old, steps) > GAIN * direct_cycles(layer, core):
                 return None
             weights = WEIGHTS.build(args[1], tile=best.tile, stride=layer.stride)
             padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
@@ -123,7 +137,12 @@ def _moves(x: Node, y: Node, steps: Sequence[int]) -> float:
     """Cycles to take phases apart and to put the results together."""
     if all(step == 1 for step in steps):
         return 0.0
-    elements = sum(math.prod(size for size in each.shape if isinstance(size, int)) for each in (x, y))
+    return sum(_copied(each.tensor_type) for each in (x, y))
+
+
+def _copied(value: TensorType) -> float:
+    """Cycles to read and write the elements of known sizes."""
+    elements = math.prod(size for size in value.shape if isinstance(size, int))
     return 2 * FLOAT * elements / CACHE_BYTES_PER_CYCLE
 
 

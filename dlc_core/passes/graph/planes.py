@@ -1,0 +1,75 @@
+"""Convolutions of volumes as those of images, whose channels are the planes that a window reaches over.
+
+    conv(x, w)   =>   conv(planes(x), w')      x [n, depth, rows, columns, c], planes of it [n · depth', rows,
+                                               columns, taps · c], w' [rows, columns, taps · c, outputs]
+
+Each result sums over the taps of the outermost spatial axis as over channels.  The products are the same; the
+input is copied once for each tap.  Taps that are outside of the input wherever the window is are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlc_core.graph.node import Node, const_array, constant
+from dlc_core.ir.types import dim
+from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.op.std.window import Window
+from dlc_core.passes.graph.rules_shape import reshaped
+
+CONV, PAD, SLICE, CONCAT = (OPS[name] for name in ("conv", "pad", "slice", "concat"))
+
+
+def in_planes(old: Node, args: Sequence[Node]) -> Node | None:
+    """A convolution of images as large as that of volumes `old`, of the arguments; None where it is none, or
+    of unknown sizes.
+
+    Its result [n · depth', rows', columns', outputs] has the elements of `old` in their order.
+    """
+    if old.op is not CONV or len(old.shape) != 5 or old.attrs["groups"] != 1:
+        return None
+    if old.attrs["layout"] != "NXC" or old.attrs["kernel_layout"] != "XIO":
+        return None
+    x, weights = args[0], const_array(args[1])
+    sizes = [*x.shape, *old.shape]
+    known = [size for size in sizes if isinstance(size, int)]
+    if weights is None or len(known) < len(sizes):
+        return None
+    batch, depth, rows, columns, channels, _, results = known[:7]
+    window = Window.of(weights.shape[:3], old.attrs)
+    step, gap, before = window.strides[0], window.dilation[0], window.before[0]
+    firsts = {tap: tap * gap - before for tap in range(window.kernel[0])}
+    reach = (results - 1) * step + 1
+    used = {
+        tap: first
+        for tap, first in firsts.items()
+        if any(0 <= first + at < depth for at in range(0, reach, step))
+    }
+    if not used:
+        return None
+    low = max(0, -min(used.values()))
+    high = max(0, max(used.values()) + reach - depth)
+    if low or high:
+        x = PAD.build(x, pads=(0, low, 0, 0, 0, 0, high, 0, 0, 0))
+    planes = [
+        x
+        if reach == x.shape[1] and step == 1
+        else SLICE.build(x, axes=(1,), begins=(first + low,), ends=(first + low + reach,), strides=(step,))
+        for first in used.values()
+    ]
+    joined = CONCAT.build(*planes, axis=4) if len(planes) > 1 else planes[0]
+    images = reshaped(joined, (dim(batch * results), rows, columns, len(used) * channels))
+    taps = np.moveaxis(weights[list(used)], 0, 2)
+    flat = np.ascontiguousarray(taps.reshape(*taps.shape[:2], -1, taps.shape[-1]))
+    attrs = {
+        **old.attrs,
+        "strides": window.strides[1:],
+        "dilation": window.dilation[1:],
+        "padding": (*window.before[1:], *window.after[1:]),
+    }
+    return CONV.build(images, constant(flat), *args[2:], **attrs)
+
+
+__all__ = ["in_planes"]
