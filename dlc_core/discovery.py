@@ -1,9 +1,7 @@
-"""Finds the installed plugins and loads them one by one, so that a broken one takes nothing else with it."""
+"""Loads the installed plugins one by one, so that a broken one takes nothing else with it."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ import pluggy
 
 from dlc_core import hooks
 from dlc_core.diag import DlcError, PluginError
+from dlc_core.installed import Source
 
 HOOKS: tuple[str, ...] = tuple(name for name in vars(hooks) if name.startswith("dlc_"))
 """The names of all hooks, in the order of `dlc_core.hooks`."""
@@ -35,19 +34,6 @@ class Problem:
         return "".join(traceback.format_exception(self.error))
 
 
-@dataclass(frozen=True)
-class Source:
-    """An entry point that some distribution declares: which plugin, from where, of which version."""
-
-    name: str
-    value: str
-    distribution: str
-    version: str
-
-    def __str__(self) -> str:
-        return f"{self.name} of {self.distribution} {self.version}".strip()
-
-
 @dataclass
 class Plugin:
     """A plugin as far as it could be loaded; `problems` grows when one of its hooks fails."""
@@ -60,32 +46,6 @@ class Plugin:
     @property
     def name(self) -> str:
         return self.source.name
-
-
-def scan() -> tuple[Source, ...]:
-    """The entry points of the group `dlc` of all installed distributions, by name; imports none of them.
-
-    Reads each distribution's entry-point file and nothing else of those that have no such group: a few
-    milliseconds for a hundred distributions.
-    """
-    importlib.invalidate_caches()
-    header = f"[{hooks.PROJECT}]"
-    found: dict[str, list[Source]] = {}
-    for distribution in importlib.metadata.distributions():
-        text = distribution.read_text("entry_points.txt")
-        if text is None or header not in text:
-            continue
-        name = distribution.metadata["Name"]
-        if name in found:  # the first one on the path is the one that imports
-            continue
-        found[name] = [
-            Source(point.name, point.value, name, distribution.version)
-            for point in distribution.entry_points
-            if point.group == hooks.PROJECT
-        ]
-    return tuple(
-        sorted((s for group in found.values() for s in group), key=lambda s: (s.name, s.distribution))
-    )
 
 
 def new_manager() -> pluggy.PluginManager:
@@ -133,8 +93,7 @@ def discover(
 def _load(manager: pluggy.PluginManager, plugin: Plugin) -> None:
     source = plugin.source
     try:
-        point = importlib.metadata.EntryPoint(source.name, source.value, hooks.PROJECT)
-        value = point.load()
+        value = hooks.find_object(source.value)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a foreign module raises stays its own)
         plugin.problems.append(Problem(f"import of {source.value}", error))
         return
@@ -202,4 +161,4 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-__all__ = ["HOOKS", "Plugin", "Problem", "Source", "discover", "new_manager", "register", "scan"]
+__all__ = ["HOOKS", "Plugin", "Problem", "discover", "new_manager", "register"]

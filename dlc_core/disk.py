@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlc_core.lazy import lazy
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = lazy("shutil")
 
 
 def room(folder: Path, used: int, limit: int) -> int:

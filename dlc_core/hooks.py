@@ -86,7 +86,7 @@ class Command:
 
     def load(self) -> Callable[..., Any]:
         """The function itself; raises whatever importing its module raises."""
-        function: Callable[..., Any] = _attribute(self.entry)
+        function: Callable[..., Any] = find_object(self.entry)
         return function
 
 
@@ -109,13 +109,16 @@ class Deferred:
 
     def load(self) -> Any:
         """What lies there; raises whatever importing its module raises."""
-        return _attribute(self.entry)
+        return find_object(self.entry)
 
 
-def _attribute(entry: str) -> Any:
-    """What `"package.module:attribute"` names."""
-    module, _, attribute = entry.partition(":")
-    return getattr(import_module(module), attribute)
+def find_object(entry: str) -> Any:
+    """What `"package.module:attribute.attribute"` names, or the module where no attribute is named."""
+    module, _, attributes = entry.partition("[")[0].partition(":")
+    found: Any = import_module(module.strip())
+    for name in filter(None, attributes.strip().split(".")):
+        found = getattr(found, name)
+    return found
 
 
 @hookspec

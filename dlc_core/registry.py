@@ -27,8 +27,9 @@ import pluggy
 from dlc_core import builtin
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError
-from dlc_core.discovery import Plugin, Problem, Source, discover, new_manager, register, scan
-from dlc_core.hooks import Deferred
+from dlc_core.discovery import Plugin, Problem, discover, new_manager, register
+from dlc_core.hooks import PROJECT, Deferred
+from dlc_core.installed import Source, scan
 from dlc_core.op.known import use_ops
 from dlc_core.target import Target
 from dlc_core.version import __version__
@@ -445,7 +446,7 @@ def registry() -> Registry:
         with _lock:
             found = _registries.get(only)
             if found is None:
-                found = _registries[only] = _build(scan(), only)
+                found = _registries[only] = _build(scan(PROJECT), only)
     return found
 
 
@@ -520,7 +521,7 @@ def _newer(old: Registry) -> Registry | None:
     """A registry of what is installed now, where that is not what `old` was made of."""
     if old.sources is None or _fresh:
         return None
-    now = scan()
+    now = scan(PROJECT)
     if now == old.sources:
         return None
     current = registry()

@@ -9,7 +9,6 @@ written is not missed; `config.cache` turns this off.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -72,7 +71,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

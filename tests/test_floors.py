@@ -41,6 +41,7 @@ FLOORS = {
     "runtime": 4,
     "backend": 5,
     "discovery": 5,
+    "installed": 5,
     "builtin": 5,
     "registry": 5,
     "driver": 6,

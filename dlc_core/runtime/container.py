@@ -17,7 +17,6 @@ import hashlib
 import json
 import mmap
 import os
-import secrets
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -76,7 +75,7 @@ def write_container(
         offset = _up(offset + view.nbytes)
     text = json.dumps({**header, "sections": listed}, separators=(",", ":")).encode()
     prefix = _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest())
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
         with temporary.open("xb") as file:
             file.write(prefix + text)

@@ -220,8 +220,8 @@ print(spent, sorted(name for name in taken if name in heavy or name.startswith("
 def test_the_registry_reads_entry_points_without_importing(python):
     code = """
 import sys
-from dlc_core.discovery import scan
-names = [source.name for source in scan()]
+from dlc_core.installed import scan
+names = [source.name for source in scan("dlc")]
 print(names == sorted(names), {"good", "rival", "twin"} <= set(names))
 print([name for name in sys.modules if name.startswith("dlc_") and name.split(".")[0] != "dlc_core"])
 """

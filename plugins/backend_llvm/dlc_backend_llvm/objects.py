@@ -1,28 +1,17 @@
-"""Object files: reading their headers and linking them into a shared library.
+"""Object files: reading their headers.
 
     read_object(data) -> ObjectInfo(format, machine, bits, relocatable, defined, undefined)
-    find_compiler(triple="", machine="") -> list[str]
-    link_shared(objects, out_path, *, triple="", libraries=("m", "pthread")) -> Path
 
-`engine.compile_ir` makes them, for any machine.  `link_shared` runs the C compiler of this machine as the
-linker (`CC`, else cc, gcc, clang), never through a shell.  For another triple it looks for `<triple>-gcc`
-and for clang with `--target`.  Reading never trusts the file: every offset is range-checked and a damaged
-file is an ArtifactError.
+`engine.compile_ir` makes them, for any machine.  Reading never trusts the file: every offset is
+range-checked and a damaged file is an ArtifactError.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
 import struct
-import subprocess
-import tempfile
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from dlc_core.diag import ArtifactError, CodegenError, UnsupportedError
+from dlc_core.diag import ArtifactError
 
 _ELF_MACHINES = {
     3: "i386",
@@ -36,7 +25,6 @@ _ELF_MACHINES = {
 }
 _MACHO_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
 _COFF_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x014C: "i386"}
-_LINK_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -154,88 +142,4 @@ def _text(data: bytes, start: int) -> str:
     return data[start:end].decode()
 
 
-def find_compiler(triple: str = "", machine: str = "") -> list[str]:
-    """The command that links for `triple` (this machine when empty): from `CC`, else the usual names.
-
-    Raises UnsupportedError, saying what to install, where there is none.
-    """
-    configured = shlex.split(os.environ.get("CC", ""))
-    if configured:
-        found = shutil.which(configured[0])
-        if found:
-            return [found, *configured[1:]]
-        raise UnsupportedError(
-            f"the C compiler named by CC, {configured[0]!r}, is not on the PATH",
-            hint="correct the environment variable CC or unset it",
-        )
-    if not triple:
-        for name in ("cc", "gcc", "clang"):
-            found = shutil.which(name)
-            if found:
-                return [found]
-        raise UnsupportedError(
-            "there is no C compiler here to link a shared library with",
-            hint="install gcc or clang, or set CC; a saved artefact (exe.save) needs none",
-        )
-    short = f"{machine or triple.split('-')[0]}-linux-gnu"
-    for name in dict.fromkeys((f"{triple}-gcc", f"{short}-gcc")):
-        found = shutil.which(name)
-        if found:
-            return [found]
-    clang = shutil.which("clang")
-    if clang:
-        return [clang, f"--target={triple}"]
-    raise UnsupportedError(
-        f"there is no compiler here that links for {triple}",
-        hint=f"install {short}-gcc or clang, set CC to a cross compiler, or link the object file there",
-    )
-
-
-def link_shared(
-    objects: Sequence[bytes | Path],
-    out_path: str | os.PathLike[str],
-    *,
-    triple: str = "",
-    libraries: Iterable[str] = ("m", "pthread"),
-) -> Path:
-    """Link object files (bytes, or paths of large ones) into the shared library `out_path` (replaced only
-    when linking succeeds); returns its path.
-
-    `triple` is empty for this machine.  Raises UnsupportedError without a compiler, CodegenError with the
-    linker's words when it fails.
-    """
-    infos = [read_object(data) for data in objects if isinstance(data, bytes)]
-    machines = sorted({info.machine for info in infos})
-    if len(machines) != 1:
-        raise CodegenError(f"cannot link objects of {machines or 'no'} machines into one library")
-    command = find_compiler(triple, machines[0])
-    target = Path(out_path).absolute()
-    if not target.parent.is_dir():
-        raise CodegenError(f"cannot write {target.name}: there is no folder {target.parent}")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".link") as folder:
-        inputs = []
-        for index, data in enumerate(objects):
-            if isinstance(data, bytes):
-                path = Path(folder, f"part{index}.o")
-                path.write_bytes(data)
-            else:
-                path = data
-            inputs.append(str(path))
-        made = Path(folder, "made")
-        words = [*command, "-shared", "-o", str(made), *inputs, *(f"-l{name}" for name in libraries)]
-        if infos[0].format == "elf":
-            words += ["-Wl,-z,noexecstack", "-Wl,-z,nodelete", f"-Wl,-soname,{target.name}"]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=_LINK_SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CodegenError(
-                f"{command[0]} could not be run to link {target.name}", why=str(error)
-            ) from error
-        if done.returncode or not made.exists():
-            said = (done.stderr or done.stdout).strip().splitlines()[-20:]
-            raise CodegenError(f"linking {target.name} failed", why=f"{command[0]} said", details=said)
-        made.replace(target)
-    return target
-
-
-__all__ = ["ObjectInfo", "find_compiler", "link_shared", "read_object"]
+__all__ = ["ObjectInfo", "read_object"]

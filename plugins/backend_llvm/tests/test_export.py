@@ -8,7 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from dlc_backend_llvm.elf import hidden, machine_of, write_data_object
+from dlc_backend_llvm.data_object import hidden, machine_of, write_data_object
 from dlc_backend_llvm.objects import read_object
 
 import dlc_core as dlc

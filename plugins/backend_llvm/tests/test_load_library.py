@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from dlc_backend_llvm.engine import compile_ir
-from dlc_backend_llvm.objects import link_shared
+from dlc_backend_llvm.linking import link_shared
 
 import dlc_core as dlc
 from dlc_core import te

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from dlc_backend_llvm.engine import compile_ir
-from dlc_backend_llvm.objects import find_compiler, link_shared, read_object
+from dlc_backend_llvm.linking import find_compiler, link_shared
+from dlc_backend_llvm.objects import read_object
 
 from dlc_core.diag import ArtifactError, CodegenError, UnsupportedError
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dlc_backend_llvm.engine import Loaded, compile_ir, engine
-from dlc_backend_llvm.objects import find_compiler, link_shared, read_object
+from dlc_backend_llvm.linking import find_compiler, link_shared
+from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_backend_llvm.pool_text import SYMBOLS, pool_ir
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from dlc_backend_llvm.emulator.qemu import emulator, linked_for, problem
 from dlc_backend_llvm.kind import cpu_of
-from dlc_backend_llvm.objects import find_compiler, read_object
+from dlc_backend_llvm.linking import find_compiler
+from dlc_backend_llvm.objects import read_object
 
 import dlc_core as dlc
 from dlc_core import nn

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dlc_backend_llvm.host import HostCpu, host_cpu
-from dlc_backend_llvm.objects import find_compiler
+from dlc_backend_llvm.linking import find_compiler
 from dlc_core.diag import UnsupportedError
 
 ARCHES = ("aarch64", "arm", "riscv64", "x86_64")
