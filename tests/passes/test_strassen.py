@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dlc_core.graph.node import constant, param, post_order
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
@@ -129,6 +130,14 @@ def test_unknown_numbers_of_rows_go_in_the_smallest_blocks_that_pay(checked, uni
     """Where multiplications are fast, sums of quarters take more rows to be worth it, or never are."""
     y = product(Var("n"), inner=inner, columns=1024)
     found = checked([Strassen(), FoldConstants()], y, context=context(vector_units=units, caches=CACHES))
+    assert ops(found) == ["matmul" if block is None else "strassen_matmul"]
+    assert found.body.attrs.get("block") == block
+
+
+@pytest.mark.parametrize(("most", "block"), [(127, None), (128, 64), (4096, 64)])
+def test_rows_that_fill_one_block_at_most_are_not_divided(checked, most, block):
+    y = product(Var("n", bounds=Bounds(0, most)), inner=1024, columns=1024)
+    found = checked([Strassen(), FoldConstants()], y, context=context(caches=CACHES))
     assert ops(found) == ["matmul" if block is None else "strassen_matmul"]
     assert found.body.attrs.get("block") == block
 

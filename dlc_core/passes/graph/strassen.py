@@ -18,7 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dlc_core.arith.analyzer import Analyzer
 from dlc_core.graph.node import CONST, Function, Node, rewrite
+from dlc_core.ir.expr import as_expr, free_vars
+from dlc_core.op.infer import product
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
@@ -64,7 +67,7 @@ class Strassen(GraphPass):
             shape = _shape(old, lanes)
             if shape is None or has_rows_of_zeros(old.args[0]):
                 return None
-            found = _found(shape, core, old.op is MATMUL and old in results, _is_known(old))
+            found = _found(shape, core, old.op is MATMUL and old in results, _is_known(old), _most_rows(old))
             if found is None:
                 return None
             levels, columns, block = found
@@ -87,14 +90,16 @@ class Strassen(GraphPass):
         return function if body is function.body else function.with_body(body)
 
 
-def _found(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int, int] | None:
+def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> tuple[int, int, int] | None:
     """On how many levels to compute how many columns through quarters: all, or where the result may be in
     parts, those for which it costs least; and in blocks of how many rows, 0 for all.  None where it does not
-    pay.  On two levels only a known number of rows.
+    pay.  On two levels only a known number of rows; of an unknown one, which is `most` at most, blocks of
+    which there may be several.
     """
     if not known:
-        each = (_found_of(replace(shape, rows=block), core, parts, False) for block in BLOCKS)
-        return next(((1, found[1], block) for block, found in zip(BLOCKS, each) if found is not None), None)
+        blocks = [block for block in BLOCKS if 2 * block <= most]
+        each = (_found_of(replace(shape, rows=block), core, parts, False) for block in blocks)
+        return next(((1, found[1], block) for block, found in zip(blocks, each) if found is not None), None)
     return _found_of(shape, core, parts, True)
 
 
@@ -161,6 +166,15 @@ def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, int]) -> Node
         x = SLICE.build(x, axes=axes, begins=(0,) * len(axes), ends=ends, strides=steps)
     y = PRODUCT.build(x, RESHAPE.build(weights, shape=weights.shape[-2:]), **form)
     return ADD.build(y, *bias) if bias else y
+
+
+def _most_rows(value: Node) -> float:
+    """The greatest number of rows that a product may have."""
+    rows = as_expr(product(value.shape[:-1]))
+    analyzer = Analyzer()
+    for var in free_vars(rows):
+        analyzer.declare_dim(var)
+    return analyzer.quick_bounds(rows)[1]
 
 
 def _is_known(value: Node) -> bool:
