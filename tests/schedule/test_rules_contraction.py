@@ -382,6 +382,29 @@ def test_panels_are_dealt_out_evenly():
     assert choose(4096, 4096, 16, 32, Dealt(8)) == many
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(196, 408), (30, 100)])
+def test_tiles_of_a_last_narrow_panel_are_dealt_out(rows, columns):
+    """It is no part of the loop over panels, so that one thread would compute it while others wait."""
+    machine = replace(MACHINES["wide"], cores=2)
+    func = schedule_for(matmul((rows, 64), (64, columns), constants=(1,)), machine)
+    is_contraction(func)
+    shared = {id(s) for each in dealt_out(func) for s in stmts(each)}
+    products = [b for b in block_list(func.body) if b.name.startswith("matmul") and b.init is None]
+    assert products
+    assert all(id(block) in shared for block in products)
+    assert len(dealt_out(func)) > 1
+
+
+def dealt_out(func: PrimFunc) -> list[For]:
+    return [s for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
+
+
+def test_what_is_left_of_panels_counts_for_evenness():
+    for rows, columns in ((196, 408), (196, 912), (49, 408)):
+        panels = -(-columns // 16) // choose(rows, columns, 16, 32, Dealt(2)).vectors
+        assert panels % 2 == 0 or panels > 8
+
+
 ACROSS = {
     "tiles": lambda: matmul((13, 9), (37, 9), transpose_b=True, finish=True),
     "batched": lambda: matmul((2, 3, 17, 20), (2, 3, 33, 20), transpose_b=True),

@@ -409,7 +409,8 @@ class Contract:
         s.reorder(*free, *inner)
         s.compute_at(names.block, free[-1])
         s.set_scope(names.block, 0, "local")
-        if self.machine.description.parallel and self._work() >= PARALLEL_WORK:
+        threads = self.machine.description.parallel and self._work() >= PARALLEL_WORK
+        if threads:
             deal_out(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
         # A loop that is cut takes copies of those inside of it along: the outermost is cut first.
         cuts = [("panels", full_panels), ("tiles", full_tiles)]
@@ -419,7 +420,18 @@ class Contract:
         for loop, full in cuts:
             pieces = [copy for piece in pieces for copy in self._cut(piece, loop, full)]
         for piece in pieces:
+            if threads:
+                self._deal_rest(piece)
             self._inner(piece)
+
+    def _deal_rest(self, names: _Names) -> None:
+        """Deal tiles of rows out where the loop that was dealt has one iteration left of a cut."""
+        s = self.s
+        loops = [loop for loop in s.get_loops(names.out) if loop not in (names.row, names.column)]
+        for loop in loops:
+            if s.get_for(loop).kind == "parallel" and const_value(s.extent(loop)) == 1:
+                s.serial(loop)
+        deal_out(s, loops)
 
     def _is_shared(self, loop: LoopRV, out: BlockRV) -> bool:
         """Whether a loop holds more than one tiling."""

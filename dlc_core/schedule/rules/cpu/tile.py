@@ -46,9 +46,19 @@ class Dealt:
     panels: bool = True
 
     def uneven(self, rows: int, vectors: int, height: int, width: int) -> float:
-        """How much longer the thread with most parts takes than one with an even share."""
-        parts = -(-vectors // width) if self.panels else -(-rows // height)
-        return -(-parts // self.threads) * self.threads / parts
+        """How much longer the thread with most parts takes than one with an even share.
+
+        Of a panel that is narrower than the others tiles of rows are dealt.
+        """
+        if not self.panels:
+            return self._longest(-(-rows // height)) / -(-rows // height)
+        whole, rest = divmod(vectors, width)
+        tiles = -(-rows // height)
+        return (self._longest(whole) * width + self._longest(tiles) / tiles * rest) / vectors
+
+    def _longest(self, parts: int) -> int:
+        """Parts that the threads would compute while one of them has most."""
+        return -(-parts // self.threads) * self.threads
 
 
 ALONE = Dealt()
