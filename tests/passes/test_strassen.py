@@ -96,6 +96,13 @@ def test_two_levels_where_they_pay(checked, lead, inner, columns, levels):
     assert found.body.args[0].attrs["levels"] == levels
 
 
+def test_cores_that_multiply_fast_stay_on_one_level(checked):
+    y = product(1, 197, inner=768, columns=3072)
+    for units, levels in ((1, 2), (2, 1)):
+        made = context(vector_units=units, caches=CACHES)
+        assert checked([Strassen(), FoldConstants()], y, context=made).body.attrs["levels"] == levels
+
+
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [

@@ -37,9 +37,10 @@ BLOCKS = (64, 128, 256)
 what fills none is computed by definition."""
 PARTS = 8
 """Sizes of the part that goes through quarters that are tried."""
-GAIN = (0.96, 0.985)
+GAIN = ((0.96, 0.985), (0.96, 0.96))
 """Part of the cost on a level less, the direct product's on none, that quarters must stay below to be worth
-the rounding; neighbours on different levels take memory that other threads have written."""
+the rounding, on cores that begin one multiply-add in a cycle or several: beside these, what is not counted
+takes a larger part.  Neighbours on different levels take memory that other threads have written."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> t
 
 
 def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int, int] | None:
+    gain = GAIN[min(core.units, 2) - 1]
     found = []
     for levels in (1, 2) if known else (1,):
         step = 2**levels * core.lanes
@@ -115,12 +117,12 @@ def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, 
             made = plan(replace(shape, columns=columns), core, levels)
             if made is not None:
                 beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
-                found.append(((made.cycles + beside) / math.prod(GAIN[:levels]), -columns, levels, 0))
+                found.append(((made.cycles + beside) / math.prod(gain[:levels]), -columns, levels, 0))
     step = 2 * core.lanes
     if known and shape.inner % step == 0 and shape.columns % step == 0:
         blocks = plan_blocks(shape, core)
         if blocks is not None:
-            found.append((blocks[1].cycles / GAIN[0], -shape.columns, 1, blocks[0]))
+            found.append((blocks[1].cycles / gain[0], -shape.columns, 1, blocks[0]))
     if not found or min(found)[0] > direct_cycles(shape, core):
         return None
     _, columns, levels, block = min(found)
