@@ -150,6 +150,9 @@ class MatrixUnit:
     threads, several subgroups of them, until these wait; each thread's parts are then what it has to see
     written.  Rows of that memory lie along the steps, or, where operands may be turned, along the other dim.
     """
+    widened: int = 0
+    """Bits of an operand's element when it is multiplied, where the machine first makes wider ones of them,
+    in registers besides those that hold them; 0 where it multiplies them as they are."""
 
     def __post_init__(self) -> None:
         sizes = (self.of_acc.rows, self.of_acc.columns, self.of_a.columns)

@@ -108,6 +108,8 @@ def _unit(operand: str, acc: str, bits: int, rate: int, mantissa: int = 0) -> Ma
 
 
 _FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
+_WIDENING = (90, 100)
+"""Architectures where a warp multiplies floats of 8 bits as `float16`, by what the assembler makes of it."""
 
 
 def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[MatrixUnit, ...]:
@@ -118,9 +120,11 @@ def matrix_units(arch: Architecture, options: Mapping[str, Any]) -> tuple[Matrix
     found = [_unit(name, "float32", 16, rate) for name in ("float16", "bfloat16")]
     for acc, names in (("int32", ("int8", "uint8")), ("float32", _FLOATS8 if number(arch) >= 89 else ())):
         found += [replace(_unit(a, acc, 8, 2 * rate), b=b) for a in names for b in names]
-    if options["arch"] == "sm_90a":
+    wide = [unit_of(each, n) for n in COLUMNS for each in found] if options["arch"] == "sm_90a" else []
+    if number(arch) in _WIDENING:
+        found = [replace(each, products=rate, widened=16) if each.a in _FLOATS8 else each for each in found]
+    if wide:
         # The units of one warp do not reach the rate of those of four.
-        wide = [unit_of(each, n) for n in COLUMNS for each in found]
         found = [*wide, *(replace(each, products=each.products * 5 // 8) for each in found)]
     if options.get("tf32"):
         found.append(_unit("float32", "float32", 32, rate // 2, 10))

@@ -77,9 +77,7 @@ def _version(arch: str) -> tuple[int, int]:
     """Generation and member: machine code runs on later members of its generation."""
     number = arch.removeprefix("sm_").rstrip("af")
     if not number.isdecimal():
-        raise ArtifactError(
-            f"the code is for {arch!r}, which is no architecture", hint="compile the model again"
-        )
+        raise ArtifactError(f"the code is for {arch!r}: no architecture", hint="compile the model again")
     return divmod(int(number), 10)
 
 

@@ -108,10 +108,8 @@ def compile_kernels(text: str, arch: str) -> Compiled:
 
     data = kept(text.encode(), ".cubin", (arch, *_OPTIONS), build, version()).read_bytes()
     cubin, ptx = _LENGTHS.unpack_from(data)
-    at = _LENGTHS.size
-    return Compiled(
-        data[at : at + cubin], data[at + cubin : at + cubin + ptx], data[at + cubin + ptx :].decode()
-    )
+    at, end = _LENGTHS.size, _LENGTHS.size + cubin
+    return Compiled(data[at:end], data[end : end + ptx], data[end + ptx :].decode())
 
 
 def _compile(text: bytes, arch: str) -> Compiled:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dlc_core as dlc
+from dlc_core import te
 from dlc_core.driver import find_target
 from dlc_core.op.declare import OpDecl
 from dlc_core.registry import registry
@@ -24,6 +25,14 @@ Cases = Callable[[OpDecl, tuple[str, ...]], Iterator[Case]]
 DTYPES = ("float32", "float16", "int8")
 CONTRACTIONS = ("gpu.attention", "gpu.attention_matrix", "gpu.contraction", "gpu.few_rows", "gpu.matrix")
 """Rules whose kernels hold what they compute in registers, all of it."""
+PRODUCTS = (
+    ("float16", "float32"),
+    ("bfloat16", "float32"),
+    ("float32", "float32"),
+    ("int8", "int32"),
+    ("float8_e4m3fn", "float32"),
+)
+SIZES = ((1, 4096, 4096, 4096), (1, 4095, 1000, 333), (2, 1000, 777, 4095))
 FOLDER = os.environ.get("DLC_TEST_MODELS", "")
 LARGE = [path.stem for path in sorted(Path(FOLDER).glob("*.onnx"))] if FOLDER else []
 CLASSIFIERS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
@@ -103,3 +112,31 @@ def test_classifiers(name: str, arch: str, tmp_path: Path) -> None:
 def test_large_models(name: str, precision: str, arch: str) -> None:
     model = Path(FOLDER, f"{name}.onnx")
     assert faults(dlc.compile(model, f"cuda -arch={arch}", precision=precision, cache=False)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ways", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("of", "acc"), PRODUCTS)
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_90a"])
+def test_products(arch: str, of: str, acc: str, size: tuple[int, int, int, int], ways: str) -> None:
+    """Of all sizes, whichever way operands lie; `float32` as it is and rounded."""
+    for option in ("", " -tf32=true") if of == "float32" else ("",):
+        exe = dlc.build(product(of, acc, size, ways), f"cuda -arch={arch}{option}")
+        assert exe.explain().kernels[0].rule in CONTRACTIONS
+        assert faults(exe) == []
+
+
+def product(of: str, acc: str, size: tuple[int, int, int, int], ways: str) -> list[te.Tensor]:
+    """Batches, rows, columns, steps; `ways`: n where an operand's steps are innermost."""
+    batches, m, n, k = size
+    x = te.placeholder((batches, m, k) if ways[0] == "n" else (batches, k, m), of, "x")
+    y = te.placeholder((batches, n, k) if ways[1] == "n" else (batches, k, n), of, "y")
+    r = te.reduce_axis((0, k), "r")
+
+    def sums(b: te.Expr, i: te.Expr, j: te.Expr) -> te.Expr:
+        left = x[(b, i, r) if ways[0] == "n" else (b, r, i)]
+        right = y[(b, j, r) if ways[1] == "n" else (b, r, j)]
+        return te.sum(left.astype(acc) * right.astype(acc), axis=r)
+
+    return [x, y, te.compute((batches, m, n), sums, "z")]

@@ -25,6 +25,7 @@ from dlc_core.schedule.dots import dot_intrin
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     Contraction,
+    Operand,
     anchor,
     contraction_of,
     epilogue_of,
@@ -35,11 +36,11 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.gpu.dots import dot_of, group_steps
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, normalise
+from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, neighbours, normalise
 from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, choose, resident, shared_bytes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Dot
-from dlc_core.tir.stmt import PrimFunc, Store
+from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 SWIZZLED = 8
 """Rows of tiles that groups go through column by column."""
@@ -84,6 +85,9 @@ def problem_of(found: Contraction) -> Problem:
             total *= extent
         return total
 
+    def lies(operand: Operand, *own: IterVar) -> tuple[bool, int]:
+        return neighbours(operand, own[0], found.k[-1]) if own and found.k else (True, 1)
+
     longest = max((size(a) or 1 for a in found.k), default=1)
     return Problem(
         size(*found.shared),
@@ -93,6 +97,7 @@ def problem_of(found: Contraction) -> Problem:
         max(found.lhs.load.dtype.bits, found.rhs.load.dtype.bits),
         body.buffer.dtype.bits,
         longest,
+        (lies(found.lhs, *found.m[-1:]), lies(found.rhs, found.n)),
     )
 
 

@@ -43,6 +43,8 @@ GROUPS = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1), (2, 4), (4, 2))
 """Subgroups of a group below and beside each other."""
 GROUPS_IN_PLACE = ((1, 1), (1, 2), (2, 1))
 """The same for units that read operands in place, which take several subgroups each."""
+WORD = 32
+"""Bits of the least that is copied beside the threads."""
 DEPTHS = (32, 64, 128)
 """Bytes of an operand's tile along the steps."""
 
@@ -96,24 +98,37 @@ class MatrixTile:
         columns = self.depth * ((self.rows + self.columns) * size + 2 * PADDING)
         return buffers * max(rows, columns)
 
-    def registers(self, bits: int, result_bits: int) -> int:
-        """Registers of a thread: sums, a step's operands, and what else it needs."""
+    def registers(self, problem: Problem) -> int:
+        """Registers of a thread: sums, operands of a step, those that are widened besides, what it copies
+        itself, and what else it needs."""
         unit = self.unit
-        sums = self.down * self.across * unit.of_acc.count * max(32, result_bits) // 32
+        sums = self.down * self.across * unit.of_acc.count * max(32, problem.result_bits) // 32
         held = 0 if unit.in_place else self.down * unit.of_a.count + self.across * unit.of_b.count
-        operands = held * bits // 32
-        return sums + operands + SPARE_REGISTERS
+        operands = held * (problem.bits + unit.widened) // 32
+        return sums + operands + self.copied(problem) + SPARE_REGISTERS
 
-    def resident(self, bits: int, result_bits: int, facts: Description, buffers: int = 1) -> int:
+    def copied(self, problem: Problem) -> int:
+        """Registers for what no unit copies beside the threads: words whose elements come to lie elsewhere,
+        and less than a word, each with a place of its own."""
+        count, threads = 0, self.subgroups * self.unit.width
+        for side, (along, run) in zip((self.rows, self.columns), problem.lies, strict=True):
+            elements, together = side * self.depth // threads, run & -run
+            if together * problem.bits < WORD:
+                count += elements // together
+            elif not along and not self.unit.turns:
+                count += elements * problem.bits // WORD
+        return count
+
+    def resident(self, problem: Problem, facts: Description, buffers: int = 1) -> int:
         """Groups that a processor runs at once."""
         threads = self.subgroups * self.unit.width
         limits = [MOST_GROUPS]
         if facts.unit_threads:
             limits.append(facts.unit_threads // threads)
         if facts.unit_registers:
-            limits.append(facts.unit_registers // (self.registers(bits, result_bits) * threads))
+            limits.append(facts.unit_registers // (self.registers(problem) * threads))
         if facts.unit_shared_bytes:
-            limits.append(facts.unit_shared_bytes // self.shared_bytes(bits, buffers))
+            limits.append(facts.unit_shared_bytes // self.shared_bytes(problem.bits, buffers))
         return min(limits)
 
 
@@ -158,15 +173,15 @@ def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> M
 def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> int:
     """Tiles of an operand in shared memory, at most: further ones are asked for where that costs no group, of
     those that there are for a processor, its place."""
-    facts, bits, result_bits = machine.description, problem.bits, problem.result_bits
+    facts = machine.description
     found = tile.buffers(problem.k)
     steps = UNKNOWN if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
     turns = -(-_groups(tile, problem) // grid.units)
-    wanted = min(turns, tile.resident(bits, result_bits, facts, found))
+    wanted = min(turns, tile.resident(problem, facts, found))
     while found < min(facts.pipeline_stages, steps):
-        if facts.shared_bytes and tile.shared_bytes(bits, found + 1) > facts.shared_bytes:
+        if facts.shared_bytes and tile.shared_bytes(problem.bits, found + 1) > facts.shared_bytes:
             break
-        if tile.resident(bits, result_bits, facts, found + 1) < wanted:
+        if tile.resident(problem, facts, found + 1) < wanted:
             break
         found += 1
     return found
@@ -190,7 +205,7 @@ def cost(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> fl
         (tile.rows + tile.columns) * size / BYTES,
     )
     step = max(parts) + APART * sum(parts)
-    at_once = max(1, tile.resident(problem.bits, problem.result_bits, facts, tile.buffers(problem.k)))
+    at_once = max(1, tile.resident(problem, facts, tile.buffers(problem.k)))
     under_way = max(1, stages_of(tile, problem, machine, grid) - 1)
     turns = -(-groups // grid.units)
     side_by_side = min(at_once, turns)
@@ -217,7 +232,7 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> b
     facts = machine.description
     if tile.subgroups * tile.unit.width > grid.group_threads or tile.subgroups > grid.most_rows:
         return False
-    if tile.registers(problem.bits, problem.result_bits) > (facts.thread_registers or REGISTERS):
+    if tile.registers(problem) > (facts.thread_registers or REGISTERS):
         return False
     for size, own, least in (
         (problem.m, tile.rows, tile.unit.m),

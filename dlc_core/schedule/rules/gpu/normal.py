@@ -117,14 +117,10 @@ def normalise(s: Schedule, found: Contraction, out: BlockRV) -> Normal:
 
 def _side(s: Schedule, block: BlockRV, found: Contraction, operand: Operand, own: Sequence[IterVar]) -> Side:
     """Give an operand a buffer over (b…, k, its own axis)."""
-    factors = operand.factors
     missing = [a for a in (*own, *found.k) if const_value(a.dom.extent) != 1 and not operand.uses(a)]
     if missing:
         raise ScheduleError(f"{operand.load.buffer.name} has no axis {missing[0].var.name}")
-    along_k = const_value(factors[found.k[-1].var]) == 1
-    along_own = const_value(factors[own[-1].var]) == 1
-    inner = found.k[-1] if along_k or not along_own else own[-1]
-    run = const_value(inner.dom.extent) if along_k or along_own else 1
+    along_k, run = neighbours(operand, own[-1], found.k[-1])
     copy = s.reindex(block, operand.load.buffer.name)
     wide = [a for a in s.get(block).axes if const_value(a.dom.extent) != 1 and operand.uses(a)]
     groups: list[tuple[int, ...]] = []
@@ -138,9 +134,18 @@ def _side(s: Schedule, block: BlockRV, found: Contraction, operand: Operand, own
         for number, group in enumerate(groups):
             if len(group) > 1:
                 s.fuse_block_axes(copy, number, len(group))
-    length = run if isinstance(run, int) else 1
     both = all(any(const_value(a.dom.extent) != 1 for a in axes) for axes in (found.k, own))
-    return Side(buffer.name, along_k or not along_own, both, length, buffer.dtype.bits)
+    return Side(buffer.name, along_k, both, run, buffer.dtype.bits)
+
+
+def neighbours(operand: Operand, own: IterVar, k: IterVar) -> tuple[bool, int]:
+    """Whether an operand's neighbours in memory lie along the innermost step, else along its innermost own
+    axis, and how many they are at least.
+    """
+    along_k, along_own = (const_value(operand.factors[axis.var]) == 1 for axis in (k, own))
+    inner = k if along_k or not along_own else own
+    run = const_value(inner.dom.extent) if along_k or along_own else 1
+    return along_k or not along_own, run if isinstance(run, int) else 1
 
 
 def _relay(
@@ -178,4 +183,4 @@ def _size(axes: Sequence[IterVar]) -> int | None:
     return total
 
 
-__all__ = ["Normal", "Side", "is_product", "normalise"]
+__all__ = ["Normal", "Side", "is_product", "neighbours", "normalise"]

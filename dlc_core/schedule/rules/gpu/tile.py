@@ -69,6 +69,9 @@ class Problem:
     result_bits: int
     splittable: int = 1
     """What the steps may be cut into: a multiple of the number of parts."""
+    lies: tuple[tuple[bool, int], tuple[bool, int]] = ((True, UNKNOWN), (True, UNKNOWN))
+    """Of either operand: whether neighbours in memory lie along the steps, and how many they are at least,
+    which is what vectors may be cut from."""
 
 
 def choose(problem: Problem, machine: Machine, grid: Grid) -> Tile | None:

@@ -160,3 +160,28 @@ def test_tiles_fit(m, n, k):
         assert tile.shared_bytes(16, tile.buffers(k)) <= LARGE.shared_bytes
         assert tile.subgroups * WIDE.width <= LARGE.group_threads
         assert k % tile.splits == 0
+
+
+def best_tile(unit, registers=255, **lies):
+    machine = Machine(replace(LARGE, matrix_units=(unit,), thread_registers=registers), LARGE.cores)
+    problem = Problem(1, 4096, 4096, 4096, 8, 32, 4096, **lies)
+    return choose_matrix([unit], problem, machine, Grid.of(machine)), problem
+
+
+def test_operands_that_the_machine_widens_take_registers():
+    """Sums have to be fewer then."""
+    unit = replace(WIDE, a="int8", b="int8", acc="int32")
+    (plain, problem), (less, _) = best_tile(unit, 200), best_tile(replace(unit, widened=16), 200)
+    assert less.registers(problem) <= 200 < replace(plain, unit=less.unit).registers(problem)
+    assert less.down * less.across < plain.down * plain.across
+
+
+@pytest.mark.parametrize("lies", [(True, 4095), (False, 4096)])
+def test_what_threads_copy_themselves_takes_registers(lies):
+    """Elements that are no whole words, or words whose elements come to lie elsewhere."""
+    plain, problem = best_tile(replace(WIDE, turns=False))
+    found, other = best_tile(replace(WIDE, turns=False), lies=(lies, lies))
+    assert plain.copied(problem) == 0 < plain.copied(other)
+    assert found.registers(other) <= 255
+    turning = replace(plain, unit=replace(plain.unit, turns=True))
+    assert (turning.copied(other) == 0) is (lies == (False, 4096))
