@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlc_backend_opencl.platforms import find_device, problem, pyopencl
+from dlc_backend_opencl.pocl import vector_registers
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
+from dlc_core.runtime.resources import processor_words
 from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
 
 FP64, SHUFFLES = "cl_khr_fp64", "cl_khr_subgroup_shuffle"
@@ -66,7 +68,7 @@ def description(options: Mapping[str, Any]) -> Description:
         raise TargetError(f"target option -vector-bits={options['vector-bits']}: no vector is so narrow")
     sides = (threads, threads, min(threads, 64))
     cores, subgroup, line = 16, 0, 64
-    vector_bits = options["vector-bits"]
+    vector_bits, registers = options["vector-bits"], Description.vector_registers
     extensions = frozenset(options["extensions"])
     dtypes, frequency = COMPUTED, Description.frequency
     if is_named(options):
@@ -76,8 +78,9 @@ def description(options: Mapping[str, Any]) -> Description:
         shared = options["shared-bytes"] or min(device.local_mem_size, _CPU_SHARED)
         cores, line = device.max_compute_units, device.global_mem_cacheline_size or line
         frequency = 1e6 * device.max_clock_frequency or frequency
-        if not vector_bits and device.type & pyopencl().device_type.CPU:
-            vector_bits = min(WIDEST, 32 * device.native_vector_width_float)
+        if device.type & pyopencl().device_type.CPU:
+            vector_bits = vector_bits or min(WIDEST, 32 * device.native_vector_width_float)
+            registers = vector_registers(processor_words())
         extensions |= frozenset(device.extensions.split())
         if FP64 not in extensions:
             dtypes = tuple(name for name in COMPUTED if name != "float64")
@@ -88,6 +91,7 @@ def description(options: Mapping[str, Any]) -> Description:
         dtypes=dtypes,
         cores=options["cores"] or cores,
         vector_bits=vector_bits,
+        vector_registers=registers,
         fma=True,
         cache_line=line,
         memory_scopes=("global", "shared", "local"),

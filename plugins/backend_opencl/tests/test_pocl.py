@@ -37,6 +37,20 @@ def test_the_best_name_of_which_the_processor_has_everything(flags: str, name: s
     assert pocl.best_name(words) == name
 
 
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (f"flags\t\t: {HASWELL}\n", 16),
+        (f"flags\t\t: {HASWELL} avx512f\n", 16),
+        (f"flags\t\t: {HASWELL} {AVX512}\n", 32),
+        ("Features\t: fp asimd\n", 32),
+        ("", 16),
+    ],
+)
+def test_vector_registers_are_those_of_the_processor(words: str, count: int) -> None:
+    assert pocl.vector_registers(words) == count
+
+
 def test_names_fit_the_memory_of_what_they_replace() -> None:
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "malloc_usable_size"):

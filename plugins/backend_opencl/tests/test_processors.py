@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dlc_backend_opencl import kind
 from dlc_backend_opencl.processors import RULES
 
 import dlc_core as dlc
@@ -147,6 +149,28 @@ def main(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32")):
         for i in range(8):
             b[i] = own[i * 3 % 8]
 """
+
+
+@pytest.mark.parametrize(("flags", "registers"), [("avx2 fma", 16), ("avx2 fma avx512vl", 32)])
+def test_tiles_take_all_registers_that_the_processor_has(
+    flags: str, registers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = SimpleNamespace(
+        type=2,
+        max_work_group_size=64,
+        max_work_item_sizes=(64, 64, 64),
+        local_mem_size=1 << 15,
+        max_compute_units=2,
+        global_mem_cacheline_size=64,
+        max_clock_frequency=0,
+        native_vector_width_float=16,
+        extensions="cl_khr_fp64",
+    )
+    monkeypatch.setattr(kind, "find_device", lambda *_: cpu)
+    monkeypatch.setattr(kind, "pyopencl", lambda: SimpleNamespace(device_type=SimpleNamespace(CPU=2)))
+    monkeypatch.setattr(kind, "processor_words", lambda: f"flags\t\t: {flags}\n")
+    facts = kind.description({option.name: option.default for option in kind.OPTIONS} | {"device": "0"})
+    assert (facts.vector_bits, facts.vector_registers) == (256, registers)
 
 
 @pytest.mark.usefixtures("opencl")
