@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.peers import dlc, iree, onnxruntime, openvino, tvm
+from benchmarks.peers import dlc, iree, onnxruntime, openvino, tinygrad, torch, tvm
 from benchmarks.peers.base import Array, Peer, Session
 from benchmarks.peers.dlc import for_targets
 
 OURS = dlc.PEER
-PEERS = (OURS, onnxruntime.PEER, openvino.PEER, iree.PEER, tvm.PEER)
+PEERS = (
+    OURS, onnxruntime.PEER, openvino.PEER, torch.PEER, torch.COMPILED, iree.PEER, tvm.PEER, tinygrad.PEER
+)  # fmt: skip
 """Ours first."""
 
 
