@@ -15,7 +15,7 @@ from dlc_core.op.std.strassen import BLOCK
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan, plan_blocks
 from dlc_core.target import Description
-from dlc_core.testing.schedules import check_schedule, kernel_of
+from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import block_list, stmts
 from dlc_core.tir.stmt import For
 
@@ -112,6 +112,19 @@ def test_programs_of_two_levels_compute_the_same(case, machine):
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.strassen_twice"
     assert list(scheduled.attrs["repack"]) == [1]
+
+
+def test_tiles_of_rows_share_what_products_ask_for():
+    scheduled = schedule_for(kernel((2 * 40,), 16, 32), ALONE)
+    loops = [s for s in stmts(scheduled.body) if isinstance(s, For)]
+    noted = [s.annotations["prefetch"] for s in loops if "prefetch" in s.annotations]
+    tiles = {parts for _, _, parts, _ in noted}
+    assert len(tiles) == 1
+    assert min(tiles) > 1
+    assert {const_value(s.extent) for s in loops if "prefetch_part" in s.annotations} <= {
+        *tiles,
+        *(t - 1 for t in tiles),
+    }
 
 
 def test_factors_of_two_levels_are_made_once():

@@ -15,7 +15,7 @@ from dlc_core.schedule.rules.cpu import winograd
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.winograd_plan import Layer, Plan, direct_cycles, part_tile, plan
 from dlc_core.target import Description
-from dlc_core.testing.schedules import check_schedule, kernel_of
+from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 
 WIDE = Description(vector_bits=128, vector_registers=16, cores=2)
 ALONE = Description(vector_bits=256, vector_registers=16, cores=1, parallel=False)
@@ -79,6 +79,16 @@ def test_threads_that_have_parts_of_the_channels_compute_the_same(group, monkeyp
     assert scheduled.attrs["rule"] == "cpu.winograd"
 
 
+def test_weights_of_a_part_lie_together(monkeypatch):
+    """A thread that has half of the channels reads from point to point without a gap."""
+    monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, 1, False, 0.0, parts=2))
+    scheduled = schedule_for(kernel((1, 8, 8, 4), 16, 2, (1, 1, 1, 1)), WIDE)
+    assert scheduled.attrs["why_not"] == ()
+    shape = scheduled.buffers[1].static_shape()
+    assert shape[:3] == (2, 4, 4)
+    assert shape[3] * shape[-1] == 8
+
+
 def test_tiles_of_a_part_divide_it():
     for vectors in range(1, 9):
         tile = part_tile(16, vectors * CORE.lanes, CORE)
@@ -95,6 +105,13 @@ def test_threads_have_parts_of_the_channels_where_rows_of_tiles_are_few():
     assert plan(Layer(1, 56, 56, 64, 64), 4, alone).parts == 1
     assert plan(Layer(1, 28, 28, 128, 128), 4, replace(alone, threads=1)).parts == 1
     assert plan(Layer(1, 28, 28, 128, 144), 4, alone).parts == 1
+
+
+def test_groups_are_small_where_the_second_cache_holds_weights_and_what_lies_between():
+    core = replace(CORE, caches=(48 << 10, 1 << 20, 32 << 20))
+    for threads in (1, 2):
+        found = plan(Layer(1, 56, 56, 64, 64), 4, replace(core, threads=threads))
+        assert (found.group, found.phases, found.parts) == (1, False, 1)
 
 
 def test_plans():

@@ -264,8 +264,8 @@ class Contract:
 
     # Packing
 
-    def pack(self, tile: Tile) -> None:
-        """Repack a constant right-hand side into panels of the tile's width."""
+    def pack(self, tile: Tile, parts: int = 1) -> None:
+        """Repack a constant right-hand side into panels of the tile's width, parts of the columns apart."""
         s, found = self.s, self.found
         if not is_constant(s.func, found):
             return
@@ -276,6 +276,7 @@ class Contract:
         width = tile.vectors * self.lanes
         inner = [order.index(a.var) for a in found.k if a.var in order]
         lead = [i for i in range(len(order)) if i != columns and i not in inner]
+        part = (extent_of(found.n) or 0) // parts if parts > 1 else 0
 
         def packed(*indices: Expr) -> tuple[ExprLike, ...]:
             column, steps = indices[columns], [indices[i] for i in inner]
@@ -283,7 +284,10 @@ class Contract:
             if group > 1:
                 place = place * group + steps[-1] % group
                 steps[-1] = steps[-1] // group
-            return (*(indices[i] for i in lead), column // width, *steps, place)
+            outer = [indices[i] for i in lead]
+            if part:
+                return (column // part, *outer, column % part // width, *steps, place)
+            return (*outer, column // width, *steps, place)
 
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
         self.packed = next(r.buffer for r in s.get(self.block).reads if r.buffer.name == buffer.name)

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Expr, ExprLike, const_value
+from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
 from dlc_core.op.std.strassen_quarters import STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
@@ -183,7 +183,16 @@ class Quarters:
             if name == "pairs":
                 self.add_in_tile(self.stage["weights"], user, inner)
             if packed is not None:
-                self.s.prefetch(inner, packed, AHEAD[name] * self.depth * self.panel)
+                ahead = AHEAD[name] * self.depth * self.panel
+                tiles = self.tiles(user)
+                rounds = [-(-self.half // self.tile.rows)] * len(tiles)
+                self.s.prefetch(inner, packed, ahead, tiles, rounds)
+
+    def tiles(self, user: BlockRV) -> list[LoopRV]:
+        """The loop over tiles of rows of a block, where there is one."""
+        s, row = self.s, self.s.get(user).values[-3]
+        used = free_vars(row)
+        return [loop for loop in s.get_loops(user) if loop.var in used][:-1]
 
     def products(self, name: str, found: Contraction, at: LoopRV) -> list[BlockRV]:
         """Products of a stage in tiles, inside a loop; the blocks that sum them up."""

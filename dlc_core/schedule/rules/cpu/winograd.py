@@ -148,7 +148,7 @@ class _Winograd:
             tile = part_tile(rows, self.outputs // self.plan.parts, self.core)
         else:
             tile = choose(rows, self.outputs, self.lanes, self.machine.registers)
-        self.contract.pack(tile)
+        self.contract.pack(tile, self.plan.parts)
         self.contract.nest(products, tiles, channel, tile)
 
     def _inputs(self) -> None:

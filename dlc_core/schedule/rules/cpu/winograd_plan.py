@@ -15,15 +15,15 @@ from dlc_core.op.std.winograd import points_of
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
 from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
 
-MEMORY_BYTES_PER_CYCLE = 7.0
+MEMORY_BYTES_PER_CYCLE = 9.0
 """What a core reads from memory, where the weights of a model are when a kernel begins."""
 EXCHANGED_BYTES_PER_CYCLE = (4.0, 0.7)
 """What a core reads of what other cores have just written: out of their second caches, from further away."""
-INPUT_BYTES_PER_CYCLE = 1.4
+INPUT_BYTES_PER_CYCLE = 1.0
 """What a core reads of an input that other cores have written, where all cores read all of it."""
 NOT_HIDDEN = 0.1
 """Part of the shorter one of arithmetic and reads that does not run beside the longer one."""
-CACHE_SHARE = 0.75
+CACHE_SHARE = 0.85
 """Part of the second cache that is counted on."""
 LAST_SHARE = 0.25
 """Part of the last cache that is: other cores and the weights of other kernels use it, too."""
@@ -132,7 +132,8 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
         cycles = transforms + core.products(groups * points * layer.inputs * products)
         kept = between * group
         together = min(groups, core.threads)
-        moved = together * weights / MEMORY_BYTES_PER_CYCLE
+        # What lies between is in memory, too, where other kernels have pushed it out before this one.
+        moved = together * (weights + kept) / MEMORY_BYTES_PER_CYCLE
         moved += _traffic(weights + kept, groups - together, core) + 2 * _traffic(kept, groups, core)
         uneven = -(-groups // core.threads) * core.threads / groups
         yield Plan(tile, group, False, _beside(cycles, moved) * uneven)
