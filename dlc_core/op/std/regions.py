@@ -203,6 +203,8 @@ def _taps_reference(
 def _taps_lower(type_: TensorType, attrs: Attrs, *args: te.Tensor) -> te.Tensor:
     x, images, rows, row_weights, columns, column_weights = args
     held = compute_type(x.dtype)
+    if 0 in type_.shape:
+        return compute(type_.shape, lambda *i: const(0, type_.dtype), "region_taps")
     tall, wide = rows.shape[2], columns.shape[2]
     counts = [range(const_value(as_expr(count)) or 0) for count in (tall, wide)]
 

@@ -17,6 +17,7 @@ from dlc_core.tir.intrinsics import address_of, prefetch
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
 
 NOTES = {PREFETCH, PREFETCH_PART}
+_FINE = 1 << 16
 
 
 def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
@@ -57,7 +58,9 @@ def _hints(loop: For, around: Sequence[For], line: int) -> Iterator[Expr]:
             continue
         # A part is one piece of memory: the processor sees where a stream goes, and reads ahead of it.
         elements = line // buffer.dtype.itemsize
-        begin = substitute(first, {loop.var: loop.begin}) + ahead + step * (len(lines) * elements) // parts
+        # Of a step's part of the lines as many 65536ths: a division in the loop would take registers.
+        share = -(-len(lines) * elements * _FINE // parts)
+        begin = substitute(first, {loop.var: loop.begin}) + ahead + step * share // _FINE
         for number in range(-(-len(lines) // parts)):
             yield prefetch(address_of(buffer, begin + number * elements))
 
