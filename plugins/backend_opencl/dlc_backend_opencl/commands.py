@@ -96,7 +96,7 @@ class Commands:
                 for command in self._commands:
                     check_windows(command.launch, sizes)
             for kernel, argument in uses:
-                kernel.set_arg(argument, block.memory)
+                kernel.set_arg(argument, block.memory.argument)
             self._taken[place] = handle
 
     def submit(self) -> None:

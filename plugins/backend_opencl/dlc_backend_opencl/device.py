@@ -38,7 +38,7 @@ class Session:
             self.queue = cl.CommandQueue(self.context)
         except cl.Error as error:
             raise RuntimeFailure(f"{self.name} cannot be used", why=str(error)) from None
-        self.memory = Memory(cl, self.context, self.device)
+        self.memory = Memory(cl, self.context, self.device, self.queue)
 
     @cached_property
     def clocked(self) -> Any:
@@ -160,28 +160,27 @@ class OpenclDevice(OpenedDevice[Session]):
 
     def free(self, handle: int) -> None:
         """Give memory back; what was launched before may still use it."""
-        self.session.memory.free(handle)
+        self._command("giving memory back", lambda: self.session.memory.free(handle))
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         """Copy bytes to the device, after everything that was launched before."""
         given = np.frombuffer(data, np.uint8)
-        buffer = self.session.memory.window(handle, offset, given.nbytes)
-        self._copy("writing memory", buffer, given, dst_offset=offset)
+        block = self.session.memory.window(handle, offset, given.nbytes)
+        if given.nbytes:
+            self._command("writing memory", lambda: block.write(self.session.queue, given, offset))
 
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
         """Copy bytes from the device, as much as `out` takes, after everything that was launched before."""
         wanted = np.frombuffer(out, np.uint8)
-        buffer = self.session.memory.window(handle, offset, wanted.nbytes)
-        self._copy("reading memory", wanted, buffer, src_offset=offset)
+        block = self.session.memory.window(handle, offset, wanted.nbytes)
+        if wanted.nbytes:
+            self._command("reading memory", lambda: block.read(self.session.queue, wanted, offset))
 
-    def _copy(self, what: str, to: Any, source: Any, **places: int) -> None:
-        session = self.session
-        if (to if isinstance(to, np.ndarray) else source).nbytes == 0:
-            return
+    def _command(self, what: str, do: Callable[[], None]) -> None:
         try:
-            session.cl.enqueue_copy(session.queue, to, source, is_blocking=True, **places)
-        except session.cl.Error as error:
-            raise session.failed(what, error) from None
+            do()
+        except self.session.cl.Error as error:
+            raise self.session.failed(what, error) from None
 
     def load(self, artifact: Artifact) -> OpenclProgram:
         """Build the kernels, or take them as they were built before; none runs yet.
@@ -227,13 +226,8 @@ class OpenclDevice(OpenedDevice[Session]):
 
     def sync(self) -> None:
         """Wait until everything launched has finished; raises RuntimeFailure for what failed."""
-        if not self.is_open:
-            return
-        session = self.session
-        try:
-            session.queue.finish()
-        except session.cl.Error as error:
-            raise session.failed("a command", error) from None
+        if self.is_open:
+            self._command("a command", self.session.queue.finish)
 
 
 DEVICE = OpenclDevice()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from dlc_backend_opencl import platforms, programs
 from dlc_backend_opencl.device import OpenclDevice
+from dlc_backend_opencl.memory import Apart, Shared, is_shared
 
 import dlc_core as dlc
 from dlc_core.config import config
@@ -110,6 +111,15 @@ def test_launches_that_the_device_cannot_do() -> None:
         wide(np.ones((2, 2 * most), np.float32))
 
 
+SLOW = """
+kernel void slow(global float *x)
+{
+    for (int i = 0; i < 1000; ++i)
+        ((volatile global float *)x)[get_global_id(0)] += 1;
+}
+"""
+
+
 @pytest.fixture
 def device() -> Any:
     if platforms.problem():
@@ -130,6 +140,46 @@ def test_out_of_memory_names_the_largest_buffers(device: Any) -> None:
         device.free(handles[0])
     with pytest.raises(RuntimeFailure, match="no memory of"):
         device.session.memory.get(handles[0])
+
+
+def test_copies_wait_for_what_was_launched(device: Any) -> None:
+    """Of blocks that host and device see at once, and of those that they do not."""
+    session = device.session
+    data = np.arange(1 << 17, dtype=np.float32)
+    kinds = [Apart, Shared] if is_shared(session.cl, session.device) else [Apart]
+    for kind in kinds:
+        block = kind(session.cl, session.context, data.nbytes)
+        block.write(session.queue, data.view(np.uint8), 0)
+        program = session.cl.Program(session.context, SLOW).build()
+        kernel = program.slow
+        kernel.set_arg(0, block.argument)
+        session.cl.enqueue_nd_range_kernel(session.queue, kernel, (data.size,), (64,))
+        part = np.empty(16, np.float32)
+        block.read(session.queue, part.view(np.uint8), 4 * (data.size - 16))
+        np.testing.assert_array_equal(part, data[-16:] + 1000)
+        session.cl.enqueue_nd_range_kernel(session.queue, kernel, (data.size,), (64,))
+        block.write(session.queue, np.zeros(64, np.uint8), 4 * (data.size - 16))
+        block.read(session.queue, part.view(np.uint8), 4 * (data.size - 16))
+        np.testing.assert_array_equal(part, 0)
+        block.free(session.queue)
+
+
+def test_devices_without_shared_memory(device: Any) -> None:
+    cl = device.session.cl
+
+    class Older:
+        host_unified_memory = True
+
+        @property
+        def svm_capabilities(self) -> int:
+            raise cl.LogicError("clGetDeviceInfo failed: INVALID_VALUE")
+
+    class Card:
+        host_unified_memory = False
+        svm_capabilities = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
+
+    assert not is_shared(cl, Older())
+    assert not is_shared(cl, Card())
 
 
 def test_memory_that_is_too_small(device: Any) -> None:
