@@ -159,14 +159,39 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
         raise c.unsupported(f"cubic sampling of {rank} spatial dims")
     sampler = Sampler(c, x, grid, border, c.flag("align_corners"))
     axes = [sampler.taps(axis, mode) for axis in range(rank)]
+    every = list(itertools.product(*axes))
+    if x.shape[1] != 1 and x.dtype.is_float:
+        return _channels_together(c, x, sampler.sizes, every)
     total: Node | None = None
-    for taps in itertools.product(*axes):
+    for taps in every:
         part = values_at(c, x, sampler.sizes, [place for place, _ in taps])
         for _, weight in taps:
             part = part if weight is None else std.mul(part, std.unsqueeze(weight, axes=(1,)))
         total = part if total is None else std.add(total, part)
     assert total is not None
     return total
+
+
+def _channels_together(c: Call, x: Node, sizes: Sequence[int], taps: Sequence[Sequence[Tap]]) -> Node:
+    """The sum over taps of images [batch, channels, sizes...], which lie with their channels side by side."""
+    batch, channels = x.shape[:2]
+    pixels = std.transpose(std.reshape(x, shape=(batch, channels, math.prod(sizes))), axes=(0, 2, 1))
+    places, weights = [], []
+    for axes in taps:
+        valid, flat = flat_places(c, sizes, [place for place, _ in axes])
+        shape = flat.shape[1:]
+        outside = std.where(valid, flat, c.const(-1, "int64"))
+        places.append(std.reshape(outside, shape=(1, batch, -1)))
+        weight: Node | None = None
+        for _, own in axes:
+            weight = own if weight is None or own is None else std.mul(weight, own)
+        if weight is not None:
+            weights.append(std.reshape(weight, shape=(1, batch, -1)))
+    place = std.concat(*places, axis=0)
+    one = c.const(1, "float32")
+    weight = std.concat(*weights, axis=0) if weights else std.broadcast_to(one, shape=place.shape)
+    made = std.transpose(std.gather_sum(pixels, place, weight), axes=(0, 2, 1))
+    return std.reshape(made, shape=(batch, channels, *shape))
 
 
 Tap = tuple[Node, "Node | None"]
@@ -250,8 +275,8 @@ class Sampler:
         return far(std.add(part, one)), near(part), near(rest), far(std.add(rest, one))
 
 
-def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) -> Node:
-    """Images [batch, channels, sizes...] at whole places, floats [batch, ...] for each axis; 0 outside."""
+def flat_places(c: Call, sizes: Sequence[int], places: Sequence[Node]) -> tuple[Node, Node]:
+    """Whether places, whole floats [batch, ...] for each axis, are inside an image, and the pixels there."""
     valid: Node | None = None
     flat: Node | None = None
     for axis, place in enumerate(places):
@@ -263,6 +288,12 @@ def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) ->
         flat = index if flat is None else std.add(std.mul(flat, c.const(size, "int64")), index)
     assert valid is not None
     assert flat is not None
+    return valid, flat
+
+
+def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) -> Node:
+    """Images [batch, channels, sizes...] at whole places, floats [batch, ...] for each axis; 0 outside."""
+    valid, flat = flat_places(c, sizes, places)
     batch, channels = x.shape[0], x.shape[1]
     image = std.reshape(x, shape=(batch, channels, math.prod(sizes)))
     count = std.reshape(flat, shape=(batch, 1, -1))
