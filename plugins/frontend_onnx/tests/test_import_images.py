@@ -109,6 +109,32 @@ def test_convolutions_with_offsets(groups, sets, attrs, size, extra):
     check(model, feeds, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("border", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_samples_at_a_grid(mode, border, align, channels):
+    """An element at a time, and all channels of a pixel.
+
+    onnx's evaluator is not asked: it moves the places of cubic samples into the image, not their neighbours.
+    """
+    pytest.importorskip("onnxruntime")
+    grid = np.random.default_rng(3).uniform(-1.6, 1.6, (2, 3, 4, 2)).astype(np.float32)
+    names = {"mode": mode, "padding_mode": border, "align_corners": align}
+    check_runtime("GridSample", [f(2, channels, 5, 6), grid], domain="", imported=20, **names)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_samples_outside_are_zeros_beside_infinities(channels):
+    model = parse(f"""g (float[1,{channels},2,2] x, float[1,1,2,2] w) => (float[a,b,c,d] y) {{
+        y = GridSample <align_corners = 1> (x, w)
+    }}""", 20)  # fmt: skip
+    image = np.full((1, channels, 2, 2), np.inf, np.float32)
+    grid = np.array([[[[5, 5], [-9, 0.5]]]], np.float32)
+    (found,) = run(model, {"x": image, "w": grid})
+    np.testing.assert_array_equal(found, np.zeros((1, channels, 1, 2), np.float32))
+
+
 def test_offsets_that_do_not_fit_are_refused():
     model = parse("""g (float[1,1,4,4] x, float[1,1,3,3] w, float[1,18,3,3] o) => (float[a,b,c,d] y) {
         y = DeformConv (x, w, o)

@@ -14,28 +14,27 @@ from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.nn import kernel_of, per_dim
-from dlc_frontend_onnx.converters.spatial import values_at
+from dlc_frontend_onnx.converters.spatial import Tap, gathered
 
 MAX_PLACES = 1 << 24
 """Places of samples that are made constants at most."""
 
 
-def _between(c: Call, x: Node, sizes: tuple[int, ...], places: list[Node]) -> Node:
-    """Images at places between elements, by the nearest elements of each axis; 0 outside."""
+def _between(c: Call, x: Node, sizes: tuple[int, ...], places: list[Node], share: Node | None) -> Node:
+    """Images at places between elements, by the nearest elements of each axis, times a share; 0 outside.
+
+    [batch, places, channels].
+    """
     one = c.const(1, places[0].dtype)
-    axes = []
+    axes: list[tuple[Tap, Tap]] = []
     for place in places:
         base = std.floor(place)
         part = std.sub(place, base)
-        axes.append(((base, std.sub(one, part)), (std.add(base, one), part)))
-    total: Node | None = None
-    for taps in itertools.product(*axes):
-        value = values_at(c, x, sizes, [place for place, _ in taps])
-        for _, weight in taps:
-            value = std.mul(value, std.unsqueeze(weight, axes=(1,)))
-        total = value if total is None else std.add(total, value)
-    assert total is not None
-    return total
+        below, above = std.sub(one, part), part
+        if share is not None and not axes:
+            below, above = std.mul(below, share), std.mul(above, share)
+        axes.append(((base, below), (std.add(base, one), above)))
+    return gathered(c, x, sizes, list(itertools.product(*axes)))
 
 
 @converter("DeformConv", 19)
@@ -65,20 +64,31 @@ def deform_conv(
     moves = moves if x.dtype.name == "float64" else c.cast(moves, "float32")
     if taps * area > MAX_PLACES:
         raise c.unsupported(f"offsets {offset.type}", why=f"at most {MAX_PLACES} places are supported")
+    moves = std.transpose(moves, axes=(0, *range(2, rank + 3), 1))
     places = []
     for axis in range(rank):
-        moved = std.squeeze(std.slice(moves, begins=(axis,), ends=(axis + 1,), axes=(2,)), axes=(2,))
-        inner = np.indices(kernel)[axis].reshape(taps, *(1,) * rank) * dilation[axis]
-        outer = np.indices(counts)[axis] * strides[axis] - pads[axis]
+        moved = std.squeeze(std.slice(moves, begins=(axis,), ends=(axis + 1,), axes=(1,)), axes=(1,))
+        inner = np.indices(kernel)[axis].reshape(taps) * dilation[axis]
+        outer = np.indices(counts)[axis][..., None] * strides[axis] - pads[axis]
         places.append(std.add(moved, c.const(inner + outer, moved.dtype)))
-    images = std.reshape(c.cast(x, moves.dtype), shape=(batch * sets, channels // sets, *sizes))
-    columns = _between(c, images, tuple(sizes), places)
+    share: Node | None = None
     if mask is not None:
-        weights = std.reshape(c.cast(mask, columns.dtype), shape=(batch * sets, 1, taps, *counts))
-        columns = std.mul(columns, weights)
-    columns = std.reshape(columns, shape=(batch, groups, channels // groups * taps, area))
-    kernels = std.reshape(c.cast(w, columns.dtype), shape=(1, groups, -1, channels // groups * taps))
-    made = c.cast(std.reshape(std.matmul(kernels, columns), shape=(batch, w.shape[0], *counts)), x.dtype)
+        share = std.reshape(c.cast(mask, moves.dtype), shape=(batch * sets, taps, *counts))
+        share = std.transpose(share, axes=(0, *range(2, rank + 2), 1))
+    images = std.reshape(c.cast(x, moves.dtype), shape=(batch * sets, channels // sets, *sizes))
+    columns = _between(c, images, tuple(sizes), places, share)
+    own, filters = channels // groups, w.shape[0] // groups
+    columns = std.reshape(columns, shape=(batch, sets, area, taps, channels // sets))
+    columns = std.reshape(
+        std.transpose(columns, axes=(0, 2, 3, 1, 4)), shape=(batch, area, taps, groups, own)
+    )
+    columns = std.reshape(
+        std.transpose(columns, axes=(0, 3, 1, 2, 4)), shape=(batch, groups, area, taps * own)
+    )
+    kernels = std.reshape(c.cast(w, columns.dtype), shape=(groups, filters, own, taps))
+    kernels = std.reshape(std.transpose(kernels, axes=(0, 3, 2, 1)), shape=(groups, taps * own, filters))
+    made = std.transpose(std.matmul(columns, kernels), axes=(0, 1, 3, 2))
+    made = c.cast(std.reshape(made, shape=(batch, w.shape[0], *counts)), x.dtype)
     return made if bias is None else std.add(made, std.reshape(bias, shape=(-1, *(1,) * rank)))
 
 

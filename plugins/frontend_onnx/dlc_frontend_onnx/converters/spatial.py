@@ -161,7 +161,8 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
     axes = [sampler.taps(axis, mode) for axis in range(rank)]
     every = list(itertools.product(*axes))
     if x.shape[1] != 1 and x.dtype.is_float:
-        return _channels_together(c, x, sampler.sizes, every)
+        made = std.transpose(gathered(c, x, sampler.sizes, every), axes=(0, 2, 1))
+        return std.reshape(made, shape=(x.shape[0], x.shape[1], *grid.shape[1:-1]))
     total: Node | None = None
     for taps in every:
         part = values_at(c, x, sampler.sizes, [place for place, _ in taps])
@@ -170,28 +171,6 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
         total = part if total is None else std.add(total, part)
     assert total is not None
     return total
-
-
-def _channels_together(c: Call, x: Node, sizes: Sequence[int], taps: Sequence[Sequence[Tap]]) -> Node:
-    """The sum over taps of images [batch, channels, sizes...], which lie with their channels side by side."""
-    batch, channels = x.shape[:2]
-    pixels = std.transpose(std.reshape(x, shape=(batch, channels, math.prod(sizes))), axes=(0, 2, 1))
-    places, weights = [], []
-    for axes in taps:
-        valid, flat = flat_places(c, sizes, [place for place, _ in axes])
-        shape = flat.shape[1:]
-        outside = std.where(valid, flat, c.const(-1, "int64"))
-        places.append(std.reshape(outside, shape=(1, batch, -1)))
-        weight: Node | None = None
-        for _, own in axes:
-            weight = own if weight is None or own is None else std.mul(weight, own)
-        if weight is not None:
-            weights.append(std.reshape(weight, shape=(1, batch, -1)))
-    place = std.concat(*places, axis=0)
-    one = c.const(1, "float32")
-    weight = std.concat(*weights, axis=0) if weights else std.broadcast_to(one, shape=place.shape)
-    made = std.transpose(std.gather_sum(pixels, place, weight), axes=(0, 2, 1))
-    return std.reshape(made, shape=(batch, channels, *shape))
 
 
 Tap = tuple[Node, "Node | None"]
@@ -301,3 +280,25 @@ def values_at(c: Call, x: Node, sizes: Sequence[int], places: Sequence[Node]) ->
     picked = std.gather_elements(image, spread, axis=2)
     values = std.reshape(picked, shape=(batch, channels, *flat.shape[1:]))
     return std.where(std.unsqueeze(valid, axes=(1,)), values, c.const(0, values.dtype))
+
+
+def gathered(c: Call, x: Node, sizes: Sequence[int], taps: Sequence[Sequence[Tap]]) -> Node:
+    """Images [batch, channels, sizes...] at places [batch, ...] for each axis, times their weights, all taps
+    added up; 0 outside.  [batch, places, channels]: the channels of a pixel are read side by side.
+    """
+    batch, channels = x.shape[:2]
+    pixels = std.transpose(std.reshape(x, shape=(batch, channels, math.prod(sizes))), axes=(0, 2, 1))
+    places, weights = [], []
+    for axes in taps:
+        valid, flat = flat_places(c, sizes, [place for place, _ in axes])
+        outside = std.where(valid, flat, c.const(-1, "int64"))
+        places.append(std.reshape(outside, shape=(1, batch, -1)))
+        weight: Node | None = None
+        for _, own in axes:
+            weight = own if weight is None or own is None else std.mul(weight, own)
+        if weight is not None:
+            weights.append(std.reshape(weight, shape=(1, batch, -1)))
+    place = std.concat(*places, axis=0)
+    one = c.const(1, "float32")
+    weight = std.concat(*weights, axis=0) if weights else std.broadcast_to(one, shape=place.shape)
+    return std.gather_sum(pixels, place, weight)
