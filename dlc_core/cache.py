@@ -22,7 +22,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from typing import Any
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError
 from dlc_core.disk import room
+from dlc_core.record import record
 from dlc_core.remember import forget, remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read, save
@@ -42,7 +42,7 @@ _STALE = 3600.0
 """Seconds after which a file that was never finished is taken for abandoned."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Entry:
     """A kept artefact: its size in bytes, and when it was last used."""
 

@@ -19,13 +19,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast, overload
 
 from dlc_core.diag import UsageError
+from dlc_core.record import record
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ _FALSE = ("0", "false", "no", "off")
 _overrides: ContextVar[Mapping[str, object]] = ContextVar("dlc_overrides", default=MappingProxyType({}))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Knob(Generic[T]):
     """One setting: `Knob("num_threads", int, None, "Threads of one call.", minimum=1)`.
 
@@ -148,7 +149,7 @@ class Knob(Generic[T]):
         )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Setting:
     """A knob with the value in force; `origin` is `default`, `env` or `override`."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from dlc_core.diag import TargetError, UsageError
+from dlc_core.record import record
 from dlc_core.registry import Category, UnknownNameError, registry
 from dlc_core.target import Target
 
 TargetLike = str | Target | Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Targets:
     """The targets of one compile.
 

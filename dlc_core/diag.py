@@ -8,10 +8,11 @@ An error answers four questions: *what* happened, *where* (the model node or the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from dlc_core.record import record
 
 
-@dataclass(frozen=True, order=True)
+@record(frozen=True, order=True)
 class Span:
     """A place in the user's own source: a node of a model, or a line of a Python file.
 

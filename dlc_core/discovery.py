@@ -12,12 +12,13 @@ import pluggy
 from dlc_core import hooks
 from dlc_core.diag import DlcError, PluginError
 from dlc_core.installed import Source
+from dlc_core.record import record
 
 HOOKS: tuple[str, ...] = tuple(name for name in vars(hooks) if name.startswith("dlc_"))
 """The names of all hooks, in the order of `dlc_core.hooks`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Problem:
     """Why a plugin, or one of its hooks (`where`), gives nothing."""
 

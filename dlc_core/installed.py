@@ -12,10 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import partial
 
 from dlc_core.lazy import lazy
+from dlc_core.record import record
 from dlc_core.remember import remembered
 
 metadata = lazy("importlib.metadata")
@@ -27,7 +28,7 @@ SETTLED = 2_000_000_000
 """Nanoseconds after which another change is sure to give another time."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """An entry point that some distribution declares: which plugin, from where, of which version."""
 

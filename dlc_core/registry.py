@@ -17,7 +17,6 @@ import threading
 import warnings
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -31,6 +30,7 @@ from dlc_core.discovery import Plugin, Problem, discover, new_manager, register
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.installed import Source, scan
 from dlc_core.op.known import use_ops
+from dlc_core.record import record
 from dlc_core.target import Target
 from dlc_core.version import __version__
 
@@ -82,7 +82,7 @@ class UnknownNameError(PluginError, KeyError):
     """No working plugin gives the name asked for."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PluginInfo:
     """What is known of one plugin; `gives` maps categories to names, `problem` is empty where all is well.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from dlc_core.destinations import Targets
 from dlc_core.diag import ArtifactError, DlcError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import is_imported, lazy
+from dlc_core.record import record
 from dlc_core.registry import registry
 from dlc_core.runtime.container import SCHEMA, read_container
 
@@ -47,7 +47,7 @@ def merged_settings(config: Mapping[str, Any] | None, precision: str) -> dict[st
     return {**checks, **(config or {}), "precision": precision}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Request:
     """A compile: a model as it is given, who reads it (None for a module), and how it is to be compiled."""
 
@@ -105,7 +105,7 @@ class Request:
         return {"targets": described, "automatic": sorted(given.automatic), "place": given.place}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Difference:
     """A part of the key in which a request and a kept result differ."""
 
@@ -114,7 +114,7 @@ class Difference:
     asked: Any
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Answer:
     """What the store says to a request.  `key` is None where results for it cannot be kept."""
 

@@ -24,6 +24,7 @@ FLOORS = {
     "diag": 0,
     "disk": 0,
     "lazy": 0,
+    "record": 0,
     "version": 0,
     "remember": 1,
     "ir": 1,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.text import Printable
+from dlc_core.record import record
 
 
 def _freeze(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return values if isinstance(values, MappingProxyType) else MappingProxyType(dict(values))
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class IRModule(Printable):
     """Names to graph `Function`s and tensor-level `PrimFunc`s, in insertion order.
 

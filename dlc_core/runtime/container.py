@@ -20,11 +20,11 @@ import os
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dlc_core.diag import ArtifactError
+from dlc_core.record import record
 
 MAGIC = b"\x89DLC\r\n\x1a\n"
 """Its first byte is no text, its line ends show whether a transfer changed such."""
@@ -35,7 +35,7 @@ _PREFIX = struct.Struct("<8sII32s")
 _LONGEST_HEADER = 1 << 28
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Opened:
     """A file that has been checked: its header, and each section's bytes, mapped and not yet read."""
 

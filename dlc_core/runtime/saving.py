@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ import numpy as np
 
 from dlc_core.diag import ArtifactError
 from dlc_core.lazy import lazy
+from dlc_core.record import record
 from dlc_core.runtime.container import Opened, read_container, write_container
 from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.memory import NDArray, bytes_of
@@ -36,7 +36,7 @@ else:
     hosted = lazy("dlc_core.runtime.hosted")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Saved:
     """What a file holds.  `target` and `plugins` are texts: whether they exist here is for the
     opener to see.

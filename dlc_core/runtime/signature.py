@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, 
 from dlc_core.ir.fold import number_of
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.lazy import lazy
+from dlc_core.record import record
 
 if TYPE_CHECKING:
     from dlc_core import arith
@@ -25,7 +25,7 @@ else:
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Value:
     """One input or output: public name and type (dims may be expressions over symbolic dims)."""
 
@@ -47,7 +47,7 @@ class Value:
         return f"<{self}>"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Donation:
     """An input, by its index, whose memory an output takes over: it has the input's elements, and more behind
     them along `axis`.  Both lie in memory with room for `capacity` elements along that axis.
@@ -59,7 +59,7 @@ class Donation:
     capacity: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Plan:
     """What a call with certain input shapes needs."""
 
@@ -69,7 +69,7 @@ class Plan:
     """Bytes of scratch memory."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Signature:
     """Buffers are passed in the order inputs, outputs, weights, arena; then the symbols by value."""
 

@@ -10,11 +10,12 @@ codegen of ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from dlc_core.ir.module import IRModule
+from dlc_core.record import record
 from dlc_core.target.target import Target
 
 COMPILED = "compiled"
@@ -25,7 +26,7 @@ Source = str | Callable[[], str]
 """Readable code, or what makes it when it is asked for."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Artifact:
     """Generated code.
 

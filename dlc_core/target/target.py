@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import TargetError
+from dlc_core.record import record
 
 if TYPE_CHECKING:
     from dlc_core.tir.bulk import Bulk
@@ -40,7 +41,7 @@ STAGES: Stages = ("graph", "lower", "tir", "main")
 """The stages of a compile for a machine; each is a pipeline of the passes that name it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Option:
     """One option of a kind.  `kind` is str, int, bool or strs (comma-separated)."""
 
@@ -57,7 +58,7 @@ class Option:
             raise TargetError(f"target option -{self.name}={text}: not {wanted}", hint=self.help) from None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dot:
     """An instruction that sums products of neighbours: each of `lanes` accumulators of dtype `acc` takes the
     products of a group of `group` elements of dtype `a`, the same for all lanes, with a group of dtype `b`
@@ -88,7 +89,7 @@ TILE_OF_ONE = 3
 """Registers for one value, and the two that are multiplied for it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Description:
     """The facts of a machine that schedules, legality and cost models read.  Bytes; caches per core."""
 
@@ -194,7 +195,7 @@ class Description:
         return [u for u in found if u.width == self.subgroup or (u.in_place and not u.width % self.subgroup)]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Careful:
     """A plugin's question about this machine; one that raises has found a problem, for that kind alone."""
 
@@ -207,7 +208,7 @@ class _Careful:
             return f"looking for it failed: {type(error).__name__}: {error}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TargetKind:
     """A family of targets.
 
@@ -251,7 +252,7 @@ THREADS = "num-threads"
 """The option of kinds whose code is made for a number of threads."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Target:
     """A kind with its options; hashable, equal by value, printed as the text that parses back."""
 

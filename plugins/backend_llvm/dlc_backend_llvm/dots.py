@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlc_backend_llvm.emit.types import NARROW_FLOATS, memory_type, register_type, vector
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Call, Expr, call
+from dlc_core.record import record
 from dlc_core.target.target import Dot
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def read_probes(text: str) -> frozenset[str]:
     return frozenset(name for name, form in _FOUND.items() if re.search(form, text, re.DOTALL))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Instruction:
     """An LLVM intrinsic `name` that takes accumulators and two vectors of `element`s, by number of lanes."""
 

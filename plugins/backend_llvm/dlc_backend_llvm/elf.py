@@ -8,10 +8,10 @@ Layout: System V ABI, "Object Files" (ELF-64 in its little-endian encoding).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cached_property
 
 from dlc_core.diag import ArtifactError
+from dlc_core.record import record
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -20,7 +20,7 @@ _RELOCATION = struct.Struct("<QQq")
 _SYMTAB, _STRTAB, _PROGBITS, _RELA, _NOBITS = 2, 3, 1, 4, 8
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Section:
     """A section: its place in the table, its flags, and its bytes (`size` zeros where `has_data` is not)."""
 
@@ -38,7 +38,7 @@ class Section:
         return self.kind != _NOBITS
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Symbol:
     """A symbol: the index of its section (0: it is defined elsewhere), and where it is there."""
 
@@ -48,7 +48,7 @@ class Symbol:
     value: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Relocation:
     """A place in a section where the address of a symbol is to be written."""
 
@@ -58,7 +58,7 @@ class Relocation:
     addend: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Elf:
     """A 64-bit little-endian object; whatever is read beyond the file's end is an ArtifactError."""
 

@@ -17,7 +17,6 @@ import json
 import os
 import re
 import tempfile
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from dlc_backend_llvm.dots import PROBES, read_probes
 from dlc_backend_llvm.tiles import AMX, TILED, tiles_allowed
 from dlc_core.cache import code_stamp
 from dlc_core.diag import TargetError
+from dlc_core.record import record
 from dlc_core.remember import remembered
 from dlc_core.runtime.cores import usable_cores
 from dlc_core.runtime.resources import TYPICAL_CACHES, cache_sizes, processor_words
@@ -66,7 +66,7 @@ define void @probe_float16(ptr %a) {
 """
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HostCpu:
     """A processor as the code generator sees it.  Sizes are in bytes; caches are per core except the last
     level.

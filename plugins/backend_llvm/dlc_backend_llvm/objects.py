@@ -9,9 +9,9 @@ range-checked and a damaged file is an ArtifactError.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from dlc_core.diag import ArtifactError
+from dlc_core.record import record
 
 _ELF_MACHINES = {
     3: "i386",
@@ -27,7 +27,7 @@ _MACHO_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
 _COFF_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x014C: "i386"}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ObjectInfo:
     """An object file: `format` "elf" | "macho" | "coff", `machine` as in triples, its global symbols."""
 

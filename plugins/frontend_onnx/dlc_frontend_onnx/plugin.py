@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dlc_core.config import Knob
 from dlc_core.hooks import Command, Declaration, Frontend, hookimpl
+from dlc_core.record import record
 
 DLC_API = "0.1"
 
@@ -19,7 +19,7 @@ TARGET = Knob[str | None](
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Onnx:
     """The ONNX frontend; the importer itself is imported when the first model is read."""
 
