@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlc_core.config import Knob, config
-from dlc_core.hooks import Command, Declaration, hookimpl
+from dlc_core.hooks import Command, Declaration, Deferred, hookimpl
 
 DLC_API = "0.1"
 
@@ -62,23 +62,17 @@ def dlc_schedule_rules() -> Iterable[Declaration]:
 
 @hookimpl
 def dlc_targets() -> Iterable[Declaration]:
-    from dlc_core.target.reference import KIND
-
-    return [KIND]
+    return [Deferred("reference", "dlc_core.target.reference:KIND", {"host_rank": 0})]
 
 
 @hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
-    from dlc_core.target.reference import ReferenceCodegen
-
-    return [ReferenceCodegen()]
+    return [Deferred("reference", "dlc_core.target.reference:CODEGEN")]
 
 
 @hookimpl
 def dlc_devices() -> Iterable[Declaration]:
-    from dlc_core.runtime.reference import ReferenceDevice
-
-    return [ReferenceDevice()]
+    return [Deferred("reference", "dlc_core.runtime.reference:DEVICE")]
 
 
 @hookimpl

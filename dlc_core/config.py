@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast, overload
 
-from dlc_core.diag import UsageError
+from dlc_core.diag import UsageError, similar
 from dlc_core.record import record
 
 T = TypeVar("T")
@@ -239,7 +238,7 @@ class Config:
             chosen[knob.name] = knob.check(value, f"the override of {knob.name}")
         for name, value in named.items():
             if name not in known:
-                close = get_close_matches(name, known, 1)
+                close = similar(name, known)
                 hint = f"did you mean {close[0]!r}?" if close else "the knobs are " + ", ".join(known)
                 raise UsageError(f"dlc has no knob {name!r}", hint=hint)
             chosen[name] = known[name].check(value, f"the override of {name}")

@@ -8,8 +8,15 @@ An error answers four questions: *what* happened, *where* (the model node or the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
+from dlc_core.lazy import lazy
 from dlc_core.record import record
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = lazy("difflib")
 
 
 @record(frozen=True, order=True)
@@ -137,6 +144,11 @@ def problem_of(attempt: Callable[[], object]) -> str | None:
     return None
 
 
+def similar(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Those of the known names that may have been meant, the nearest first."""
+    return difflib.get_close_matches(name, list(known), most)
+
+
 def bytes_text(size: float) -> str:
     """A number of bytes in the unit that fits it."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
@@ -163,4 +175,5 @@ __all__ = [
     "VerifyError",
     "bytes_text",
     "problem_of",
+    "similar",
 ]

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING
 
 import pluggy
 
 from dlc_core import hooks
-from dlc_core.diag import DlcError, PluginError
+from dlc_core.diag import DlcError, PluginError, similar
 from dlc_core.installed import Source
+from dlc_core.lazy import lazy
 from dlc_core.record import record
+
+if TYPE_CHECKING:
+    import traceback
+else:
+    traceback = lazy("traceback")
 
 HOOKS: tuple[str, ...] = tuple(name for name in vars(hooks) if name.startswith("dlc_"))
 """The names of all hooks, in the order of `dlc_core.hooks`."""
+
+_HOOKABLE = (FunctionType, MethodType, classmethod, staticmethod)
 
 
 @record(frozen=True)
@@ -49,9 +57,18 @@ class Plugin:
         return self.source.name
 
 
+class _Manager(pluggy.PluginManager):
+    """Looks at those names of a module that can be hooks; pluggy itself looks at all at length."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        if isinstance(plugin, ModuleType) and not isinstance(vars(plugin).get(name), _HOOKABLE):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
 def new_manager() -> pluggy.PluginManager:
     """A pluggy manager that knows the hooks and no plugin."""
-    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager = _Manager(hooks.PROJECT)
     manager.add_hookspecs(hooks)
     return manager
 
@@ -158,7 +175,7 @@ def _check_marks(manager: pluggy.PluginManager, value: object) -> None:
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), 1)
+    close = similar(name, known)
     return f"did you mean {close[0]!r}?" if close else ""
 
 

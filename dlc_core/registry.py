@@ -17,7 +17,6 @@ import threading
 import warnings
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
@@ -25,7 +24,7 @@ import pluggy
 
 from dlc_core import builtin
 from dlc_core.config import config
-from dlc_core.diag import PluginError, TargetError
+from dlc_core.diag import PluginError, TargetError, similar
 from dlc_core.discovery import Plugin, Problem, discover, new_manager, register
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.installed import Source, scan
@@ -221,7 +220,7 @@ class Category(Mapping[str, Any]):
         word = self.word
         broken = [plugin for plugin in self._registry.loaded if plugin.problems]
         details = [f"known: {', '.join(self) or 'none'}", *self._registry.missing()]
-        close = get_close_matches(name, list(self), 3)
+        close = similar(name, self, 3)
         if close:
             hint = f"did you mean {' or '.join(map(repr, close))}?"
         elif broken:

@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
-import ml_dtypes
 import numpy as np
 
 from dlc_core.diag import UsageError
+from dlc_core.lazy import lazy
+
+if TYPE_CHECKING:
+    import ml_dtypes
+else:
+    ml_dtypes = lazy("ml_dtypes")
 
 _ML = (
     "bfloat16",
@@ -26,30 +31,36 @@ _ML = (
     "int2",
     "uint2",
 )
-_BITS = {"bool": 8, "bfloat16": 16, "complex64": 64, "complex128": 128}
+_NUMPY = {"handle": "uint64", "string": "object"}
+"""NumPy's names of types, where they are others than ours."""
 
 
-def _scalar_table() -> dict[str, tuple[str, int, np.dtype[Any]]]:
-    table: dict[str, tuple[str, int, np.dtype[Any]]] = {"bool": ("bool", 8, np.dtype(np.bool_))}
+def _scalar_table() -> dict[str, tuple[str, int]]:
+    table = {"bool": ("bool", 8)}
     for bits in (8, 16, 32, 64):
-        table[f"int{bits}"] = ("int", bits, np.dtype(f"int{bits}"))
-        table[f"uint{bits}"] = ("uint", bits, np.dtype(f"uint{bits}"))
+        table[f"int{bits}"] = ("int", bits)
+        table[f"uint{bits}"] = ("uint", bits)
     for bits in (16, 32, 64):
-        table[f"float{bits}"] = ("float", bits, np.dtype(f"float{bits}"))
+        table[f"float{bits}"] = ("float", bits)
     for name in _ML:
         kind = "float" if "float" in name else ("uint" if name[0] == "u" else "int")
         digits = re.search(r"\d+", name)
         assert digits is not None
-        table[name] = (kind, int(digits.group()), np.dtype(getattr(ml_dtypes, name)))
-    for name in ("complex64", "complex128"):
-        table[name] = ("complex", _BITS[name], np.dtype(name))
-    table["handle"] = ("handle", 64, np.dtype(np.uint64))
-    table["string"] = ("string", 64, np.dtype(object))
+        table[name] = (kind, int(digits.group()))
+    for bits in (64, 128):
+        table[f"complex{bits}"] = ("complex", bits)
+    table["handle"] = ("handle", 64)
+    table["string"] = ("string", 64)
     return table
 
 
+def _numpy_type(name: str) -> np.dtype[Any]:
+    """NumPy's type of a scalar; those it lacks are imported with the first that is asked for."""
+    return np.dtype(getattr(ml_dtypes, name) if name in _ML else _NUMPY.get(name, name))
+
+
 _TABLE = _scalar_table()
-_BY_NUMPY = {entry[2]: name for name, entry in _TABLE.items() if name != "handle"}
+_BY_NUMPY = {_numpy_type(name): name for name in _TABLE if name != "handle" and name not in _ML}
 
 
 class DType:
@@ -98,7 +109,8 @@ class DType:
         if self is None:
             self = super().__new__(cls)
             self.name, self.lanes = canonical, lanes
-            self.kind, self.bits, self.numpy = _TABLE[scalar]
+            self.kind, self.bits = _TABLE[scalar]
+            self.numpy = _numpy_type(scalar)
             self.is_float, self.is_int = self.kind == "float", self.kind in ("int", "uint")
             self.is_bool = self.kind == "bool"
             self.scalar = self if lanes == 1 else DType(scalar)
@@ -113,7 +125,10 @@ class DType:
             return value
         if isinstance(value, str):
             return DType(value)
-        name = _BY_NUMPY.get(np.dtype(value))
+        known = np.dtype(value)
+        name = _BY_NUMPY.get(known)
+        if name is None and known.name in _ML and known == _numpy_type(known.name):
+            name = _BY_NUMPY[known] = known.name
         if name is None:
             raise UsageError(
                 f"NumPy dtype {value!r} has no dlc dtype", hint=f"known dtypes: {', '.join(_TABLE)}"

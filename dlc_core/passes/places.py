@@ -9,10 +9,9 @@ tensor level below.  Several passes of one place run in the order in which they 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from types import MappingProxyType
 
-from dlc_core.diag import UsageError
+from dlc_core.diag import UsageError, similar
 from dlc_core.passes.base import Pass
 
 PHASES: Mapping[str, str] = MappingProxyType(
@@ -36,7 +35,7 @@ def read_place(text: str) -> tuple[str, str]:
     """
     word, _, name = PHASES.get(text, text).partition(" ")
     if word not in _WORDS or not name.isidentifier():
-        close = get_close_matches(text, PHASES, 1)
+        close = similar(text, PHASES)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise UsageError(
             f"{text!r} is no place of a pass",

@@ -12,11 +12,10 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from dlc_core.diag import PassError
+from dlc_core.diag import PassError, similar
 from dlc_core.passes.base import Pass
 
 _TOKEN = re.compile(
@@ -138,7 +137,7 @@ class _Reader:
 
 
 def _close(name: str, known: Mapping[str, Any], what: str) -> str:
-    near = get_close_matches(name, list(known), 3)
+    near = similar(name, known, 3)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
     return f"known {what}: {', '.join(sorted(known)) or 'none'}"

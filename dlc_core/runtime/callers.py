@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import UnsupportedError
+from dlc_core.lazy import lazy
 from dlc_core.runtime.calling import Copying, Evaluating, InPlace
 from dlc_core.runtime.checked import Caller, Host
 from dlc_core.runtime.device import Device, shares_memory
-from dlc_core.runtime.donating import Donating
 from dlc_core.runtime.signature import Signature
+
+if TYPE_CHECKING:
+    from dlc_core.runtime import donating
+else:
+    donating = lazy("dlc_core.runtime.donating")
 
 
 def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:
@@ -22,7 +27,7 @@ def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) 
         )
     if hasattr(entry, "evaluate"):
         return Evaluating(signature, device, entry, weights)
-    way = (Donating if signature.donated else InPlace) if shares_memory(device) else Copying
+    way = (donating.Donating if signature.donated else InPlace) if shares_memory(device) else Copying
     return way(signature, device, entry, weights)
 
 

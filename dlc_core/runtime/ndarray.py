@@ -10,15 +10,20 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import STRING, DType, DTypeLike, dtype
-from dlc_core.runtime import dlpack
+from dlc_core.lazy import lazy
 from dlc_core.runtime.device import Device, shares_memory
 from dlc_core.runtime.memory import bytes_of
+
+if TYPE_CHECKING:
+    from dlc_core.runtime import dlpack
+else:
+    dlpack = lazy("dlc_core.runtime.dlpack")
 
 
 class NDArray:

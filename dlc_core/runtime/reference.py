@@ -124,4 +124,6 @@ def _flat(value: reference.Value) -> list[Array]:
     return [a for item in value for a in _flat(item)] if isinstance(value, tuple) else [value]
 
 
-__all__ = ["ReferenceDevice"]
+DEVICE = ReferenceDevice()
+
+__all__ = ["DEVICE", "ReferenceDevice"]

@@ -8,10 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from dlc_core.diag import DlcError, ScriptError, Span
+from dlc_core.diag import DlcError, ScriptError, Span, similar
 
 MAX_WIDTH = 150
 MAX_LISTED = 12
@@ -104,7 +103,7 @@ class Source:
 def suggestion(name: str, known: Iterable[str], what: str = "known") -> str:
     """A hint: the known name that is meant, or all that are known where these are few."""
     names = list(dict.fromkeys(known))
-    close = get_close_matches(name, names, 2)
+    close = similar(name, names, 2)
     if not close and len(name) > 1:
         folded = {n.lower(): n for n in names}
         close = [folded[name.lower()]] if name.lower() in folded else []

@@ -91,4 +91,6 @@ class ReferenceCodegen:
         return Artifact(format_, code, str(target), entries, metadata=metadata)
 
 
-__all__ = ["GRAPH", "KIND", "TENSOR", "ReferenceCodegen"]
+CODEGEN = ReferenceCodegen()
+
+__all__ = ["CODEGEN", "GRAPH", "KIND", "TENSOR", "ReferenceCodegen"]

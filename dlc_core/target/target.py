@@ -13,12 +13,11 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.diag import TargetError
+from dlc_core.diag import TargetError, similar
 from dlc_core.record import record
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ class TargetKind:
             if option.name == name:
                 return option
         known = [option.name for option in self.options]
-        close = get_close_matches(name, known, 1)
+        close = similar(name, known)
         raise TargetError(
             f"target kind {self.name!r} has no option -{name}",
             hint=(f"did you mean -{close[0]}? " if close else "")

@@ -16,20 +16,25 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.dots import PROBES, read_probes
 from dlc_backend_llvm.tiles import AMX, TILED, tiles_allowed
 from dlc_core.cache import code_stamp
 from dlc_core.diag import TargetError
+from dlc_core.lazy import lazy
 from dlc_core.record import record
 from dlc_core.remember import remembered
 from dlc_core.runtime.cores import usable_cores
 from dlc_core.runtime.resources import TYPICAL_CACHES, cache_sizes, processor_words
+
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = lazy("tempfile")
 
 _LEVELS = {
     "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",

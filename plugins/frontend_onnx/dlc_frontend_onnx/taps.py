@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
-from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.diag import UnsupportedError, UsageError, similar
 from dlc_core.graph.node import PARAM, Node, post_order
 from dlc_frontend_onnx.model import Graph, Model, NodeDef
 from dlc_frontend_onnx.place import quoted
@@ -72,7 +71,7 @@ def taps_of(model: Model, names: Sequence[str]) -> Taps:
     for name in names:
         wanted = outputs_of.get(name) or ([name] if name in every else [])
         if not wanted:
-            close = get_close_matches(name, [*outputs_of, *every], 3)
+            close = similar(name, [*outputs_of, *every], 3)
             hint = (
                 f"did you mean {' or '.join(map(quoted, close))}?" if close else "names of nodes or of values"
             )

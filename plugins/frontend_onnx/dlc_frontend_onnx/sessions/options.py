@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
-from dlc_core.diag import UsageError
+from dlc_core.diag import UsageError, similar
 
 
 class IgnoredOptionWarning(UserWarning):
@@ -71,7 +70,7 @@ class SessionOptions:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dict__ or name.startswith("_"):
             known = sorted(name for name in self.__dict__ if not name.startswith("_"))
-            close = get_close_matches(name, known, 1)
+            close = similar(name, known)
             hint = f"did you mean {close[0]!r}?" if close else "options: " + ", ".join(known)
             raise UsageError(f"a session has no option {name!r}", hint=hint)
         self.__dict__[name] = value
