@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING
 
@@ -43,14 +42,14 @@ class Problem:
         return "".join(traceback.format_exception(self.error))
 
 
-@dataclass
 class Plugin:
     """A plugin as far as it could be loaded; `problems` grows when one of its hooks fails."""
 
-    source: Source
-    value: object | None = None
-    disabled: bool = False
-    problems: list[Problem] = field(default_factory=list)
+    def __init__(self, source: Source, *, disabled: bool = False) -> None:
+        self.source = source
+        self.value: object | None = None
+        self.disabled = disabled
+        self.problems: list[Problem] = []
 
     @property
     def name(self) -> str:

@@ -33,13 +33,32 @@ import sys
 import numpy as np
 import dlc_core as dlc
 dlc.open("model.dlc")(np.zeros((1, 4), np.float32))
-late = ("dlc_core.tir.stmt", "dlc_core.target.source", "dlc_core.runtime.explain", "dlc_core.graph.node")
+late = (
+    "dlc_core.tir.stmt", "dlc_core.target.source", "dlc_core.target.reference", "dlc_core.runtime.explain",
+    "dlc_core.runtime.dlpack", "dlc_core.runtime.donating", "dlc_core.graph.node",
+    "difflib", "ml_dtypes", "tempfile", "traceback",
+)
 kinds = {"dlc_backend_llvm.kind"} & sys.modules.keys()
 others = {name for name in sys.modules if name.startswith("dlc_backend") and name.count(".") == 1} - {
     f"dlc_backend_{name}.plugin" for name in ("c", "cuda", "llvm", "opencl")
 }
 print(sorted(kinds), sorted(name for name in others if not name.startswith("dlc_backend_llvm.")))
 print([name for name in sys.modules if name in late or name.split(".")[0] in ("llvmlite", "onnx")])
+"""
+
+DATACLASSES = """
+import dataclasses
+compiled = []
+plain = dataclasses.dataclass
+def watched(cls=None, /, **words):
+    if words.get("init", True):
+        compiled.append(words)
+    return plain(cls, **words)
+dataclasses.dataclass = watched
+import numpy as np
+import dlc_core as dlc
+dlc.open("model.dlc")(np.zeros((1, 4), np.float32))
+print(len(compiled))
 """
 
 MODEL = """
@@ -83,3 +102,12 @@ def test_a_saved_model_is_opened_with_nothing_of_other_backends(tmp_path):
     run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', tmp_path)
     run(OPEN, tmp_path)  # what is remembered of this machine may have to be found out first
     assert run(OPEN, tmp_path) == ["['dlc_backend_llvm.kind'] []", "[]"]
+
+
+def test_a_start_compiles_hardly_any_dataclass(tmp_path):
+    pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
+    onnx = pytest.importorskip("onnx")
+    parser = pytest.importorskip("onnx.parser")
+    onnx.save(parser.parse_model(MODEL), tmp_path / "model.onnx")
+    run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', tmp_path)
+    assert int(run(DATACLASSES, tmp_path)[0]) <= 2  # those of the hooks, which import nothing of the core

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dlc_core.diag import UsageError
+from dlc_core.record import record
 
 LARGEST = (1 << 63) - 1
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Bounds:
     """`low <= dim <= high`, where None leaves the upper end open.
 

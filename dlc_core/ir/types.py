@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dlc_core.ir.dtype import STRING, DType, DTypeLike, dtype
 from dlc_core.ir.expr import Const, Expr, Var, as_expr, const_value, free_vars
+from dlc_core.record import record
 
 Dim = int | Expr
 """An int, or an integer expression over symbolic dims (index-typed `Var`s); constants are kept as int."""
@@ -20,7 +20,7 @@ def dim(value: Dim) -> Dim:
     return value if isinstance(value, Expr) else int(value)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TensorType:
     """A dense tensor: `shape` of `Dim`s and an element type.  Equal when dtype and dims (by identity) are."""
 
@@ -53,7 +53,7 @@ class TensorType:
         return f"{self.dtype}[{', '.join(str(d) for d in self.shape)}]"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TupleType:
     """A fixed number of values of known types."""
 
