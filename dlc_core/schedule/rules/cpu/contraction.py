@@ -21,7 +21,7 @@ from dlc_core.arith import Analyzer
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Expr, ExprLike, Load, Var, as_expr, const_value, free_vars, substitute
-from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
+from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
     Contraction,
@@ -37,6 +37,7 @@ from dlc_core.schedule.rules.cpu.across import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
 from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.panels import Names, ask_ahead, steps_at_once
 from dlc_core.schedule.rules.cpu.tile import ALONE, Dealt, Tile, choose
 from dlc_core.schedule.rules.cpu.tiles import tile_of, tile_products, unit_for
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
@@ -49,14 +50,6 @@ PARALLEL_WORK = 1 << 16
 """Multiply-adds below which a kernel is not worth waking other threads for."""
 NUMBERS_OF_BYTE = 4
 """Most numbers that are packed into a byte."""
-AHEAD = 8
-"""Weights are asked for one part in so many of the second cache before they are used."""
-FEWEST_PANELS = 8
-"""Panels of a thread from which tiles ask for the next panel: nobody asks for the first one then."""
-PREFETCHED_ROWS = 8
-"""Rows from which products take longer than memory takes to give weights.  Below it the processor reads ahead
-by itself, as fast as memory and caches are, and hints only take places in its queues.
-"""
 CHUNK = 128
 """Steps of a single row's sum that are summed by themselves."""
 FEWER = 3
@@ -82,31 +75,6 @@ class ContractionRule(ScheduleRule):
         found = anchor(schedule.func)
         assert found is not None
         Contract(schedule, machine, found).run()
-
-
-@dataclass(frozen=True)
-class _Names:
-    """What the parts of the nest are called in one copy of it."""
-
-    tiles: LoopRV | None
-    row: LoopRV | None
-    column: LoopRV
-    block: BlockRV
-    out: BlockRV
-    panels: LoopRV | None = None
-    number: int | None = 1
-    """Tiles of rows in all, of which a copy has some; None where it is not known."""
-
-    def within(self, copy: Copy) -> _Names:
-        return _Names(
-            None if self.tiles is None else copy[self.tiles],
-            None if self.row is None else copy[self.row],
-            copy[self.column],
-            copy[self.block],
-            copy[self.out],
-            None if self.panels is None else copy[self.panels],
-            self.number,
-        )
 
 
 @dataclass(frozen=True)
@@ -292,43 +260,6 @@ class Contract:
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
         self.packed = next(r.buffer for r in s.get(self.block).reads if r.buffer.name == buffer.name)
 
-    def _prefetch(self, reduction: Sequence[LoopRV], names: _Names) -> None:
-        """Ask for the next panels while these are used: the first tile of a panel outruns memory."""
-        caches = self.machine.description.caches
-        if self.packed is None or len(caches) < 2:
-            return
-        rows = _product(self.found.m)
-        if rows is None:
-            rows = 1 if names.row is None else const_value(self.s.extent(names.row))
-        if rows is not None and rows < PREFETCHED_ROWS:
-            return
-        size = bytes_of(self.packed)
-        ahead = caches[1] // AHEAD
-        if size is None or size <= ahead:
-            return
-        s, name, itemsize = self.s, self.packed.name, self.packed.dtype.itemsize
-        loops, rounds = self._readers(names, reduction)
-        panel = math.prod((self.packed.static_shape() or ())[-1 - len(reduction) :]) * itemsize
-        many = size >= FEWEST_PANELS * panel * self.machine.workers
-        if math.prod(rounds) > 1 and 2 * panel <= caches[1] and many:
-            s.prefetch(reduction[-1], name, -(-ahead // panel) * panel // itemsize, loops, rounds)
-        else:
-            s.prefetch(reduction[-1], name, ahead // itemsize)
-
-    def _readers(self, names: _Names, reduction: Sequence[LoopRV]) -> tuple[list[LoopRV], list[int]]:
-        """The loops around whose rounds all read the same panel, and of how many rounds they are or were a
-        part; none where that is not known.
-        """
-        s = self.s
-        around = s.get_loops(names.block)
-        around = around[: around.index(reduction[0])]
-        if names.panels not in around:
-            return [], []
-        loops = around[around.index(names.panels) + 1 :]
-        rounds = [names.number if loop == names.tiles else const_value(s.extent(loop)) for loop in loops]
-        known = [count for count in rounds if count is not None]
-        return (loops, known) if len(known) == len(rounds) else ([], [])
-
     # Loops
 
     def nest(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> None:
@@ -337,7 +268,7 @@ class Contract:
         parts = self._parts(out, rows, column, tile)
         blocks = [self.block, *(s.duplicate(self.block, [part.out]) for part in parts[1:])]
         for part, block in zip(parts, blocks, strict=True):
-            names = _Names(part.rows, None, part.column, block, part.out)
+            names = Names(part.rows, None, part.column, block, part.out)
             full = as_expr(1)
             if part.rows is not None and part.height > 1:
                 full = s.extent(part.rows) // part.height
@@ -346,8 +277,8 @@ class Contract:
                 if known and even:
                     full = as_expr(known % -(-known // part.height))
                 tiles, row = s.split(part.rows, [None, part.height], tail="balanced" if even else "shrink")
-                names = _Names(tiles, row, part.column, block, part.out)
-            self._tiled(names, part.width, full)
+                names = Names(tiles, row, part.column, block, part.out)
+            self._tiled(names, part.width, part.height, full)
 
     def _parts(self, out: BlockRV, rows: LoopRV | None, column: LoopRV, tile: Tile) -> list[_Part]:
         """The domain; where it is symbolic, whole tiles and what is left: a few rows, single rows, single
@@ -396,7 +327,7 @@ class Contract:
             )
         return cut
 
-    def _tiled(self, names: _Names, width: int, full_tiles: Expr) -> None:
+    def _tiled(self, names: Names, width: int, height: int, full_tiles: Expr) -> None:
         s = self.s
         own = (names.tiles, names.row, names.column)
         outer = [loop for loop in s.get_loops(names.out) if loop not in own]
@@ -411,7 +342,8 @@ class Contract:
         shared = [loop for loop in outer if self._is_shared(loop, names.out)]
         free = [loop for loop in nest if loop not in shared]
         s.reorder(*free, *inner)
-        s.compute_at(names.block, free[-1])
+        steps = self._steps_at_once(names, nest[nest.index(panels) + 1 :], width, height)
+        s.compute_at(names.block, panels if steps else free[-1])
         s.set_scope(names.block, 0, "local")
         threads = self.machine.description.parallel and self._work() >= PARALLEL_WORK
         if threads:
@@ -423,12 +355,14 @@ class Contract:
         pieces = [replace(names, panels=panels)]
         for loop, full in cuts:
             pieces = [copy for piece in pieces for copy in self._cut(piece, loop, full)]
+            if loop == "panels" and steps:
+                pieces = [piece for piece in pieces if not self._by_steps(piece, height, full_tiles, steps)]
         for piece in pieces:
             if threads:
                 self._deal_rest(piece)
             self._inner(piece)
 
-    def _deal_rest(self, names: _Names) -> None:
+    def _deal_rest(self, names: Names) -> None:
         """Deal tiles of rows out where the loop that was dealt has one iteration left of a cut."""
         s = self.s
         loops = [loop for loop in s.get_loops(names.out) if loop not in (names.row, names.column)]
@@ -481,7 +415,7 @@ class Contract:
         """Multiply-adds, a symbolic extent taken for large."""
         return _product(self.found.block.axes) or PARALLEL_WORK
 
-    def _cut(self, names: _Names, which: str, full: Expr) -> Iterator[_Names]:
+    def _cut(self, names: Names, which: str, full: Expr) -> Iterator[Names]:
         """The full iterations of a tiling loop, then the last one where the border of the domain cuts it."""
         s = self.s
         loop, inner = (names.panels, names.column) if which == "panels" else (names.tiles, names.row)
@@ -491,26 +425,87 @@ class Contract:
         for copy in s.partition(loop, [full]):
             yield names.within(copy)
 
-    def _inner(self, names: _Names) -> None:
+    def _inner(self, names: Names) -> None:
         """Registers, vectors and the reduction of one tile."""
         s = self.s
-        block = s.get(names.block)
-        own = s.get_loops(names.block)[-len(block.axes) :]
-        reduction = [loop for loop, axis in zip(own, block.axes, strict=True) if axis.kind == "reduce"]
-        spatial = [loop for loop in own if loop not in reduction]
+        spatial, reduction = self._own_loops(names.block)
         within = []
         by_unit = self.unit is not None and names.row is not None
         if self.dot is not None and not by_unit:
             reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
-        self._prefetch(reduction, names)
+        self._ask_ahead(reduction, names)
         steps = self._chunk(names, reduction)
         if steps:
             self._sum_chunks(names.block, reduction[0], spatial, steps)
         else:
             self._accumulate(names.block, reduction, spatial, by_unit)
         self._registers([names.column] if names.row is None else [names.row, names.column])
+
+    def _steps_at_once(self, names: Names, inside: Sequence[LoopRV], width: int, height: int) -> int:
+        """Iterations of the outermost reduction loop that all tiles in a panel make before the next ones, 0
+        for each tile's whole sum.
+        """
+        rounds = [const_value(self.s.extent(loop)) for loop in inside]
+        if self.packed is None or self.dot is not None or self.found.rhs.beside or names.tiles not in inside:
+            return 0
+        if None in rounds:
+            return 0
+        extents = [extent_of(axis) for axis in self.found.k]
+        rows = height * math.prod(count or 1 for count in rounds)
+        itemsize = self.s.get(names.block).writes[0].buffer.dtype.itemsize
+        return steps_at_once(self.machine, self.packed, extents, height, rows * width * itemsize)
+
+    def _by_steps(self, names: Names, height: int, full_tiles: Expr, count: int) -> bool:
+        """Sum so many iterations of the outermost reduction loop in all tiles of a panel, then the next ones;
+        False where tiles are what threads are dealt.
+        """
+        s = self.s
+        assert names.panels is not None
+        assert names.tiles is not None
+        if self.machine.workers > 1 and const_value(s.extent(names.panels)) == 1:
+            s.compute_at(names.block, names.tiles)
+            return False
+        loops, reduction = self._own_loops(names.block)
+        chunk = s.split(reduction[0], [None, count], tail="exact")[0] if count > 1 else reduction[0]
+        part = s.rfactor(chunk, 0)
+        *spatial, chunk = s.get_loops(names.block)[-len(loops) - 1 :]
+        rows = spatial.pop(self._position(self.found.m[-1]))
+        *outer, column = spatial
+        s.reorder(chunk, *outer, rows, column)
+        init = s.decompose_reduction(names.block, chunk)
+        tiles, row = s.split(rows, [None, height], tail="balanced")
+        s.compute_at(part, tiles)
+        s.set_scope(part, 0, "local")
+        inner = replace(names, tiles=tiles, row=row, column=column, block=part, panels=chunk)
+        for piece in self._cut(inner, "tiles", full_tiles):
+            (*within, one), steps = self._own_loops(piece.block)
+            s.reorder(*steps, one, *within)
+            self._ask_ahead(steps, piece)
+            self._accumulate(piece.block, steps, [one, *within])
+            assert piece.row is not None
+            self._registers([piece.row, piece.column])
+        for block in (init, names.out):
+            vectorize_columns(s, s.get_loops(block)[-1], self.lanes)
+        return True
+
+    def _own_loops(self, handle: BlockRV) -> tuple[list[LoopRV], list[LoopRV]]:
+        """The loops of a block that runs with one loop for each axis: spatial ones, and those of its sum."""
+        axes = self.s.get(handle).axes
+        own = list(zip(self.s.get_loops(handle)[-len(axes) :], axes, strict=True))
+        return [loop for loop, axis in own if axis.kind != "reduce"], [
+            loop for loop, axis in own if axis.kind == "reduce"
+        ]
+
+    def _ask_ahead(self, reduction: Sequence[LoopRV], names: Names) -> None:
+        """Hints for the packed right-hand side, where it is."""
+        if self.packed is None:
+            return
+        rows = _product(self.found.m)
+        if rows is None:
+            rows = 1 if names.row is None else const_value(self.s.extent(names.row))
+        ask_ahead(self.s, self.machine, self.packed, rows, reduction, names)
 
     def _accumulate(
         self, block: BlockRV, reduction: Sequence[LoopRV], spatial: Sequence[LoopRV], by_unit: bool = False
@@ -530,7 +525,7 @@ class Contract:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
 
-    def _chunk(self, names: _Names, reduction: Sequence[LoopRV]) -> int:
+    def _chunk(self, names: Names, reduction: Sequence[LoopRV]) -> int:
         """Steps that are summed by themselves, 0 for all: of a long sum each number is rounded as often as
         it is added to.  Single rows wait for memory, so that sums of sums cost them nothing.
         """
