@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,9 +114,9 @@ class HostCpu:
 
     def has(self, feature: str) -> bool:
         """Whether the feature list (or the x86-64 level named as cpu) switches `feature` on."""
-        word = self._word(feature)
-        if word:
-            return word == "+"
+        sign = self._signs.get(feature)
+        if sign:
+            return sign == "+"
         for level, names in _LEVELS.items():
             if self.cpu >= level and self.cpu in _LEVELS and feature in names.split():
                 return True
@@ -124,12 +124,12 @@ class HostCpu:
 
     def lacks(self, feature: str) -> bool:
         """Whether the feature list switches `feature` off."""
-        return self._word(feature) == "-"
+        return self._signs.get(feature) == "-"
 
-    def _word(self, feature: str) -> str:
-        """The sign before a feature in the list, the last one; "" where it is not there."""
-        signs = (w[0] for w in reversed(self.features.split(",")) if w[1:] == feature)
-        return next(signs, "")
+    @cached_property
+    def _signs(self) -> dict[str, str]:
+        """The sign before each feature in the list; the last one holds."""
+        return {word[1:]: word[:1] for word in self.features.split(",")}
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits one vector register holds (at least 1)."""
