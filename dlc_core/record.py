@@ -8,9 +8,9 @@
 `dataclasses.dataclass` writes the text of six methods for a frozen class and compiles it, which takes a third
 of a millisecond; opening a model makes tens of such classes.  The methods of records are functions that are
 there already, and differ in the names of fields that they hold.  To everybody else, tools included, a record
-is a frozen dataclass: `replace`, `fields`, `asdict`, `__post_init__`, pickling and matching are the same.
-Two things differ: all fields are arguments of the constructor, and what is derived from a record is a record
-too.  Making and comparing one takes about twice as long, so that the nodes of an IR are dataclasses.
+is a frozen dataclass: `replace`, `fields`, `asdict`, `__post_init__`, pickling, matching and deriving from it
+are the same, but all fields are arguments of the constructor.  Making and comparing a record takes up to
+twice as long, so that the nodes of an IR are dataclasses.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ _NONE = dataclasses.MISSING
 
 
 def _made(cls: type, eq: bool, order: bool) -> type:
-    dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    listed = dataclasses.fields(cls)
+    # Python derives frozen classes from frozen ones alone: it makes the guards itself where there is a base.
+    derived = any(map(dataclasses.is_dataclass, cls.__bases__))
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived)(cls)
+    made.__dataclass_params__.frozen = True
+    listed = dataclasses.fields(made)
+    assign, delete = _guards(cls, frozenset(f.name for f in listed))
     compared = _values([f.name for f in listed if f.compare])
     methods = {
         "__init__": _constructor(cls, listed),
         "__repr__": _printer([f.name for f in listed if f.repr]),
-        "__setattr__": _refuse_assignment,
-        "__delattr__": _refuse_deletion,
+        "__setattr__": assign,
+        "__delattr__": delete,
         "__signature__": _Signature(),
     }
     if eq:
@@ -137,12 +141,22 @@ def _printer(names: list[str]) -> Callable[[Any], str]:
     return text
 
 
-def _refuse_assignment(self: object, name: str, value: object) -> None:
-    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+def _guards(
+    cls: Any, names: frozenset[str]
+) -> tuple[Callable[[Any, str, Any], None], Callable[[Any, str], None]]:
+    """What keeps a record as it was made; classes derived from it may have attributes besides."""
 
+    def assign(self: Any, name: str, value: Any) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
 
-def _refuse_deletion(self: object, name: str) -> None:
-    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+    def delete(self: Any, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    return assign, delete
 
 
 __all__ = ["record"]

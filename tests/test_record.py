@@ -191,6 +191,45 @@ def test_derived_classes_add_fields(make):
     assert repr(Derived(1)).endswith("Derived(a=1, b=2)")
 
 
+def test_a_frozen_dataclass_is_derived_from_either(make):
+    @make(frozen=True)
+    class Base:
+        """The first field."""
+
+        a: int = 1
+
+    @dataclasses.dataclass(frozen=True)
+    class Derived(Base):
+        """The second field."""
+
+        b: int = 2
+
+    assert Derived(3) == Derived(3, 2) != Derived(3, 4)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Derived().a = 2
+
+
+def test_a_plain_class_derived_from_one_has_attributes_besides(make):
+    @make(frozen=True)
+    class Base:
+        """The first field."""
+
+        a: int = 1
+
+    class Plain(Base):
+        """A note on it."""
+
+    made = Plain(3)
+    made.note = "odd"
+    assert (made.a, made.note) == (3, "odd")
+    del made.note
+    assert not hasattr(made, "note")
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'a'"):
+        made.a = 2
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'a'"):
+        del made.a
+
+
 def test_records_are_ordered_copied_and_pickled():
     places = [Place(2, 1), Place(1, 5), Place(2)]
     assert sorted(places) == [Place(1, 5), Place(2), Place(2, 1)]
