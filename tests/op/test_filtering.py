@@ -23,6 +23,12 @@ def test_filters_give_the_sums_of_windows(results, taps):
     )
 
 
+@pytest.mark.parametrize(("results", "taps"), [(1, 3), (3, 1)])
+def test_single_results_and_single_taps_need_no_sums_before_their_products(results, taps):
+    made = filtering(results, taps)
+    assert all(sum(map(abs, row)) == 1 for row in (*made.weights, *made.inputs))
+
+
 @pytest.mark.parametrize(
     ("factors", "operations"),
     [((1, 0, 1), 1), ((-1, 0, 1), 1), ((1, -1, -1), 2), ((-1, -1), 2), ((2, 1), 2), ((-1, 2, 1), 3)],

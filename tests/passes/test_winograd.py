@@ -71,13 +71,31 @@ def test_windows_with_gaps_are_images_of_their_phases(checked, dilation, padding
     assert found.body.args[0].args[0].args[0].shape[0] == phases
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize(("size", "channels", "tile"), [(56, 64, 4), (14, 256, 4), (7, 512, 2)])
+@pytest.mark.parametrize(
+    ("cores", "size", "channels", "tile"),
+    [
+        (1, 56, 64, (4, 4)),
+        (2, 56, 64, (4, 4)),
+        (1, 7, 512, (2, 2)),
+        (2, 7, 512, (2, 1)),
+        (2, 14, 256, (4, 2)),
+        (2, 28, 128, (4, 4)),
+    ],
+)
 def test_weights_that_are_asked_for_ahead_cost_little_beside_products(cores, size, channels, tile):
+    """Less than memory takes to give them: of late layers two cores read narrow tiles' weights."""
     y = conv(size=size, inputs=channels, outputs=channels)
     facts = {"cores": cores, "caches": (48 << 10, 1 << 20, 32 << 20)}
     found = Winograd().run_function(Function("f", (y.args[0],), y), context(**facts))
-    assert [n.attrs["tile"] for n in post_order(found.body) if n.op.name == "winograd_conv"] == [tile]
+    made = [n.attrs for n in post_order(found.body) if n.op.name == "winograd_conv"]
+    assert [(attrs["tile"], attrs["across"]) for attrs in made] == [tile]
+
+
+def test_narrow_tiles(checked):
+    y = conv(size=14, inputs=256, outputs=256)
+    facts = {"cores": 2, "caches": (48 << 10, 1 << 20, 32 << 20)}
+    found = checked([Winograd(), FoldConstants()], y, context=context(**facts))
+    assert found.body.args[1].shape == (6, 4, 256, 256)
 
 
 def test_bias_and_what_follows_stay(checked):

@@ -33,10 +33,15 @@ class Transforms:
 
 @cache
 def filtering(results: int, taps: int) -> Transforms:
-    """The matrices for so many results of so many taps, at most 8 products; one tap is its own filter."""
+    """The matrices for so many results of so many taps, at most 8 products; for one of either these are the
+    products of the definition.
+    """
     if taps == 1:
         one = tuple(tuple(float(i == j) for j in range(results)) for i in range(results))
         return Transforms(((1.0,),) * results, one, one)
+    if results == 1:
+        one = tuple(tuple(float(i == j) for j in range(taps)) for i in range(taps))
+        return Transforms(one, one, ((1.0,) * taps,))
     size = results + taps - 1
     points = POINTS[: size - 1]
     weights, inputs = [], []

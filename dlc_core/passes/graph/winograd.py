@@ -1,11 +1,13 @@
 """winograd: convolutions of 3 × 3 windows computed by tiles, where the target's description says it pays.
 
-Law: results stay within tolerance; with tiles of 4 the root mean square error grows about four times.
+Law: results stay within tolerance; with tiles of 4 × 4 the root mean square error grows about four times.
 
     conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), b)       w constant, channels last
 
-The stride is 1 or 2.  Convolutions that this does not fit or pay for, above all those of few channels with
-larger windows, may go by tiles of rows alone (see `passes/graph/row_filter.py`).
+The stride is 1 or 2.  Tiles have as many columns as rows or, where the stride is 1, half as many: their
+weights are fewer, for which the threads of late layers wait together.  Convolutions that this does not fit or
+pay for, above all those of few channels with larger windows, may go by tiles of rows alone (see
+`passes/graph/row_filter.py`).
 
 Of windows with gaps, the pixels of each phase are an image whose windows have none.  Of volumes, the planes
 that a window reaches over are channels of images (see `passes/graph/planes.py`).
@@ -27,7 +29,7 @@ from dlc_core.passes.graph.mixed_precision import lowers_activations
 from dlc_core.passes.graph.planes import in_planes
 from dlc_core.passes.graph.row_filter import by_rows, plain_conv
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
-from dlc_core.schedule.rules.cpu.winograd_plan import Layer, direct_cycles, plan
+from dlc_core.schedule.rules.cpu.winograd_plan import Layer, direct_cycles, plan, tiles_of
 
 WEIGHTS, TILED = (OPS[name] for name in ("winograd_weights", "winograd_conv"))
 RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
@@ -38,8 +40,8 @@ GAIN = 0.9
 
 @dataclass(frozen=True)
 class Winograd(GraphPass):
-    """3 × 3 convolutions by tiles of `tiles` × `tiles` results, others by tiles of rows, where cheaper; with
-    the empty tuple none.
+    """3 × 3 convolutions by tiles of `tiles` rows of results, of as many columns or half as many, others by
+    tiles of rows, where cheaper; with the empty tuple none.
 
     Only for machines whose loops run on cores with vectors: what is known of costs is known of these.
     """
@@ -85,13 +87,15 @@ class Winograd(GraphPass):
                 return None
             steps = old.attrs["dilation"] or (1, 1)
             phases = _phases(layer, steps)
-            best = min((plan(phases, tile, core) for tile in self.tiles), key=lambda found: found.cycles)
+            shapes = [shape for tile in self.tiles for shape in tiles_of(tile, layer.stride)]
+            best = min((plan(phases, shape, core) for shape in shapes), key=lambda found: found.cycles)
             if before + best.cycles + _moves(args[0], old, steps) > GAIN * direct_cycles(layer, core):
                 return None
-            weights = WEIGHTS.build(args[1], tile=best.tile, stride=layer.stride)
+            attrs = {"tile": best.tile[0], "across": best.tile[1], "stride": layer.stride}
+            weights = WEIGHTS.build(args[1], **attrs)
             padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
             x = _apart(args[0], steps)
-            made = TILED.build(x, weights, *args[2:], tile=best.tile, stride=layer.stride, padding=padding)
+            made = TILED.build(x, weights, *args[2:], **attrs, padding=padding)
             return _together(made, old, steps)
 
         body = rewrite(function.body, visit)

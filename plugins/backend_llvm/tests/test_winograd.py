@@ -19,8 +19,11 @@ def rms(error):
     return float(np.sqrt(np.mean(error**2)))
 
 
-@pytest.mark.parametrize(("tile", "stride", "growth"), [(2, 1, 1.0), (4, 1, 6.0), (2, 2, 1.5), (4, 2, 6.0)])
-def test_errors_are_as_documented(tile, stride, growth):
+@pytest.mark.parametrize(
+    ("tile", "across", "stride", "growth"),
+    [(2, 0, 1, 1.0), (2, 1, 1, 1.0), (4, 0, 1, 6.0), (4, 2, 1, 2.5), (2, 0, 2, 1.5), (4, 0, 2, 6.0)],
+)
+def test_errors_are_as_documented(tile, across, stride, growth):
     rng = np.random.default_rng(0)
     image = rng.standard_normal((1, SIZE, SIZE, INPUTS)).astype(np.float32)
     window = (rng.standard_normal((3, 3, INPUTS, OUTPUTS)) / np.sqrt(9 * INPUTS)).astype(np.float32)
@@ -31,11 +34,12 @@ def test_errors_are_as_documented(tile, stride, growth):
         for s in range(3)
     )
     x = param("x", tensor_type(image.shape))
-    transformed = std.winograd_weights.decl.reference(window, tile=tile, stride=stride)
+    attrs = {"tile": tile, "across": across, "stride": stride}
+    transformed = std.winograd_weights.decl.reference(window, **attrs)
     direct = std.conv(
         x, constant(window), strides=(stride,) * 2, padding=PADDING, layout="NXC", kernel_layout="XIO"
     )
-    tiled = std.winograd_conv(x, constant(transformed), tile=tile, stride=stride, padding=PADDING)
+    tiled = std.winograd_conv(x, constant(transformed), **attrs, padding=PADDING)
     errors = []
     for y in (direct, tiled):
         module = IRModule({"main": Function("main", (x,), y)})

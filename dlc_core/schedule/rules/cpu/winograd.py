@@ -57,15 +57,17 @@ class _Winograd:
         assert found is not None
         self.contract = Contract(s, machine, found)
         self.lanes = self.contract.lanes
-        points, _, batch, tiles, self.outputs = (self._extent("products", i) for i in range(5))
+        points, aside, batch, tiles, self.outputs = (self._extent("products", i) for i in range(5))
         inputs = self._extent("products", 5)
         height, width = self._extent("results", 1), self._extent("results", 2)
         self.tile = known_extent(s, self.stage["columns"], 3)
         stride = (points - TAPS) // (self.tile - 1)
-        self.across = -(-width // self.tile)
+        self.wide = (aside - TAPS) // stride + 1
+        self.across = -(-width // self.wide)
         bits = s.get(self.stage["products"]).writes[0].buffer.dtype.bits
         self.core = Core.of(machine.description, machine.workers, bits)
-        self.plan = plan(Layer(batch, height, width, inputs, self.outputs, stride), self.tile, self.core)
+        layer = Layer(batch, height, width, inputs, self.outputs, stride)
+        self.plan = plan(layer, (self.tile, self.wide), self.core)
         assert tiles == self.across * -(-height // self.tile)
 
     def _extent(self, stage: str, axis: int) -> int:
@@ -111,7 +113,7 @@ class _Winograd:
             part, channel = s.split(channel, [self.plan.parts, None], tail="exact")
             s.reorder(part, batch, height, width)
         rows, i = s.split(height, [None, self.tile])
-        column, j = s.split(width, [None, self.tile])
+        column, j = s.split(width, [None, self.wide])
         group, row = s.split(rows, [None, self.plan.group], tail="exact")
         vectors, lane = self._lanes(channel)
         s.reorder(row, column, i, vectors, j, lane)

@@ -7,9 +7,11 @@ times, smaller ones keep what lies between the stages in the cache.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from dlc_core.op.std.winograd import points_of
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
@@ -17,6 +19,8 @@ from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
 
 MEMORY_BYTES_PER_CYCLE = 9.0
 """What a core reads from memory, where the weights of a model are when a kernel begins."""
+TOGETHER = 1 / 3
+"""All cores read so many times what one does: their number to this power, as they share the way to memory."""
 EXCHANGED_BYTES_PER_CYCLE = (4.0, 0.7)
 """What a core reads of what other cores have just written: out of their second caches, from further away."""
 INPUT_BYTES_PER_CYCLE = 1.0
@@ -27,10 +31,14 @@ CACHE_SHARE = 0.85
 """Part of the second cache that is counted on."""
 LAST_SHARE = 0.25
 """Part of the last cache that is: other cores and the weights of other kernels use it, too."""
-INPUT_STEPS = {(2, 1): 28.0, (4, 1): 240.0, (2, 2): 70.0, (4, 2): 420.0}
-RESULT_STEPS = {(2, 1): 40.0, (4, 1): 200.0, (2, 2): 60.0, (4, 2): 350.0}
-"""Cycles of the transforms of one tile for each vector of channels, of tiles and strides: about one
-instruction a cycle.
+INPUT_STEPS = MappingProxyType(
+    {(2, 2, 1): 28.0, (4, 4, 1): 240.0, (2, 2, 2): 70.0, (4, 4, 2): 420.0, (2, 1, 1): 14.0, (4, 2, 1): 90.0}
+)
+RESULT_STEPS = MappingProxyType(
+    {(2, 2, 1): 40.0, (4, 4, 1): 200.0, (2, 2, 2): 60.0, (4, 4, 2): 350.0, (2, 1, 1): 28.0, (4, 2, 1): 100.0}
+)
+"""Cycles of the transforms of one tile for each vector of channels, for rows and columns of results of a
+tile and strides: about one instruction a cycle.
 """
 PHASES = 3 * 2000.0
 """Cycles that each thread waits for the others at the ends of the three stages."""
@@ -51,18 +59,29 @@ class Layer:
 
 @dataclass(frozen=True)
 class Plan:
-    """Tiles of `tile` × `tile` results, `group` rows of tiles at a time; `cycles` on all threads together.
+    """Tiles of `tile` rows and columns of results, `group` rows of tiles at a time; `cycles` on all threads
+    together.
 
     Where `phases` holds, each stage is done for all images, dealt out to threads, before the next; what lies
     between must fit the last cache then.  Of more than one of `parts`, each has as many output channels, and
     its thread transforms all inputs for itself.
     """
 
-    tile: int
+    tile: tuple[int, int]
     group: int
     phases: bool
     cycles: float
     parts: int = 1
+
+
+def tiles_of(rows: int, stride: int) -> list[tuple[int, int]]:
+    """Rows and columns of results of the tiles of so many rows: as many columns, or half as many."""
+    return [tile for tile in ((rows, rows), (rows, rows // 2)) if (*tile, stride) in INPUT_STEPS]
+
+
+def _from_memory(core: Core) -> float:
+    """What each core reads a cycle while all read other parts of the memory."""
+    return MEMORY_BYTES_PER_CYCLE * math.pow(core.threads, TOGETHER - 1)
 
 
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
@@ -70,7 +89,7 @@ def _bytes_per_cycle(size: float, core: Core) -> float | None:
     if size <= core.second_cache * CACHE_SHARE:
         return None
     if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * LAST_SHARE:
-        return MEMORY_BYTES_PER_CYCLE
+        return _from_memory(core)
     return CACHE_BYTES_PER_CYCLE
 
 
@@ -89,7 +108,7 @@ def direct_cycles(layer: Layer, core: Core) -> float:
     vectors = -(-layer.outputs // core.lanes)
     tile = choose(layer.width, layer.outputs, core.lanes, core.registers)
     rows = layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors)
-    moved = 9 * FLOAT * layer.inputs * layer.outputs / MEMORY_BYTES_PER_CYCLE
+    moved = 9 * FLOAT * layer.inputs * layer.outputs / _from_memory(core)
     return _beside(core.products(rows * 9 * layer.inputs), moved)
 
 
@@ -107,18 +126,18 @@ def part_tile(rows: int, columns: int, core: Core) -> Tile:
 
 
 @lru_cache(maxsize=1024)
-def plan(layer: Layer, tile: int, core: Core) -> Plan:
+def plan(layer: Layer, tile: tuple[int, int], core: Core) -> Plan:
     """The cheapest way to group the tiles of a size."""
     return min(_plans(layer, tile, core), key=lambda found: found.cycles)
 
 
-def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
-    down, across = -(-layer.height // tile), -(-layer.width // tile)
-    points = points_of(tile, layer.stride) ** 2
+def _plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
+    down, across = -(-layer.height // tile[0]), -(-layer.width // tile[1])
+    points = points_of(tile[0], layer.stride) * points_of(tile[1], layer.stride)
     tiles = layer.batch * down * across
     pixels = layer.height * layer.width * layer.stride**2
     ins, outs = -(-layer.inputs // core.lanes), -(-layer.outputs // core.lanes)
-    kind = (tile, layer.stride)
+    kind = (*tile, layer.stride)
     before, behind = tiles * ins * INPUT_STEPS[kind], tiles * outs * RESULT_STEPS[kind]
     transforms = before + behind
     weights = float(points * FLOAT * layer.inputs * layer.outputs)
@@ -143,7 +162,7 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
             products = parts * domain_cycles(group * across, outs // parts, shape.rows, shape.vectors)
             cycles = before * parts + behind + core.products(groups * points * layer.inputs * products)
             kept = float(points * FLOAT * (layer.inputs + layer.outputs // parts) * across * group)
-            moved = weights / MEMORY_BYTES_PER_CYCLE
+            moved = weights / _from_memory(core)
             moved += parts * _traffic(weights / parts + kept, groups - 1, core)
             moved += 2 * parts * _traffic(kept, groups, core)
             read = float(layer.batch * pixels * layer.inputs * FLOAT)
@@ -151,7 +170,7 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
             yield Plan(tile, group, False, _beside(cycles, moved) + exchanged, parts)
         shared, whole = core.threads, between * down * layer.batch
         if shared > 1 and group == down and whole <= core.caches[-1]:
-            moved = weights / MEMORY_BYTES_PER_CYCLE
+            moved = weights / _from_memory(core)
             moved += _traffic(weights / shared, shared * (layer.batch - 1), core)
             moved += 2 * _traffic(whole / shared, shared, core)
             far = _bytes_per_cycle(whole / shared, core) is not None
@@ -159,4 +178,4 @@ def _plans(layer: Layer, tile: int, core: Core) -> Iterator[Plan]:
             yield Plan(tile, group, True, _beside(cycles, moved) + exchanged + PHASES * shared)
 
 
-__all__ = ["Layer", "Plan", "direct_cycles", "part_tile", "plan"]
+__all__ = ["Layer", "Plan", "direct_cycles", "part_tile", "plan", "tiles_of"]
