@@ -98,15 +98,26 @@ def test_tiles_of_a_part_divide_it():
         assert tile.rows * tile.vectors + tile.vectors < CORE.registers
 
 
-def test_threads_have_parts_of_the_channels_where_rows_of_tiles_are_few():
-    """Seven rows leave one of two threads idle for an eighth of the time; fourteen do not, and threads with
-    parts would all read the whole input.
+def test_stages_are_dealt_out_where_rows_of_tiles_are_few():
+    """Seven rows leave one of two threads idle for an eighth of the time; fourteen do not, and pass less on
+    in groups.
     """
     alone = replace(CORE, units=1)
-    assert plan(Layer(1, 28, 28, 128, 128), (4, 4), alone).parts == 2
-    assert plan(Layer(1, 56, 56, 64, 64), (4, 4), alone).parts == 1
-    assert plan(Layer(1, 28, 28, 128, 128), (4, 4), replace(alone, threads=1)).parts == 1
-    assert plan(Layer(1, 28, 28, 128, 144), (4, 4), alone).parts == 1
+    assert plan(Layer(1, 28, 28, 128, 128), (4, 4), alone).phases
+    assert not plan(Layer(1, 56, 56, 64, 64), (4, 4), alone).phases
+    assert not plan(Layer(1, 28, 28, 128, 128), (4, 4), replace(alone, threads=1)).phases
+    for tile, side, channels in (((4, 4), 28, 128), ((2, 2), 14, 256)):
+        strided = Layer(1, side, side, channels, channels, 2)
+        assert plan(strided, tile, CORE).phases
+        assert plan(strided, tile, CORE).cycles < 0.9 * direct_cycles(strided, CORE)
+
+
+def test_threads_have_parts_of_the_channels_where_no_cache_holds_what_stages_pass_on():
+    """Threads with parts all read the whole input."""
+    small = replace(CORE, units=1, caches=(32 << 10, 1 << 20, 3 << 19))
+    assert plan(Layer(1, 28, 28, 128, 128), (4, 4), small).parts == 2
+    assert plan(Layer(1, 56, 56, 64, 64), (4, 4), small).parts == 1
+    assert plan(Layer(1, 28, 28, 128, 144), (4, 4), small).parts == 1
 
 
 def test_groups_are_small_where_the_second_cache_holds_weights_and_what_lies_between():

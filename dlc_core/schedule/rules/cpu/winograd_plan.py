@@ -21,9 +21,9 @@ MEMORY_BYTES_PER_CYCLE = 9.0
 """What a core reads from memory, where the weights of a model are when a kernel begins."""
 TOGETHER = 1 / 3
 """All cores read so many times what one does: their number to this power, as they share the way to memory."""
-EXCHANGED_BYTES_PER_CYCLE = (4.0, 0.7)
-"""What a core reads of what other cores have just written: out of their second caches, from further away."""
-INPUT_BYTES_PER_CYCLE = 1.0
+EXCHANGED_BYTES_PER_CYCLE = 16.0
+"""What a core reads of what other cores have just written, part by part."""
+INPUT_BYTES_PER_CYCLE = 2.0
 """What a core reads of an input that other cores have written, where all cores read all of it."""
 NOT_HIDDEN = 0.1
 """Part of the shorter one of arithmetic and reads that does not run beside the longer one."""
@@ -173,8 +173,7 @@ def _plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
             moved = weights / _from_memory(core)
             moved += _traffic(weights / shared, shared * (layer.batch - 1), core)
             moved += 2 * _traffic(whole / shared, shared, core)
-            far = _bytes_per_cycle(whole / shared, core) is not None
-            exchanged = whole * (shared - 1) / shared / EXCHANGED_BYTES_PER_CYCLE[far]
+            exchanged = whole * (shared - 1) / shared / EXCHANGED_BYTES_PER_CYCLE
             yield Plan(tile, group, True, _beside(cycles, moved) + exchanged + PHASES * shared)
 
 
