@@ -11,7 +11,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
 from dlc_core.schedule.recurrence import order_kept, passes_on, recurrent_buffers
-from dlc_core.schedule.regions import Access, accesses, escapes, hull, iter_map
+from dlc_core.schedule.regions import Access, accesses, bind_all, escapes, hull, iter_map
 from dlc_core.schedule.tree import Program
 from dlc_core.tir.functor import allocations, stmts
 from dlc_core.tir.stmt import Block, Eval, For, IterVar, Stmt, Store
@@ -252,7 +252,7 @@ def _check_loose_stores(program: Program, loop: For, own: set[Buffer], what: str
 
 def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
     """Whether in some dim everything touched by one iteration lies below all that the next one touches, or
-    the tiles that an iteration touches, in all dims, are its own.
+    all indices tell the iteration, or the tiles that an iteration touches, in all dims, are its own.
     """
     analyzer = program.analyzer(loop)
     following = {loop.var: loop.var + 1}
@@ -260,10 +260,30 @@ def _apart(program: Program, loop: For, found: Sequence[Access]) -> bool:
     for low, high in box:
         if analyzer.prove(high < _at(low, following)) and analyzer.prove(low <= _at(low, following)):
             return True
+    if any(_tells(analyzer, loop, found, dim) for dim in range(len(box))):
+        return True
     tiles = [_tile(analyzer, low, high, loop.var) for low, high in box]
     places = [tile for tile in tiles if tile is not None]
     mapped = iter_map(places, [loop], TRUE, analyzer) if len(places) > 1 else None
     return mapped is not None and mapped[0].injective
+
+
+def _tells(analyzer: Analyzer, loop: For, found: Sequence[Access], dim: int) -> bool:
+    """Whether the number of the iteration is a digit of all indices in a dim, the same one in each."""
+    digit: tuple[int, int] | None = None
+    for access in found:
+        index = access.indices[dim]
+        with analyzer.scope():
+            bind_all(analyzer, access.loops)
+            factors, _ = analyzer.linear(analyzer.simplify(index))
+            own = factors.get(loop.var, 0)
+            above = [abs(factor) for factor in factors.values() if abs(factor) > abs(own)]
+            if own < 1 or not above or digit not in (None, (own, min(above))):
+                return False
+            digit = own, min(above)
+            if not analyzer.prove_equal(index % digit[1] // digit[0], loop.var):
+                return False
+    return True
 
 
 def _tile(analyzer: Analyzer, low: Expr, high: Expr, var: Var) -> Expr | None:

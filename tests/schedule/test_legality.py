@@ -138,6 +138,36 @@ def twice(a: T.Buffer((8,), "float32"), bias: T.Buffer((8,), "float32")):
     refused(twice, lambda: twice.parallel(again), "writes the same elements of bias")
 
 
+HALVES = """
+@T.prim_func
+def halves(a: T.Buffer((6, 48), "float32"), z: T.Buffer((6, 48), "float32")):
+    for share in range(2):
+        for panel in range(5):
+            for i, right, n in T.grid(4, 2, 2):
+                with T.block("above"):
+                    vi = T.axis.spatial(6, i)
+                    vn = T.axis.spatial(48, n + panel * 2 + share * 10 + right * 20)
+                    z[vi, vn] = a[vi, vn]
+            for i_1, right_1, n_1 in T.grid(4, 2, 2):
+                with T.block("below"):
+                    vi = T.axis.spatial(6, i_1 + 2)
+                    vn = T.axis.spatial(48, n_1 + panel * 2 + share * 10 + right_1 * 20 + OFFSET)
+                    z[vi, vn] = a[vi, vn]
+"""
+"""Two blocks that write the same part of the columns in an iteration, or parts some columns apart."""
+
+
+def test_iterations_that_all_indices_tell():
+    for offset, legal in ((0, True), (2, False)):
+        sch = Schedule(parse(HALVES.replace("OFFSET", str(offset))))
+        share = sch.get_loops(BlockRV("above"))[0]
+        if legal:
+            sch.parallel(share)
+            assert sch.get_for(share).kind == "parallel"
+        else:
+            refused(sch, lambda sch=sch, loop=share: sch.parallel(loop), "elements of z may pass")
+
+
 def test_inline(sch):
     refused(sch, lambda: sch.compute_inline(MATMUL), "accumulates, or has several statements")
     refused(sch, lambda: sch.compute_inline(RELU), "relu is a parameter", "reverse_compute_inline")

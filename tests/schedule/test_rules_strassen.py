@@ -12,11 +12,12 @@ from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.std.strassen import BLOCK
+from dlc_core.schedule.rules.cpu import strassen_plan
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan, plan_blocks
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
-from dlc_core.tir.functor import block_list, stmts
+from dlc_core.tir.functor import allocations, block_list, stmts
 from dlc_core.tir.stmt import For
 
 WIDE = Description(vector_bits=128, vector_registers=16, cores=2)
@@ -36,10 +37,21 @@ def kernel(lead, inner, columns, constants=(1,), **form):
     return kernel_of(std.relu(std.add(std.add(y, params[2]), params[3])), params, constants=constants)
 
 
+@pytest.fixture(params=[strassen_plan.SHARE_BY_TILES, 0.0], ids=["tile by tile", "product by product"])
+def order(request, monkeypatch):
+    """Either order of the products; whether it is tile by tile."""
+    monkeypatch.setattr(strassen_plan, "SHARE_BY_TILES", request.param)
+    strassen_plan.plan.cache_clear()
+    yield request.param > 0
+    strassen_plan.plan.cache_clear()
+
+
 CASES = {
     "even": ((8,), 16, 32),
     "odd rows": ((7,), 16, 32),
     "many rows": ((2, 27), 8, 16),
+    "tiles of two heights": ((2 * 17,), 8, 64),
+    "odd rows in tiles of two heights": ((2 * 17 - 1,), 8, 32),
     "one row": ((1,), 8, 16),
     "several panels": ((3, 2, 5), 12, 96),
     "a prime number of panels": ((6,), 8, 2 * 8 * 13),
@@ -48,7 +60,7 @@ CASES = {
 
 @pytest.mark.parametrize("machine", [WIDE, MANY, ALONE], ids=["threads", "uneven shares", "alone"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_programs_compute_the_same(case, machine):
+def test_programs_compute_the_same(case, machine, order):
     scheduled = check_schedule(kernel(*case), machine)
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.strassen"
@@ -57,7 +69,7 @@ def test_programs_compute_the_same(case, machine):
 
 @pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
 @pytest.mark.parametrize("rows", [1, 7, BLOCK, BLOCK + 11, 2 * BLOCK])
-def test_any_number_of_rows(machine, rows):
+def test_any_number_of_rows(machine, rows, order):
     """Blocks of rows, and what these leave in tiles of fewer and fewer rows."""
     scheduled = check_schedule(kernel((N,), 8, 32), machine, {N: rows})
     assert scheduled.attrs["why_not"] == ()
@@ -114,7 +126,18 @@ def test_programs_of_two_levels_compute_the_same(case, machine):
     assert list(scheduled.attrs["repack"]) == [1]
 
 
-def test_tiles_of_rows_share_what_products_ask_for():
+def test_products_of_a_tile_lie_side_by_side(order):
+    """Those of all rows of a quarter where products go one by one."""
+    half = 3 * 6
+    scheduled = schedule_for(kernel((2 * half,), 16, 64), WIDE)
+    products = [
+        b for b in allocations(scheduled.body) if b.name.startswith(("strassen_pairs", "strassen_singles"))
+    ]
+    kept = max(b.static_shape()[1] for b in products if b.scope == "global")
+    assert (kept < half) is order
+
+
+def test_tiles_of_rows_share_what_products_ask_for(order):
     scheduled = schedule_for(kernel((2 * 40,), 16, 32), ALONE)
     loops = [s for s in stmts(scheduled.body) if isinstance(s, For)]
     noted = [s.annotations["prefetch"] for s in loops if "prefetch" in s.annotations]
@@ -163,9 +186,20 @@ def test_plans():
     found = plan(BERT, CORE)
     assert 7 / 8 < found.cycles / direct_cycles(BERT, CORE) < 0.95
     assert BERT.columns // 2 % (found.tile.vectors * CORE.lanes) == 0
-    short = replace(BERT, inner=64)
+    short = replace(BERT, inner=32)
     assert plan(short, CORE).cycles > direct_cycles(short, CORE)
     assert plan(replace(BERT, columns=3072 + 16), CORE) is None
+
+
+def test_plans_tile_by_tile():
+    """Where the second cache holds what all tiles of a panel read; results are summed for less then."""
+    wide, deep = Shape(196, 256, 1024), Shape(128, 3072, 768)
+    assert plan(wide, CORE).by_tiles
+    assert not plan(deep, CORE).by_tiles
+    little = replace(CORE, caches=(32 << 10, 256 << 10, 32 << 20))
+    assert not plan(wide, little).by_tiles
+    assert plan(wide, CORE).cycles < 0.95 * plan(wide, little).cycles
+    assert not plan(BERT, CORE, 2).by_tiles
 
 
 def test_plans_of_two_levels():
@@ -195,7 +229,7 @@ def test_plans_keep_what_lies_between_in_the_cache():
 def test_plans_of_few_columns():
     """What sums of rows cost few columns do not make up for; wide tiles wait for two quarters of weights."""
     alone = replace(CORE, units=1)
-    many, few = Shape(784, 512, 256), Shape(784, 512, 64)
+    many, few = Shape(784, 512, 256), Shape(784, 512, 32)
 
     def part(shape, core=alone):
         return plan(shape, core).cycles / direct_cycles(shape, core)

@@ -91,11 +91,14 @@ class _Part:
 class Contract:
     """The steps of the rule; other rules that have a contraction among their stages use them too."""
 
-    def __init__(self, schedule: Schedule, machine: Machine, found: Contraction) -> None:
+    def __init__(
+        self, schedule: Schedule, machine: Machine, found: Contraction, block: BlockRV | None = None
+    ) -> None:
+        """`block` is that of the contraction or a copy of it."""
         self.s = schedule
         self.machine = machine
         self.found = found
-        self.block = BlockRV(found.block.name)
+        self.block = block or BlockRV(found.block.name)
         out = found.block.body
         assert isinstance(out, Store)
         self.lanes = machine.lanes(out.buffer.dtype.bits)

@@ -5,9 +5,14 @@
     for share of the panels (parallel):
       rows: sums of quarters of the left-hand side                 vectors over the inner dim
       for panel of columns of both halves:
-        for each of the seven products:                            as any matrix product: register tiles
-          …: accumulators += broadcast(rows) * (vector(rhs) + vector(rhs))
-        results: sums of products, with the epilogue               vectors over columns
+        for tile of rows of both halves:
+          for each of the seven products:                          accumulators in registers
+            …: accumulators += broadcast(rows) * (vector(rhs) + vector(rhs))
+          results: sums of products, with the epilogue             vectors over columns
+
+Products of a tile stay in the nearest cache.  Where the second one has no room for all that tiles of a panel
+read again and again, products go one by one through all rows, each in tiles as any matrix product, and the
+results are made behind them.
 
 Each thread makes the sums of rows for itself: what another one has just written takes longer to read.  Sums
 of quarters of the right-hand side, which is constant, are never stored: a tile adds them as it reads.
@@ -15,6 +20,7 @@ of quarters of the right-hand side, which is constant, are never stored: a tile 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -40,8 +46,9 @@ REST = "rest"
 """The stage of the rows that fill no block, where the number of rows is not known."""
 PRODUCTS = ("pairs", "singles", REST)
 AHEAD = MappingProxyType({"pairs": 1, "singles": 2})
-"""How many halves of a panel ahead products ask for weights: the first ones for the third quarter, and for
-the next panel's second one; those that read one quarter, and run last, for the other two of that."""
+"""How many halves of a panel ahead products that go one by one ask for weights: the first ones for the third
+quarter, and for the next panel's second one; those that read one quarter, and run last, for the other two of
+that."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,17 @@ class StrassenRule(ScheduleRule):
         Quarters(schedule, machine).run()
 
 
+@dataclass(frozen=True)
+class _Loops:
+    """Those around the results: panels, halves of the rows and of the columns, what a panel has of both."""
+
+    panel: LoopRV
+    below: LoopRV
+    right: LoopRV
+    row: LoopRV
+    column: LoopRV
+
+
 class Quarters:
     """The steps of the rule; that of two levels uses them too."""
 
@@ -72,6 +90,8 @@ class Quarters:
         self.half, self.depth = (self.extent("rows", axis) for axis in (-2, -1))
         self.columns = columns = self.extent("results", 1)
         self.share = 1
+        self.dealt: LoopRV | None = None
+        """The loop whose iterations threads are dealt."""
         parts = 2**self.levels
         self.blocks = self.levels == 1 and len(s.get(self.stage["rows"]).axes) > 3
         rows = parts * self.half if self.blocks else self.extent("results", 0)
@@ -84,6 +104,7 @@ class Quarters:
             raise ScheduleError(
                 f"no tile divides {columns // parts} columns", why="they are no whole vectors"
             )
+        self.plan = found
         self.tile = found.tile
         self.panel = found.tile.vectors * self.lanes
 
@@ -111,19 +132,56 @@ class Quarters:
         s.reorder(panel, below, right, row, column)
         share: LoopRV | None = None
         if block is not None and self.known_blocks:
-            self.deal_blocks(block)
+            # Each of a known number of blocks is computed by one thread, which has most often written what it
+            # reads of the left-hand side: no other makes sums of it.
+            self.dealt = block if self.machine.workers > 1 and const_value(s.extent(block)) != 1 else None
         else:
             share, panel = self.shares(panel)
-        for name in AHEAD:
-            self._with_weights(name, found[name], panel, packed)
+        if self.plan.by_tiles:
+            self._by_tiles(out, found, _Loops(panel, below, right, row, column), packed)
+        else:
+            for name in AHEAD:
+                self._with_weights(name, found[name], panel, packed)
+            s.unroll(below)
+            s.unroll(right)
+            vectorize_columns(s, column, self.lanes)
         around = block if share is None else share
         if around is not None:
             s.compute_at(self.stage["rows"], around)
-        s.unroll(below)
-        s.unroll(right)
-        vectorize_columns(s, column, self.lanes)
         self.keep_apart(self.stage["rows"])
         self.sums_at_a_time(self.stage["rows"])
+        self.deal_out()
+
+    def _by_tiles(
+        self, out: BlockRV, found: Mapping[str, Contraction], loops: _Loops, packed: str | None
+    ) -> None:
+        """All products of a tile of rows, and the results that they make, before those of the next tile.
+
+        Tiles ask for the weights of the next panel, each for its part of them.
+        """
+        s, height = self.s, self.tile.rows
+        tiles, row = s.split(loops.row, [None, height], tail="balanced")
+        vectors, lane = s.split(loops.column, [None, self.lanes], tail="exact")
+        s.reorder(tiles, row, vectors, loops.below, loops.right, lane)
+        for loop in (vectors, loops.below, loops.right):
+            s.unroll(loop)
+        if self.lanes > 1:
+            s.vectorize(lane)
+        parts = [(tiles, out)]
+        number = -(-self.half // height)
+        ahead = 2 * self.depth * self.panel
+        if self.half % number:
+            _, rest = s.partition(tiles, [self.half % number])
+            parts.append((rest.loop, rest[out]))
+        for name in AHEAD:
+            blocks = [self.stage[name], *(s.duplicate(self.stage[name], [part]) for _, part in parts[1:])]
+            for (tile, _), block in zip(parts, blocks, strict=True):
+                for user in self.products(block, found[name], tile):
+                    inner = self.reduction(user)
+                    if name == "pairs":
+                        self.add_in_tile(self.stage["weights"], user, inner)
+                    if packed is not None:
+                        s.prefetch(inner, packed, ahead, [tile], [number])
 
     def _rest(self, found: Contraction, row: LoopRV, column: LoopRV, out: BlockRV) -> None:
         """The rows that are left, by definition."""
@@ -134,15 +192,8 @@ class Quarters:
         tile = Tile(height, self.tile.vectors)
         Contract(self.s, self.machine, found).nest(out, row, column, tile)
 
-    def deal_blocks(self, block: LoopRV) -> None:
-        """Each of a known number of blocks is computed by one thread, which has most often written what it
-        reads of the left-hand side: no other makes sums of it.
-        """
-        if self.machine.workers > 1 and const_value(self.s.extent(block)) != 1:
-            self.s.parallel(block)
-
     def shares(self, panel: LoopRV) -> tuple[LoopRV | None, LoopRV]:
-        """A parallel loop around that over panels, one share of neighbours for each thread, if there are
+        """A loop to deal out around that over panels, one share of neighbours for each thread, if there are
         several.
         """
         s, threads = self.s, self.machine.workers
@@ -151,8 +202,13 @@ class Quarters:
             return None, panel
         self.share = -(-count // threads)
         share, panel = s.split(panel, [None, self.share], tail="shrink")
-        s.parallel(share)
+        self.dealt = share
         return share, panel
+
+    def deal_out(self) -> None:
+        """Let threads run what they are dealt: once all stands in its place, it is proved that they may."""
+        if self.dealt is not None:
+            self.s.parallel(self.dealt)
 
     def pack(self) -> str | None:
         """Repack the right-hand side into panels at compile time; its name where that can be."""
@@ -178,7 +234,7 @@ class Quarters:
 
     def _with_weights(self, name: str, found: Contraction, panel: LoopRV, packed: str | None) -> None:
         """Some of the products, for all rows and a panel of columns."""
-        for user in self.products(name, found, panel):
+        for user in self.products(self.stage[name], found, panel):
             inner = self.reduction(user)
             if name == "pairs":
                 self.add_in_tile(self.stage["weights"], user, inner)
@@ -194,14 +250,17 @@ class Quarters:
         used = free_vars(row)
         return [loop for loop in s.get_loops(user) if loop.var in used][:-1]
 
-    def products(self, name: str, found: Contraction, at: LoopRV) -> list[BlockRV]:
+    def products(self, block: BlockRV, found: Contraction, at: LoopRV) -> list[BlockRV]:
         """Products of a stage in tiles, inside a loop; the blocks that sum them up."""
-        s, block = self.s, self.stage[name]
+        s = self.s
         known = s.get_blocks()
         products = s.cache_write(block, 0, "local")
         s.compute_at(products, at)
         row, column = s.get_loops(products)[-2:]
-        Contract(s, self.machine, found).nest(products, row, column, self.tile)
+        machine = self.machine
+        if self.dealt is not None:
+            machine = replace(machine, description=replace(machine.description, parallel=False))
+        Contract(s, machine, found, block).nest(products, row, column, self.tile)
         made = [block, *(other for other in s.get_blocks() if other not in known)]
         return [user for user in made if reduced(s.get(user))]
 

@@ -24,18 +24,24 @@ from dlc_core.schedule.rules.cpu.tile import (
 
 SHARE = 0.5
 """Part of the second cache that the products of a panel may take."""
+SHARE_BY_TILES = 0.75
+"""Part of it that sums of rows and two panels of weights may take where a tile of rows goes through all
+products before the next one: each reads all of the panel."""
+COMBINED_CYCLES = 5.0
+"""Cycles of each vector of the result in that order, in which its products stay in the nearest cache."""
 RESULT_TRAFFIC = MappingProxyType({1: 3.0, 2: 5.0})
 """Elements that are moved for each one of the result, beyond what the product by its definition moves, on so
 many levels."""
-ROW_TRAFFIC = MappingProxyType({1: 0.75, 2: 3.0})
+ROW_TRAFFIC = MappingProxyType({1: 0.5, 2: 3.0})
 """Those for each one of the left-hand side, of which every thread stores sums."""
-NEAR_ROW_TRAFFIC = 0.5
+NEAR_ROW_TRAFFIC = 0.25
 """Those on one level where the sums stay in the second cache."""
-AGAIN = 0.25
-"""Part of the reads of weights for each block of rows but the first that is not hidden behind arithmetic."""
+AGAIN = 0.125
+"""Part of the reads of weights for each block of rows but the first that is not hidden behind arithmetic,
+where they come from the last cache."""
 LEAST_BLOCK = 48
 """Rows of a block from which tiles of a quarter of it are as good as those of more rows."""
-OTHERS_BYTES_PER_CYCLE = 5.0
+OTHERS_BYTES_PER_CYCLE = 7.0
 """What a core reads of a left-hand side that other cores have written, where it makes sums of all of it."""
 NEAR = 1 / 8
 """Part of the second cache that products may take to be summed at `NEAR_BYTES_PER_CYCLE`."""
@@ -78,6 +84,8 @@ class Plan:
 
     tile: Tile
     cycles: float
+    by_tiles: bool = False
+    """Whether a tile of rows goes through all products before the next one does."""
 
 
 def direct_cycles(shape: Shape, core: Core) -> float:
@@ -100,33 +108,33 @@ def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
         return None
     best: Plan | None = None
     for width in range(1, min(vectors, WIDEST) + 1):
+        if vectors % width:
+            continue
         panel = rows * width * core.lanes * FLOAT
         between = PRODUCTS * panel * (1 if levels == 1 else BETWEEN_TWICE)
-        if vectors % width or between > SHARE * core.second_cache:
+        by_tiles = levels == 1 and _stays_near(rows, shape.inner, width, core)
+        read = READ_TWICE * inner * width * core.lanes * FLOAT if levels == 2 else 0.0
+        if max(0 if by_tiles else between, read) > SHARE * core.second_cache:
             continue
+        combined = _combined(shape, between, core, levels, by_tiles)
         panels = vectors // width
-        read = READ_TWICE * inner * width * core.lanes * FLOAT
-        if levels == 2 and read > SHARE * core.second_cache:
-            continue
         uneven = -(-panels // core.threads) * core.threads / panels
         for height in range(1, min(rows, core.registers - 2) + 1):
             if fits(height, width, core.registers):
                 steps = panels * uneven * _column_cycles(rows, height, width, core, levels)
-                cycles = PRODUCTS**levels * inner * steps
+                cycles = PRODUCTS**levels * inner * steps + combined
                 if levels == 2:
                     cycles += PRODUCTS**levels * panels * uneven * -(-rows // height) * width * TILE_CYCLES
-                near = between <= NEAR * core.second_cache
-                moved = RESULT_TRAFFIC[levels] * shape.rows * shape.columns * FLOAT
-                cycles += moved / (NEAR_BYTES_PER_CYCLE if near else CACHE_BYTES_PER_CYCLE)
-                found = Plan(Tile(height, width), cycles)
+                found = Plan(Tile(height, width), cycles, by_tiles)
                 if best is None or found.cycles < best.cycles:
                     best = found
     if best is None:
         return None
     left = shape.rows * shape.inner * FLOAT
-    near = levels == 1 and PRODUCTS / 4 * left <= SHARE * core.second_cache
+    near = levels == 1 and PRODUCTS / 4 * left <= SHARE_BY_TILES * core.second_cache
     sums = (NEAR_ROW_TRAFFIC if near else ROW_TRAFFIC[levels]) * left * core.threads / CACHE_BYTES_PER_CYCLE
-    return Plan(best.tile, best.cycles + sums + left * (core.threads - 1) / OTHERS_BYTES_PER_CYCLE)
+    read = left * (core.threads - 1) / OTHERS_BYTES_PER_CYCLE
+    return replace(best, cycles=best.cycles + sums + read)
 
 
 @lru_cache(maxsize=1024)
@@ -134,7 +142,8 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
     """The cheapest number of rows to compute together on one level, of those that threads can be dealt, and
     what they cost together; None where there is none.
     """
-    weights = FLOAT * shape.inner * shape.columns / CACHE_BYTES_PER_CYCLE
+    weights = FLOAT * shape.inner * shape.columns
+    again = 0.0 if weights <= SHARE * core.second_cache else AGAIN * weights / CACHE_BYTES_PER_CYCLE
     best: tuple[int, Plan] | None = None
     for count in range(max(2, core.threads), shape.rows // LEAST_BLOCK + 1):
         rows, left = divmod(shape.rows, count)
@@ -143,10 +152,26 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
         one = plan(replace(shape, rows=rows), replace(core, threads=1))
         if one is None:
             continue
-        cycles = count * one.cycles + AGAIN * (count - 1) * weights
+        cycles = count * one.cycles + (count - 1) * again
         if best is None or cycles < best[1].cycles:
-            best = rows, Plan(one.tile, cycles)
+            best = rows, replace(one, cycles=cycles)
     return best
+
+
+def _stays_near(rows: int, inner: float, width: int, core: Core) -> bool:
+    """Whether the second cache holds what all products of a panel on one level read, and the next panel."""
+    sums = PRODUCTS * rows * inner / 2
+    weights = 2 * inner * 2 * width * core.lanes
+    return (sums + weights) * FLOAT <= SHARE_BY_TILES * core.second_cache
+
+
+def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: bool) -> float:
+    """Cycles to keep products, of which those of a panel take so many bytes, and to sum them up."""
+    if by_tiles:
+        return COMBINED_CYCLES * shape.rows * shape.columns / core.lanes
+    near = between <= NEAR * core.second_cache
+    moved = RESULT_TRAFFIC[levels] * shape.rows * shape.columns * FLOAT
+    return moved / (NEAR_BYTES_PER_CYCLE if near else CACHE_BYTES_PER_CYCLE)
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:

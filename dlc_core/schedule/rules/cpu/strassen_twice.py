@@ -78,11 +78,12 @@ class _Sixteenths(Quarters):
         vectorize_columns(s, column, self.lanes)
         if packed is not None:
             self._ask(packed, others, [loop for loop in (share, panel) if loop is not None], product)
+        self.deal_out()
 
     def _products(self, found: Contraction, at: LoopRV) -> list[BlockRV]:
         """The products of an outer one; the blocks of tiles that are not the first one."""
         s, weights = self.s, self.stage["weights"]
-        users = self.products("products", found, at)
+        users = self.products(self.stage["products"], found, at)
         first, others = users[0], users[1:]
         tiles = self._tiles(first)
         if const_value(s.extent(tiles)) != 1:
