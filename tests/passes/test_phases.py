@@ -86,11 +86,38 @@ def test_results_are_the_same(case):
 
 
 def test_a_stride_makes_channels_and_no_zeros():
-    found = after(layer((8, 8), 4, 6, (4, 4), strides=(2, 2), padding=(1, 1, 1, 1)))
+    found = after(layer((32, 32), 4, 6, (4, 4), strides=(2, 2), padding=(1, 1, 1, 1)))
     assert ops(found) == ["conv", "reshape", "transpose", "reshape", "slice"]
     (conv,) = [n for n in post_order(found.body) if n.op.name == "conv"]
     assert conv.args[1].shape == (2, 2, 4, 24)
-    assert conv.shape == (2, 9, 9, 24)
+    assert conv.shape == (2, 33, 33, 24)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_phases_of_small_images_are_convolutions_of_their_own(bias):
+    before = layer((4, 4), 4, 6, (4, 4), bias=bias, strides=(2, 2), padding=(1, 1, 1, 1))
+    found = after(before)
+    assert ops(found) == [*["conv"] * 4, "concat", "reshape", "transpose", "reshape"]
+    convs = [n for n in post_order(found.body) if n.op.name == "conv"]
+    assert [conv.shape for conv in convs] == [(2, 4, 4, 6)] * 4
+    assert sorted(conv.attrs["padding"] for conv in convs) == [
+        (0, 0, 1, 1), (0, 1, 1, 0), (1, 0, 0, 1), (1, 1, 0, 0),
+    ]  # fmt: skip
+    same(before, found, RNG.standard_normal((2, 4, 4, 4), np.float32))
+
+
+def test_phases_of_odd_windows_have_no_taps_of_zeros():
+    """Of images of any size: nine taps in place of sixteen."""
+    before = layer((64, 64), 2, 3, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1), output_padding=(1, 1))
+    found = after(before)
+    convs = [n for n in post_order(found.body) if n.op.name == "conv"]
+    assert sorted(conv.args[1].shape[:2] for conv in convs) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    same(before, found, RNG.standard_normal((2, 64, 64, 2), np.float32))
+
+
+def test_many_phases_stay_together():
+    found = after(layer((4, 4), 4, 6, (8, 8), strides=(4, 4), padding=(2, 2, 2, 2)))
+    assert ops(found).count("conv") == 1
 
 
 def test_whole_windows_of_one_dim_are_interleaved_as_they_are():

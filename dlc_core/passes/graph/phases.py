@@ -3,12 +3,15 @@
 Law: the function computes the same values within tolerance.
 
     conv_transpose(x, w, strides=(s, s))   =>   crop(interleave(conv(x, w')))    s · s times the outputs
+                                                interleave(concat(conv(x, w[r::s]), …))    for each phase r
 
 A result of a transposed convolution of stride s, at place s · j + r of what is not cropped yet, is a sum over
 the taps r, r + s, … of the window alone, at neighbouring inputs from j down.  So all s phases r are one
 convolution of the input as it is, with as many times the output channels, whose results are interleaved.  By
 the definition the input is spread by zeros, and s · s times as much is multiplied.  Windows that are no
-multiple of the stride grow to one by taps of 0.
+multiple of the stride grow to one by taps of 0.  Phases begin at different places, too, so that one
+convolution has results at its ends that are cropped.  Where that is much of what it computes, as of small
+images and odd windows, each phase is a convolution of its own.
 
 Source: Shi et al., Is the deconvolution layer the same as a convolutional layer?, 2016.
 """
@@ -16,21 +19,39 @@ Source: Shi et al., Is the deconvolution layer the same as a convolutional layer
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
-from dlc_core.ir.types import dim
+from dlc_core.ir.types import Dim, dim
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.convolution import Conv, conv_sizes
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.rules_shape import reshaped, transposed
 
-CONV, CONV_TRANSPOSE, ADD, SLICE = (OPS[name] for name in ("conv", "conv_transpose", "add", "slice"))
+CONV, CONV_TRANSPOSE, ADD = (OPS[name] for name in ("conv", "conv_transpose", "add"))
+CONCAT, SLICE = OPS["concat"], OPS["slice"]
 Array = np.ndarray[Any, Any]
+MORE = 1.1
+"""How many times as much one convolution multiplies as those of single phases, for these to be worth it."""
+MOST_PHASES = 8
+"""Convolutions that one becomes, at most."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The results along an axis that are a stride apart, as a convolution of the input."""
+
+    first: int
+    """Tap of the window that is its first; the others follow a stride apart."""
+    taps: int
+    before: int
+    """Border of the input that it reads."""
+    after: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,9 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     bias = const_array(args[2]) if len(args) > 2 else None
     attrs = {"padding": (*before, *after), "dilation": old.attrs["dilation"], "groups": conv.groups}
     attrs |= {name: old.attrs[name] for name in ("layout", "kernel_layout", "out_dtype")}
+    one_by_one = _one_by_one(old, args, weights, conv, attrs)
+    if one_by_one is not None:
+        return one_by_one
     given = [args[0], constant(_apart(weights, conv, taps))]
     if bias is not None:
         shape = (conv.groups, math.prod(steps), conv.group_outputs)
@@ -82,6 +106,48 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     begins = [b - f * s for b, f, s in zip(window.before, first, steps, strict=True)]
     result = _cropped(result, old, begins)
     return ADD.build(result, args[2]) if len(args) > 2 and bias is None else result
+
+
+def _one_by_one(
+    old: Node, args: Sequence[Node], weights: Array, conv: Conv, attrs: Mapping[str, Any]
+) -> Node | None:
+    """Convolutions of single phases, interleaved, where they multiply much less than one of all phases."""
+    steps, rank = conv.window.strides, len(conv.window.strides)
+    axes = [_phases(conv, axis, old.shape[1 + axis]) for axis in range(rank)]
+    if conv.groups != 1 or not all(axes) or math.prod(steps) > MOST_PHASES:
+        return None
+    together = work = 1
+    for step, phases, size, kernel in zip(steps, axes, old.shape[1:-1], conv.window.kernel, strict=True):
+        results = size // step + (len({phase.before - phase.taps for phase in phases}) - 1)
+        together *= results * step * -(-kernel // step)
+        work *= size // step * sum(phase.taps for phase in phases)
+    if together < MORE * work:
+        return None
+    parts = []
+    for chosen in product(*axes):
+        taps = tuple(slice(phase.first, None, step) for phase, step in zip(chosen, steps, strict=True))
+        part = np.ascontiguousarray(np.flip(weights[taps], tuple(range(rank))))
+        padding = (*(phase.before for phase in chosen), *(phase.after for phase in chosen))
+        parts.append(CONV.build(args[0], constant(part), *args[2:], **{**attrs, "padding": padding}))
+    return _interleaved(CONCAT.build(*parts, axis=-1), conv)
+
+
+def _phases(conv: Conv, axis: int, results: Dim) -> list[Phase]:
+    """The phases along an axis in the order of their results; none where they are no convolutions alike."""
+    window, size = conv.window, conv.sizes[axis]
+    step, gap = window.strides[axis], window.dilation[axis]
+    if not isinstance(size, int) or not isinstance(results, int) or results % step:
+        return []
+    found = []
+    for place in range(step):
+        begin, first = divmod(place + window.before[axis], step)
+        taps = -(-(window.kernel[axis] - first) // step)
+        before = (taps - 1) * gap - begin
+        after = begin + results // step - size
+        if taps < 1 or before < 0 or after < 0:
+            return []
+        found.append(Phase(first, taps, before, after))
+    return found
 
 
 def _apart(weights: Array, conv: Conv, taps: Sequence[int]) -> Array:
