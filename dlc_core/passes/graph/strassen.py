@@ -27,7 +27,13 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
 from dlc_core.passes.graph.rows_of_zeros import has_rows_of_zeros
 from dlc_core.schedule.rules.cpu.core import Core
-from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan, plan_blocks
+from dlc_core.schedule.rules.cpu.strassen_plan import (
+    Shape,
+    direct_cycles,
+    plan,
+    plan_blocks,
+    waits_for_weights,
+)
 
 MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "strassen_matmul"))
 CONV, ADD, RESHAPE = OPS["conv"], OPS["add"], OPS["reshape"]
@@ -105,6 +111,8 @@ def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> t
 
 
 def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int, int] | None:
+    if waits_for_weights(shape, core):
+        return None
     gain = GAIN[min(core.units, 2) - 1]
     found = []
     for levels in (1, 2) if known else (1,):

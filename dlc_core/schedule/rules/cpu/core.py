@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dlc_core.schedule.rules.cpu.tile import FMA_PER_CYCLE
@@ -11,6 +12,10 @@ FLOAT = 4
 """Bytes of an element."""
 CACHE_BYTES_PER_CYCLE = 8.0
 """What a core reads from the last cache."""
+MEMORY_BYTES_PER_CYCLE = 9.0
+"""What a core reads from memory, where the weights of a model are when a kernel begins."""
+TOGETHER = 1 / 3
+"""All cores read so many times what one does: their number to this power, as they share the way to memory."""
 SECOND_CACHE = 1
 
 
@@ -35,9 +40,14 @@ class Core:
         """Bytes of the second cache, or of the only one."""
         return self.caches[min(SECOND_CACHE, len(self.caches) - 1)]
 
+    @property
+    def from_memory(self) -> float:
+        """Bytes that each core reads a cycle while all read other parts of the memory."""
+        return MEMORY_BYTES_PER_CYCLE * math.pow(self.threads, TOGETHER - 1)
+
     def products(self, cycles: float) -> float:
         """Cycles of register tiles, which are counted for two units."""
         return cycles * FMA_PER_CYCLE / self.units
 
 
-__all__ = ["CACHE_BYTES_PER_CYCLE", "FLOAT", "SECOND_CACHE", "Core"]
+__all__ = ["CACHE_BYTES_PER_CYCLE", "FLOAT", "MEMORY_BYTES_PER_CYCLE", "SECOND_CACHE", "Core"]

@@ -39,6 +39,9 @@ NEAR_ROW_TRAFFIC = 0.25
 AGAIN = 0.125
 """Part of the reads of weights for each block of rows but the first that is not hidden behind arithmetic,
 where they come from the last cache."""
+MEMORY_SHARE = 0.4
+"""Part of a product's cycles by its definition in which memory may give the weights: where it takes longer,
+fewer multiplications save no time."""
 LEAST_BLOCK = 48
 """Rows of a block from which tiles of a quarter of it are as good as those of more rows."""
 OTHERS_BYTES_PER_CYCLE = 7.0
@@ -93,6 +96,12 @@ def direct_cycles(shape: Shape, core: Core) -> float:
     tile = choose(shape.rows, shape.columns, core.lanes, core.registers)
     vectors = -(-shape.columns // core.lanes)
     return core.products(shape.inner * domain_cycles(shape.rows, vectors, tile.rows, tile.vectors))
+
+
+def waits_for_weights(shape: Shape, core: Core) -> bool:
+    """Whether memory gives the weights hardly faster than the product by its definition uses them."""
+    read = FLOAT * shape.inner * shape.columns / core.from_memory
+    return read > MEMORY_SHARE * direct_cycles(shape, core)
 
 
 @lru_cache(maxsize=1024)
@@ -204,4 +213,4 @@ def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     return max(arithmetic, loads, lines, FMA_LATENCY) + LOADS_BESIDE * min(arithmetic, loads) + STEP_OVERHEAD
 
 
-__all__ = ["Plan", "Shape", "direct_cycles", "plan", "plan_blocks"]
+__all__ = ["Plan", "Shape", "direct_cycles", "plan", "plan_blocks", "waits_for_weights"]

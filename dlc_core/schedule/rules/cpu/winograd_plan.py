@@ -7,20 +7,21 @@ times, smaller ones keep what lies between the stages in the cache.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
 from dlc_core.op.std.winograd import points_of
-from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, SECOND_CACHE, Core
+from dlc_core.schedule.rules.cpu.core import (
+    CACHE_BYTES_PER_CYCLE,
+    FLOAT,
+    MEMORY_BYTES_PER_CYCLE,
+    SECOND_CACHE,
+    Core,
+)
 from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
 
-MEMORY_BYTES_PER_CYCLE = 9.0
-"""What a core reads from memory, where the weights of a model are when a kernel begins."""
-TOGETHER = 1 / 3
-"""All cores read so many times what one does: their number to this power, as they share the way to memory."""
 EXCHANGED_BYTES_PER_CYCLE = 16.0
 """What a core reads of what other cores have just written, part by part."""
 INPUT_BYTES_PER_CYCLE = 2.0
@@ -79,17 +80,12 @@ def tiles_of(rows: int, stride: int) -> list[tuple[int, int]]:
     return [tile for tile in ((rows, rows), (rows, rows // 2)) if (*tile, stride) in INPUT_STEPS]
 
 
-def _from_memory(core: Core) -> float:
-    """What each core reads a cycle while all read other parts of the memory."""
-    return MEMORY_BYTES_PER_CYCLE * math.pow(core.threads, TOGETHER - 1)
-
-
 def _bytes_per_cycle(size: float, core: Core) -> float | None:
     """What repeated reads of so many bytes run at; None where the second cache holds them."""
     if size <= core.second_cache * CACHE_SHARE:
         return None
     if len(core.caches) > SECOND_CACHE + 1 and size > core.caches[-1] * LAST_SHARE:
-        return _from_memory(core)
+        return core.from_memory
     return CACHE_BYTES_PER_CYCLE
 
 
@@ -108,7 +104,7 @@ def direct_cycles(layer: Layer, core: Core) -> float:
     vectors = -(-layer.outputs // core.lanes)
     tile = choose(layer.width, layer.outputs, core.lanes, core.registers)
     rows = layer.batch * layer.height * domain_cycles(layer.width, vectors, tile.rows, tile.vectors)
-    moved = 9 * FLOAT * layer.inputs * layer.outputs / _from_memory(core)
+    moved = 9 * FLOAT * layer.inputs * layer.outputs / core.from_memory
     return _beside(core.products(rows * 9 * layer.inputs), moved)
 
 
@@ -162,7 +158,7 @@ def _plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
             products = parts * domain_cycles(group * across, outs // parts, shape.rows, shape.vectors)
             cycles = before * parts + behind + core.products(groups * points * layer.inputs * products)
             kept = float(points * FLOAT * (layer.inputs + layer.outputs // parts) * across * group)
-            moved = weights / _from_memory(core)
+            moved = weights / core.from_memory
             moved += parts * _traffic(weights / parts + kept, groups - 1, core)
             moved += 2 * parts * _traffic(kept, groups, core)
             read = float(layer.batch * pixels * layer.inputs * FLOAT)
@@ -170,7 +166,7 @@ def _plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
             yield Plan(tile, group, False, _beside(cycles, moved) + exchanged, parts)
         shared, whole = core.threads, between * down * layer.batch
         if shared > 1 and group == down and whole <= core.caches[-1]:
-            moved = weights / _from_memory(core)
+            moved = weights / core.from_memory
             moved += _traffic(weights / shared, shared * (layer.batch - 1), core)
             moved += 2 * _traffic(whole / shared, shared, core)
             exchanged = whole * (shared - 1) / shared / EXCHANGED_BYTES_PER_CYCLE
