@@ -39,7 +39,7 @@ NEAR_ROW_TRAFFIC = 0.25
 AGAIN = 0.125
 """Part of the reads of weights for each block of rows but the first that is not hidden behind arithmetic,
 where they come from the last cache."""
-MEMORY_SHARE = 0.4
+MEMORY_SHARE = 0.28
 """Part of a product's cycles by its definition in which memory may give the weights: where it takes longer,
 fewer multiplications save no time."""
 LEAST_BLOCK = 48
