@@ -125,6 +125,24 @@ def test_samples_at_a_grid(mode, border, align, channels):
 
 
 @pytest.mark.parametrize("channels", [1, 3])
+def test_samples_of_any_number_of_images(channels):
+    model = parse(f"""g (float[n,{channels},5,6] x, float[n,p,q,2] w) => (float[a,b,c,d] y) {{
+        y = GridSample (x, w)
+    }}""", 20)  # fmt: skip
+    for count, rows in ((1, 1), (3, 4)):
+        grid = np.random.default_rng(3).uniform(-1.2, 1.2, (count, rows, 2, 2)).astype(np.float32)
+        check(model, {"x": f(count, channels, 5, 6), "w": grid}, rtol=1e-3, atol=1e-4)
+
+
+def test_samples_of_images_of_unknown_size_are_refused():
+    model = parse("""g (float[1,3,h,6] x, float[1,4,2,2] w) => (float[a,b,c,d] y) {
+        y = GridSample (x, w)
+    }""", 20)  # fmt: skip
+    with pytest.raises(UnsupportedError, match="pin its spatial dims"):
+        main_of(model)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
 def test_samples_outside_are_zeros_beside_infinities(channels):
     model = parse(f"""g (float[1,{channels},2,2] x, float[1,1,2,2] w) => (float[a,b,c,d] y) {{
         y = GridSample <align_corners = 1> (x, w)

@@ -185,7 +185,9 @@ class Sampler:
         self.grid = c.cast(grid, "float64" if x.dtype.name == "float64" else "float32")
         self.border = border
         self.align = align
-        self.sizes = c.static(x, "the input of GridSample")[2:]
+        self.sizes = [size for size in x.shape[2:] if isinstance(size, int)]
+        if len(self.sizes) < len(x.shape) - 2:
+            raise c.unsupported(f"GridSample of {x.type}", hint="pin its spatial dims with shapes={...}")
         self.rank = len(self.sizes)
 
     def number(self, value: float) -> Node:
