@@ -85,29 +85,27 @@ def test_the_package_imports_nearly_nothing(tmp_path):
     assert run(IMPORT, tmp_path) == ["['dlc_core', 'dlc_core.version']"]
 
 
-def test_the_cache_is_read_without_the_compiler(tmp_path):
+@pytest.fixture
+def folder(tmp_path):
+    """One with a small model, `model.onnx`."""
     pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
     onnx = pytest.importorskip("onnx")
     parser = pytest.importorskip("onnx.parser")
     onnx.save(parser.parse_model(MODEL), tmp_path / "model.onnx")
-    assert run(COMPILE, tmp_path)[0] == "stored"
-    assert run(COMPILE, tmp_path) == ["hit", "[]"]
+    return tmp_path
 
 
-def test_a_saved_model_is_opened_with_nothing_of_other_backends(tmp_path):
-    pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
-    onnx = pytest.importorskip("onnx")
-    parser = pytest.importorskip("onnx.parser")
-    onnx.save(parser.parse_model(MODEL), tmp_path / "model.onnx")
-    run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', tmp_path)
-    run(OPEN, tmp_path)  # what is remembered of this machine may have to be found out first
-    assert run(OPEN, tmp_path) == ["['dlc_backend_llvm.kind'] []", "[]"]
+def test_the_cache_is_read_without_the_compiler(folder):
+    assert run(COMPILE, folder)[0] == "stored"
+    assert run(COMPILE, folder) == ["hit", "[]"]
 
 
-def test_a_start_compiles_hardly_any_dataclass(tmp_path):
-    pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
-    onnx = pytest.importorskip("onnx")
-    parser = pytest.importorskip("onnx.parser")
-    onnx.save(parser.parse_model(MODEL), tmp_path / "model.onnx")
-    run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', tmp_path)
-    assert int(run(DATACLASSES, tmp_path)[0]) <= 2  # those of the hooks, which import nothing of the core
+def test_a_saved_model_is_opened_with_nothing_of_other_backends(folder):
+    run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', folder)
+    run(OPEN, folder)  # what is remembered of this machine may have to be found out first
+    assert run(OPEN, folder) == ["['dlc_backend_llvm.kind'] []", "[]"]
+
+
+def test_a_start_compiles_hardly_any_dataclass(folder):
+    run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', folder)
+    assert int(run(DATACLASSES, folder)[0]) <= 2  # those of the hooks, which import nothing of the core

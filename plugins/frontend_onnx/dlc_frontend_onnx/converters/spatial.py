@@ -160,6 +160,7 @@ def grid_sample(c: Call, x: Node, grid: Node) -> Node:
     sampler = Sampler(c, x, grid, border, c.flag("align_corners"))
     axes = [sampler.taps(axis, mode) for axis in range(rank)]
     every = list(itertools.product(*axes))
+    # A single channel has no neighbours to be read with: its places go by vectors.  Integers are only moved.
     if x.shape[1] != 1 and x.dtype.is_float:
         made = std.transpose(gathered(c, x, sampler.sizes, every), axes=(0, 2, 1))
         return std.reshape(made, shape=(x.shape[0], x.shape[1], *grid.shape[1:-1]))
