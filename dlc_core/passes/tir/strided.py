@@ -1,4 +1,9 @@
-"""Strided vector accesses that together touch whole rows: contiguous ones, and shuffles between registers."""
+"""Strided vector accesses that together touch whole rows: contiguous ones, and shuffles between registers.
+
+The shuffled rows are loaded before the stores that use them, and so without the condition of any
+`if_then_else`.  A load that stands under one is therefore left alone, unless the condition is a scalar:
+then the stores are written once for each outcome, under an `If`.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,31 @@ from typing import ClassVar
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Load, Ramp, Var, const_value, load, loads_in, ramp, transform
+from dlc_core.ir.expr import (
+    Broadcast,
+    Call,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    const_value,
+    load,
+    loads_in,
+    ramp,
+    transform,
+)
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.safety import is_safe
 from dlc_core.tir.functor import exprs_of, transform_stmt
 from dlc_core.tir.intrinsics import vector_concat, vector_shuffle
-from dlc_core.tir.stmt import Let, PrimFunc, Seq, Stmt, Store, seq
+from dlc_core.tir.stmt import If, Let, PrimFunc, Seq, Stmt, Store, seq
 
 LEAST_LANES = 4
 MOST_STEPS = 8
 """The largest step of accesses that are taken apart or put together lane by lane."""
+MOST_CASES = 16
+"""The most outcomes of scalar conditions for which a run of stores is written apart."""
 
 
 def group_strided(func: PrimFunc) -> PrimFunc:
@@ -29,6 +49,46 @@ def group_strided(func: PrimFunc) -> PrimFunc:
 
     body = transform_stmt(func.body, stmt_fn=visit)
     return func if body is func.body else replace(func, body=body)
+
+
+def _guarded_loads(value: Expr) -> tuple[set[Load], list[Expr]]:
+    """The loads that stand under the condition of an `if_then_else` alone, and the scalar conditions among
+    these, outer ones first.
+    """
+    free: set[Expr] = set()
+    scalars: dict[Expr, None] = {}
+    work = [value]
+    while work:
+        e = work.pop()
+        if e in free:
+            continue
+        free.add(e)
+        if isinstance(e, Call) and e.name == "if_then_else":
+            cond = _scalar_of(e.args[0])
+            if cond is not None and loads_in(*e.args[1:]):
+                scalars[cond] = None
+            work.append(e.args[0])
+        else:
+            work += e.children
+    return {e for e in loads_in(value) if e not in free}, list(scalars)
+
+
+def _scalar_of(cond: Expr) -> Expr | None:
+    """The scalar of a condition that is the same in all lanes, where it may be evaluated anywhere."""
+    scalar = cond.value if isinstance(cond, Broadcast) else cond
+    fixed = scalar.dtype.lanes == 1 and not loads_in(scalar)
+    return scalar if fixed and is_safe(scalar, Analyzer()) else None
+
+
+def _decided(value: Expr, cond: Expr, holds: bool) -> Expr:
+    """A value where a scalar condition holds, or does not."""
+
+    def visit(e: Expr) -> Expr | None:
+        if isinstance(e, Call) and e.name == "if_then_else" and _scalar_of(e.args[0]) is cond:
+            return e.args[1 if holds else 2]
+        return None
+
+    return transform(value, visit)
 
 
 def _strided(index: Expr) -> bool:
@@ -81,12 +141,37 @@ class _Run:
         for plain, group in groupby(block.stmts, key=lambda s: isinstance(s, Store)):
             members = list(group)
             if plain and len(members) > 1:
-                made = _Run([s for s in members if isinstance(s, Store)]).grouped()
+                made = _Run([s for s in members if isinstance(s, Store)]).by_cases(MOST_CASES)
                 changed = changed or made is not None
                 parts += [made] if made is not None else members
             else:
                 parts += members
         return seq(*parts) if changed else None
+
+    def by_cases(self, most: int) -> Stmt | None:
+        """The stores with their accesses in groups, apart for the outcomes of scalar conditions under which
+        strided loads stand, `most` outcomes at most; None where nothing is grouped.
+        """
+        cond = self._condition() if most > 1 else None
+        if cond is None:
+            return self.grouped()
+        sides = [
+            _Run([replace(s, value=_decided(s.value, cond, holds)) for s in self.stores])
+            for holds in (True, False)
+        ]
+        then, orelse = (side.by_cases(most // 2) for side in sides)
+        if then is None and orelse is None:
+            return self.grouped()
+        return If(cond, then or seq(*sides[0].stores), orelse or seq(*sides[1].stores))
+
+    def _condition(self) -> Expr | None:
+        """A scalar condition under which strided loads stand."""
+        for store in self.stores:
+            guarded, conditions = _guarded_loads(store.value)
+            if any(_strided(e.indices[-1]) for e in guarded):
+                # An outer condition is decided before those under it.
+                return next(iter(conditions), None)
+        return None
 
     def grouped(self) -> Stmt | None:
         """The stores with their accesses in groups; None where there are none."""
@@ -136,9 +221,10 @@ class _Run:
         places: set[Load] = set()
         for store in self.stores:
             places.update(loads_in(*store.indices))
+            guarded, _ = _guarded_loads(store.value)
             for one in loads_in(store.value):
                 places.update(loads_in(*one.indices))
-                if len(one.indices) == 1 and _strided(one.indices[0]):
+                if len(one.indices) == 1 and _strided(one.indices[0]) and one not in guarded:
                     found[one] = None
         # What other places are made of is wanted lane by lane.
         for one in places:

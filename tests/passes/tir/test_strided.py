@@ -118,3 +118,59 @@ def test_any_stores_give_the_same(data: st.DataObject) -> None:
         lines.append(f"B[T.ramp({target}, {stride}, {lanes})] = A[T.ramp({start}, {step}, {lanes})]")
     func = program("\n".join(lines))
     np.testing.assert_array_equal(results(group_strided(func)), results(func))
+
+
+JOINED = """@T.prim_func
+def f(A: T.Buffer((128,), "float32"), C: T.Buffer((64,), "float32"), B: T.Buffer((8, 24), "float32")):
+    for i, j in T.grid(2, 6):
+"""
+
+
+def joined(value: str) -> PrimFunc:
+    """The transpose of rows of A (16 rows of 8) with those of C (8 rows) behind them, in tiles of 4 by 4."""
+    stores = [f"B[i * 4 + {k}, T.ramp(j * 4, 1, 4)] = {value.replace('K', str(k))}" for k in range(4)]
+    return parse(JOINED + "\n".join(" " * 8 + line for line in stores) + "\n")
+
+
+SCALAR = (
+    "T.if_then_else(T.broadcast(j < 4, 4), A[T.ramp(j * 32 + i * 4 + K, 8, 4)],"
+    " C[T.ramp((j - 4) * 32 + i * 4 + K, 8, 4)])"
+)
+LANES = (
+    "T.if_then_else(T.ramp(j * 4, 1, 4) < T.broadcast(14, 4), A[T.ramp(j * 32 + i * 4 + K, 8, 4)],"
+    " C[T.ramp((j - 4) * 32 + i * 4 + K, 8, 4)])"
+)
+NESTED = f"T.if_then_else(T.broadcast(i < 1, 4), {SCALAR}, {SCALAR} * T.broadcast(T.float32(2.0), 4))"
+
+
+def run_joined(func: PrimFunc) -> np.ndarray:
+    out = np.full((8, 24), -1, np.float32)
+    a, c = np.arange(128, dtype=np.float32), np.arange(1000, 1064, dtype=np.float32)
+    interpreter.run(func, a, c, out, check=True)
+    return out
+
+
+@pytest.mark.parametrize("value", [SCALAR, NESTED], ids=["one condition", "nested conditions"])
+def test_loads_stay_under_scalar_conditions(value: str) -> None:
+    """Where the condition does not hold, the other side's rows would lie outside of the buffer."""
+    func = joined(value)
+    grouped = group_strided(func)
+    np.testing.assert_array_equal(run_joined(grouped), run_joined(func))
+    assert shuffles(grouped)
+    assert steps(grouped) == {1}
+
+
+def test_loads_under_conditions_of_lanes_stay() -> None:
+    func = joined(LANES)
+    assert group_strided(func) is func
+
+
+def test_many_conditions_are_not_taken_apart() -> None:
+    """Each condition doubles the code: behind a few the loads stay where they are."""
+    value = "A[T.ramp(K, 8, 4)]"
+    for n in range(40):
+        value = f"T.if_then_else(T.broadcast(i * 6 + j < {n}, 4), A[T.ramp(K + {n}, 8, 4)], {value})"
+    func = joined(value)
+    grouped = group_strided(func)
+    np.testing.assert_array_equal(run_joined(grouped), run_joined(func))
+    assert sum(1 for _ in stmts(grouped.body)) < 40 * sum(1 for _ in stmts(func.body))
