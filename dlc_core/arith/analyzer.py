@@ -49,8 +49,8 @@ class Analyzer(Simplifier):
             self._set_range(var, intersect(known, var.dtype.int_range()))
             return
         first = self._poly(_index(begin))
-        last = shifted(add_scaled(first, self._poly(_index(extent))), -1)
-        self._bind_inclusive(var, first, last)
+        # As one expression, so that quotient and remainder of one number come together again.
+        self._bind_inclusive(var, first, shifted(self._poly(_index(begin) + _index(extent)), -1))
 
     def bind_extents(self, extents: dict[Var, ExprLike]) -> None:
         """Bind several variables to 0 <= var < extent."""
@@ -259,12 +259,26 @@ class Analyzer(Simplifier):
     def _learn_nonneg(self, p: Poly) -> None:
         """p >= 0"""
         variables = [m for m in p if m]
-        if len(variables) == 1 and len(variables[0]) == 1 and isinstance(variables[0][0], Var):
-            var, c, start = variables[0][0], p[variables[0]], p.get(ONE, 0)
-            old = self._range_of(var)
+        if len(variables) == 1 and len(variables[0]) == 1:
+            atom, c, start = variables[0][0], p[variables[0]], p.get(ONE, 0)
             limit: Interval = (-(start // c), INF) if c > 0 else (-INF, start // -c)
-            self._tighten(var, old.interval, limit)
+            if isinstance(atom, Var):
+                self._tighten(atom, self._range_of(atom).interval, limit)
+            elif isinstance(atom, Binary) and atom.op == "floordiv":
+                self._learn_of_quotient(atom, limit)
         self._known.facts.append(p)
+
+    def _learn_of_quotient(self, quotient: Binary, limit: Interval) -> None:
+        """x // d >= m where x >= m * d, and x // d <= m where x < (m + 1) * d, for a literal d > 0."""
+        divisor = constant_of(self._poly(quotient.b))
+        if divisor is None or divisor < 1:
+            return
+        x = self._poly(quotient.a)
+        low, high = limit
+        if low != -INF:
+            self._learn_nonneg(shifted(x, -int(low) * divisor))
+        if high != INF:
+            self._learn_nonneg(shifted(times(x, -1), (int(high) + 1) * divisor - 1))
 
     def _tighten(self, var: Var, old: Interval, limit: Interval) -> None:
         known = self._range_of(var)

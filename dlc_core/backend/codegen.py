@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.backend.packed import CYCLES, FLAGS
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
-from dlc_core.runtime.failure import CHECKS
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
@@ -66,9 +65,6 @@ class SourceCodegen:
             CYCLES: estimate.entry_cycles(module, target),
             **self.metadata(made, target),
         }
-        checks = check_bounds.described_checks(module)
-        if checks:
-            metadata[CHECKS] = checks
         sources = {self.forms[0]: made.text}
         return Artifact(self.format, made.text.encode(), str(target), made.entries, sources, metadata)
 

@@ -1,4 +1,4 @@
-"""Modules in a language of the C family: the functions, checks and clocks, and the packed entry points.
+"""Modules in a language of the C family: the functions, clocks, and the packed entry points.
 
 A file has two parts: the functions of the model, which exported sources take as they are, and, from `PACKED`
 on, what only the caller in this process needs; see `packed`.
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE
+from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.profile import PROFILE_SUFFIX
@@ -33,17 +32,6 @@ _APART = """/* For functions that loops call.  Where GCC inlines them it takes "
 #define DLC_APART
 #endif
 #endif
-"""
-_FAIL = f"""int64_t {FAILURE}[3];
-
-static void dlc_fail(int64_t code, int64_t index, int64_t extent)
-{{
-    if ({FAILURE}[0] == 0) {{
-        {FAILURE}[0] = code;
-        {FAILURE}[1] = index;
-        {FAILURE}[2] = extent;
-    }}
-}}
 """
 _CLOCK = """#include <time.h>
 
@@ -67,22 +55,21 @@ class Emitted:
 
 
 class ModuleUnit(Unit):
-    """A file with the functions that checks and clocks need."""
+    """A file with the functions that clocks need."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.looped: frozenset[str] = frozenset()
         """Functions that are called in loops."""
         self.uses: dict[str, None] = {}
-        """Which of "fail", "clock" and "apart" the functions need."""
+        """Which of "clock" and "apart" the functions need."""
 
     def prelude(self) -> str:
-        added = [text for name, text in (("apart", _APART), ("fail", _FAIL)) if name in self.uses]
-        return "\n".join([super().prelude(), *added])
+        return "\n".join([super().prelude(), *([_APART] if "apart" in self.uses else [])])
 
 
 class ModuleWriter(FunctionWriter):
-    """Functions with checks and clocks."""
+    """Functions with clocks."""
 
     unit: ModuleUnit
 
@@ -93,18 +80,7 @@ class ModuleWriter(FunctionWriter):
             at, sign = value.args
             self.line(f"dlc_clock({text.value(at)}, {text.value(sign)});")
             return
-        if value.name not in ("check", "check_index"):
-            raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
-        self.unit.uses["fail"] = None
-        self.prepare(*value.args)
-        *checked, code = value.args
-        if value.name == "check":
-            numbers, bad = "0, 0", f"!({text.value(checked[0])})"
-        else:
-            index, extent = (text.value(e.astype(INDEX)) for e in checked)
-            numbers, bad = f"{index}, {extent}", f"(uint64_t)({index}) >= (uint64_t)({extent})"
-        self.line(f"if ({bad})")
-        self.line(f"    dlc_fail({text.value(code)}, {numbers});")
+        raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
 
 
 def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] = ModuleWriter) -> Emitted:
@@ -194,11 +170,7 @@ def packed_entry(unit: ModuleUnit, func: PrimFunc) -> str:
     else:
         unused.append("    (void)threads;")
     lines = [f"    {unit.symbol(func.name)}({', '.join(args)});"]
-    if "fail" in unit.uses:
-        lines.append(f"    const int32_t status = (int32_t){FAILURE}[0];")
-        lines += [f"    {FAILURE}[0] = 0;", "    return status;"]
-    else:
-        lines.append("    return 0;")
+    lines.append("    return 0;")
     head = f"int32_t {func.name}{ENTRY_SUFFIX}(void *const *buffers, const int64_t *scalars, int32_t threads)"
     return "\n".join([head + ";", head, "{", *unused, *lines, "}", ""])
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from dlc_core.backend.compiler import NO_OPENMP, build_shared
 from dlc_core.backend.kept import kept
-from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE, FLAGS
+from dlc_core.backend.packed import ENTRY_SUFFIX, FLAGS
 from dlc_core.diag import ArtifactError, RuntimeFailure
-from dlc_core.runtime.failure import failure_of
+from dlc_core.runtime.failures import status_failure
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
@@ -48,8 +48,7 @@ class LibraryEntry:
         return run
 
     def _failed(self, status: int) -> RuntimeFailure:
-        seen = (ctypes.c_int64 * 3).in_dll(self._library, FAILURE)
-        return failure_of(self.symbol, status, self.metadata, (seen[1], seen[2]))
+        return status_failure(self.symbol, status)
 
 
 class Library:

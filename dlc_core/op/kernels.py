@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from dlc_core.arith import eval_expr
+from dlc_core.diag import RuntimeFailure
 from dlc_core.graph.node import Function
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.reference import Value, evaluate
+from dlc_core.tir.failures import CHECKS, SITE, parameters_of
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
 
@@ -38,7 +40,9 @@ class KernelRunner:
         func: PrimFunc | Function = self._module[symbol]
         if isinstance(func, Function):
             return evaluate(func, args, call_prim=self)
-        env = dict(zip(func.scalars, dims, strict=True))
+        checked = parameters_of(func) is not None
+        sizes = (*dims, SITE) if checked else tuple(dims)
+        env = dict(zip(func.scalars, sizes, strict=True))
         layouts: Mapping[int, Any] = func.attrs.get("repack", {})
         given = [layouts[i].apply_numpy(a) if i in layouts else a for i, a in enumerate(args)]
         windows: Mapping[int, tuple[int, ...]] = func.attrs.get(WINDOWS, {})
@@ -54,7 +58,13 @@ class KernelRunner:
                 made.append(_spread(blank, windows[len(inputs) + index]))
             else:
                 made.append(np.empty(_shape(buffer, env), buffer.dtype.numpy))
-        run(func, *inputs, *made, *dims, module=self._module, check=self._check)
+        if checked:
+            made[-1][:] = 0
+        run(func, *inputs, *made, *sizes, module=self._module, check=self._check)
+        if checked and made[-1][0]:
+            code, index, extent = (int(number) for number in made[-1][:3])
+            about = func.attrs[CHECKS].get(code - SITE, "")
+            raise RuntimeFailure(f"index {index} of {extent} elements", why=about, details=[f"in {symbol}"])
         results = tuple(
             _window(a, _known(t), windows[i]) if i in windows else a.reshape(_known(t))
             for i, (a, t) in enumerate(zip(made, types), len(inputs))

@@ -36,6 +36,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import Lower, OpDecl
+from dlc_core.tir.failures import report_index
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, loop
 
@@ -229,15 +230,20 @@ def replaced(indices: Sequence[Expr], axis: int, value: Expr) -> tuple[Expr, ...
     return (*indices[:axis], value, *indices[axis + 1 :])
 
 
-def clamped_index(index: Expr, size: Dim) -> Expr:
-    """A data-dependent index as a safe one.
+def counted_index(index: Expr, size: Dim) -> Expr:
+    """A data-dependent index as an int64 that counts from the begin; the call fails for one out of range.
 
-    Negative indices count from the end; those outside go to the nearest end.
+    Negative indices count from the end.
     """
-    wide = cast_to("int64", index)
-    if index.dtype.kind == "int":
-        wide = select(wide < 0, wide + size, wide)
-    return maximum(minimum(wide, as_expr(size) - 1), 0)
+    if index.dtype.name == "uint64":  # larger ones than an int64 has are out of range, not negative
+        index = minimum(index, const((1 << 63) - 1, index.dtype))
+    wide = report_index(cast_to("int64", index), as_expr(size))
+    return wide if index.dtype.kind == "uint" else select(wide < 0, wide + size, wide)
+
+
+def clamped_index(index: Expr, size: Dim) -> Expr:
+    """The same, as one that can be accessed: what is out of range goes to the nearest end."""
+    return maximum(minimum(counted_index(index, size), as_expr(size) - 1), 0)
 
 
 def lower_node(value: Node, name: str | None = None) -> PrimFunc:

@@ -20,7 +20,8 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.ir.dtype import DTypeLike
 from dlc_core.runtime.checked import PLANS, Checked, Host, Transient, failing, failure
 from dlc_core.runtime.device import Device, is_queued, prepare
-from dlc_core.runtime.memory import address, bytes_of, empty, lasting_bytes
+from dlc_core.runtime.failures import RECORD_BYTES
+from dlc_core.runtime.memory import address, bytes_of, empty
 from dlc_core.runtime.ndarray import NDArray
 from dlc_core.runtime.recycled import Recycled
 from dlc_core.runtime.signature import Plan, Shape, Signature
@@ -41,6 +42,7 @@ class InPlace(Checked):
         self._arenas: list[tuple[Host, int, int]] = []
         self._outputs = Recycled()
         self._reads = bool(signature.elements)
+        self._checks = bool(signature.sites)
         self._run = _launcher(device, entry, self.count + len(self.results) + 2, len(signature.symbols))
         self._known: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
@@ -61,6 +63,8 @@ class InPlace(Checked):
             buffers += [address(a) for a in outputs]
             buffers += (self._weights_at, arena[1])
             self._run(buffers, scalars, threads)
+            if self._checks:
+                self.examine(arena[0])
         except DlcError:
             raise
         except Exception as error:
@@ -82,9 +86,10 @@ class InPlace(Checked):
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         plan, given, results = self.bound(inputs, outputs)
-        held = [*given, *results, self._weights, lasting_bytes(plan.arena)]
+        scratch = self.scratch(plan.arena)
+        held = [*given, *results, self._weights, scratch]
         run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
-        return self.steady(holding(run, held), given), results
+        return self.steady(self.examined(holding(run, held), scratch), given), results
 
     def measuring(
         self, entry: Any, inputs: Sequence[Any], sites: int, threads: int
@@ -94,7 +99,7 @@ class InPlace(Checked):
         plan = self.plan(self.signature.facts(given))
         results = [empty(s, d) for s, d in zip(plan.outputs, self.results, strict=True)]
         figures = np.zeros((max(1, sites), 2), np.int64)
-        held = [*given, *results, self._weights, lasting_bytes(plan.arena), figures]
+        held = [*given, *results, self._weights, self.scratch(plan.arena), figures]
         run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
         return holding(run, held), figures
 
@@ -109,7 +114,7 @@ class InPlace(Checked):
             try:
                 arena = arenas.pop()
             except IndexError:
-                memory = lasting_bytes(size)
+                memory = self.scratch(size)
                 return memory, address(memory), size
             if arena[2] >= size:
                 return arena
@@ -185,11 +190,34 @@ class Copying(Checked):
             with failing(self.device):
                 handles = [a.handle for a in (*inputs, *outputs, self._weights, arena)]
                 self.device.launch(self._entry, handles, plan.scalars, threads)
-            if not self._queued:
+            if self.signature.sites:
+                self._examine_on_device(arena)
+            elif not self._queued:
                 self._wait()
         finally:
             self._free.append(arena)
         return outputs
+
+    def _examine_on_device(self, arena: NDArray) -> None:
+        """Wait, and look at the record of failed checks."""
+        self._wait()
+        record = np.zeros(RECORD_BYTES, np.uint8)
+        with failing(self.device):
+            self.device.read(arena.handle, bytes_of(record))
+        if record.any():
+            self._clear(arena)
+        self.examine(record)
+
+    def _clear(self, arena: NDArray) -> None:
+        with failing(self.device):
+            self.device.write(arena.handle, memoryview(bytes(RECORD_BYTES)))
+
+    def _arena(self, size: int) -> NDArray:
+        """Scratch memory on the device, its record of failed checks empty."""
+        arena = NDArray.empty(self.device, (size,), "uint8")
+        if self.signature.sites:
+            self._clear(arena)
+        return arena
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
@@ -197,7 +225,7 @@ class Copying(Checked):
         plan, given, results = self.bound(inputs, outputs)
         ins = [self._upload(a) for a in given]
         outs = [NDArray.empty(self.device, r.shape, r.dtype) for r in results]
-        arena = NDArray.empty(self.device, (plan.arena,), "uint8")
+        arena = self._arena(plan.arena)
         held = [*ins, *outs, self._weights, arena]
         run = prepare(self.device, self._entry, [a.handle for a in held], plan.scalars, threads)
 
@@ -207,6 +235,8 @@ class Copying(Checked):
                     if host.nbytes:
                         self.device.write(array.handle, bytes_of(host))
                 run()
+                if self.signature.sites:
+                    self._examine_on_device(arena)
                 for host, array in zip(results, outs, strict=True):
                     if host.nbytes:
                         self.device.read(array.handle, bytes_of(host))
@@ -222,7 +252,7 @@ class Copying(Checked):
         outs = [
             NDArray.empty(self.device, s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)
         ]
-        held = [*given, *outs, self._weights, NDArray.empty(self.device, (plan.arena,), "uint8")]
+        held = [*given, *outs, self._weights, self._arena(plan.arena)]
         figures = np.zeros((max(1, sites), 2), np.int64)
         device: Any = self.device
 
@@ -257,7 +287,7 @@ class Copying(Checked):
             try:
                 arena = self._free.pop()
             except IndexError:
-                return NDArray.empty(self.device, (size,), "uint8")
+                return self._arena(size)
             if arena.nbytes >= size:
                 return arena
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
 from dlc_core.runtime.device import Device
+from dlc_core.runtime.failures import RECORD_BYTES, recorded_failure
 from dlc_core.runtime.machine_memory import check_room
-from dlc_core.runtime.memory import empty
+from dlc_core.runtime.memory import empty, lasting_bytes
 from dlc_core.runtime.ndarray import NDArray, as_host, contiguous, is_plain
 from dlc_core.runtime.signature import Plan, Shape, Signature
 
@@ -85,6 +86,34 @@ class Checked:
 
     def release(self) -> None:
         """Give back all scratch memory that no call is using."""
+
+    def scratch(self, size: int) -> Host:
+        """Scratch memory of the host, its record of failed checks empty."""
+        memory = lasting_bytes(size)
+        if self.signature.sites:
+            memory[:RECORD_BYTES] = 0
+        return memory
+
+    def examine(self, scratch: Host) -> None:
+        """RuntimeFailure where the record in scratch memory says that a check failed; it is empty then."""
+        record = scratch[:RECORD_BYTES].view(np.int64)
+        if record[0]:
+            found = record.tolist()
+            record[:] = 0
+            error = recorded_failure(found, self.signature.sites)
+            assert error is not None
+            raise error
+
+    def examined(self, run: Callable[[], None], scratch: Host) -> Callable[[], None]:
+        """A bound call that raises what its checks have found."""
+        if not self.signature.sites:
+            return run
+
+        def checked() -> None:
+            run()
+            self.examine(scratch)
+
+        return checked
 
     def _check_room(self, plan: Plan) -> None:
         """Refuse a call that takes more memory than there is."""

@@ -17,7 +17,7 @@ from dlc_core.diag import UsageError
 from dlc_core.runtime.calling import InPlace, holding
 from dlc_core.runtime.checked import Host, failing
 from dlc_core.runtime.device import prepare
-from dlc_core.runtime.memory import address, empty, lasting_bytes
+from dlc_core.runtime.memory import address, empty
 from dlc_core.runtime.ndarray import contiguous, is_plain
 from dlc_core.runtime.signature import Donation, Plan, Shape
 
@@ -58,7 +58,7 @@ class Donating(InPlace):
                     hint="use np.ascontiguousarray",
                 )
         results = self._results(given, plan, outputs)
-        arena = lasting_bytes(plan.arena)
+        arena = self.scratch(plan.arena)
         return self.steady(self._prepared(given, results, arena, plan, threads), given), results
 
     def measuring(
@@ -68,7 +68,7 @@ class Donating(InPlace):
         plan = self.plan(self.signature.facts(given))
         results = self._results(given, plan, None)
         figures = np.zeros((max(1, sites), 2), np.int64)
-        held = [*given, *results, self._weights, lasting_bytes(plan.arena), figures]
+        held = [*given, *results, self._weights, self.scratch(plan.arena), figures]
         run = prepare(self._device, entry, [address(a) for a in held], plan.scalars, threads)
         return holding(run, held), figures
 
@@ -77,7 +77,7 @@ class Donating(InPlace):
     ) -> Callable[[], None]:
         held = [*given, *results, self._weights, arena]
         run = prepare(self._device, self._entry, [address(a) for a in held], plan.scalars, threads)
-        return holding(run, held)
+        return self.examined(holding(run, held), arena)
 
     def _placed(self, arrays: Sequence[Any]) -> list[Host]:
         """The inputs, those given away as views of memory with room."""

@@ -34,6 +34,7 @@ from dlc_core.ir.expr import (
     unary,
 )
 from dlc_core.ir.types import Dim, tensor_type
+from dlc_core.runtime.failures import Site
 from dlc_core.runtime.signature import Donation, Signature, Value
 from dlc_core.runtime.untrusted import LIMIT, integer, items, malformed, number, reading, text
 
@@ -108,6 +109,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         **({"needs": needs} if needs else {}),
         **({"told": told, "elements": elements} if told else {}),
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
+        **({"sites": [list(astuple(site)) for site in signature.sites]} if signature.sites else {}),
     }
 
 
@@ -149,13 +151,19 @@ def _decode(data: Any) -> Signature:
     )
     needs = tuple(_need(items(row), at, made) for row in items(data.get("needs", [])))
     donated = tuple(_donation(items(row), made) for row in items(data.get("donated", [])))
-    made = replace(made, donated=donated, needs=needs)
+    sites = tuple(_site(items(row)) for row in items(data.get("sites", [])))
+    made = replace(made, donated=donated, needs=needs, sites=sites)
     for value in (*made.inputs, *made.outputs):
         if any(isinstance(d, Expr) and d.dtype is not INDEX for d in value.type.shape):
             malformed(f"a dim of {value.name!r} is no integer")
         if value.type.dtype.lanes != 1 or value.type.dtype.kind == "handle":
             malformed(f"{value.name!r} has the dtype {value.type.dtype}")
     return made
+
+
+def _site(row: list[Any]) -> Site:
+    kernel, nodes, checks = row
+    return Site(text(kernel), tuple(map(text, items(nodes))), tuple(map(text, items(checks))))
 
 
 def decode_expressions(rows: Any) -> list[Expr]:

@@ -16,6 +16,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
 from dlc_core.op.known import known_ops
 from dlc_core.runtime.device import HostMemory
+from dlc_core.runtime.failures import RECORD_BYTES, recorded_failure
 from dlc_core.runtime.signature import Plan
 from dlc_core.target import Artifact
 from dlc_core.target.reference import GRAPH, TENSOR
@@ -114,9 +115,14 @@ class Entry:
             for shape, buffer in zip(plan.outputs, main.buffers[len(arrays) :])
         ]
         scratch = np.empty(plan.arena, np.uint8)
+        record = scratch[:RECORD_BYTES] if plan.sites else scratch[:0]
+        record[:] = 0
         held = weights[: const_value(main.buffers[len(arrays) + len(outputs)].num_elements())]
         values: list[Any] = [*arrays, *outputs, held, scratch, *plan.scalars]
         interpreter.run(main, *values, module=module, check=self._check)
+        failure = recorded_failure(record.view(np.int64).tolist(), plan.sites) if plan.sites else None
+        if failure is not None:
+            raise failure
         return outputs
 
 

@@ -16,6 +16,7 @@ from dlc_core.ir.fold import number_of
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.lazy import lazy
 from dlc_core.record import record
+from dlc_core.runtime.failures import Site
 
 if TYPE_CHECKING:
     from dlc_core import arith
@@ -67,6 +68,8 @@ class Plan:
     outputs: tuple[Shape, ...]
     arena: int
     """Bytes of scratch memory."""
+    sites: tuple[Site, ...] = ()
+    """Calls that may fail: see `Signature.sites`."""
 
 
 @record(frozen=True)
@@ -88,6 +91,9 @@ class Signature:
     told: tuple[tuple[Var, Expr, str], ...] = ()
     """Symbols that are expressions over the dims of inputs, elements and symbols before, in this order; and
     what is wrong where one would be negative."""
+    sites: tuple[Site, ...] = ()
+    """Calls of kernels with checks.  Where there are any, the scratch memory begins with the record of those
+    that have failed."""
 
     def __str__(self) -> str:
         text = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
@@ -156,7 +162,7 @@ class Signature:
         arena = sizes[place]
         if arena < 0:
             raise RuntimeFailure(f"the scratch memory of this call would be {arena} bytes")
-        return Plan(values, tuple(outputs), arena)
+        return Plan(values, tuple(outputs), arena, self.sites)
 
     @cached_property
     def _sizes(self) -> Callable[..., tuple[int, ...]]:

@@ -13,6 +13,7 @@ from dlc_core.te.extern import ExternOp, extern_nest
 from dlc_core.te.nest import compute_nest
 from dlc_core.te.scan import ScanOp, scan_nest
 from dlc_core.te.tensor import ComputeOp, Operation, Tensor, producer_of
+from dlc_core.tir.failures import numbered
 from dlc_core.tir.stmt import Alloc, PrimFunc, Stmt, seq
 
 Argument = Tensor | Var
@@ -63,7 +64,7 @@ def create_prim_func(
     for buffer in reversed(allocated):
         body = Alloc(buffer, body)
     symbols = dict.fromkeys([*scalars, *_symbols(params, order)])
-    return PrimFunc(name, (*params, *symbols), body, MappingProxyType(dict(attrs or {})), spans)
+    return numbered(PrimFunc(name, (*params, *symbols), body, MappingProxyType(dict(attrs or {})), spans))
 
 
 def _check_arguments(params: Sequence[Buffer], wanted: Sequence[Tensor], sources: set[Buffer]) -> None:

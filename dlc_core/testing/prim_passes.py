@@ -18,6 +18,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.script import parse, script
 from dlc_core.testing.programs import random_prim_func
 from dlc_core.testing.vector_programs import random_program
+from dlc_core.tir.failures import RECORD, SITE, parameters_of
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import verify_func
@@ -47,10 +48,16 @@ def arguments(func: PrimFunc, seed: int = 0) -> list[Any]:
 
 
 def outcome(func: PrimFunc, given: list[Any], check: bool = False) -> list[NDArray]:
-    """What a program leaves in its arrays."""
+    """What a program leaves in its arrays; where it has checks, none of them may fail."""
     copies = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
-    run(func, *copies, check=check)
-    return [a for a in copies if isinstance(a, np.ndarray)]
+    arrays = [a for a in copies if isinstance(a, np.ndarray)]
+    if parameters_of(func) is None:
+        run(func, *copies, check=check)
+        return arrays
+    record = np.zeros(RECORD, np.int64)
+    run(func, *arrays, record, *(a for a in copies if not isinstance(a, np.ndarray)), SITE, check=check)
+    assert not record.any(), f"a check of {func.name} failed: {record}, {func.attrs}"
+    return arrays
 
 
 def keeps_results(one: PrimFuncPass, func: PrimFunc, *, check: bool = False) -> PrimFunc:

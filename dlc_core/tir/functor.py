@@ -386,6 +386,12 @@ def _rebuild(root: Stmt, parts: _Parts, stmt_fn: StmtFn | None) -> Stmt:
     return done[0]
 
 
+def with_children(stmt: Stmt, children: Sequence[Stmt]) -> Stmt:
+    """The statement over other nested statements, in the order of `child_stmts`; itself when all are the
+    same."""
+    return _with_parts(stmt, children, _Parts(_same, _same, _same))
+
+
 def _with_parts(stmt: Stmt, children: Sequence[Stmt], parts: _Parts) -> Stmt:
     """The statement over other nested statements, its own parts mapped; itself when all are the same."""
     same = _identical(children, child_stmts(stmt))

@@ -258,14 +258,14 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         " numbers say; see `tir.matrix`",
     ),
     Intrinsic("prefetch", 1, _ANY, "status", None, "a hint that the memory behind a handle is used soon"),
-    Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the entry fails with `code` unless cond"),
+    Intrinsic("check", 2, _ANY, "status", None, "check(cond, code): the call fails with `code` unless cond"),
     Intrinsic(
-        "check_index",
+        "report_index",
         3,
         _INT,
-        "status",
-        None,
-        "check_index(index, extent, code): the entry fails with `code` unless 0 <= index < extent",
+        "same",
+        lambda index, extent, code: index,
+        "report_index(index, extent, code): the index; where it is not in [-extent, extent) the call fails",
     ),
     Intrinsic(
         "clock",
@@ -283,7 +283,7 @@ BARRIERS = frozenset({"barrier", "copies_barrier"})
 """Where threads of a group wait for each other, and see what the others wrote."""
 CONVERGENT = EXCHANGES | BARRIERS | {"copies_begin", "copies_end"}
 """Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
-EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "check_index", "clock"}
+EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "clock"}
 """Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
 `has_effect`)."""
 
@@ -427,8 +427,7 @@ def intrinsic(name: str, *args: ExprLike) -> Expr:
         "status": lambda: STATUS,
     }[entry.result]()
     made = call(name, exprs, type_)
-    assert isinstance(made, Call)
-    problem = check_call(made)
+    problem = check_call(made) if isinstance(made, Call) else None
     if problem:
         raise UsageError(problem, details=[f"in: {made}"])
     return made

@@ -28,12 +28,13 @@ def ramp_form(expr: Expr) -> tuple[Expr, Expr] | None:
     return None
 
 
-def lane_of(expr: Expr, lane: int) -> Expr:
-    """The scalar expression of one lane of a vector expression."""
+def lane_of(expr: Expr, lane: int | Expr) -> Expr:
+    """The scalar expression of one lane of a vector expression; the lane's number may be an expression."""
 
     def visit(e: Expr) -> Expr | None:
         if isinstance(e, Ramp):
-            return e.base + e.stride * const(lane, e.base.dtype)
+            type_ = e.base.dtype
+            return e.base + e.stride * (const(lane, type_) if isinstance(lane, int) else lane.astype(type_))
         return e.value if isinstance(e, Broadcast) else None
 
     return transform(expr, visit)

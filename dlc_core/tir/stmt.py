@@ -29,7 +29,7 @@ Statements are immutable values compared by identity; `tir/functor.py` walks and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -217,6 +217,10 @@ class PrimFunc(Printable):
     body: Stmt
     attrs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     spans: tuple[Span, ...] = ()
+
+    def with_attrs(self, **attrs: Any) -> PrimFunc:
+        """The program with more attributes."""
+        return replace(self, attrs=MappingProxyType({**self.attrs, **attrs}))
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -9,6 +9,8 @@ from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.lower import lower_node
+from dlc_core.passes.tir.bounds import with_index_checks
+from dlc_core.tir.failures import RECORD, SITE
 from dlc_core.tir.interpreter import run
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -25,12 +27,18 @@ def ran(node, *inputs):
     return out
 
 
-def test_updates_outside_are_left_out():
+@pytest.mark.parametrize(("check", "found"), [(True, [2 * SITE + 1, 4, 4]), (False, None)])
+def test_updates_outside_are_left_out(check, found):
+    """And noted in the record of checks, unless indices are not to be checked."""
     node = std.scatter_nd(*params_of((4, 3), (4, 1), (4, 3)))
-    made = ran(node, X, np.array([[4], [-5], [1], [-1]]), np.full((4, 3), 50, np.float32))
+    func = with_index_checks(lower_node(node), check)
+    out, record = np.full((4, 3), -1, np.float32), np.zeros(RECORD, np.int64)
+    given = X, np.array([[4], [-5], [1], [-1]]), np.full((4, 3), 50, np.float32), out
+    run(func, *given, *((record, 2 * SITE) if check else ()))
     want = X.copy()
     want[[1, 3]] = 50
-    np.testing.assert_array_equal(made, want)
+    np.testing.assert_array_equal(out, want)
+    assert found is None or record[:3].tolist() == found
 
 
 def test_the_last_of_equal_places_wins():

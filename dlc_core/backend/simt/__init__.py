@@ -25,6 +25,7 @@ from dlc_core.backend.launches import Kernel, Launch
 from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
 from dlc_core.target.source import Blocks
+from dlc_core.tir.failures import RECORD_NAME
 from dlc_core.tir.matrix import MatrixUnit
 
 FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-ffp-contract=fast", "-fno-trapping-math", "-w")
@@ -213,7 +214,10 @@ def _launcher(kernel: Kernel, spelling: Spelling) -> str:
             given.append(f"scalars[{scalars}]")
             scalars += 1
     name = kernel.symbol
-    windows = ", ".join(f'{{"{b.name}", buffers[{i}], sizes[{i}]}}' for i, b in enumerate(kernel.buffers))
+    windows = ", ".join(
+        f'{{"{b.name}", buffers[{i}], sizes[{i}], {int(b.name == RECORD_NAME)}}}'
+        for i, b in enumerate(kernel.buffers)
+    )
     return f"""
 DLC_UNSEEN static void {name}__thread(void *const *buffers, const int64_t *scalars)
 {{

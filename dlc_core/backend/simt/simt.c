@@ -464,7 +464,8 @@ static void dlc_access(void *address, int64_t size, int write)
         const int64_t room = launch->windows[i].size;
         const int64_t off = at < data ? data - at : at + size > data + room ? at + size - data - room : 0;
         if (!off) {
-            dlc_touched(launch->windows[i].name, data, at, size, 0, write);
+            if (!launch->windows[i].racy)
+                dlc_touched(launch->windows[i].name, data, at, size, 0, write);
             return;
         }
         if (!near || off < away) {

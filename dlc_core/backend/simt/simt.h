@@ -20,6 +20,7 @@ struct dlc_simt_buffer {
     const char *name;
     void *data;
     int64_t size;
+    int32_t racy; /* several threads may write it at once: any of the values will do */
 };
 
 struct dlc_simt_launch {

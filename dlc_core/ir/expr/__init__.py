@@ -24,7 +24,6 @@ from dlc_core.ir.expr.nodes import (
     call,
     cast_to,
     const,
-    format_expr,
     load,
     post_order,
     ramp,
@@ -41,6 +40,7 @@ from dlc_core.ir.expr.shorthand import (
     minimum,
     ne,
 )
+from dlc_core.ir.expr.text import format_expr
 from dlc_core.ir.expr.walk import (
     free_vars,
     loads_in,

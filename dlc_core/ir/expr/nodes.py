@@ -146,9 +146,6 @@ class Expr:
     def astype(self, to: DTypeLike) -> Expr:
         return cast_to(to, self)
 
-    def __repr__(self) -> str:
-        return format_expr(self)
-
 
 ExprLike = Expr | int | float | bool
 NUMBERS = (int, float, np.generic)
@@ -502,12 +499,23 @@ _MIXED = ("vector_", "subgroup_matrix")
 
 
 def call(name: str, args: Sequence[ExprLike], type_: DTypeLike) -> Expr:
-    """An intrinsic call.  Scalar arguments of a vector call are broadcast, unless its kind mixes widths."""
+    """An intrinsic call.  Scalar arguments of a vector call are broadcast, unless its kind mixes widths.
+
+    An `if_then_else` whose condition is a literal is the side that it takes.
+    """
     exprs = [as_expr(arg) for arg in args]
     type_ = dtype(type_)
+    if name == "if_then_else" and len(exprs) == 3:
+        literal = exprs[0].value if isinstance(exprs[0], Broadcast) else exprs[0]
+        if isinstance(literal, Const):
+            return _in_lanes(exprs[1 if literal.value else 2], type_.lanes)
     if not name.startswith(_MIXED):
-        exprs = [broadcast(e, type_.lanes) if e.dtype.lanes == 1 and type_.lanes > 1 else e for e in exprs]
+        exprs = [_in_lanes(e, type_.lanes) for e in exprs]
     return _intern(Call, (Call, name, type_, *exprs), exprs, name=name, args=tuple(exprs), dtype=type_)
+
+
+def _in_lanes(e: Expr, lanes: int) -> Expr:
+    return broadcast(e, lanes) if e.dtype.lanes == 1 else e
 
 
 def ramp(base: ExprLike, stride: ExprLike, lanes: int) -> Expr:
@@ -562,38 +570,3 @@ def post_order(*roots: Expr) -> list[Expr]:
             done[expr] = None
             stack.pop()
     return list(done)
-
-
-_INFIX = {
-    "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "floordiv": ("//", 6),
-    "floormod": ("%", 6),
-    "lt": ("<", 3), "le": ("<=", 3), "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 3), "ne": ("!=", 3),
-    "and": ("and", 1), "or": ("or", 0), "bitand": ("&", 4), "bitor": ("|", 4), "bitxor": ("^", 4),
-    "shl": ("<<", 4), "shr": (">>", 4),
-}  # fmt: skip
-
-
-def format_expr(expr: Expr) -> str:
-    """Short text for messages; the script printer has the exact form that parses back."""
-    text: dict[Expr, tuple[str, int]] = {}
-
-    def wrapped(child: Expr, level: int) -> str:
-        inner, own = text[child]
-        return inner if own >= level else f"({inner})"
-
-    for e in post_order(expr):
-        if isinstance(e, Var):
-            text[e] = (e.name, 9)
-        elif isinstance(e, Const):
-            text[e] = (str(e.value) if e.dtype in (INDEX, BOOL) else f"{e.dtype}({e.value})", 9)
-        elif isinstance(e, Binary) and e.op in _INFIX:
-            sign, level = _INFIX[e.op]
-            text[e] = (f"{wrapped(e.a, level)} {sign} {wrapped(e.b, level + 1)}", level)
-        elif isinstance(e, Load):
-            text[e] = (f"{e.buffer.name}[{', '.join(text[i][0] for i in e.indices)}]", 9)
-        else:
-            name = getattr(e, "name", None) or getattr(e, "op", None) or type(e).__name__.lower()
-            extra = f"{e.dtype}, " if isinstance(e, Cast) else ""
-            tail = f", {e.dtype.lanes}" if isinstance(e, Ramp | Broadcast) else ""
-            text[e] = (f"{name}({extra}{', '.join(text[c][0] for c in e.children)}{tail})", 9)
-    return text[expr][0]

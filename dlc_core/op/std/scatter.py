@@ -13,7 +13,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Expr, Var, cast_to, const_value, load, logical_and, maximum, minimum, select
+from dlc_core.ir.expr import Expr, Var, cast_to, const_value, load, logical_and, maximum, minimum
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     ALL,
@@ -37,7 +37,7 @@ from dlc_core.op.infer import (
     fail,
     merge_dims,
 )
-from dlc_core.op.lower import block_nest, compute_type, region, replaced, rounded
+from dlc_core.op.lower import block_nest, compute_type, counted_index, region, replaced, rounded
 from dlc_core.op.std.indexing import gather_elements_infer, index_sample, inside, last_dim
 from dlc_core.tir.stmt import If, Let, Region, Stmt, store
 
@@ -124,11 +124,11 @@ def _scattered(
 
 
 def _place(index: Expr, size: Expr) -> tuple[Expr, list[Expr]]:
-    """An index that may count from the end, as a place, and the conditions under which it is inside."""
-    wide = cast_to("int64", index)
-    if index.dtype.kind == "int":
-        wide = select(wide < 0, wide + size, wide)
-    return wide, [wide >= 0, wide < size]
+    """An index that may count from the end, as one that does not, and the conditions under which it is
+    inside.  The call fails for one that is not; its update is left out.
+    """
+    counted = counted_index(index, size)
+    return counted, [counted >= 0, counted < size]
 
 
 def _scatter_elements_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:

@@ -18,6 +18,7 @@ from dlc_core.ir.expr import (
     as_expr,
     cast_to,
     const,
+    const_value,
     free_vars,
     load,
     logical_and,
@@ -84,22 +85,38 @@ def body_dims(value: Node, function: Function) -> dict[Var, Expr]:
 
 
 @dataclass(frozen=True)
+class Called:
+    """A native function that branches and loops call: its name, the dims that it takes by value, bytes of
+    scratch memory, and whether it has the record of failed checks as a parameter.
+    """
+
+    symbol: str
+    symbols: tuple[Var, ...]
+    arena: Expr
+    checked: bool
+
+
+@dataclass(frozen=True)
 class Body:
-    """A body as a native function: its name, the dims that it takes by value, bytes of scratch memory."""
+    """Such a function where it is called, with the values of its dims there."""
 
     symbol: str
     scalars: tuple[Expr, ...]
     arena: Expr
+    checked: bool
 
     @staticmethod
-    def of(symbol: str, symbols: Sequence[Var], arena: Expr, dims: Mapping[Var, Expr]) -> Body:
+    def of(made: Called, dims: Mapping[Var, Expr]) -> Body:
         """The body where it is called with these dims."""
-        return Body(symbol, tuple(dims[v] for v in symbols), substitute(arena, dims))
+        scalars = tuple(dims[v] for v in made.symbols)
+        return Body(made.symbol, scalars, substitute(made.arena, dims), made.checked)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the statements of a node work on: arguments, results, which results anyone reads, all weights."""
+    """What the statements of a node work on: arguments, results, which results anyone reads, all weights, the
+    record of failed checks.
+    """
 
     args: Sequence[Buffer]
     outs: Sequence[Buffer]
@@ -107,13 +124,14 @@ class Memory:
     weights: Buffer
     spaces: Mapping[Buffer, Buffer]
     """Where each workspace lies."""
+    record: Buffer
 
 
 class Control:
     """The statements of one node of control flow, and the workspaces that they need."""
 
-    def __init__(self, value: Node, make: Callable[[Function, str], tuple[str, Sequence[Var], Expr]]) -> None:
-        """`make(body, name)` builds a native function: its symbol, its dims and its scratch memory."""
+    def __init__(self, value: Node, make: Callable[[Function, str], Called]) -> None:
+        """`make(body, name)` builds a native function."""
         self.value = value
         count = state_size(value)
         self.same = unchanged(value.attrs["body"], count) if count else ()
@@ -121,7 +139,8 @@ class Control:
         for name, function in value.attrs.items():
             if isinstance(function, Function):
                 made = _without(function, self.same) if name == "body" else function
-                self.bodies[name] = Body.of(*make(made, name), body_dims(value, function))
+                self.bodies[name] = Body.of(make(made, name), body_dims(value, function))
+        self.checked = any(body.checked for body in self.bodies.values())
         size: Expr = const(0)
         for body in self.bodies.values():
             size = maximum(size, body.arena)
@@ -158,7 +177,8 @@ class Control:
     def _call(self, name: str, ins: Sequence[Buffer], outs: Sequence[Buffer], memory: Memory) -> Stmt:
         body = self.bodies[name]
         scratch = memory.spaces[self.arena]
-        return Eval(call_kernel(body.symbol, *ins, *outs, memory.weights, scratch, *body.scalars))
+        record = [memory.record] if body.checked else []
+        return Eval(call_kernel(body.symbol, *ins, *outs, memory.weights, scratch, *record, *body.scalars))
 
     def _branch(self, memory: Memory) -> Stmt:
         cond, *args = memory.args
@@ -223,17 +243,19 @@ class Control:
         rounds = load(memory.spaces[self.counter], [0])
         going = load(memory.spaces[self.flag], [])
         now, turn, last, total = (Var(name, INDEX) for name in ("now", "turn", "last", "total"))
-        one = Let(now, rounds, Let(turn, now % 2, self._round(turn, now, rows, memory)))
+        one = Let(turn, now % 2, self._round(turn, now, rows, memory))
+        # The counter lies in memory, of which proofs know nothing: its row is inside by this condition.
+        one = Let(now, rounds, If(logical_and(now >= 0, now < most), one))
         ended = seq(
             self._end(last, memory),
-            *(_cleared(row, total) for row in rows),
+            *(_cleared(row, total) for row in rows if const_value(most) != 0),
             store(made, [0], cast_to(made.dtype, total)),
             store(more, [0] * more.ndim, going),
         )
         return seq(
             self._started(memory),
             While(logical_and(going, rounds < most), one),
-            Let(total, rounds, Let(last, total % 2, ended)),
+            Let(total, maximum(rounds, 0), Let(last, total % 2, ended)),
         )
 
     def _started(self, memory: Memory) -> Stmt:
@@ -312,6 +334,7 @@ def _viewed(views: Sequence[tuple[Buffer, Buffer]], body: Stmt) -> Stmt:
 
 __all__ = [
     "Body",
+    "Called",
     "Control",
     "Memory",
     "body_dims",

@@ -30,7 +30,8 @@ from dlc_core.graph.node import (
 from dlc_core.ir.expr import Var, const, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash, structural_roles
-from dlc_core.op.declare import OpDecl
+from dlc_core.ir.types import TupleType, Type
+from dlc_core.op.declare import OpDecl, tensor_types
 from dlc_core.op.std.bands import BAND, JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
@@ -41,6 +42,7 @@ from dlc_core.passes.lower.memory import ALIGN
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.views import is_placed, is_view
 from dlc_core.tir.functor import stmts
+from dlc_core.tir.sizes import doubtful_sizes
 from dlc_core.tir.stmt import PrimFunc
 
 DENORMALS = "denormals"
@@ -74,7 +76,13 @@ def lower_group(function: Function, name: str) -> PrimFunc:
         if n not in values:
             values[n] = _lower_node(n, values)
     results = _outputs(function, values, inputs)
-    return te.create_prim_func(inputs, results, name, spans=tuple(spans))
+    func = te.create_prim_func(inputs, results, name, spans=tuple(spans))
+    doubtful = doubtful_sizes(d for n in values for t in tensor_types(_fields(n)) for d in t.shape)
+    return func.with_attrs(sizes=doubtful) if doubtful else func
+
+
+def _fields(n: Node) -> tuple[Type, ...]:
+    return n.type.fields if isinstance(n.type, TupleType) else (n.type,)
 
 
 def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.Tensor, ...]:
@@ -148,7 +156,7 @@ class LowerGroups(Pass):
                 spans = dict.fromkeys(s for n in post_order(function.body) for s in n.spans)
                 kernels[symbol] = _spanned(kernels[symbol], spans)
                 return symbol, tuple(roles[place] for place in places)
-            func = replace(lower_group(function, function.name), attrs={"constants": constants, **free})
+            func = lower_group(function, function.name).with_attrs(constants=constants, **free)
             name = equal.find(func)
             if name is None:
                 name = unique_name(function.name, kernels)

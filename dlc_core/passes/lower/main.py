@@ -8,7 +8,7 @@ kernels' workspaces.  The module's attributes say how to call it: see `Signature
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -29,22 +29,26 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.lower.control import Control, Memory, is_control, is_step
+from dlc_core.passes.lower.control import Called, Control, Memory, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of, with_conditions
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.order import reordered
+from dlc_core.passes.lower.records import Record, dims_of, pass_records, workspaces_of
 from dlc_core.passes.lower.results import is_written, results_of
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
+from dlc_core.passes.tir.bounds import prove
+from dlc_core.runtime.failures import Site
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.intrinsics import call_kernel
+from dlc_core.tir.sizes import doubtful_sizes
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
 _Planned = tuple[list[Request], list[Place | Buffer], tuple[list[Expr], Expr]]
@@ -65,6 +69,7 @@ class BuildMain(Pass):
     place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
+        module = pass_records(module)
         machine = None if context.target is None else context.target.describe()
         align = ALIGN if machine is None else machine.value_align
         over = machine is not None and machine.control
@@ -73,17 +78,21 @@ class BuildMain(Pass):
         signatures: dict[str, Signature] = {}
         peaks: dict[str, int | None] = {}
 
-        def nested(body: Function, wanted: str) -> tuple[str, Sequence[Var], Expr]:
+        def nested(body: Function, wanted: str, sites: list[Site]) -> Called:
             name = unique_name(wanted, {**module.functions, **funcs})
-            builder = _Builder(module, body, name, weights, nested, align, over)
-            func = builder.build()
-            funcs[name] = replace(func, attrs={})
-            return name, builder.signature.symbols, builder.signature.arena_size
+            record = Record(module.functions, sites, nested=True)
+            builder = _Builder(module, body, name, weights, partial(nested, sites=sites), align, over, record)
+            funcs[name] = replace(builder.build(), attrs={})
+            made = builder.signature
+            return Called(name, made.symbols, made.arena_size, builder.checked)
 
         for name, function in native_entries(module).items():
-            builder = _Builder(module, function, name, weights, nested, align, over)
+            sites: list[Site] = []
+            record = Record(module.functions, sites, nested=False)
+            inner = partial(nested, sites=sites)
+            builder = _Builder(module, function, name, weights, inner, align, over, record)
             funcs[name] = builder.build()
-            signatures[name] = builder.signature
+            signatures[name] = replace(builder.signature, sites=tuple(sites))
             peaks[name] = builder.live_peak
         entry = module[module.entry]
         if module.entry not in funcs:
@@ -120,15 +129,17 @@ class _Builder:
         function: Function,
         name: str,
         held: Weights,
-        nested: Callable[[Function, str], tuple[str, Sequence[Var], Expr]],
+        nested: Callable[[Function, str], Called],
         align: int,
         overwrites: bool,
+        record: Record,
     ) -> None:
-        """`nested` builds the body of a control flow: its symbol, dims and scratch memory.
+        """`nested` builds the body of a control flow.
 
         Values in the arena begin at multiples of `align` bytes; `overwrites` says that outputs may lie where
-        inputs do that nothing reads any more.
+        inputs do that nothing reads any more; `record` is that of failed checks.
         """
+        self.record = record
         self.module = module
         self.align = align
         self.nested = nested
@@ -162,7 +173,16 @@ class _Builder:
         outputs = self._outputs()
         requests, owners, (offsets, size) = self._planned(set(outputs))
         self.live_peak = live_peak(requests, self.align)
+        bodies = any(control.checked for control in self.controls.values())
+        symbols = self._symbols([*inputs, *self.out_buffers], size)
+        # Where sizes are symbolic, the function itself may find that its memory does not do.
+        self.checked = bool(symbols) or self.record.is_written(self.order, bodies)
+        if self.checked:
+            begin = self.record.reserved(self.align)
+            offsets, size = [offset + begin for offset in offsets], size + begin
         arena = Buffer("arena", (size,), "uint8", align=ALIGN)
+        if self.checked and not self.record.nested:
+            self.views.append((self.record.buffer, arena))
         for place, offset in zip(owners, offsets, strict=True):
             if isinstance(place, Buffer):
                 self.views.append((_at(place, offset, self.align), arena))
@@ -176,18 +196,28 @@ class _Builder:
             self.buffers[place] = _at(_buffer_of(place), offset, self.align)
             self.views.append((self.buffers[place], arena))
         self._place_windows()
-        body = seq(*(self._call(n) for n in self.order))
+        calls = seq(*(self._call(n) for n in self.order))
         weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
         if self.controls:
-            body = substitute_stmt(body, {}, {self.weights: weights})
-        for buffer, base in reversed(self.views):
-            body = View(buffer, weights if base is self.weights else base, body)
+            calls = substitute_stmt(calls, {}, {self.weights: weights})
+
+        def viewed(body: Stmt) -> Stmt:
+            for buffer, base in reversed(self.views):
+                body = View(buffer, weights if base is self.weights else base, body)
+            return body
+
         out_buffers = self.out_buffers
-        symbols = self._symbols([*inputs, *out_buffers], size)
+        record = [self.record.buffer] if self.checked and self.record.nested else []
         func = PrimFunc(
-            self.name, (*inputs, *out_buffers, weights, arena, *symbols), body, {"entry": True},
-            self.function.body.spans,
+            self.name, (*inputs, *out_buffers, weights, arena, *record, *symbols), viewed(calls),
+            {"entry": True}, self.function.body.spans,
         )  # fmt: skip
+        doubtful = doubtful_sizes(d for b in self.buffers.values() for d in b.shape)
+        func = func.with_attrs(sizes=doubtful) if doubtful else func
+        found = prove(func, self.module.functions)
+        func = func.with_attrs(bounds=(found.proved, len(found.open)))
+        if found.open:
+            func = replace(func, body=viewed(self.record.guarded(func, calls, found.open)))
         names = self.function.attrs
         in_names = names.get("inputs") or tuple(p.attrs["name"] for p in self.function.params)
         out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(out_buffers)))
@@ -348,19 +378,16 @@ class _Builder:
 
     def _dims(self, n: Node) -> Mapping[Var, Expr]:
         """The kernel's symbols in terms of this call's."""
-        func: PrimFunc = self.module[n.attrs["symbol"]]
-        return dict(zip(func.scalars, n.attrs["dims"], strict=True))
+        return dict(zip(dims_of(self.module[n.attrs["symbol"]]), n.attrs["dims"], strict=True))
 
     def _workspaces(self, n: Node) -> list[Buffer]:
         if is_control(n):
             made = self.controls[n] = Control(n, lambda body, name: self.nested(body, f"{self.name}_{name}"))
             return made.spaces
-        func: PrimFunc = self.module[n.attrs["symbol"]]
-        count = func.attrs.get("workspaces", 0)
         dims = self._dims(n)
         fresh = [
             Buffer(b.name, [substitute(d, dims) for d in b.shape], b.dtype, align=ALIGN)
-            for b in func.buffers[len(func.buffers) - count :]
+            for b in workspaces_of(self.module[n.attrs["symbol"]])
         ]
         self.workspace_of[n] = fresh
         return fresh
@@ -419,7 +446,8 @@ class _Builder:
         ]
         outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
         spaces = [self.workspaces[b] for b in self.workspace_of[n]]
-        return Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *n.attrs["dims"]))
+        record, site = self.record.arguments(n, func)
+        return Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *record, *n.attrs["dims"], *site))
 
     def _control(self, n: Node) -> Stmt:
         places = [(n, i) for i in range(len(result_types(n)))]
@@ -429,6 +457,7 @@ class _Builder:
             [place in self.last for place in places],
             self.weights,
             self.workspaces,
+            self.record.buffer,
         )
         return self.controls[n].statements(memory)
 

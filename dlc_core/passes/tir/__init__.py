@@ -22,6 +22,7 @@ from dlc_core.passes.tir.no_ops import RemoveNoOps
 from dlc_core.passes.tir.note_overwrites import NoteOverwrites
 from dlc_core.passes.tir.partition import PartitionLoops
 from dlc_core.passes.tir.prefetch import InjectPrefetches
+from dlc_core.passes.tir.prove_bounds import ProveBounds
 from dlc_core.passes.tir.registers import PromoteRegisters
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
@@ -54,6 +55,7 @@ PASSES: tuple[type[Pass], ...] = (
     InjectPrefetches,
     HoistWorkspace,
     NoteOverwrites,
+    ProveBounds,
     LaunchRest,
     SplitHostDevice,
     CompactBuffers,

@@ -206,17 +206,12 @@ def _conditions(s: For) -> list[Expr]:
 def _settled(body: Stmt, known: Mapping[Expr, Expr]) -> Stmt:
     """A body with the values of conditions put in, and without what they rule out."""
 
-    def expr(e: Expr) -> Expr | None:
-        if isinstance(e, Call) and e.name == "if_then_else" and isinstance(e.args[0], Const):
-            return e.args[1] if e.args[0].value else e.args[2]
-        return known.get(e)
-
     def stmt(s: Stmt) -> Stmt | None:
         if not isinstance(s, If) or not isinstance(s.cond, Const):
             return None
         return s.then if s.cond.value else s.orelse or EMPTY_STMT
 
-    return transform_stmt(body, stmt_fn=stmt, expr_fn=expr)
+    return transform_stmt(body, stmt_fn=stmt, expr_fn=known.get)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.diag import CodegenError
-from dlc_core.ir.expr import Call, Const, Expr, const_value, post_order
+from dlc_core.ir.expr import Call, Expr, const_value, post_order
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.no_ops import remove_no_ops
@@ -183,10 +183,10 @@ class _Nest:
     def _rebuilt(self, expr: Expr) -> Expr:
         """The expression in the present iteration; a choice whose condition is known there takes its side."""
         children = [self.now.get(c, c) for c in expr.children]
-        if isinstance(expr, Call) and expr.name == "if_then_else" and isinstance(children[0], Const):
+        rebuilt = expr.rebuild(children)
+        if isinstance(expr, Call) and expr.name == "if_then_else" and rebuilt in children:
             self.settled = True
-            return children[1] if children[0].value else children[2]
-        return expr.rebuild(children)
+        return rebuilt
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -22,6 +21,7 @@ from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.target import Description
+from dlc_core.tir.failures import parameters_of
 from dlc_core.tir.functor import child_stmts, substitute_stmt, transform_stmt
 from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, Store, View
 from dlc_core.tir.threads import has_axes
@@ -90,9 +90,10 @@ def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int | None = None
 
     body = transform_stmt(func.body, stmt_fn=stmt, expr_fn=expr)
     wholes = [whole for whole, _ in moved.values()]
-    params: tuple[Buffer | Var, ...] = (*func.buffers, *wholes, *func.scalars)
-    attrs = MappingProxyType({**func.attrs, "workspaces": len(moved)})
-    return replace(func, params=params, body=body, attrs=attrs)
+    given = func.buffers
+    record = given[-1:] if parameters_of(func) is not None else ()  # it stays the last one
+    params: tuple[Buffer | Var, ...] = (*given[: len(given) - len(record)], *wholes, *record, *func.scalars)
+    return replace(func, params=params, body=body).with_attrs(workspaces=len(moved))
 
 
 def on_stack(buffer: Buffer, limit: int | None = None) -> bool:

@@ -306,8 +306,8 @@ class Writer:
             return f"bulk_copy({', '.join(kids)})"
         if name == "check":
             return f"check({kids[0]}, {kids[1]})"
-        if name == "check_index":
-            return f"check_index({', '.join(kids)})"
+        if name == "report_index":
+            return f"report_index({', '.join(kids)})"
         if name in scalars.UNARY:
             text = f"m_{name}({kids[0]})"
             return wrap(text, type_) if type_.kind == "int" and name == "abs" else text

@@ -304,10 +304,11 @@ def check(cond: bool, code: int) -> int:
     return 0
 
 
-def check_index(index: int, extent: int, code: int) -> int:
-    if not 0 <= index < extent:
-        raise RuntimeFailure(f"check {code} of the program failed", why=f"{index} is not in [0, {extent})")
-    return 0
+def report_index(index: int, extent: int, code: int) -> int:
+    """The value of an index that may count from the end."""
+    if not -extent <= index < extent:
+        raise RuntimeFailure(f"index {index} of {extent} elements", why=f"check {code} of the program failed")
+    return index
 
 
 def _new_cell() -> Any:
@@ -317,8 +318,8 @@ def _new_cell() -> Any:
 _RUNTIME: dict[str, Any] = {name: value for name, value in vars(scalars).items() if name[0] != "_"}
 _RUNTIME.update({f"m_{name}": function for name, function in (scalars.UNARY | scalars.BINARY).items()})
 _RUNTIME.update(
-    Team=Team, exchanged=exchanged, reduce=reduce, new_cell=_new_cell, allocate=allocate, check=check,
-    bulk_copy=bulk_copy, check_index=check_index, out_of_bounds=out_of_bounds, outside_domain=outside_domain,
+    Team=Team, exchanged=exchanged, reduce=reduce, new_cell=_new_cell, allocate=allocate, bulk_copy=bulk_copy,
+    check=check, report_index=report_index, out_of_bounds=out_of_bounds, outside_domain=outside_domain,
 )  # fmt: skip
 
 
@@ -328,7 +329,6 @@ class Program:
     def __init__(self, func: PrimFunc, *, checked: bool, reverse: bool) -> None:
         writer = FunctionWriter(func, checked, reverse)
         self.func_name = func.name
-        self.checks = func.attrs.get("checks", {})
         self.source = writer.source()
         self.subjects = writer.subjects
         self.file = f"<tensor program {func.name}>"
@@ -374,9 +374,6 @@ class Program:
         lines = [f"in {self.func_name}" + (f", block {block}" if block else "")]
         if stmt is not None:
             lines.append(f"at {describe(stmt)}")
-        if isinstance(stmt, Eval) and isinstance(stmt.value, Call) and stmt.value.name == "check_index":
-            about = self.checks.get(const_value(stmt.value.args[2]))
-            lines += [about] if about else []
         if values:
             lines.append(f"with {values}")
         failure.details += tuple(lines)

@@ -24,10 +24,10 @@ from dlc_backend_c.kind import KIND as C_KIND
 from dlc_core.backend import SimulatedDevice
 from dlc_core.backend.compiler import compile_c
 from dlc_core.backend.kept import kept
-from dlc_core.backend.packed import ENTRY_SUFFIX, FAILURE
+from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
 from dlc_core.ir.module import IRModule
-from dlc_core.runtime.failure import failure_of
+from dlc_core.runtime.failures import status_failure
 from dlc_core.runtime.memory import NDArray
 from dlc_core.target import Artifact, Target
 
@@ -73,7 +73,6 @@ int main(int argc, char **argv)
         if (strcmp(entries[i].name, argv[1]) == 0)
             status = entries[i].call(buffers, scalars, (int32_t)counts[2]);
     all(fwrite(&status, 8, 1, stdout), 1);
-    all(fwrite(@FAILURE@, 8, 3, stdout), 3);
     for (int64_t i = 0; i < counts[0]; ++i)
         all(fwrite(buffers[i], 1, (size_t)sizes[i], stdout), (size_t)sizes[i]);
     return 0;
@@ -158,8 +157,7 @@ class Program:
         machine = MACHINES[str(artifact.metadata["processor"])]
         entries = ", ".join(f'{{"{s}", {s}{ENTRY_SUFFIX}}}' for s in artifact.symbols)
         code = artifact.code.decode()
-        failure = FAILURE if f"int64_t {FAILURE}[3]" in code else "((int64_t[3]){0})"
-        text = code + _MAIN.replace("@ENTRIES@", entries).replace("@FAILURE@", failure)
+        text = code + _MAIN.replace("@ENTRIES@", entries)
         flags = [*map(str, artifact.metadata["flags"]), *machine.flags, "-static"]
 
         def build(source: Path, out: Path) -> None:
@@ -212,10 +210,10 @@ class EmulatedDevice(SimulatedDevice):
                 f"the emulated program failed with status {done.returncode}",
                 details=done.stderr.decode(errors="replace").splitlines()[:5],
             )
-        status, _, index, extent = struct.unpack_from("<4q", done.stdout)
+        (status,) = struct.unpack_from("<q", done.stdout)
         if status:
-            raise failure_of(entry.symbol, status, entry.metadata, (index, extent))
-        at = 32
+            raise status_failure(entry.symbol, status)
+        at = 8
         for block in blocks:
             block[:] = np.frombuffer(done.stdout, np.uint8, block.nbytes, at)
             at += block.nbytes

@@ -20,7 +20,6 @@ import numpy as np
 from dlc_backend_c.bounds import bounds_of
 from dlc_backend_c.project import argument_names, project_files, stored_type
 from dlc_core.backend.emission import PACKED
-from dlc_core.backend.packed import FAILURE
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import const_value
@@ -110,7 +109,7 @@ class Sources:
         self.weights: str = exe.target["weights"] if exe.signature.weights_size else "array"
         self.binary = self.weights == "binary"
         self.arena = int(const_value(exe.signature.arena_size) or 0)
-        self.checked = f"{FAILURE}[3]".encode() in exe.artifact.code
+        self.checked = bool(exe.signature.sites)
         self.inputs, self.outputs = argument_names(name, self.signature)
 
     def files(self, single: str = "") -> dict[str, str | bytes]:
@@ -219,7 +218,6 @@ extern "C" {{
     def source(self) -> str:
         code = self.exe.artifact.code.decode().partition(PACKED)[0].rstrip()
         code = re.sub(rf"\b(?={self.macro}_)", "v", code)  # those are names of the header's macros
-        code = code.replace(f"\nint64_t {FAILURE}[3];", f"\nstatic int64_t {FAILURE}[3];")
         head, rest = code.split("\n\n", 1) if "\n\n" in code else (code, "")
         return "\n".join(
             [
@@ -350,10 +348,11 @@ static union {{
                 f"    if ({aligned})",
                 f"        return {macro}_ERROR_ALIGNMENT;",
             ]
-        lines += [*use, *folded(f"    model({args});")]
+        # The workspace begins with the record of checks that have failed.
+        before = ["    *(int64_t *)workspace = 0;"] if self.checked else []
+        lines += [*use, *before, *folded(f"    model({args});")]
         if self.checked:
-            lines += [f"    if ({FAILURE}[0] != 0) {{", f"        {FAILURE}[0] = 0;"]
-            lines += [f"        return {macro}_ERROR_CHECK;", "    }"]
+            lines += ["    if (*(const int64_t *)workspace != 0)", f"        return {macro}_ERROR_CHECK;"]
         lines.append(f"    return {macro}_OK;")
         return f"{arena}{self._head()}\n{{\n" + "\n".join(lines) + "\n}\n"
 

@@ -53,7 +53,7 @@ class LlvmCodegen:
                 "llvm": text,
                 "asm": lambda: engine.assemble(text, *machine, opt=level),
             },
-            unit.metadata_of(module, cpu, level),
+            unit.metadata_of(cpu, level),
         )
 
     def emit_part(self, func: PrimFunc, target: Target) -> Part:

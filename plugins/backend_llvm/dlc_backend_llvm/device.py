@@ -9,7 +9,6 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Any
 
-from dlc_backend_llvm.emit.failure import FAILURE
 from dlc_backend_llvm.form import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.loaded import Loaded as LoadedObject
@@ -18,7 +17,7 @@ from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.runtime.device import HostMemory
-from dlc_core.runtime.failure import failure_of
+from dlc_core.runtime.failures import status_failure
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
@@ -90,11 +89,7 @@ class Entry:
         return run
 
     def _failed(self, status: int) -> RuntimeFailure:
-        numbers = None
-        if FAILURE in self._owner.symbols:
-            seen = (ctypes.c_int64 * 3).from_address(self._owner.address(FAILURE))
-            numbers = seen[1], seen[2]
-        return failure_of(self.symbol, status, self.metadata, numbers)
+        return status_failure(self.symbol, status)
 
 
 class LoadedArtifact:

@@ -32,7 +32,7 @@ from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, as_expr, const
-from dlc_core.runtime.library import c_name, describe, signature_symbol
+from dlc_core.runtime.library import FAILED, c_name, describe, signature_symbol
 from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Signature
 from dlc_core.tir.stmt import PrimFunc, Store, seq
@@ -218,13 +218,31 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
             *lines,
             f"  br i1 {bad}, label %refuse, label %run",
             "run:",
-            f"  %status = call i32 @{entry}(ptr %buffers, ptr %scalars, i32 %threads)",
-            "  ret i32 %status",
+            *(_checked_call if signature.sites else _plain_call)(entry),
             "refuse:",
             "  ret i32 -1",
             "}",
         ]
     )
+
+
+def _plain_call(entry: str) -> list[str]:
+    return [
+        f"  %status = call i32 @{entry}(ptr %buffers, ptr %scalars, i32 %threads)",
+        "  ret i32 %status",
+    ]
+
+
+def _checked_call(entry: str) -> list[str]:
+    """The workspace begins with the record of checks: zero before, and after unless one has failed."""
+    return [
+        "  store i64 0, ptr %workspace, align 8",
+        f"  %status = call i32 @{entry}(ptr %buffers, ptr %scalars, i32 %threads)",
+        "  %record = load i64, ptr %workspace, align 8",
+        "  %failed = icmp ne i64 %record, 0",
+        f"  %result = select i1 %failed, i32 {FAILED}, i32 %status",
+        "  ret i32 %result",
+    ]
 
 
 __all__ = ["export", "interface_ir"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dlc_core.ir.types import TensorType
 from dlc_core.runtime.descriptors import REASONS
+from dlc_core.runtime.library import FAILED
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.runtime.telling import given_symbols, told_symbols
 from dlc_core.target.source.words import commented, quoted
@@ -37,8 +38,7 @@ size_t {name}_workspace_size({only_dims});
      outputs    {outputs}, written
      workspace  {name}_workspace_size({dim_names}) bytes, best aligned to 64; may be NULL where that is 0
      threads    most threads of this call; 0 takes the cores that the process may use{dims_doc}
-   Returns 0, or -1 where a pointer is NULL that may not be{or_bounds},
-   or the code with which the model itself failed. */
+   Returns 0, or -1 where a pointer is NULL that may not be{or_bounds}{or_index}. */
 int {name}_run(const void *const *inputs, void *const *outputs, void *workspace, int threads{more_dims});
 
 /* The same, with pointers to descriptors of the arrays, `DLTensor` of DLPack, which are checked first:
@@ -89,6 +89,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         only_dims=", ".join(declared) or "void",
         more_dims="".join(", " + d for d in declared),
         dims_doc=f"\n     {symbols}    dims that are not fixed" if dims else "",
+        or_index=f",\n   or {FAILED} where an index that is data was out of range" if signature.sites else "",
         or_bounds=" or a dim is outside of its bounds" if any(v.bounds for v in signature.symbols) else "",
         dim_names=symbols,
         shapes="".join(shapes),

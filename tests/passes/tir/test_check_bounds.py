@@ -9,14 +9,12 @@ import dlc_core as dlc
 from dlc_core import driver
 from dlc_core.config import config
 from dlc_core.diag import RuntimeFailure
-from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
-from dlc_core.passes.tir.check_bounds import CheckBounds, described_checks
+from dlc_core.passes.tir.check_bounds import CheckBounds
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.testing.prim_passes import keeps_results, stays, text
-from dlc_core.tir.functor import stmts
+from dlc_core.tir.failures import RECORD, SITE
 from dlc_core.tir.interpreter import run
-from dlc_core.tir.stmt import Eval
 
 
 def test_results_of_random_programs_stay(random_program):
@@ -38,9 +36,9 @@ def test_what_is_known_to_be_inside_is_not_checked():
 
 
 PROGRAMS = {
-    "load": ("B[i] = A[i + k]", "f loads A[i + k], index 0 of A: int32[8]", 8),
-    "store": ("B[i - k] = A[i]", "f stores to B[i - k], index 0 of B: int32[8]", -1),
-    "gather": ("B[i] = A[A[i] + k * 4]", "f loads A[A[i] + k * 4]", None),
+    "load": ("B[i] = A[i + k]", "f loads A[i + k] of A: int32[8]", 8),
+    "store": ("B[i - k] = A[i]", "f stores to B[i - k] of B: int32[8]", -1),
+    "gather": ("B[i] = A[A[i] + k * 4]", "f loads A[cast(int64, A[i]) + k * 4]", None),
     "guarded": ("B[i] = T.if_then_else(k > 0, A[i + k * 7], A[i])", "f loads A[i + k * 7]", 8),
     "condition": ("if A[i + k * 2] > 3: B[i] = 1", "f loads A[i + k * 2]", 8),
     "value": ("x = T.let(A[i + k]); B[i] = x", "f loads A[i + k]", 8),
@@ -70,15 +68,16 @@ def test_what_is_outside_is_named(name):
     func = text(faulty(line.replace("int64", "int32").replace("A[i] + k", "T.cast(A[i], 'int64') + k")))
     checked = CheckBounds()(func)
     a = np.arange(8, dtype="int32")
-    plain, kept = np.ones(8, "int32"), np.ones(8, "int32")
+    plain, kept, record = np.ones(8, "int32"), np.ones(8, "int32"), np.zeros(RECORD, "int64")
     run(func, a, plain, 0)
-    run(checked, a, kept, 0)
+    run(checked, a, kept, record, 0, SITE)
     assert kept.tolist() == plain.tolist()
-    with pytest.raises(RuntimeFailure) as caught:
-        run(checked, a, np.ones(8, "int32"), 1)
-    if name != "gather":
-        assert about in str(caught.value)
-        assert f"{index} is not in [0, 8)" in str(caught.value)
+    assert not record.any()
+    run(checked, a, np.ones(8, "int32"), record, 1, SITE)
+    where, found, extent, _ = record
+    assert about in checked.attrs["checks"][where - SITE]
+    assert extent == 8
+    assert found == index if index is not None else found >= 8
 
 
 def gather() -> str:
@@ -100,8 +99,8 @@ def test_native_code_tells_program_buffer_index_and_extent():
     for call in (lambda: exe(a, bad), bound):
         with pytest.raises(RuntimeFailure) as caught:
             call()
-        assert "pick loads A[I[i], j], index 0 of A: float32[8, 4]" in caught.value.what
-        assert caught.value.why == "it is 9, the extent 8"
+        assert "pick loads A[I[i], j] of A: float32[8, 4]" in caught.value.what
+        assert caught.value.why == "its index is 9, the extent 8"
     # The failure is over with the call that had it.
     assert np.array_equal(exe(a, good), a[good] * 2)
 
@@ -129,9 +128,10 @@ def test_it_runs_where_the_setting_says_so():
         assert not runs(driver.context_for(target, config={"check_bounds": False}))
 
 
-def test_codes_differ_in_a_module():
-    func = text(faulty("B[i] = A[i + k]"))
-    module = CheckBounds()(IRModule({"f": func, "g": text(faulty("B[i + k] = A[i + k]"))}))
-    assert list(described_checks(module)) == ["1", "2"]
-    evals = [s for f in module.functions.values() for s in stmts(f.body) if isinstance(s, Eval)]
-    assert sorted(int(str(s.value.args[2])) for s in evals) == [1, 2]
+def test_a_program_keeps_its_own_codes():
+    """Those of accesses follow those of indices; equal texts have one code."""
+    func = text(faulty("B[i] = A[i + k]")).with_attrs(index_checks={1: "index: gather"})
+    assert CheckBounds()(func).attrs["checks"] == {
+        1: "index: gather",
+        2: "access: f loads A[i + k] of A: int32[8]",
+    }

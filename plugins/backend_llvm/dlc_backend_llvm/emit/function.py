@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.expression import ExpressionEmitter
-from dlc_backend_llvm.emit.failure import FAIL, FAILURE_IR
 from dlc_backend_llvm.emit.scope import Lines, Scope, flatten
 from dlc_backend_llvm.emit.types import memory_type, register_type
 from dlc_backend_llvm.emit.unit import Unit
@@ -314,9 +313,6 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         if value.name == "prefetch":
             self._prefetch(value.args[0])
             return
-        if value.name in ("check", "check_index"):
-            self._check(value)
-            return
         raise CodegenError(f"intrinsic {value.name} has no effect that this backend knows")
 
     def _prefetch(self, handle: Expr) -> None:
@@ -324,25 +320,6 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         self.unit.declare("llvm.prefetch.p0", "void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         place = self.typed(handle)
         self.lines.append(f"  call void @llvm.prefetch.p0({place}, i32 0, i32 2, i32 1)")
-
-    def _check(self, value: Call) -> None:
-        """Go on in any case; where the check fails, leave its code for the entry to return."""
-        self.unit.helpers.setdefault(FAIL, FAILURE_IR)
-        *checked, code = value.args
-        if value.name == "check":
-            numbers, ok = ["i64 0", "i64 0"], self.value(checked[0])
-        else:
-            index, extent = numbers = [self.typed(e.astype(INDEX)) for e in checked]
-            # An index below zero is a large one without its sign.
-            ok = self.emit(f"icmp ult {index}, {extent.split()[1]}")
-        fail, done = self.label("fail"), self.label("checked")
-        self.lines.append(f"  br i1 {ok}, label %{done}, label %{fail}")
-        self.start(fail)
-        with self.scope():
-            args = ", ".join([self.typed(code.astype(INDEX)), *numbers])
-            self.lines.append(f"  call void @{FAIL}({args})")
-        self.lines.append(f"  br label %{done}")
-        self.start(done)
 
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
         test = self.value(cond)

@@ -6,21 +6,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dlc_backend_llvm.emit.failure import FAIL, STATUS_IR
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Part, Unit
 from dlc_backend_llvm.form import ENTRY_SUFFIX
 from dlc_backend_llvm.host import HostCpu
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.module import IRModule
-from dlc_core.passes.tir.check_bounds import described_checks
-from dlc_core.runtime.failure import CHECKS
 from dlc_core.tir.stmt import PrimFunc
 
 
-def packed_entry(func: PrimFunc, *, checked: bool = False) -> str:
+def packed_entry(func: PrimFunc) -> str:
     """`i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`: arrays of pointers and of 64-bit
-    integers.  The result is 0, or the code of a check that failed where the module is `checked`.
+    integers.  The result is 0.
     """
     lines, args = [], []
     buffers = scalars = 0
@@ -38,8 +35,7 @@ def packed_entry(func: PrimFunc, *, checked: bool = False) -> str:
     name = f"{func.name}{ENTRY_SUFFIX}"
     head = f"define i32 @{name}(ptr %buffers, ptr %scalars, i32 %threads) nounwind {{"
     call = f"  call void @{func.name}({', '.join([*args, 'i32 %threads'])})"
-    end = STATUS_IR if checked else ["  ret i32 0"]
-    return "\n".join([head, *lines, call, *end, "}", ""])
+    return "\n".join([head, *lines, call, "  ret i32 0", "}", ""])
 
 
 def function_part(func: PrimFunc, cpu: HostCpu) -> Part:
@@ -66,14 +62,12 @@ def module_text(
             entries[len(unit.functions)] = func
             unit.functions.append("")
     for place, func in entries.items():
-        unit.functions[place] = packed_entry(func, checked=FAIL in unit.helpers)
+        unit.functions[place] = packed_entry(func)
     return unit.text(), tuple(func.name for func in entries.values())
 
 
-def metadata_of(module: IRModule, cpu: HostCpu, level: int) -> dict[str, Any]:
-    metadata = {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level}
-    checks = described_checks(module)
-    return {**metadata, CHECKS: checks} if checks else metadata
+def metadata_of(cpu: HostCpu, level: int) -> dict[str, Any]:
+    return {"triple": cpu.triple, "cpu": cpu.cpu, "features": cpu.features, "opt": level}
 
 
 __all__ = ["function_part", "metadata_of", "module_text", "packed_entry"]

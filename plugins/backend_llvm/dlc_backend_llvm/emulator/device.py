@@ -5,13 +5,11 @@ Memory belongs to no machine until code of one is launched on it: it is kept her
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_llvm.emit.failure import FAILURE
 from dlc_backend_llvm.emulator.qemu import problem
 from dlc_backend_llvm.form import ENTRY_SUFFIX, FORMAT
 from dlc_backend_llvm.host import HostCpu, describe
@@ -19,7 +17,7 @@ from dlc_backend_llvm.objects import read_object
 from dlc_core.backend import Blocks
 from dlc_core.diag import ArtifactError
 from dlc_core.lazy import lazy
-from dlc_core.runtime.failure import failure_of
+from dlc_core.runtime.failures import status_failure
 from dlc_core.target import Artifact
 
 if TYPE_CHECKING:
@@ -63,24 +61,20 @@ class Entry:
     symbol: str
     server: Server
     address: int
-    failure: int
-    metadata: Mapping[str, Any]
 
 
 class LoadedCode:
     """A library in a foreign process, which it stays in."""
 
-    def __init__(self, server: Server, library: int, metadata: Mapping[str, Any]) -> None:
+    def __init__(self, server: Server, library: int) -> None:
         self._server = server
         self._library = library
-        self._metadata = metadata
 
     def entry(self, symbol: str) -> Entry:
         address = self._server.symbol(self._library, symbol + ENTRY_SUFFIX)
         if not address:
             raise ArtifactError(f"the code has no entry point {symbol!r}")
-        failure = self._server.symbol(self._library, FAILURE)
-        return Entry(symbol, self._server, address, failure, self._metadata)
+        return Entry(symbol, self._server, address)
 
     def close(self) -> None:
         """Threads may sleep in a library: it is not unmapped."""
@@ -153,7 +147,7 @@ class EmulatorDevice:
     def load(self, artifact: Artifact) -> LoadedCode:
         self.check(artifact)
         server = server_for(_cpu(artifact.metadata))
-        return LoadedCode(server, server.load(artifact.code), artifact.metadata)
+        return LoadedCode(server, server.load(artifact.code))
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Returns when the work is done."""
@@ -161,11 +155,7 @@ class EmulatorDevice:
             places = [self._on(handle, entry.server) for handle in buffers]
         status = entry.server.call(entry.address, places, scalars, threads)
         if status:
-            numbers = None
-            if entry.failure:
-                _, index, extent = struct.unpack("<3q", entry.server.read(entry.failure, 24))
-                numbers = index, extent
-            raise failure_of(entry.symbol, status, entry.metadata, numbers)
+            raise status_failure(entry.symbol, status)
 
     def sync(self) -> None:
         """Launches return when they have finished."""

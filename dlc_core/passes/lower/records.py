@@ -1,0 +1,150 @@
+"""The record of failed checks in native entries: where it lies, and which call of which kernel writes it.
+
+An entry keeps it at the beginning of its arena; bodies of branches and loops get it from their callers.  See
+`tir/failures.py` for its form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dlc_core.diag import PassError
+from dlc_core.graph.node import CALL_PRIM, Node
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Call, Expr, Var, call, const, free_vars, logical_and
+from dlc_core.ir.module import IRModule
+from dlc_core.passes.tir.bounds import Access
+from dlc_core.runtime.failures import RECORD_BYTES, Site
+from dlc_core.tir.failures import (
+    CHECK_KIND,
+    CHECKS,
+    SITE,
+    failed,
+    parameters_of,
+    record_buffer,
+    with_parameters,
+)
+from dlc_core.tir.functor import stmts, transform_stmt
+from dlc_core.tir.intrinsics import address_of, kernel_symbol
+from dlc_core.tir.stmt import Eval, If, PrimFunc, Stmt
+
+
+class Record:
+    """The record of one function, and the sites of its entry."""
+
+    def __init__(self, functions: Mapping[str, object], sites: list[Site], nested: bool) -> None:
+        """`nested` functions have it as a parameter."""
+        self._functions = functions
+        self._sites = sites
+        self.nested = nested
+        self.buffer = record_buffer()
+
+    def is_written(self, steps: Sequence[Node], bodies: bool) -> bool:
+        """Whether a step may write it; `bodies` says whether one of the called bodies does."""
+        kernels = (self._functions[n.attrs["symbol"]] for n in steps if n.op is CALL_PRIM)
+        return bodies or any(isinstance(f, PrimFunc) and CHECKS in f.attrs for f in kernels)
+
+    def reserved(self, align: int) -> int:
+        """Bytes at the beginning of an entry's arena that it takes."""
+        return 0 if self.nested else -(-RECORD_BYTES // align) * align
+
+    def arguments(self, n: Node, func: PrimFunc) -> tuple[list[Buffer], list[Expr]]:
+        """What the call of a kernel passes for its checks: the record, and the number of the site."""
+        if parameters_of(func) is None:
+            return [], []
+        checks = func.attrs[CHECKS]
+        about = tuple(str(checks.get(code, "")) for code in range(1, max(checks) + 1))
+        nodes = tuple(dict.fromkeys(span.name for span in n.spans or func.spans))
+        self._sites.append(Site(func.name, nodes, about))
+        return [self.buffer], [const(len(self._sites) * SITE)]
+
+    def guarded(self, func: PrimFunc, calls: Stmt, accesses: Sequence[Access]) -> Stmt:
+        """The calls of a function where its windows on memory fit, by conditions on its sizes.
+
+        Raises PassError where they do not, whatever the sizes are.
+        """
+        conds = [access.when for access in accesses if access.when is not None and free_vars(access.when)]
+        if len(conds) < len(accesses):
+            raise PassError(
+                f"the memory of {func.name} is planned wrong",
+                spans=func.spans,
+                details=[str(access) for access in accesses[:4]],
+            )
+        about = f"{CHECK_KIND}of the memory of {func.name}"
+        self._sites.append(Site(func.name, (), (about,)))
+        site = const(len(self._sites) * SITE)
+        return If(logical_and(*conds), calls, failed(self.buffer, site, 1, const(0), const(0)))
+
+
+def pass_records(module: IRModule) -> IRModule:
+    """The module whose kernels hand the record on to kernels with checks that they call."""
+    kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+    if not any(CHECKS in func.attrs for func in kernels.values()):
+        return module
+    done: dict[str, PrimFunc] = {}
+    for name in _callees_first(kernels):
+        func = kernels[name]
+        wanted = [done[s] for s in _called(func) if s in done and CHECKS in done[s].attrs]
+        done[name] = _handing_on(func, {callee.name: callee for callee in wanted}) if wanted else func
+    return module.with_functions(done)
+
+
+def _called(func: PrimFunc) -> list[str]:
+    found = (kernel_symbol(s.value) for s in stmts(func.body) if isinstance(s, Eval))
+    return list(dict.fromkeys(symbol for symbol in found if symbol is not None))
+
+
+def _callees_first(kernels: Mapping[str, PrimFunc]) -> list[str]:
+    """The names of kernels, those that others call before these; cycles in any order."""
+    order: dict[str, None] = {}
+    work = [(name, False) for name in kernels]
+    open_: set[str] = set()
+    while work:
+        name, leaving = work.pop()
+        if leaving:
+            order[name] = None
+        elif name not in open_:
+            open_.add(name)
+            work.append((name, True))
+            work += [(callee, False) for callee in _called(kernels[name]) if callee in kernels]
+    return list(order)
+
+
+def _handing_on(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
+    """A kernel that passes its record on, and a site that makes codes of a callee codes of its own."""
+    about: dict[int, str] = dict(func.attrs.get(CHECKS, {}))
+    made = with_parameters(func, about)
+    record = parameters_of(made)
+    assert record is not None
+    begins: dict[str, int] = {}
+    for symbol, callee in callees.items():
+        begins[symbol] = max(about, default=0)
+        about.update({begins[symbol] + code: text for code, text in callee.attrs[CHECKS].items()})
+
+    def stmt(s: Stmt) -> Stmt | None:
+        if not isinstance(s, Eval) or not isinstance(s.value, Call):
+            return None
+        symbol = kernel_symbol(s.value)
+        if symbol is None or symbol not in callees:
+            return None
+        buffers = len(callees[symbol].buffers) - 1
+        args = s.value.args
+        own = address_of(record[0]), record[1] + begins[symbol]
+        return Eval(call(s.value.name, (*args[:buffers], own[0], *args[buffers:], own[1]), s.value.dtype))
+
+    return with_parameters(replace(made, body=transform_stmt(made.body, stmt_fn=stmt)), about)
+
+
+def workspaces_of(func: PrimFunc) -> tuple[Buffer, ...]:
+    """The temporaries of a kernel that its caller gives it."""
+    buffers = func.buffers if parameters_of(func) is None else func.buffers[:-1]
+    return buffers[len(buffers) - func.attrs.get("workspaces", 0) :]
+
+
+def dims_of(func: PrimFunc) -> tuple[Var, ...]:
+    """The sizes that a kernel takes by value."""
+    return func.scalars if parameters_of(func) is None else func.scalars[:-1]
+
+
+__all__ = ["Record", "dims_of", "pass_records", "workspaces_of"]

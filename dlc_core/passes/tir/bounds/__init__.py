@@ -1,0 +1,8 @@
+"""Proofs that accesses lie in their buffers, and checks of those that are not proved."""
+
+from __future__ import annotations
+
+from dlc_core.passes.tir.bounds.insertion import with_access_checks, with_index_checks, with_own_checks
+from dlc_core.passes.tir.bounds.prover import Access, Proof, prove
+
+__all__ = ["Access", "Proof", "prove", "with_access_checks", "with_index_checks", "with_own_checks"]

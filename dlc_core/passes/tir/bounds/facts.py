@@ -1,0 +1,255 @@
+"""What is known where a statement stands: a chain of loops, conditions and names, and the analyzer for it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from dlc_core.arith import Analyzer
+from dlc_core.arith.interval import INF, Interval
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Binary, Const, Expr, Var, conjuncts, const, const_value, eq, free_vars, loads_in
+from dlc_core.passes.tir.bounds.ranges import Ranges
+from dlc_core.passes.tir.memory import Memory
+from dlc_core.tir.lanes import lane_of
+from dlc_core.tir.sizes import SIZES
+from dlc_core.tir.stmt import PrimFunc, Stmt
+
+
+@dataclass(frozen=True, eq=False)
+class Fact:
+    """One thing that holds in a statement `body`, and all that holds around it."""
+
+    around: Fact | None
+    depth: int
+    body: Stmt | None
+
+
+@dataclass(frozen=True, eq=False)
+class InLoop(Fact):
+    """`var` is in [begin, begin + extent)."""
+
+    var: Var
+    begin: Expr
+    extent: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Holds(Fact):
+    """A condition holds, or with `negated` does not.  `body` is None for a side of an expression."""
+
+    cond: Expr
+    negated: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Named(Fact):
+    """`var` is a name of `value`."""
+
+    var: Var
+    value: Expr
+
+
+class Knowledge:
+    """An analyzer that follows chains of facts.  Chains that share a beginning share the work for it."""
+
+    def __init__(self, func: PrimFunc, ranges: Ranges) -> None:
+        self._func = func
+        self._ranges = ranges
+        self._memory: Memory | None = None
+        self._chain: list[Fact] = []
+        self._scopes: list[AbstractContextManager[None]] = []
+        self.analyzer = Analyzer()
+        self.dims = Analyzer()
+        """Knows the program's sizes, and nothing else."""
+        for scalar in func.scalars:
+            if scalar.dtype.is_int:
+                self.analyzer.declare_dim(scalar, low=0)
+                self.dims.declare_dim(scalar, low=0)
+        for size in func.attrs.get(SIZES, ()):
+            self.analyzer.suppose(size >= 0)
+            self.dims.suppose(size >= 0)
+
+    def at(self, fact: Fact | None) -> Analyzer:
+        """The analyzer with what a chain of facts says."""
+        wanted: list[Fact] = []
+        while fact is not None and not self._is_entered(fact):
+            wanted.append(fact)
+            fact = fact.around
+        kept = 0 if fact is None else fact.depth + 1
+        while len(self._chain) > kept:
+            self._chain.pop()
+            self._scopes.pop().__exit__(None, None, None)
+        for one in reversed(wanted):
+            scope = self.analyzer.scope()
+            scope.__enter__()
+            self._chain.append(one)
+            self._scopes.append(scope)
+            self._learn(one)
+        return self.analyzer
+
+    def moving(self, fact: Fact | None) -> list[Var]:
+        """The variables of the loops, blocks and names of a chain of facts, inner ones first."""
+        found = []
+        while fact is not None:
+            if isinstance(fact, (InLoop, Named)) and fact.var.dtype is INDEX:
+                found.append(fact.var)
+            fact = fact.around
+        return found
+
+    def conditions(self, fact: Fact | None) -> list[Expr]:
+        """The scalar conditions of a chain of facts, inner ones first, negated where they do not hold."""
+        found = []
+        while fact is not None:
+            if isinstance(fact, Holds):
+                found += [~part if fact.negated else part for part in self._lasting(fact)]
+            elif isinstance(fact, InLoop) and self._is_steady(fact.body, fact.begin, fact.extent):
+                found += _limits(fact)
+            fact = fact.around
+        return found
+
+    def lane_conditions(self, fact: Fact | None) -> list[Expr]:
+        """The conditions of lanes of a chain of facts, inner ones first."""
+        found = []
+        while fact is not None:
+            if isinstance(fact, Holds) and fact.cond.dtype.lanes > 1 and fact.body is not None:
+                found.append(fact.cond)
+            fact = fact.around
+        return found
+
+    def _is_entered(self, fact: Fact) -> bool:
+        return fact.depth < len(self._chain) and self._chain[fact.depth] is fact
+
+    def _learn(self, fact: Fact) -> None:
+        az = self.analyzer
+        if isinstance(fact, InLoop):
+            self._learn_range(fact)
+        elif isinstance(fact, Holds):
+            for part in self._lasting(fact):
+                az.suppose(~part if fact.negated else part)
+        elif isinstance(fact, Named) and fact.var.dtype.is_int and fact.var.dtype.lanes == 1:
+            if fact.var.dtype is INDEX and not loads_in(fact.value):
+                az.suppose(eq(fact.var, fact.value))
+            else:
+                self._learn_interval(fact.var, self._ranges.of(fact.value))
+
+    def _learn_range(self, fact: InLoop) -> None:
+        az, var = self.analyzer, fact.var
+        if var.dtype is not INDEX or not self._is_steady(fact.body, fact.begin, fact.extent):
+            self._learn_interval(var, self._ranges.of(var))
+            return
+        begin, extent = az.simplify(fact.begin), az.simplify(fact.extent)
+        if free_vars(extent):
+            # What runs in a loop runs because the loop has iterations.
+            self._learn_positive(extent)
+            extent = az.simplify(fact.extent)
+        az.bind(var, begin, extent)
+        if isinstance(extent, Const):
+            return
+        # So has the range over all rounds of the loops around it, which may say more of the sizes.
+        ends = az.bounds(var, self.moving(fact))
+        if ends is not None and free_vars(*ends):
+            self._learn_positive(az.simplify(ends[1] - ends[0] + 1))
+
+    def _learn_positive(self, e: Expr) -> None:
+        """A number of iterations is positive, and so are numbers of which it is a part or a multiple."""
+        az = self.analyzer
+        waiting = [e]
+        while waiting:
+            e = waiting.pop()
+            az.suppose(e > 0)
+            if isinstance(e, Binary) and e.op in ("floordiv", "floormod"):
+                waiting += [e.a] if az.prove(e.a >= 0) else []
+                continue
+            terms, constant = az.linear(e)
+            if constant or not terms:
+                continue
+            factors = [_factors(term) for term in terms]
+            common = [f for f in dict.fromkeys(factors[0]) if all(f in own for own in factors[1:])]
+            for one in common:
+                if az.prove(one >= 0) and (len(terms) > 1 or len(factors[0]) > 1):
+                    rest = sum((k * _without(own, one) for own, k in zip(factors, terms.values())), const(0))
+                    waiting += [one, az.simplify(rest)]
+                    break
+
+    def _learn_interval(self, var: Var, known: Interval) -> None:
+        low, high = known
+        if var.dtype is not INDEX:
+            return  # the analyzer has the bounds of such a type, and casts of them are atoms
+        if low != -INF:
+            self.analyzer.suppose(var >= int(low))
+        if high != INF:
+            self.analyzer.suppose(var <= int(high))
+
+    def _lasting(self, fact: Holds) -> list[Expr]:
+        """The parts of a condition that stay true throughout the statement that it guards, whatever that
+        writes.
+        """
+        if fact.cond.dtype.lanes > 1:
+            return []
+        if fact.body is None or not loads_in(fact.cond):
+            return [fact.cond]
+        if fact.negated:
+            return [fact.cond] if self._is_steady(fact.body, fact.cond) else []
+        return [part for part in conjuncts(fact.cond) if self._is_steady(fact.body, part)]
+
+    def _is_steady(self, body: Stmt | None, *exprs: Expr) -> bool:
+        if body is None or not loads_in(*exprs):
+            return True
+        if self._memory is None:
+            self._memory = Memory(self._func.body)
+        return self._memory.steady(body, *exprs)
+
+
+def _limits(fact: InLoop) -> list[Expr]:
+    """Conditions on the variable of a loop whose extent is a minimum: it is below each operand.
+
+    `max(..., 0)` around it says nothing where the loop runs.
+    """
+    found = []
+    work = [(fact.extent, 0)]
+    while work:
+        e, more = work.pop()
+        if isinstance(e, Binary) and e.op == "max" and const_value(e.b) == 0 and not more:
+            work.append((e.a, 0))
+        elif isinstance(e, Binary) and e.op == "add" and isinstance(e.b, Const):
+            work.append((e.a, more + int(e.b.value)))
+        elif isinstance(e, Binary) and e.op == "min":
+            work += [(e.b, more), (e.a, more)]
+        elif e is not fact.extent and fact.var.dtype is INDEX:
+            found.append(fact.var < fact.begin + e + more)
+    return found
+
+
+def _factors(e: Expr) -> list[Expr]:
+    """The factors of a product."""
+    found: list[Expr] = []
+    work = [e]
+    while work:
+        one = work.pop()
+        if isinstance(one, Binary) and one.op == "mul":
+            work += [one.b, one.a]
+        else:
+            found.append(one)
+    return found
+
+
+def _without(factors: list[Expr], one: Expr) -> Expr:
+    """The product of all factors but one."""
+    left = list(factors)
+    left.remove(one)
+    product: Expr = const(1)
+    for factor in left:
+        product = product * factor
+    return product
+
+
+def in_lane(expr: Expr, lane: Expr) -> Expr | None:
+    """The scalar of a vector expression in a lane; None where lanes of an operand cannot be told apart."""
+    if expr.dtype.lanes == 1:
+        return expr
+    made = lane_of(expr, lane)
+    return made if made.dtype.lanes == 1 else None
+
+
+__all__ = ["Fact", "Holds", "InLoop", "Knowledge", "Named", "in_lane"]

@@ -1,0 +1,361 @@
+"""Checks in programs: of accesses that are not proved, of indices that are data, and of what they ask for.
+
+A statement whose access would lie outside of its buffer is left out, and the call fails.  Indices that are
+data (`report_index`) are checked outside of the loops that do not change them; the access itself is made at
+an index in range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dlc_core.ir.dtype import BOOL, INDEX
+from dlc_core.ir.expr import (
+    Broadcast,
+    Call,
+    Expr,
+    Ramp,
+    broadcast,
+    const,
+    const_value,
+    free_vars,
+    loads_in,
+    logical_and,
+    post_order,
+    select,
+    transform,
+)
+from dlc_core.passes.tir.bounds.prover import Access
+from dlc_core.passes.tir.memory import Memory
+from dlc_core.tir.failures import (
+    ACCESS_KIND,
+    CHECK_KIND,
+    CHECKS,
+    INDEX_CHECKS,
+    REPORT,
+    failed,
+    parameters_of,
+    with_parameters,
+)
+from dlc_core.tir.functor import (
+    bound_vars,
+    child_stmts,
+    exprs_of,
+    rename_bound,
+    stmts,
+    transform_stmt,
+    with_children,
+)
+from dlc_core.tir.intrinsics import if_then_else, vector_reduce
+from dlc_core.tir.lanes import lane_of
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View, While, seq
+
+Guards = tuple[tuple[Expr, bool], ...]
+_TRUE = const(True, BOOL)
+
+
+@dataclass(frozen=True)
+class Check:
+    """An index that has to be in [low, extent) where `guard` holds; all of them scalars."""
+
+    guard: Expr
+    index: Expr
+    low: Expr
+    extent: Expr
+    code: int
+
+    @property
+    def holds(self) -> Expr:
+        inside = logical_and(self.index >= self.low, self.index < self.extent)
+        return inside if self.guard is _TRUE else if_then_else(self.guard, inside, _TRUE)
+
+
+class _Writer:
+    """Checks of one program: their codes, and how a failure is recorded."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.about: dict[int, str] = {**func.attrs.get(INDEX_CHECKS, {}), **func.attrs.get(CHECKS, {})}
+        self.func = with_parameters(func, self.about)
+        record = parameters_of(self.func)
+        assert record is not None
+        self.record, self.site = record
+        self.codes = {text: code for code, text in self.about.items()}
+
+    def code(self, text: str) -> int:
+        """The code of checks that say the same."""
+        found = self.codes.get(text)
+        if found is None:
+            found = self.codes[text] = max(self.about, default=0) + 1
+            self.about[found] = text
+        return found
+
+    def guarded(self, stmt: Stmt, checks: Sequence[Check]) -> Stmt:
+        """A statement that runs where all checks hold."""
+        for one in reversed(checks):
+            stmt = If(one.holds, stmt, self.failure(one))
+        return stmt
+
+    def tested(self, one: Check) -> Stmt:
+        """A check by itself."""
+        return If(~one.holds, self.failure(one))
+
+    def failure(self, one: Check) -> Stmt:
+        return failed(self.record, self.site, one.code, one.index, one.extent)
+
+    def finished(self, body: Stmt) -> PrimFunc:
+        return replace(with_parameters(self.func, self.about), body=body)
+
+
+def with_access_checks(func: PrimFunc, accesses: Sequence[Access], versions: bool = False) -> PrimFunc:
+    """The program with a check before each of these accesses.
+
+    A loop `while` ends where its condition would read outside.  With `versions`, accesses that lie inside
+    under a condition on sizes alone are not checked where that holds: the program is written twice, and the
+    condition chooses.
+    """
+    if not accesses:
+        return func
+    writer = _Writer(func)
+    wanted: dict[Stmt, dict[Check, None]] = {}
+    always: dict[Stmt, dict[Check, None]] = {}
+    conditions: dict[Expr, None] = {}
+    for access in accesses:
+        checks = dict.fromkeys(_checks_of(access, writer, func.name))
+        wanted.setdefault(access.stmt, {}).update(checks)
+        if versions and access.when is not None and const_value(access.when) is None:
+            conditions[access.when] = None
+        else:
+            always.setdefault(access.stmt, {}).update(checks)
+    body = _checked_body(func, wanted, writer)
+    if conditions:
+        body = If(logical_and(*conditions), _checked_body(func, always, writer), rename_bound(body))
+    return writer.finished(body)
+
+
+def _checked_body(func: PrimFunc, wanted: Mapping[Stmt, Mapping[Check, None]], writer: _Writer) -> Stmt:
+    return _rebuilt(func.body, lambda old, new: _with_checks(old, new, list(wanted.get(old, ())), writer))
+
+
+def _with_checks(old: Stmt, new: Stmt, checks: list[Check], writer: _Writer) -> Stmt:
+    if not checks:
+        return new
+    if not isinstance(new, While):
+        return writer.guarded(new, checks)
+    cond: Expr = new.cond
+    after: list[Stmt] = []
+    for one in reversed(checks):
+        cond = if_then_else(one.holds, cond, const(False, BOOL))
+        after.insert(0, writer.tested(one))
+    return seq(While(cond, new.body), *after)
+
+
+def _checks_of(access: Access, writer: _Writer, name: str) -> list[Check]:
+    """What has to hold for an access, in each of its lanes."""
+    code = writer.code(f"{ACCESS_KIND}{name} {access}")
+    guards = tuple((c.value if isinstance(c, Broadcast) else c, holds) for c, holds in access.guards)
+    lanes = max((e.dtype.lanes for e in (*access.indices, *(cond for cond, _ in guards))), default=1)
+    scalars = all(cond.dtype.lanes == 1 for cond, _ in guards)
+    guard = _all_of(guards) if scalars else _TRUE
+    checks: dict[Check, None] = {}
+    for index, extent in zip(access.indices, access.buffer.shape, strict=True):
+        limit = extent.astype(INDEX)
+        if lanes == 1:
+            checks[Check(guard, index.astype(INDEX), const(0), limit, code)] = None
+            continue
+        wide = index.astype(INDEX.with_lanes(index.dtype.lanes))
+        if scalars and isinstance(index, Ramp):
+            ends = [lane_of(index, lane).astype(INDEX) for lane in (0, index.lanes - 1)]
+        elif scalars:
+            ends = [vector_reduce(op, wide) for op in ("min", "max")] if wide.dtype.lanes > 1 else [wide]
+        else:
+            # Lanes that are not accessed count as being inside.
+            made = _in_all_lanes(guards, lanes)
+            values = select(made, _wide(wide, lanes), _wide(const(0), lanes))
+            ends = [vector_reduce(op, values) for op in ("min", "max")]
+        checks.update(dict.fromkeys(Check(guard, end, const(0), limit, code) for end in ends))
+    return list(checks)
+
+
+def _wide(e: Expr, lanes: int) -> Expr:
+    return e if e.dtype.lanes == lanes else broadcast(e, lanes)
+
+
+def _in_all_lanes(guards: Guards, lanes: int) -> Expr:
+    """Which lanes all conditions hold in."""
+    return logical_and(*(_wide(cond if holds else ~cond, lanes) for cond, holds in guards))
+
+
+def _all_of(guards: Guards | list[tuple[Expr, bool]]) -> Expr:
+    """All conditions, each asked only where those before it hold."""
+    result: Expr = _TRUE
+    for cond, holds in reversed(guards):
+        own = cond if holds else ~cond
+        result = own if result is _TRUE else if_then_else(own, result, const(False, BOOL))
+    return result
+
+
+# Indices that are data
+
+
+def with_own_checks(func: PrimFunc) -> PrimFunc:
+    """The program whose `check` are conditions under which it notes that they have failed."""
+    asked = [s for s in stmts(func.body) if _asked(s) is not None]
+    if not asked:
+        return func
+    writer = _Writer(func)
+
+    def noted(s: Stmt) -> Stmt | None:
+        call = _asked(s)
+        if call is None:
+            return None
+        code = writer.code(f"{CHECK_KIND}{call.args[1]} of {func.name}")
+        return If(~call.args[0], failed(writer.record, writer.site, code, const(0), const(0)))
+
+    return writer.finished(transform_stmt(func.body, stmt_fn=noted))
+
+
+def _asked(s: Stmt) -> Call | None:
+    return s.value if isinstance(s, Eval) and isinstance(s.value, Call) and s.value.name == "check" else None
+
+
+def with_index_checks(func: PrimFunc, check: bool = True) -> PrimFunc:
+    """The program whose `report_index` are their indices, checked beforehand, or with `check=False` not."""
+    if INDEX_CHECKS not in func.attrs:
+        return func
+    if not check:
+        attrs = {key: value for key, value in func.attrs.items() if key != INDEX_CHECKS}
+        return replace(func, body=_without_reports(func.body), attrs=attrs)
+    writer = _Writer(func)
+    body, pending = _Indices(func, writer).placed(func.body)
+    return writer.finished(_without_reports(seq(*map(writer.tested, pending), body)))
+
+
+def _without_reports(root: Stmt) -> Stmt:
+    return transform_stmt(root, expr_fn=_plain)
+
+
+def _plain(e: Expr) -> Expr | None:
+    return e.args[0] if isinstance(e, Call) and e.name == REPORT else None
+
+
+class _Indices:
+    """Finds the indices of a program that are data, and where to check them."""
+
+    def __init__(self, func: PrimFunc, writer: _Writer) -> None:
+        self.writer = writer
+        self.memory = Memory(func.body)
+
+    def placed(self, stmt: Stmt) -> tuple[Stmt, list[Check]]:
+        """A statement with the checks that have to stand inside of it, and those that may stand before."""
+        own = self._own(stmt)
+        if isinstance(stmt, Seq):
+            return self._in_order(stmt, own)
+        children = child_stmts(stmt)
+        if not children:
+            return stmt, own
+        parts: list[Stmt] = []
+        for child in children:
+            part, pending = self.placed(child)
+            kept = [one for one in pending if not self._may_stand_before(stmt, one)]
+            own += [one for one in pending if one not in kept and one not in own]
+            parts.append(seq(*map(self.writer.tested, kept), part))
+        return with_children(stmt, parts), own
+
+    def _in_order(self, stmt: Seq, own: list[Check]) -> tuple[Stmt, list[Check]]:
+        parts: list[Stmt] = []
+        for number, child in enumerate(stmt.stmts):
+            part, pending = self.placed(child)
+            for one in pending:
+                if all(self.memory.steady(before, one.index, one.guard) for before in stmt.stmts[:number]):
+                    own += [one] if one not in own else []
+                else:
+                    parts.append(self.writer.tested(one))
+            parts.append(part)
+        return seq(*parts), own
+
+    def _may_stand_before(self, stmt: Stmt, one: Check) -> bool:
+        """Whether a check in a statement's body may as well be made before the statement."""
+        exprs = one.guard, one.index, one.extent
+        if isinstance(stmt, (If, While)) or (isinstance(stmt, For) and stmt.kind == "thread"):
+            return False
+        if not set(bound_vars(stmt)).isdisjoint(free_vars(*exprs)):
+            return False
+        if isinstance(stmt, (Alloc, View)):
+            return all(e.buffer is not stmt.buffer for e in loads_in(*exprs))
+        return isinstance(stmt, (For, Let)) and self.memory.steady(stmt, *exprs)
+
+    def _own(self, stmt: Stmt) -> list[Check]:
+        """The checks of a statement's own expressions; inner indices before those that are read at them."""
+        found: dict[Check, None] = {}
+        for e in exprs_of(stmt):
+            for report, guards in _reports(e):
+                index, extent, code = (transform(arg, _plain) for arg in report.args)
+                for check in _index_checks(index, extent, _known(code), guards):
+                    found[check] = None
+        return list(found)
+
+
+def _known(code: Expr) -> int:
+    values = [int(e.value) for e in post_order(code) if not e.children and hasattr(e, "value")]
+    return values[0] if values else 0
+
+
+def _index_checks(index: Expr, extent: Expr, code: int, guards: Guards) -> list[Check]:
+    """What has to hold for an index, in each of its lanes, each with the guards of that lane."""
+    lanes = max((index.dtype.lanes, *(cond.dtype.lanes for cond, _ in guards)))
+    if lanes == 1:
+        return [Check(_all_of(guards), index, -extent, extent, code)]
+    size = lane_of(extent, 0)
+    if all(cond.dtype.lanes == 1 for cond, _ in guards):
+        ends = [vector_reduce(op, index) for op in ("min", "max")]
+        return [Check(_all_of(guards), end, -size, size, code) for end in ends]
+    made = []
+    for lane in range(lanes):
+        guard = _all_of([(lane_of(transform(cond, _plain), lane), holds) for cond, holds in guards])
+        made.append(Check(guard, lane_of(index, lane), -size, size, code))
+    return made
+
+
+def _reports(root: Expr) -> list[tuple[Call, Guards]]:
+    """The `report_index` of an expression, inner ones first, each with the conditions around it."""
+    if not any(isinstance(e, Call) and e.name == REPORT for e in post_order(root)):
+        return []
+    found: dict[tuple[Call, Guards], None] = {}
+    seen: set[tuple[Expr, Guards]] = set()
+    work: list[tuple[Expr, Guards, bool]] = [(root, (), False)]
+    while work:
+        e, guards, leaving = work.pop()
+        if leaving:
+            if isinstance(e, Call) and e.name == REPORT:
+                found[e, guards] = None
+            continue
+        if (e, guards) in seen:
+            continue
+        seen.add((e, guards))
+        work.append((e, guards, True))
+        if isinstance(e, Call) and e.name == "if_then_else":
+            cond, a, b = e.args
+            plain = transform(cond, _plain)
+            work += [(b, (*guards, (plain, False)), False), (a, (*guards, (plain, True)), False)]
+            work.append((cond, guards, False))
+            continue
+        work += [(child, guards, False) for child in reversed(e.children)]
+    return list(found)
+
+
+def _rebuilt(root: Stmt, change: Callable[[Stmt, Stmt], Stmt]) -> Stmt:
+    """Each statement over rebuilt parts, as `change(old, new)` has it; iterative."""
+    done: dict[Stmt, Stmt] = {}
+    work: list[tuple[Stmt, bool]] = [(root, False)]
+    while work:
+        stmt, leaving = work.pop()
+        if leaving:
+            done[stmt] = change(stmt, with_children(stmt, [done[child] for child in child_stmts(stmt)]))
+        else:
+            work.append((stmt, True))
+            work += [(child, False) for child in reversed(child_stmts(stmt))]
+    return done[root]
+
+
+__all__ = ["Check", "with_access_checks", "with_index_checks", "with_own_checks"]

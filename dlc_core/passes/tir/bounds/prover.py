@@ -1,0 +1,515 @@
+"""Proofs that every access of a program lies in its buffer.
+
+What is proved, of each program by itself:
+  * loads and stores: each index is in [0, dim) of its buffer, in all lanes;
+  * windows on buffers (`View`): their bytes are bytes of the buffer that they look at;
+  * addresses that are passed on: bulk copies stay in both buffers, and the parameters of a called kernel are
+    no larger than what is passed.  What functions outside of the module do with an address is for their
+    declaration to say (see `opaque_regions`).
+
+First constant ranges of loops are tried, which settles nearly all accesses of programs with known sizes; then
+what is left is proved under loops, conditions and names around it, with symbolic sizes.  Hints (`prefetch`)
+need no proof.  The proofs are sound and incomplete: what is not proved may well be right.
+
+An access under `if_then_else` is made where the condition holds.  Both sides of a `select` are evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    broadcast,
+    conjuncts,
+    const,
+    const_value,
+    free_vars,
+    loads_in,
+    logical_and,
+    post_order,
+    ramp,
+    substitute,
+)
+from dlc_core.passes.tir.bounds.facts import Fact, Holds, InLoop, Knowledge, Named, in_lane
+from dlc_core.passes.tir.bounds.goals import Goal
+from dlc_core.passes.tir.bounds.ranges import Ranges
+from dlc_core.tir.bulk import box_copy
+from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.intrinsics import BULK, kernel_symbol, launch_symbol
+from dlc_core.tir.stmt import Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
+
+_TRUE = logical_and()
+Bytes = tuple[Expr, Expr]
+"""A range of bytes: the first one, and the one behind the last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """An access that is not proved: what statement makes it, and under which conditions of expressions."""
+
+    stmt: Stmt
+    verb: str
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    guards: tuple[tuple[Expr, bool], ...] = ()
+    """Conditions of `if_then_else` around it, outer ones first, and whether they hold."""
+    why: str = ""
+    when: Expr | None = None
+    """A condition on the sizes of the program under which it lies inside, where one is known."""
+
+    def __str__(self) -> str:
+        at = f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
+        return self.why or f"{self.verb} {at} of {self.buffer!r}"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What accesses have in common that differ by a constant in their last index."""
+
+    fact: Fact | None
+    guards: tuple[tuple[Expr, bool], ...]
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@dataclass
+class Proof:
+    """What became of the accesses of a program."""
+
+    proved: int = 0
+    open: list[Access] = field(default_factory=list)
+
+
+def prove(func: PrimFunc, module: Mapping[str, object] | None = None) -> Proof:
+    """Which accesses of a program lie in their buffers for all values of its parameters.
+
+    Blocks of schedules are understood: their axes are in their domains where that is proved of the values
+    that are bound to them.  `module` has the kernels that the program calls; of others nothing is asked.
+    """
+    return _Prover(func, module or {}).run()
+
+
+class _Prover:
+    def __init__(self, func: PrimFunc, module: Mapping[str, object]) -> None:
+        self.func = func
+        self.module = module
+        self.ranges = Ranges(func)
+        self.knowledge = Knowledge(func, self.ranges)
+        self.proof = Proof()
+        self.proved: set[Load] = set()
+        """Loads that lie in their buffers by constant ranges, wherever they stand."""
+        self.left: set[Load | Stmt] = set()
+        """Loads, stores and other statements that need to be looked at where they stand."""
+        self.groups: dict[_Group, list[tuple[int, Access]]] = {}
+        """Accesses that differ by a constant alone, with that constant."""
+        self.stripped: dict[Expr, tuple[Expr, int]] = {}
+        self.extents: dict[Buffer, Bytes] = {}
+        self.lane_values: dict[Var, Expr] = {}
+        """What names of vectors stand for."""
+        self.holders: dict[Stmt, Stmt] = {}
+        """Branches on conditions of lanes, by the statements in them."""
+
+    def run(self) -> Proof:
+        for stmt in stmts(self.func.body):
+            self._by_ranges(stmt)
+        self.proof.proved += len(self.proved)
+        if self.left:
+            for stmt, fact in _with_facts(self.func.body):
+                self._where_it_stands(stmt, fact)
+            for group, members in self.groups.items():
+                self._group(group, members)
+        return self.proof
+
+    # By constant ranges
+
+    def _by_ranges(self, stmt: Stmt) -> None:
+        if isinstance(stmt, Store):
+            if self.ranges.inside(stmt.buffer, stmt.indices):
+                self.proof.proved += 1
+            else:
+                self.left.add(stmt)
+            self._loads_by_ranges(stmt.value)
+            for index in stmt.indices:
+                self._loads_by_ranges(index)
+            return
+        if isinstance(stmt, For):
+            self.ranges.bind(stmt.var, stmt.begin, stmt.extent)
+        elif isinstance(stmt, Let):
+            if stmt.value.dtype.lanes > 1 and not loads_in(stmt.value):
+                self.lane_values[stmt.var] = substitute(stmt.value, self.lane_values)
+            if not stmt.value.dtype.is_float and stmt.value.dtype.kind != "handle":
+                self.ranges.define(stmt.var, stmt.value)
+        elif isinstance(stmt, Block):
+            for axis in stmt.axes:
+                self.ranges.bind(axis.var, axis.dom.begin, axis.dom.extent)
+            self.left.add(stmt)
+        elif isinstance(stmt, View) or (isinstance(stmt, Eval) and _passes_addresses(stmt.value)):
+            self.left.add(stmt)
+            if isinstance(stmt, Eval):
+                return
+        for e in exprs_of(stmt):
+            self._loads_by_ranges(e)
+
+    def _loads_by_ranges(self, e: Expr) -> None:
+        kept = e.kept_loads
+        if kept is None:
+            kept = tuple(loads_in(e))
+        elif type(e) is Load:
+            kept = (*kept, e)
+        for one in kept:
+            if one not in self.proved and one not in self.left:
+                fits = self.ranges.inside(one.buffer, one.indices)
+                (self.proved if fits else self.left).add(one)
+
+    # By all that is known
+
+    def _where_it_stands(self, stmt: Stmt, fact: Fact | None) -> None:
+        left = self.left
+        if isinstance(stmt, If) and stmt.cond.dtype.lanes > 1:
+            # Checks stand around it: a single store may be under a condition of lanes.
+            self.holders.update(dict.fromkeys(stmts(stmt.then), stmt))
+        if isinstance(stmt, Eval) and stmt in left:
+            self._addresses(stmt, fact)
+            return
+        for e in exprs_of(stmt):
+            if any(one in left for one in loads_in(e)):
+                for one, guards in _guarded_loads(e, left):
+                    self._access(Access(stmt, "loads", one.buffer, one.indices, guards), fact)
+        if isinstance(stmt, Store) and stmt in left:
+            self._access(Access(stmt, "stores to", stmt.buffer, stmt.indices), fact)
+        elif isinstance(stmt, View):
+            self._window(stmt, fact)
+        elif isinstance(stmt, Block):
+            self._axes(stmt, fact)
+
+    def _access(self, access: Access, fact: Fact | None) -> None:
+        """Note an access, beside those that differ from it by a constant."""
+        lanes = tuple((cond, True) for cond in self.knowledge.lane_conditions(fact))
+        if lanes:
+            holder = self.holders[access.stmt]
+            access = replace(access, stmt=holder, guards=(*lanes, *access.guards))
+        for cond, holds in access.guards:
+            scalar = cond.value if isinstance(cond, Broadcast) else cond
+            if isinstance(scalar, Const) and bool(scalar.value) is not holds:
+                self.proof.proved += 1  # it is never made
+                return
+        *outer, last = access.indices or (const(0),)
+        core, constant = self._strip(last)
+        group = _Group(fact, access.guards, access.buffer, (*outer, core))
+        self.groups.setdefault(group, []).append((constant, access))
+
+    def _strip(self, e: Expr) -> tuple[Expr, int]:
+        """An index as a sum of something and a constant."""
+        found = self.stripped.get(e)
+        if found is None:
+            found = self.stripped[e] = self._stripped(e)
+        return found
+
+    def _stripped(self, e: Expr) -> tuple[Expr, int]:
+        if isinstance(e, Const):
+            return const(0, e.dtype), int(e.value)
+        if isinstance(e, Binary) and e.op == "add":
+            (a, one), (b, other) = self._strip(e.a), self._strip(e.b)
+            return (a + b, one + other) if one or other else (e, 0)
+        if isinstance(e, Binary) and e.op == "sub" and isinstance(e.b, Const):
+            a, one = self._strip(e.a)
+            return a, one - int(e.b.value)
+        if isinstance(e, Ramp):
+            base, one = self._strip(e.base)
+            return (ramp(base, e.stride, e.lanes), one) if one else (e, 0)
+        if isinstance(e, Broadcast):
+            value, one = self._strip(e.value)
+            return (broadcast(value, e.lanes), one) if one else (e, 0)
+        return e, 0
+
+    def _group(self, group: _Group, members: list[tuple[int, Access]]) -> None:
+        """Prove the first and the last of a group: the others lie between."""
+        fact = group.fact
+        for cond, holds in group.guards:
+            scalar = cond.value if isinstance(cond, Broadcast) else cond
+            fact = Holds(fact, 0 if fact is None else fact.depth + 1, None, scalar, not holds)
+        members.sort(key=lambda member: member[0])
+        ends = [members[0][1], members[-1][1]] if members[0][0] < members[-1][0] else [members[0][1]]
+        if all(self._is_inside(fact, access) is _TRUE for access in ends):
+            self.proof.proved += len(members)
+            return
+        for _, access in members:
+            when = self._is_inside(fact, access)
+            if when is _TRUE:
+                self.proof.proved += 1
+            else:
+                self.proof.open.append(replace(access, when=when))
+
+    def _is_inside(self, fact: Fact | None, access: Access) -> Expr | None:
+        """True, or a condition on sizes under which an access lies inside, or None where none is known."""
+        az = self.knowledge.at(fact)
+        moving = self.knowledge.moving(fact)
+        conds = self.knowledge.conditions(fact)
+        lanes = max((index.dtype.lanes for index in access.indices), default=1)
+        among = {cond.dtype.lanes for cond, _ in access.guards} - {1}
+        if lanes == 1 and not among:
+            return self._are_inside(az, access, access.indices, moving, conds)
+        # A scalar under a condition of lanes is accessed where the condition holds in any of them.
+        lanes = max((lanes, *among)) if lanes == 1 else lanes
+        lane = Var("lane")
+        indices = [in_lane(substitute(index, self.lane_values), lane) for index in access.indices]
+        known = [index for index in indices if index is not None]
+        if len(known) < len(indices):
+            return None
+        with az.scope():
+            az.bind(lane, 0, lanes)
+            for cond, holds in access.guards:
+                whole = substitute(cond, self.lane_values)
+                for part in conjuncts(whole) if holds else [whole]:
+                    scalar = in_lane(part, lane) if part.dtype.lanes == lanes else None
+                    if scalar is not None:
+                        conds.append(scalar if holds else ~scalar)
+                        az.suppose(conds[-1])
+            return self._are_inside(az, access, known, [*moving, lane], conds)
+
+    def _are_inside(
+        self, az: Analyzer, access: Access, indices: Sequence[Expr], moving: Sequence[Var], conds: list[Expr]
+    ) -> Expr | None:
+        result: Expr | None = _TRUE
+        for index, dim in zip(indices, access.buffer.shape, strict=True):
+            low, high = self.ranges.of(index)
+            if low < 0 or high >= self.ranges.of(dim)[0]:
+                goal = self._goal(az, moving, conds)
+                if not goal.is_between(index.astype(INDEX), dim.astype(INDEX)):
+                    enough = goal.sufficient[-1] if goal.sufficient else None
+                    result = None if result is None or enough is None else logical_and(result, enough)
+        return result
+
+    def _goal(self, az: Analyzer, moving: Sequence[Var], conds: Sequence[Expr]) -> Goal:
+        sizes = frozenset(self.func.scalars)
+        return Goal(az, self.knowledge.dims, tuple(moving), tuple(conds), sizes)
+
+    # Blocks, windows and addresses
+
+    def _axes(self, block: Block, fact: Fact | None) -> None:
+        """The values of a block's axes are in their domains wherever its predicate holds."""
+        values = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}
+        predicate = substitute(block.predicate, values)
+        inside = Holds(fact, 0 if fact is None else fact.depth + 1, None, predicate)
+        for axis, value in zip(block.axes, block.values, strict=True):
+            (low, high), begin = self.ranges.of(value), self.ranges.of(axis.dom.begin)
+            if begin[1] <= low and high < begin[0] + self.ranges.of(axis.dom.extent)[0]:
+                continue
+            az = self.knowledge.at(inside)
+            goal = self._goal(az, self.knowledge.moving(fact), self.knowledge.conditions(inside))
+            if not goal.is_between(az.simplify(value - axis.dom.begin), axis.dom.extent):
+                why = f"axis {axis.var.name} of block {block.name} is {value}"
+                self.proof.open.append(Access(block, "binds", self.func.buffers[0], (), (), why))
+
+    def _window(self, view: View, fact: Fact | None) -> None:
+        """A window's bytes, counted from the pointer that both share, are bytes of what it looks at."""
+        inner, outer = self._extent(view.buffer), self._extent(view.base)
+        self._obligation(view, fact, inner, outer, lambda: f"{view.buffer!r} is a window on {view.base!r}")
+
+    def _extent(self, buffer: Buffer) -> Bytes:
+        found = self.extents.get(buffer)
+        if found is None:
+            found = self.extents[buffer] = extent_in_bytes(buffer)
+        return found
+
+    def _obligation(
+        self, stmt: Stmt, fact: Fact | None, inner: Bytes, outer: Bytes, what: Callable[[], str]
+    ) -> None:
+        """[begin, end) inside of [low, high), or empty."""
+        (begin, end), (low, high) = inner, outer
+        if all(type(e) is Const for e in (begin, end, low, high)):
+            a, b, c, d = (int(e.value) for e in (begin, end, low, high) if isinstance(e, Const))
+            fits = b <= a or (c <= a and b <= d)
+        else:
+            az = self.knowledge.at(fact)
+            fits = (begin is low or az.prove(begin >= low)) and (end is high or az.prove(end <= high))
+            if not fits and fact is not None:
+                goal = self._goal(az, self.knowledge.moving(fact), self.knowledge.conditions(fact))
+                fits = goal.is_between(begin - low, high - low - (end - begin) + 1)
+        if fits:
+            self.proof.proved += 1
+        else:
+            buffer = stmt.buffer if isinstance(stmt, View) else self.func.buffers[0]
+            why = f"{what()}: bytes {begin} to {end} of {low} to {high}"
+            fits_where = logical_and(begin >= low, end <= high)
+            of_sizes = not loads_in(fits_where) and set(self.func.scalars).issuperset(free_vars(fits_where))
+            when = fits_where if of_sizes else None
+            self.proof.open.append(Access(stmt, "passes", buffer, (), (), why, when))
+
+    def _addresses(self, stmt: Eval, fact: Fact | None) -> None:
+        value = stmt.value
+        assert isinstance(value, Call)
+        symbol = kernel_symbol(value) or launch_symbol(value)
+        if symbol is not None:
+            self._kernel_call(stmt, value, symbol, fact)
+            return
+        for arg in value.args:
+            taken = _taken(arg)
+            for one in loads_in(*(taken.indices if taken is not None else (arg,))):
+                if one in self.left:
+                    self._access(Access(stmt, "loads", one.buffer, one.indices), fact)
+            if taken is not None and value.name != BULK:
+                self._access(Access(stmt, "takes the address of", taken.buffer, taken.indices), fact)
+        if value.name == BULK:
+            self._bulk_copy(stmt, value, fact)
+
+    def _kernel_call(self, stmt: Eval, value: Call, symbol: str, fact: Fact | None) -> None:
+        """What a kernel takes for a parameter is no more than what it is given."""
+        callee = self.module.get(symbol)
+        if not isinstance(callee, PrimFunc):
+            return
+        params = callee.params
+        scalars = {
+            p: arg for p, arg in zip(params, value.args) if isinstance(p, Var) and p.dtype is arg.dtype
+        }
+        for param, arg in zip(params, value.args):
+            taken = _taken(arg)
+            if not isinstance(param, Buffer) or taken is None:
+                continue
+            begin, end = self._extent(param)
+            if scalars:
+                begin, end = substitute(begin, scalars), substitute(end, scalars)
+            at = taken.buffer.linear_index(taken.indices) * taken.buffer.dtype.itemsize
+            self._obligation(
+                stmt,
+                fact,
+                (at + begin, at + end),
+                self._extent(taken.buffer),
+                lambda given=taken.buffer, param=param: f"{given!r} is parameter {param!r} of {symbol}",  # type: ignore[misc]
+            )
+
+    def _bulk_copy(self, stmt: Eval, value: Call, fact: Fact | None) -> None:
+        """A box in shared memory, and the tensor that it is part of; what is outside of it is not read."""
+        one = box_copy(value)
+        last: Expr = const(1)
+        for dim, step in zip(one.dims, one.strides, strict=True):
+            last = last + (dim.astype(INDEX) - 1) * step.astype(INDEX)
+        for buffer, begin, count in (
+            (one.to, one.to.linear_index(one.at), const(math.prod(one.box))),
+            (one.source, one.source.offset, last),
+        ):
+            size = buffer.dtype.itemsize
+            inner = begin * size, (begin + count) * size
+            self._obligation(stmt, fact, inner, self._extent(buffer), lambda: f"a box is copied by {value}")
+
+
+def extent_in_bytes(buffer: Buffer) -> Bytes:
+    """The bytes of a buffer, counted from its pointer."""
+    count = buffer.num_elements()
+    if buffer.strides is not None:
+        count = const(1)
+        for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+            count = count + (size - 1) * stride
+    begin = buffer.offset * buffer.dtype.itemsize
+    return begin, begin + count * buffer.dtype.itemsize
+
+
+def _passes_addresses(value: Expr) -> bool:
+    return (
+        isinstance(value, Call)
+        and value.name != "prefetch"
+        and any(_taken(arg) is not None for arg in value.args)
+    )
+
+
+def _taken(arg: Expr) -> Load | None:
+    """The element whose address is passed."""
+    if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
+        return arg.args[0]
+    return None
+
+
+def _guarded_loads(
+    root: Expr, wanted: set[Load | Stmt]
+) -> Iterator[tuple[Load, tuple[tuple[Expr, bool], ...]]]:
+    """The wanted loads of an expression, with the conditions under which each is made."""
+    seen: set[tuple[Expr, tuple[tuple[Expr, bool], ...]]] = set()
+    work: list[tuple[Expr, tuple[tuple[Expr, bool], ...]]] = [(root, ())]
+    while work:
+        e, guards = work.pop()
+        if (e, guards) in seen or not any(one in wanted for one in loads_in(e)):
+            continue
+        seen.add((e, guards))
+        if isinstance(e, Call) and e.name == "if_then_else":
+            cond, a, b = e.args
+            work += [(b, (*guards, (cond, False))), (a, (*guards, (cond, True))), (cond, guards)]
+            continue
+        if isinstance(e, Call) and e.name == "address_of":
+            work += [(index, guards) for arg in e.args for index in arg.children]
+            continue
+        if isinstance(e, Load) and e in wanted:
+            yield e, guards
+        work += [(child, guards) for child in e.children]
+
+
+def _with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
+    """Every statement with what holds where it stands, in order of execution."""
+    work: list[tuple[Stmt, Fact | None]] = [(root, None)]
+    while work:
+        stmt, fact = work.pop()
+        yield stmt, fact
+        depth = 0 if fact is None else fact.depth + 1
+        inside: Fact | None = fact
+        if isinstance(stmt, For):
+            if isinstance(stmt.extent, Const) and stmt.extent.value <= 0:
+                continue  # it never runs
+            inside = InLoop(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
+        elif isinstance(stmt, While):
+            inside = Holds(fact, depth, stmt.body, stmt.cond)
+        elif isinstance(stmt, Let):
+            inside = Named(fact, depth, stmt.body, stmt.var, stmt.value)
+        elif isinstance(stmt, If):
+            always = const_value(stmt.cond)
+            if stmt.orelse is not None and not always:
+                work.append((stmt.orelse, Holds(fact, depth, stmt.orelse, stmt.cond, negated=True)))
+            if always is None or always:
+                work.append((stmt.then, Holds(fact, depth, stmt.then, stmt.cond)))
+            continue
+        elif isinstance(stmt, Block):
+            inside = _in_block(stmt, fact)
+        work += [(child, inside) for child in reversed(child_stmts(stmt))]
+
+
+def _in_block(block: Block, fact: Fact | None) -> Fact | None:
+    """What holds in a block: its axes have the values bound to them, which are in their domains, and its
+    predicate holds.
+    """
+    values = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}
+    conds = [block.predicate] if const_value(block.predicate) is not True else []
+    for axis, value in zip(block.axes, block.values, strict=True):
+        fact = Named(fact, 0 if fact is None else fact.depth + 1, block, axis.var, value)
+        conds.append((value >= axis.dom.begin) & (value < axis.dom.begin + axis.dom.extent))
+    for cond in conds:
+        fact = Holds(fact, 0 if fact is None else fact.depth + 1, block, substitute(cond, values))
+    return fact
+
+
+def opaque_regions(block: Block) -> Iterator[tuple[str, Buffer, list[tuple[Expr, Expr]]]]:
+    """The regions that a block declares for functions that it passes addresses to: verb, buffer, and for each
+    dim (begin, extent).
+    """
+    passes = any(
+        isinstance(e, Call) and e.name == "address_of"
+        for s in stmts(block.body)
+        if not (isinstance(s, Eval) and isinstance(s.value, Call) and s.value.name == "prefetch")
+        for e in post_order(*exprs_of(s))
+    )
+    for verb, regions in (("reads", block.reads), ("writes", block.writes)) if passes else ():
+        for region in regions:
+            yield verb, region.buffer, [(r.begin, r.extent) for r in region.ranges]
+
+
+__all__ = ["Access", "Proof", "extent_in_bytes", "opaque_regions", "prove"]

@@ -1,0 +1,193 @@
+"""Constant ranges of the integers of a program, by the arithmetic of intervals.
+
+Every variable of a program is bound once, so one table holds for the whole program.  Conditions are not
+looked at: a range contains every value that the expression has wherever it is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dlc_core.arith import interval as iv
+from dlc_core.arith.interval import EVERYTHING, INF, Interval
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX, DType
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+    const_value,
+    post_order,
+)
+from dlc_core.tir.stmt import PrimFunc
+
+BOOLEAN: Interval = (0, 1)
+_KEEPS = {"report_index": 0, "vector_reduce_min": 0, "vector_reduce_max": 0, "subgroup_shuffle": 0}
+"""Intrinsics whose values are among those of one argument."""
+_ARITHMETIC: dict[str, Callable[[Interval, Interval], Interval]] = {
+    "add": iv.add,
+    "mul": iv.mul,
+    "min": iv.minimum,
+    "max": iv.maximum,
+    "floordiv": iv.floordiv,
+    "floormod": iv.floormod,
+    "truncdiv": iv.truncdiv,
+    "div": iv.truncdiv,
+    "truncmod": iv.truncmod,
+}
+
+
+class Ranges:
+    """The ranges of one program's integer expressions, all lanes of vectors together."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self._known: dict[Expr, Interval] = {}
+        for scalar in func.scalars:
+            if scalar.dtype.is_int:
+                # By-value integers are dims, which are not negative.
+                low, high = _type_range(scalar.dtype)
+                own = scalar.bounds
+                least = 0 if own is None else max(0, own.low)
+                most = high if own is None or own.high is None else own.high
+                self._known[scalar] = (max(low, least), INF if most == _type_range(INDEX)[1] else most)
+
+    def bind(self, var: Var, begin: Expr, extent: Expr) -> None:
+        """Let `var` run over [begin, begin + extent)."""
+        if type(begin) is Const and type(extent) is Const:
+            self._known[var] = begin.value, begin.value + extent.value - 1
+            return
+        first, count = self.of(begin), self.of(extent)
+        self._known[var] = first[0], first[1] + count[1] - 1
+
+    def define(self, var: Var, value: Expr) -> None:
+        """Let `var` be a name of `value`."""
+        self._known[var] = self.of(value)
+
+    def of(self, e: Expr) -> Interval:
+        """The least and the greatest value of an integer or boolean expression."""
+        found = self._known.get(e)
+        if found is None:
+            try:
+                found = self._found(e)
+            except RecursionError:
+                for part in post_order(e):
+                    if part not in self._known and not part.dtype.is_float:
+                        self._found(part)
+                found = self._known[e]
+        return found
+
+    def inside(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+        """Whether an access lies inside of its buffer by constant ranges alone."""
+        for index, dim in zip(indices, buffer.shape):
+            low, high = self._known.get(index) or self.of(index)
+            if low < 0 or high >= (dim.value if type(dim) is Const else self.of(dim)[0]):
+                return False
+        return True
+
+    def _found(self, e: Expr) -> Interval:
+        made = _RULES.get(type(e), _any)(self, e)
+        if type(e) is not Const:
+            low, high = _type_range(e.dtype)
+            if made[0] < low or made[1] > high:
+                # What leaves its type wraps around; an index that is no int64 has no meaning.
+                endless = e.dtype is INDEX and (made[0] == -INF or made[1] == INF)
+                made = made if endless else (low, high)
+            self._known[e] = made
+        return made
+
+
+def _type_range(type_: DType) -> Interval:
+    if type_.is_bool:
+        return BOOLEAN
+    return type_.scalar.int_range() if type_.is_int else EVERYTHING
+
+
+def _any(ranges: Ranges, e: Expr) -> Interval:
+    return _type_range(e.dtype)
+
+
+def _const(ranges: Ranges, e: Const) -> Interval:
+    return (e.value, e.value) if e.dtype.is_int else (int(e.value), int(e.value))
+
+
+def _var(ranges: Ranges, e: Var) -> Interval:
+    return EVERYTHING if e.dtype is INDEX else _type_range(e.dtype)
+
+
+def _binary(ranges: Ranges, e: Binary) -> Interval:
+    op = e.op
+    if e.dtype.is_bool or e.dtype.is_float:
+        return _type_range(e.dtype)
+    a, b = ranges.of(e.a), ranges.of(e.b)
+    if op == "sub":
+        return a[0] - b[1], a[1] - b[0]
+    found = _ARITHMETIC.get(op)
+    if found is not None:
+        return found(a, b)
+    if op == "bitand" and (a[0] >= 0 or b[0] >= 0):
+        return 0, min(side[1] for side in (a, b) if side[0] >= 0)
+    if op == "shr" and a[0] >= 0:
+        return 0, a[1]
+    return _type_range(e.dtype)
+
+
+def _unary(ranges: Ranges, e: Unary) -> Interval:
+    if e.op != "neg" or not e.dtype.is_int:
+        return _type_range(e.dtype)
+    low, high = ranges.of(e.a)
+    return -high, -low
+
+
+def _cast(ranges: Ranges, e: Cast) -> Interval:
+    return _type_range(e.dtype) if e.a.dtype.is_float or not e.dtype.is_int else ranges.of(e.a)
+
+
+def _select(ranges: Ranges, e: Select) -> Interval:
+    return _type_range(e.dtype) if e.dtype.is_float else iv.union(ranges.of(e.a), ranges.of(e.b))
+
+
+def _call(ranges: Ranges, e: Call) -> Interval:
+    if e.dtype.is_float or e.dtype.kind == "handle":
+        return _type_range(e.dtype)
+    if e.name == "if_then_else":
+        return iv.union(ranges.of(e.args[1]), ranges.of(e.args[2]))
+    kept = _KEEPS.get(e.name)
+    return _type_range(e.dtype) if kept is None else ranges.of(e.args[kept])
+
+
+def _ramp(ranges: Ranges, e: Ramp) -> Interval:
+    base, last = ranges.of(e.base), e.lanes - 1
+    stride = const_value(e.stride)
+    if stride is not None:
+        return (base[0], base[1] + stride * last) if stride >= 0 else (base[0] + stride * last, base[1])
+    steps = iv.scale(ranges.of(e.stride), last)
+    return base[0] + min(0, steps[0]), base[1] + max(0, steps[1])
+
+
+def _broadcast(ranges: Ranges, e: Broadcast) -> Interval:
+    return ranges.of(e.value)
+
+
+_RULES: dict[type[Expr], Callable[[Ranges, Any], Interval]] = {
+    Const: _const,
+    Var: _var,
+    Binary: _binary,
+    Unary: _unary,
+    Cast: _cast,
+    Select: _select,
+    Call: _call,
+    Ramp: _ramp,
+    Broadcast: _broadcast,
+    Load: _any,
+}
+
+__all__ = ["Ranges"]

@@ -1,0 +1,58 @@
+"""prove_bounds: every access lies in its buffer, by proof or by a check while the program runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.passes.tir.bounds import prove, with_access_checks, with_index_checks, with_own_checks
+from dlc_core.tir.stmt import PrimFunc
+
+BOUNDS = "bounds"
+"""The attribute of a PrimFunc: how many accesses are proved to lie in their buffers, and how many checked."""
+
+
+@dataclass(frozen=True)
+class ProveBounds(PrimFuncPass):
+    """Every access is proved to lie in its buffer, from the ranges of loops, conditions and sizes; one that
+    is not proved is checked while the program runs.
+
+    Indices that are data (`report_index`) are checked too, by ONNX's meaning of negative ones, unless the
+    setting `check_indices` is off: then those out of range are moved into it.  A check that fails is noted in
+    the record `failure`, which is a parameter then, and the call fails.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            for i in range(8):
+                B[i] = A[i * 2 % 8] + A[i * 3 % 11]
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), failure: T.Buffer((4,), "int64"),
+              site: T.int64):
+            T.func_attr({"checks": {1: "access: f loads A[i * 3 % 11] of A: float32[8]"}, "bounds": (2, 1)})
+            for i in range(8):
+                if i * 3 % 11 >= 0 and i * 3 % 11 < 8:
+                    B[i] = A[i * 2 % 8] + A[i * 3 % 11]
+                elif failure[0] == 0:
+                    failure[1] = i * 3 % 11
+                    failure[2] = 8
+                    failure[0] = site + 1
+    """
+
+    name: ClassVar[str] = "prove_bounds"
+    place: ClassVar[tuple[float, ...]] = (560,)
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        func = with_index_checks(with_own_checks(func), bool(context.config.get("check_indices", True)))
+        found = prove(func)
+        checked = with_access_checks(func, found.open, versions=True)
+        return checked.with_attrs(bounds=(found.proved, len(found.open)))
+
+
+__all__ = ["BOUNDS", "ProveBounds"]

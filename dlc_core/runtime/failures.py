@@ -1,0 +1,54 @@
+"""What went wrong while code ran: the record of its checks (see `tir/failures.py`) as an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.diag import RuntimeFailure
+from dlc_core.record import record
+
+RECORD_BYTES = 32
+"""The record of a call: four int64 at the beginning of its scratch memory, zero before it."""
+_CODES = 1 << 16
+_NAMES = 4
+"""Nodes that a message names, at most."""
+
+
+@record(frozen=True)
+class Site:
+    """A call of a kernel with checks: the model nodes that it computes, and what the checks are about."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    checks: tuple[str, ...]
+    """By their codes, the first of which is 1."""
+
+
+def recorded_failure(found: Sequence[int], sites: Sequence[Site]) -> RuntimeFailure | None:
+    """The error that a record tells of; None where nothing has failed."""
+    where, index, extent = found[:3]
+    if not where:
+        return None
+    number, code = divmod(where, _CODES)
+    if not (0 < number <= len(sites) and 0 < code <= len(sites[number - 1].checks)):
+        return RuntimeFailure("a check failed while the model ran", why=f"its record is {list(found)}")
+    site = sites[number - 1]
+    kind, _, about = site.checks[code - 1].partition(": ")
+    more = f" and {len(site.nodes) - _NAMES} more" if len(site.nodes) > _NAMES else ""
+    nodes = f" in {', '.join(map(repr, site.nodes[:_NAMES]))}{more}" if site.nodes else ""
+    details = [f"in kernel {site.kernel}"]
+    if kind == "access":
+        why = f"its index is {index}, the extent {extent}"
+        return RuntimeFailure(f"access out of bounds{nodes}: {about}", why=why, details=details)
+    if kind == "check":
+        return RuntimeFailure(f"check {about} failed{nodes}", details=details)
+    valid = f"valid are {-extent} to {extent - 1}" if extent else "there are no elements"
+    return RuntimeFailure(f"index {index} is out of range{nodes}", why=f"{about}: {valid}", details=details)
+
+
+def status_failure(symbol: str, status: int) -> RuntimeFailure:
+    """The error of an entry that gave a status other than 0."""
+    return RuntimeFailure(f"{symbol} failed while running", why=f"its status is {status}")
+
+
+__all__ = ["RECORD_BYTES", "Site", "recorded_failure", "status_failure"]

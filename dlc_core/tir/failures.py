@@ -1,0 +1,110 @@
+"""How a running program reports what its checks have found: in a record that the caller reads afterwards.
+
+A program with checks has two parameters more: last of its buffers the record, four int64, and last of its
+scalars the `site` of the call, its number times 2**16.  A check that fails writes, unless another one did
+before,
+
+    [0]  site + code      0: nothing has failed; codes and numbers of sites begin with 1
+    [1]  the index
+    [2]  the number of elements that it has to be below
+
+and the program goes on, without the access.  Threads may write at the same time: then the record has the
+numbers of some of them.  The record belongs to one call: it is the beginning of its scratch memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import Call, Expr, Var, call, const, eq, post_order, transform
+from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
+from dlc_core.tir.stmt import Block, If, PrimFunc, Stmt, Store, seq
+
+CHECKS = "checks"
+"""The attribute of a PrimFunc with checks: what each of them is about, by its code."""
+INDEX_CHECKS = "index_checks"
+"""The attribute of a PrimFunc with `report_index`: what each of these is about, by its code."""
+RECORD_NAME = "failure"
+"""What the record is called as a parameter."""
+RECORD = 4
+"""Elements of the record."""
+SITE = 1 << 16
+"""What sites are multiples of, so that codes of one program fit below."""
+REPORT = "report_index"
+INDEX_KIND, ACCESS_KIND, CHECK_KIND = "index: ", "access: ", "check: "
+"""How texts about checks begin: of indices that are data, of accesses, of what a program asks for itself."""
+
+
+def record_buffer() -> Buffer:
+    return Buffer(RECORD_NAME, (RECORD,), INDEX)
+
+
+def parameters_of(func: PrimFunc) -> tuple[Buffer, Var] | None:
+    """The record and the site of a program with checks."""
+    return (func.buffers[-1], func.scalars[-1]) if CHECKS in func.attrs else None
+
+
+def with_parameters(func: PrimFunc, checks: Mapping[int, str]) -> PrimFunc:
+    """The program with the two parameters, if it has not got them, and what its checks are about."""
+    if parameters_of(func) is None:
+        func = replace(func, params=(*func.buffers, record_buffer(), *func.scalars, Var("site")))
+    return func.with_attrs(checks=MappingProxyType(dict(checks)))
+
+
+def failed(record: Buffer, site: Expr, code: int, index: Expr, extent: Expr) -> Stmt:
+    """What writes the record: an index that is not below an extent, or is negative."""
+    first = eq(record[0], 0)
+    numbers = (site + code, index.astype(INDEX), extent.astype(INDEX))
+    order = (1, 2, 0)  # who reads the code finds the numbers
+    return If(first, seq(*(Store(record, (const(at),), numbers[at]) for at in order)))
+
+
+def report_index(index: Expr, extent: Expr) -> Expr:
+    """The value of `index`, an int64; where it is not in [-extent, extent) the call fails."""
+    return call(REPORT, (index, extent, const(0)), index.dtype)
+
+
+def numbered(func: PrimFunc) -> PrimFunc:
+    """The program whose `report_index` have codes of their own, with the attribute that says what they are
+    about: the blocks that they stand in.
+    """
+    found: dict[Expr, Expr] = {}
+    about: dict[int, str] = {}
+    block = func.name
+    for stmt in stmts(func.body):
+        if isinstance(stmt, Block):
+            block = stmt.name
+        for e in post_order(*exprs_of(stmt)):
+            if isinstance(e, Call) and e.name == REPORT and e not in found:
+                code = len(about) + 1
+                about[code] = f"{INDEX_KIND}{block}"
+                # Indices may be read at other such indices, whose codes are there by now.
+                index, extent = (transform(arg, found.get) for arg in e.args[:2])
+                made = call(REPORT, (index, extent, const(code)), e.dtype)
+                found[e] = found[e.rebuild((index, extent, e.args[2]))] = made
+    if not found:
+        return func
+    body = transform_stmt(func.body, expr_fn=found.get)
+    return replace(func, body=body).with_attrs(index_checks=MappingProxyType(about))
+
+
+__all__ = [
+    "ACCESS_KIND",
+    "CHECKS",
+    "CHECK_KIND",
+    "INDEX_CHECKS",
+    "INDEX_KIND",
+    "RECORD",
+    "REPORT",
+    "SITE",
+    "failed",
+    "numbered",
+    "parameters_of",
+    "record_buffer",
+    "report_index",
+    "with_parameters",
+]

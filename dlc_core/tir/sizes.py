@@ -1,0 +1,32 @@
+"""What is known of the sizes of a program's tensors: none is negative, whatever the dims are that they follow
+from.
+
+A dim such as `(n + 1) // 2 - 1` may be negative by its form.  Who calls a program sees to it that it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.expr import Expr, Var, free_vars
+
+SIZES = "sizes"
+"""The attribute of a PrimFunc: sizes of its tensors that are not negative where it is called, and of which
+that does not follow from their form."""
+
+
+def doubtful_sizes(dims: Iterable[object]) -> tuple[Expr, ...]:
+    """Of some dims those whose form does not say that they are not negative."""
+    found: dict[Expr, None] = {}
+    for size in dims:
+        if isinstance(size, Expr) and not isinstance(size, Var) and size not in found and free_vars(size):
+            analyzer = Analyzer()
+            for var in free_vars(size):
+                analyzer.declare_dim(var, low=0)
+            if not analyzer.prove(size >= 0):
+                found[size] = None
+    return tuple(found)
+
+
+__all__ = ["SIZES", "doubtful_sizes"]
