@@ -8,8 +8,8 @@ from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import TensorType, symbols_of
 
 NEEDS = "needs"
-"""The attribute of a function: pairs of expressions over its params' dims, and dims that their elements tell,
-that must be equal, with what is wrong where they are not."""
+"""The attribute of a function: what its dims must fulfil, the fields of `ir.conditions.Condition` in tuples,
+over the dims of its params, those that their elements tell, and those that data in the function tells."""
 
 
 def dims_shown(n: Node) -> set[Var]:

@@ -1,9 +1,9 @@
 """Parts of type inference that op declarations share: broadcasting, axes, arithmetic on symbolic dims, dtype
 checks.
 
-Two dims are known to be equal when they are one int or one (interned) expression.  Where one dim is an int
-and the other a symbol, the int is believed and the run-time check of the shapes has the last word. Symbolic
-dims are at least 1.
+Two dims are known to be equal when they are one int or one (interned) expression.  Where that is open, it is
+assumed, and noted as a condition that calls are checked for (see `assume`); of an int and a symbol the int is
+the result. Symbolic dims are at least 1.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import TypeInferenceError
+from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Binary, Expr, as_expr, const_value, free_vars, maximum, minimum
 from dlc_core.ir.types import Dim, TensorType, Type, dim
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import Infer, tensor_types
 
 Attrs = Mapping[str, Any]
@@ -28,15 +30,20 @@ def fail(what: str, hint: str = "") -> TypeInferenceError:
 
 
 def simplify(value: Dim) -> Dim:
-    """A dim in simplest form; int where known."""
-    return value if isinstance(value, int) else _simplified(value)
+    """A dim in simplest form; int where known.  What is right for dims of at least 1 alone is noted."""
+    if isinstance(value, int):
+        return value
+    made, exact = _simplified(value, 1), _simplified(value, 0)
+    if made != exact:
+        assume(EQUAL, exact, made, f"{exact} is taken to be {made}")
+    return made
 
 
-@lru_cache(maxsize=4096)
-def _simplified(value: Expr) -> Dim:
+@lru_cache(maxsize=8192)
+def _simplified(value: Expr, least: int) -> Dim:
     analyzer = Analyzer()
     for var in free_vars(value):
-        analyzer.declare_dim(var)
+        analyzer.declare_dim(var, least)
     return dim(analyzer.simplify(value))
 
 
@@ -114,7 +121,43 @@ def merge_dims(a: Dim, b: Dim, what: str) -> Dim:
         return a
     if isinstance(a, int) and isinstance(b, int):
         raise fail(f"{what} must be equal, not {a} and {b}")
-    return a if isinstance(a, int) else b if isinstance(b, int) else a
+    known, other = (a, b) if isinstance(a, int) or not isinstance(b, int) else (b, a)
+    assume(EQUAL, other, known, f"{what} must be equal")
+    return known
+
+
+def at_least(size: Dim, least: Dim, what: str) -> None:
+    """`size` is `least` or more; an error where it is known not to be."""
+    if isinstance(size, int) and isinstance(least, int):
+        if size < least:
+            raise fail(f"{what} must be at least {least}, not {size}")
+    else:
+        assume(AT_LEAST, size, least, f"{what} must be at least {least}")
+
+
+def multiple_of(size: Dim, by: Dim, what: str) -> None:
+    """`by` divides `size`; an error where it is known not to."""
+    if isinstance(size, int) and isinstance(by, int):
+        if by == 0 or size % by:
+            raise fail(f"{what} must be a multiple of {by}, not {size}")
+    elif by != 1 and size != by:
+        assume(MULTIPLE, size, by, f"{what} must be a multiple of {by}")
+
+
+def broadcast_into(own: Sequence[Dim], wanted: Sequence[Dim], what: str) -> None:
+    """A shape broadcasts to another one as that is, aligned to the right."""
+    shown = f"{what} {dims_text(own)}".lstrip()
+    why = f"{shown} is broadcast to {dims_text(wanted)}"
+    if len(own) > len(wanted):
+        raise fail(f"{shown} does not broadcast to {dims_text(wanted)}")
+    for a, b in zip(reversed(own), reversed(wanted)):
+        if isinstance(a, int) and isinstance(b, int):
+            if a not in (1, b):
+                raise fail(f"{shown} does not broadcast to {dims_text(wanted)}")
+        elif isinstance(a, int) and a != 1:
+            assume(EQUAL, b, a, why)
+        elif a not in (1, b):
+            assume(ONE_OR, a, b, why)
 
 
 def broadcast_dims(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -136,12 +179,15 @@ def _broadcast_pair(a: Dim, b: Dim, shapes: Sequence[Sequence[Dim]]) -> Dim:
         return a
     if a == 1:
         return b
+    given = " and ".join(map(dims_text, shapes))
     if isinstance(a, int) and not isinstance(b, int):
+        assume(ONE_OR, b, a, f"shapes {given} broadcast")
         return a
     if isinstance(b, int) and not isinstance(a, int):
+        assume(ONE_OR, a, b, f"shapes {given} broadcast")
         return b
     raise fail(
-        f"shapes {' and '.join(map(dims_text, shapes))} do not broadcast: {a} against {b}",
+        f"shapes {given} do not broadcast: {a} against {b}",
         "dims must be equal or 1, aligned to the right",
     )
 

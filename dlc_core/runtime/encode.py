@@ -13,6 +13,7 @@ from typing import Any
 
 from dlc_core.diag import UnsupportedError
 from dlc_core.ir.bounds import Bounds
+from dlc_core.ir.conditions import EQUAL, KINDS, Condition
 from dlc_core.ir.dtype import BOOL, INDEX, DType, dtype
 from dlc_core.ir.expr import (
     ARITH,
@@ -96,7 +97,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
             for v in given
         ]
 
-    needs = [[table.add(a), table.add(b), what] for a, b, what in signature.needs]
+    needs = [[c.kind, table.add(c.left), table.add(c.right), c.why, c.where] for c in signature.needs]
     elements = [[table.add(var), index, place] for var, index, place in signature.elements]
     told = [[table.add(var), table.add(expr), what] for var, expr, what in signature.told]
     return {
@@ -203,15 +204,17 @@ def _told(
     return tuple(found)
 
 
-def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> tuple[Expr, Expr, str]:
-    """A condition on the symbols."""
-    one, other, what = row
+def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> Condition:
+    """A condition on the symbols; files of version 0.1 have only those that are equal."""
+    kind, one, other, why, where = row if len(row) != 3 else (EQUAL, *row, "")
     sides = at(one), at(other)
+    if kind not in KINDS:
+        malformed(f"there is no condition {kind!r}")
     known = {v for value in signature.inputs for v in value.type.symbols()}
     known.update(var for var, _, _ in signature.told)
     if any(side.dtype is not INDEX for side in sides) or not set(free_vars(*sides)) <= known:
         malformed("a condition is not about the dims of the inputs")
-    return *sides, text(what)
+    return Condition(kind, *sides, text(why), text(where))
 
 
 def _donation(row: list[Any], signature: Signature) -> Donation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.ir.bounds import Bounds
+from dlc_core.ir.conditions import Condition, check_conditions
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
 from dlc_core.ir.fold import number_of
@@ -83,8 +84,8 @@ class Signature:
     """Bytes of scratch memory of one call."""
     weights_size: int
     donated: tuple[Donation, ...] = ()
-    needs: tuple[tuple[Expr, Expr, str], ...] = ()
-    """What the symbols must make equal, and what is wrong where they do not."""
+    needs: tuple[Condition, ...] = ()
+    """What the dims of the inputs, and those told, must fulfil."""
     elements: tuple[tuple[Var, int, int], ...] = ()
     """Variables that are elements of inputs, floats cut toward zero where a variable is an integer: the
     input's index, and the place in row-major order."""
@@ -222,9 +223,16 @@ class Signature:
         for var, size in known.items():
             if var.bounds is not None and not var.bounds.admits(size):
                 raise self._outside(var, var.bounds, size, shapes)
-        if self.needs:  # most calls have none, and a start from the cache does without the integer analysis
-            check_needs(self.needs, known, arith.eval_expr)
+        # A start from the cache does without the integer analysis, unless a condition has more than dims.
+        check_conditions(self.needs, known, lambda e, dims: arith.eval_expr(e, dims), self._described)
         return known
+
+    def _described(self, var: Var) -> str:
+        """A symbolic dim, with the input that tells it."""
+        for value in self.inputs:
+            if var in value.type.shape:
+                return f"dim {value.type.shape.index(var)} ({var.name}) of input {value.name!r}"
+        return f"dim {var.name}"
 
     @cached_property
     def _told(self) -> tuple[tuple[Var, list[Var], Callable[..., tuple[int, ...]], str], ...]:
@@ -248,16 +256,4 @@ class Signature:
         return UsageError(f"input {value.name!r} has shape {shape}, {value.type} is needed", why=why)
 
 
-def check_needs(
-    needs: Iterable[tuple[Expr, Expr, str]],
-    known: Mapping[Var, int],
-    evaluate: Callable[[Expr, Mapping[Var, int]], int],
-) -> None:
-    """UsageError where dims do not make equal what must be."""
-    for one, other, what in needs:
-        if evaluate(one, known) != evaluate(other, known):
-            given = ", ".join(f"{var.name}={known[var]}" for var in free_vars(one, other))
-            raise UsageError("the inputs' shapes do not fit the model", why=f"{what}, where {given}")
-
-
-__all__ = ["Plan", "Signature", "Value", "check_needs"]
+__all__ = ["Plan", "Signature", "Value"]

@@ -1,6 +1,7 @@
 """Host graphs as lists of steps, worked out once: a loop round costs what its segments cost, and little more.
 
-Values are checked where they enter; between steps shapes and dtypes are those that inference proved.  A
+Values are checked where they enter; between steps shapes and dtypes are those that inference proved.  What
+the function's dims must fulfil is checked first, and of dims that data tells behind the step that does.  A
 control flow op runs by its own reference on callables that run the steps of its bodies.
 
 Where segments run on devices with memory of their own, values are `Held`: the host fetches what it computes
@@ -20,12 +21,12 @@ from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.dims import NEEDS, dims_used
 from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
 from dlc_core.graph.told import told_dims
-from dlc_core.ir.expr import Expr, Var, free_vars
+from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
+from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.resident import fetch, hold
-from dlc_core.runtime.signature import check_needs
 
 Run = Callable[[str, list[Any], int], list[Any]]
 """Runs a segment: its name, arrays, threads."""
@@ -148,8 +149,10 @@ class Steps:
         self._params = [p.tensor_type.shape for p in function.params]
         # What dims that elements tell must fulfil, who calls has checked.
         told = {*told_dims(function)}
-        needs: tuple[tuple[Expr, Expr, str], ...] = function.attrs.get(NEEDS, ())
-        self._needs = [need for need in needs if told.isdisjoint(free_vars(*need[:2]))]
+        needs = [c for c in conditions_of(function.attrs.get(NEEDS, ())) if told.isdisjoint(c.dims)]
+        given = {dim for shape in self._params for dim in shape}
+        self._needs = [c for c in needs if given.issuperset(c.dims)]
+        later = [c for c in needs if not given.issuperset(c.dims)]
         for p in function.params:
             self._slot(p, None)
         order = [n for n in post_order(function.body) if n not in self._slots]
@@ -170,6 +173,12 @@ class Steps:
             dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
             at = [self._slots[a] for a in n.args]
             step = self._step(n, at) if devices is None else self._on_held(n, at)
+            told_here = _told(n.type, [v for c in later for v in c.dims if v not in given])
+            if told_here:
+                given.update(var for var, _, _ in told_here)
+                ready = [c for c in later if given.issuperset(c.dims)]
+                later = [c for c in later if c not in ready]
+                step = _checking(step, told_here, ready, isinstance(n.type, TupleType))
             self._steps.append((step, self._slots[n], tuple(self._slots[a] for a in dead), n))
             self.order.append((n, dead))
         self._result = self._slots[function.body]
@@ -183,7 +192,7 @@ class Steps:
             for dim, size in zip(shape, array.shape):
                 if isinstance(dim, Var):
                     dims[dim] = size
-        check_needs(self._needs, dims, evaluate_dim)
+        check_conditions(self._needs, dims, evaluate_dim)
         for step, slot, dead, n in self._steps:
             try:
                 values[slot] = step(values, dims, threads)
@@ -261,8 +270,23 @@ class Steps:
         return step
 
 
+def _checking(
+    step: Step, told: Sequence[tuple[Var, int, int]], needs: Sequence[Condition], several: bool
+) -> Step:
+    """A step whose results tell dims, with what must hold of these."""
+
+    def checked(values: list[Any], dims: Symbols, threads: int) -> Any:
+        found = step(values, dims, threads)
+        results = found if several else (found,)
+        dims.update((var, results[field].shape[axis]) for var, field, axis in told)
+        check_conditions(needs, dims, evaluate_dim)
+        return found
+
+    return checked
+
+
 def _told(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:
-    """Where the results of control flow tell its fresh dims: which result, which axis."""
+    """Where results tell dims: which result, which axis."""
     fields = type_.fields if isinstance(type_, TupleType) else (type_,)
     shapes = [field.shape for field in fields if isinstance(field, TensorType)]
     places = {d: (k, axis) for k, shape in enumerate(shapes) for axis, d in enumerate(shape) if d in wanted}

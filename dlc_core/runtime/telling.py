@@ -27,7 +27,7 @@ def told_symbols(signature: Signature) -> tuple[Var, ...]:
 def given_symbols(signature: Signature) -> tuple[Var, ...]:
     """The other dims that a call is told by its inputs' shapes: symbols, and those that conditions need."""
     told = {var for var, _, _ in signature.told} | {var for var, _, _ in signature.elements}
-    conditions = [expr for _, expr, _ in signature.told] + [e for a, b, _ in signature.needs for e in (a, b)]
+    conditions = [expr for _, expr, _ in signature.told] + [need.expr() for need in signature.needs]
     return tuple(v for v in dict.fromkeys((*signature.symbols, *free_vars(*conditions))) if v not in told)
 
 
@@ -68,7 +68,7 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
         out.append(Store(results, (const(place[var]),), substitute(expr, known)))
         known[var] = load(results, (const(place[var]),))
         conditions.append(in_bounds(var, known[var]))
-    conditions += [eq(substitute(one, known), substitute(other, known)) for one, other, _ in signature.needs]
+    conditions += [substitute(need.expr(), known) for need in signature.needs]
     status = load(results, (const(0),))
     for k, condition in enumerate(conditions):
         failed = Store(results, (const(0),), const(-1 - k))

@@ -30,12 +30,13 @@ from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tens
 from dlc_core.op.infer import (
     Attrs,
     broadcast_dims,
+    broadcast_into,
     ceil_div,
     check_rank,
     common_dtype,
-    dims_text,
     fail,
     merge_dims,
+    multiple_of,
     quotient,
 )
 from dlc_core.op.lower import compute_type, guarded, narrow, widen
@@ -73,6 +74,7 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
         merge_dims(own, other, "the batches of keys and values")
     if _shared(q.shape, k.shape) is None:
         raise fail(f"{q.shape[-3]} heads do not share {k.shape[-3]} groups of keys")
+    multiple_of(q.shape[-3], k.shape[-3], "the number of heads")
     _scale(attrs, q.shape[-1])
     if len(attrs["tile"]) != 2 or any(size < 1 for size in attrs["tile"]):
         raise fail(f"the tile is {attrs['tile']}", "two sizes of at least 1 are needed")
@@ -80,11 +82,8 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
         if not mask.dtype.is_bool and mask.dtype is not q.dtype:
             raise fail(f"the mask has dtype {mask.dtype}", f"bool and {q.dtype} are possible")
         scores = (*q.shape[:-1], k.shape[-2])
-        if len(broadcast_dims(mask.shape, scores)) > len(scores) or any(
-            isinstance(a, int) and isinstance(b, int) and a not in (1, b)
-            for a, b in zip(mask.shape[::-1], scores[::-1])
-        ):
-            raise fail(f"the mask {dims_text(mask.shape)} does not broadcast to {dims_text(scores)}")
+        broadcast_into(mask.shape, scores, "the mask")
+        broadcast_dims(mask.shape, scores)
     return TensorType((*q.shape[:-1], v.shape[-1]), q.dtype)
 
 
@@ -291,7 +290,7 @@ ATTENTION = op(
         ErrorSample((*_qkv(2, 3, 5, 4)[:2], Tensor((2, 2, 4, 4))), {}, "numbers of keys and values"),
         ErrorSample((Tensor((2, 2, 3, 5)), *_qkv(2, 3, 5, 4)[1:]), {}, "sizes of queries and keys"),
         ErrorSample(_qkv(3, 3, 5, 4, groups=2), {}, "do not share"),
-        ErrorSample((*_qkv(2, 3, 5, 4), Tensor((4, 5))), {}, "do not broadcast"),
+        ErrorSample((*_qkv(2, 3, 5, 4), Tensor((4, 5))), {}, "does not broadcast"),
         ErrorSample((*_qkv(2, 3, 5, 4), Tensor((2, 2, 2, 3, 5))), {}, "does not broadcast"),
         ErrorSample((*_qkv(2, 3, 5, 4), Tensor((3, 5), dtype="int32")), {}, "the mask has dtype"),
         ErrorSample(_qkv(2, 3, 5, 4), {"tile": (0, 1)}, "at least 1"),

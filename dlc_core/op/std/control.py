@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param
-from dlc_core.ir.expr import Expr, Var, substitute
+from dlc_core.ir.expr import Expr, Var, as_expr, substitute
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim, tensor_type
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, dims_text, fail, merge_dims
@@ -408,5 +408,22 @@ LOOP = op(
         ),
     ],
 )
+
+
+def body_dims(value: Node, function: Function) -> dict[Var, Expr]:
+    """The dims of a body's params, where they stand alone, in terms of those of the node's arguments."""
+    shapes: list[tuple[Dim, ...]] = [arg.shape for arg in value.args]
+    if value.op is IF:
+        shapes = shapes[1:]
+    elif value.op is SCAN:
+        count = value.attrs["num_state"]
+        shapes = [*shapes[:count], *(shape[1:] for shape in shapes[count:])]
+    known: dict[Var, Expr] = {}
+    for own, shape in zip(function.params, shapes):
+        for mine, size in zip(own.shape, shape, strict=True):
+            if isinstance(mine, Var):
+                known.setdefault(mine, as_expr(size))
+    return known
+
 
 OPS = (IF, WHILE, SCAN, LOOP)

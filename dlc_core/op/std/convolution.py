@@ -18,7 +18,7 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, ExprLike, as_expr, cast_to, const, eq, logical_and
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims, simplify
+from dlc_core.op.infer import Attrs, at_least, check_rank, fail, merge_dims, simplify
 from dlc_core.op.lower import compute, flattened, guarded, narrow, padded, unflattened
 from dlc_core.op.std.product import accumulator, product_dtype
 from dlc_core.op.std.window import (
@@ -351,6 +351,7 @@ def _transposed_sizes(conv: Conv, attrs: Attrs) -> tuple[Dim, ...]:
         size = simplify(grown - window.before[axis] - window.after[axis])
         if isinstance(size, int) and size < 1:
             raise fail(f"spatial dim {axis} of the result would be {size}")
+        at_least(size, 1, f"spatial dim {axis} of the result")
         sizes.append(size)
     return tuple(sizes)
 

@@ -13,9 +13,11 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.diag import RuntimeFailure
+from dlc_core.ir.conditions import AT_LEAST
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, eq, select
 from dlc_core.ir.types import TensorType, Type
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import (
     ALL,
     INTS,
@@ -111,6 +113,8 @@ def gather_elements_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     for i, (size, wanted) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if i != axis and isinstance(size, int) and isinstance(wanted, int) and wanted > size:
             raise fail(f"dim {i} of the indices is {wanted}, of the input only {size}")
+        if i != axis:
+            assume(AT_LEAST, size, wanted, f"dim {i} of the indices is {wanted}")
     return TensorType(indices.shape, x.dtype)
 
 

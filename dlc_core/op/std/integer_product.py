@@ -20,7 +20,7 @@ from dlc_core.graph.node import CONST, Node, const_array, constant
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, check_rank, fail
+from dlc_core.op.infer import Attrs, broadcast_dims, broadcast_into, check_dtype, check_rank, fail
 from dlc_core.op.reference import folded
 from dlc_core.op.std.binary import MUL, SUB, WHERE
 from dlc_core.op.std.convolution import CONV
@@ -95,8 +95,8 @@ def _matmul_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 def _check_zero(zero: TensorType, own: TensorType, shape: Sequence[Any]) -> None:
     if zero.dtype is not own.dtype:
         raise fail(f"the zero point has dtype {zero.dtype}, {own.dtype} is needed")
-    if len(broadcast_dims(zero.shape, shape)) != len(shape):
-        raise fail(f"the zero points {zero} do not broadcast to {own}")
+    broadcast_into(zero.shape, shape, "the zero points")
+    broadcast_dims(zero.shape, shape)
 
 
 def _matmul_reference(a: NDArray, b: NDArray, *zeros: NDArray) -> NDArray:

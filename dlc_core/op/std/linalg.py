@@ -8,8 +8,10 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import EQUAL
 from dlc_core.ir.expr import Expr, Var, cast_to, const, eq, load, ne
 from dlc_core.ir.types import TensorType
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import FLOATS, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, check_rank, fail, of_input
 from dlc_core.op.lower import compute_type, nest, rounded
@@ -27,6 +29,7 @@ def _det_infer(x: TensorType, attrs: Attrs) -> TensorType:
     rows, columns = x.shape[-2:]
     if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
         raise fail(f"the matrices are {x}", "they must be square")
+    assume(EQUAL, columns, rows, f"the matrices {x} must be square")
     return TensorType(x.shape[:-2], x.dtype)
 
 

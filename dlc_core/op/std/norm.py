@@ -19,9 +19,9 @@ from dlc_core.op.infer import (
     Attrs,
     axis_of,
     broadcast_dims,
+    broadcast_into,
     check_rank,
     common_dtype,
-    dims_text,
     fail,
     merge_dims,
     of_input,
@@ -142,11 +142,7 @@ def _tail_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     common_dtype((x, *params), FLOATS)
     tail = x.shape[axis_of(attrs["axis"], x.ndim) :]
     for param in params:
-        if param.ndim > len(tail) or any(
-            isinstance(a, int) and isinstance(b, int) and a not in (1, b)
-            for a, b in zip(param.shape[::-1], tail[::-1])
-        ):
-            raise fail(f"the parameter {dims_text(param.shape)} does not broadcast to {dims_text(tail)}")
+        broadcast_into(param.shape, tail, "the parameter")
         broadcast_dims(param.shape, tail)
     return x
 

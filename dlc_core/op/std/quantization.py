@@ -33,7 +33,7 @@ from dlc_core.op.declare import (
     op,
     tensor_types,
 )
-from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, fail
+from dlc_core.op.infer import Attrs, broadcast_dims, broadcast_into, check_dtype, fail
 from dlc_core.op.lower import elementwise, widen
 from dlc_core.tir.intrinsics import intrinsic, rounded_mul
 
@@ -45,10 +45,9 @@ TO = Attr("to", "dtype", help="the result's dtype, an integer of at most 16 bits
 
 def _broadcast_to(x: TensorType, others: Sequence[TensorType], dtype: DType) -> TensorType:
     """x in another dtype; the others must broadcast to its shape."""
-    shape = broadcast_dims(x.shape, *(t.shape for t in others))
-    if len(shape) != x.ndim or any(a != b and b == 1 for a, b in zip(shape, x.shape)):
-        shapes = ", ".join(map(str, others))
-        raise fail(f"{shapes} do not broadcast to {x}", "give the axes of one element each as 1")
+    for other in others:
+        broadcast_into(other.shape, x.shape, "the parameter")
+    broadcast_dims(x.shape, *(t.shape for t in others))
     return TensorType(x.shape, dtype)
 
 
@@ -157,7 +156,7 @@ QUANTIZE = op(
         ErrorSample((Tensor((2,)), Tensor(())), {"to": "int32"}, "dtype int32"),
         ErrorSample((Tensor((2,)), Tensor((), dtype="float16")), {"to": "int8"}, "the scale has dtype"),
         ErrorSample((Tensor((2,)), Tensor(()), Tensor((), dtype="uint8")), {"to": "int8"}, "the zero point"),
-        ErrorSample((Tensor((2, 1)), Tensor((2, 3))), {"to": "int8"}, "do not broadcast to"),
+        ErrorSample((Tensor((2, 1)), Tensor((2, 3))), {"to": "int8"}, "does not broadcast to"),
         ErrorSample((Tensor((2,)), Tensor(())), {"to": "int8"}, "dtype int32", "int32"),
     ],
 )
@@ -214,7 +213,7 @@ DEQUANTIZE = op(
             "the zero point",
             "uint8",
         ),
-        ErrorSample((Tensor((2,)), Tensor((3, 2), dtype="float32")), {}, "do not broadcast to", "uint8"),
+        ErrorSample((Tensor((2,)), Tensor((3, 2), dtype="float32")), {}, "does not broadcast to", "uint8"),
     ],
 )
 

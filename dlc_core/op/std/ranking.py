@@ -22,7 +22,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op
-from dlc_core.op.infer import Attrs, check_rank, fail, of_input
+from dlc_core.op.infer import Attrs, at_least, check_rank, fail, of_input
 from dlc_core.op.lower import block_nest, compute_type, region
 from dlc_core.op.std.heap import sunk
 from dlc_core.tir.intrinsics import intrinsic
@@ -34,6 +34,8 @@ def _infer(x: TensorType, attrs: Attrs) -> TensorType:
     count, size = attrs["count"], x.shape[-1]
     if isinstance(count, int) and (count < 0 or (isinstance(size, int) and count > size)):
         raise fail(f"count is {count}", f"{x} has {size} elements in its last dim")
+    at_least(size, count, f"the last dim, of which {count} are taken,")
+    at_least(count, 0, "the count")
     return TensorType((*x.shape[:-1], count), DType("int64"))
 
 

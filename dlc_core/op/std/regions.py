@@ -8,6 +8,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import EQUAL
 from dlc_core.ir.expr import (
     Expr,
     Var,
@@ -23,6 +24,7 @@ from dlc_core.ir.expr import (
     select,
 )
 from dlc_core.ir.types import TensorType, Type
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_dtype, check_rank, common_dtype, fail
 from dlc_core.op.lower import compute, compute_type, nest, rounded
@@ -41,6 +43,7 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
     common_dtype((x, regions), FLOATS)
     if isinstance(regions.shape[1], int) and regions.shape[1] != 5:
         raise fail(f"the regions are {regions}", "each must have 5 numbers")
+    assume(EQUAL, regions.shape[1], 5, "each region has 5 numbers")
     if len(attrs["size"]) != 2 or any(size < 1 for size in attrs["size"]):
         raise fail(f"size is {attrs['size']}", "two numbers of at least 1 are needed")
     return TensorType((regions.shape[0], x.shape[1], *attrs["size"]), x.dtype)

@@ -9,13 +9,16 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.graph.node import Node
+from dlc_core.ir.conditions import EQUAL
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import ALL, MOVED, Attr, ErrorSample, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
     Attrs,
     axes_of,
     axis_of,
+    broadcast_into,
     check_rank,
     dims_text,
     factors,
@@ -44,6 +47,7 @@ def _reshape_infer(x: TensorType, attrs: Attrs) -> TensorType:
         wanted = (*wanted[: unknown[0]], missing, *wanted[unknown[0] + 1 :])
     elif same_size(x.shape, wanted) is False:
         raise fail(f"{dims_text(x.shape)} does not fit {dims_text(wanted)}: the numbers of elements differ")
+    assume(EQUAL, product(x.shape), product(wanted), f"{x} is reshaped to {dims_text(wanted)}")
     return TensorType(wanted, x.dtype)
 
 
@@ -166,10 +170,7 @@ TRANSPOSE = op(
 
 def _broadcast_infer(x: TensorType, attrs: Attrs) -> TensorType:
     shape: tuple[Dim, ...] = attrs["shape"]
-    own = (1,) * (len(shape) - x.ndim) + x.shape
-    known = [(a, b) for a, b in zip(own, shape) if isinstance(a, int) and isinstance(b, int)]
-    if len(own) != len(shape) or any(a not in (1, b) for a, b in known):
-        raise fail(f"{dims_text(x.shape)} does not broadcast to {dims_text(shape)}")
+    broadcast_into(x.shape, shape, "")
     return TensorType(shape, x.dtype)
 
 
@@ -206,6 +207,7 @@ def _squeeze_infer(x: TensorType, attrs: Attrs) -> TensorType:
     for axis in axes:
         if const_value(x.shape[axis]) not in (1, None):
             raise fail(f"dim {axis} is {x.shape[axis]}, only dims of 1 can be dropped")
+        assume(EQUAL, x.shape[axis], 1, "only dims of 1 can be dropped")
     return TensorType(tuple(d for i, d in enumerate(x.shape) if i not in axes), x.dtype)
 
 

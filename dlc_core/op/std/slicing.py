@@ -9,18 +9,20 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.arith import Analyzer
+from dlc_core.ir.conditions import AT_LEAST, EQUAL
 from dlc_core.ir.expr import Expr, as_expr, const_value, free_vars, maximum, minimum
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim
+from dlc_core.op.assume import assume, assumptions
 from dlc_core.op.declare import ALL, MOVED, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import (
     Attrs,
+    at_least,
     axes_of,
     axis_of,
-    ceil_div,
     check_rank,
     common_dtype,
     dim_max,
-    dim_min,
+    dims_text,
     fail,
     merge_dims,
     of_input,
@@ -99,6 +101,7 @@ def _split_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     total = simplify(sum(sizes, start=0))
     if isinstance(total, int) and isinstance(x.shape[axis], int) and total != x.shape[axis]:
         raise fail(f"the sizes {sizes} add up to {total}, but dim {axis} is {x.shape[axis]}")
+    assume(EQUAL, x.shape[axis], total, f"dim {x.shape[axis]} is split to {dims_text(sizes)}")
     if any(isinstance(s, int) and s < 0 for s in sizes):
         raise fail(f"the sizes {sizes} must not be negative")
     return TupleType(tuple(TensorType((*x.shape[:axis], s, *x.shape[axis + 1 :]), x.dtype) for s in sizes))
@@ -152,21 +155,36 @@ def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
         span = range(*slice(begin, end, step).indices(size))
         return span.start, len(span)
     low: Dim = 0 if step > 0 else -1
-    first = _slice_end(size, begin, low, size + low)
-    last = _slice_end(size, end, low, size + low)
+    begin, end = (_inside(size, place) for place in (begin, end))
+    first, last = (_slice_end(size, place, low) for place in (begin, end))
     distance = last - first if step > 0 else first - last
-    return first, dim_max(ceil_div(distance, abs(step)), 0)
+    count = dim_max((distance + (abs(step) - 1)) // abs(step), 0)
+    with assumptions():  # where no element is taken, the first place is none
+        return simplify(first), count
 
 
-def _slice_end(size: Dim, place: Dim, low: Dim, high: Dim) -> Dim:
+def _inside(size: Dim, place: Dim) -> Dim:
+    """A begin or end that is symbolic as an index from the begin, which is assumed to lie inside."""
+    if isinstance(place, int):
+        return place
+    inside = simplify(place)
+    if _surely_negative(place):
+        inside = simplify(place + size)
+        at_least(simplify(-place), 1, f"what a slice of dim {size} leaves")
+    at_least(inside, 0, f"a bound {place} of a slice of dim {size}")
+    at_least(size, inside, f"a dim {size} that is cut at {place}")
+    return inside
+
+
+def _slice_end(size: Dim, place: Dim, low: Dim) -> Dim:
     if not isinstance(place, int):
-        return simplify(place + size) if _surely_negative(place) else simplify(place)
+        return place
     if place >= LARGE:
-        return simplify(high)
+        return dim(size + low)
     if place <= -LARGE:
         return low
     absolute = place + size if place < 0 else place
-    return dim_min(dim_max(absolute, low), high)
+    return dim(minimum(maximum(absolute, low), size + low))
 
 
 def _surely_negative(value: Expr) -> bool:
@@ -280,6 +298,11 @@ def _pad_infer(x: TensorType, attrs: Attrs) -> TensorType:
                 none_there = size == 0 and pad != 0
                 if none_there or (isinstance(pad, int) and isinstance(limit, int) and pad > limit):
                     raise fail(f"pad {pad} of a dim of {size} is too large for the mode {attrs['mode']}")
+                if pad != 0:
+                    least = 1 if attrs["mode"] == "edge" else pad
+                    what = f"pad {pad} of a dim of {size} in the mode {attrs['mode']}"
+                    assume(AT_LEAST, size if attrs["mode"] == "edge" else limit, least, what)
+                    assume(AT_LEAST, size, 1, what)
     return TensorType(shape, x.dtype)
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import RuntimeFailure
+from dlc_core.ir.conditions import EQUAL
 from dlc_core.ir.dtype import STRING, DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import (
     ALL,
     Attr,
@@ -266,6 +268,8 @@ def _clean_infer(x: TensorType, attrs: Attrs) -> TensorType:
     check_rank(x, 1, 2)
     if x.ndim == 2 and isinstance(x.shape[0], int) and x.shape[0] != 1:
         raise fail(f"the texts are {x}", "one row of texts is needed")
+    if x.ndim == 2:
+        assume(EQUAL, x.shape[0], 1, "one row of texts is needed")
     return TensorType((1, attrs["kept"])[2 - x.ndim :], STRING)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import EQUAL
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import (
     Expr,
@@ -28,8 +29,9 @@ from dlc_core.ir.expr import (
     select,
 )
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, check_dtype, check_rank, fail, product
+from dlc_core.op.infer import Attrs, check_dtype, check_rank, fail, merge_dims, product
 from dlc_core.op.lower import compute_type, nest
 from dlc_core.op.std.heap import sunk
 from dlc_core.tir.stmt import Alloc, If, Let, Stmt, While, loop, seq, store
@@ -48,6 +50,9 @@ def boxes_infer(types: Sequence[Type]) -> tuple[TensorType, TensorType]:
     check_rank(scores, 3, 3, "the scores")
     if isinstance(boxes.shape[2], int) and boxes.shape[2] != 4:
         raise fail(f"the boxes are {boxes}", "each must have 4 numbers")
+    assume(EQUAL, boxes.shape[2], 4, "each box has 4 numbers")
+    merge_dims(boxes.shape[0], scores.shape[0], "the images of boxes and scores")
+    merge_dims(boxes.shape[1], scores.shape[2], "the numbers of boxes and scores")
     return boxes, scores
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from dlc_core import te
 from dlc_core.graph.node import Node, get_item, make_tuple
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import EQUAL
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import Expr, Var, as_expr, binary, const, eq, load, logical_and
 from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import ALL, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, axis_of, check_dtype, check_rank, fail, of_input, product, same_size
 from dlc_core.op.std.bounded import FIRST_OF, INT64
@@ -30,6 +32,7 @@ def _groups_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     check_rank(x, 2, 2)
     if order.dtype is not INT64 or order.ndim != 1 or same_size(order.shape, x.shape[:1]) is False:
         raise fail(f"the order of {x} is {order}", "int64, and one place for each row, is needed")
+    assume(EQUAL, order.shape[0], x.shape[0], f"the order of {x} is {order}")
     places = TensorType(x.shape[:1], INT64)
     return TupleType((places, places, places, TensorType((1,), INT64)))
 

@@ -11,7 +11,7 @@ import numpy as np
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.types import Dim
 from dlc_core.op.declare import Attr, NDArray
-from dlc_core.op.infer import Attrs, ceil_div, dim_min, fail, simplify
+from dlc_core.op.infer import Attrs, at_least, ceil_div, dim_min, fail, simplify
 
 T = TypeVar("T")
 
@@ -69,6 +69,8 @@ class Window:
             covered = size + self.before[axis] + self.after[axis] - self.extents[axis]
             if isinstance(covered, int) and covered < 0:
                 raise fail(f"a window of {self.extents[axis]} does not fit into spatial dim {axis} of {size}")
+            needed = self.extents[axis] - self.before[axis] - self.after[axis]
+            at_least(size, needed, f"spatial dim {axis} under a window of {self.extents[axis]}")
             stride = self.strides[axis]
             if ceil_mode:
                 count = dim_min(ceil_div(covered, stride) + 1, ceil_div(size + self.before[axis], stride))

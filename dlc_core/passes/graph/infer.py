@@ -3,7 +3,8 @@
 Law: nothing changes where the recorded types are right.  Where inference now knows more (a symbolic dim has
 become a number) the new type is recorded; where it contradicts, VerifyError names the node.  What the
 symbolic dims of the entry must fulfil for its types to be right becomes its attribute `needs`, and so for
-functions whose dims a call does not tell, or that may not run.
+functions whose dims a call does not tell, or that may not run.  It is noted here, since the passes behind may
+rewrite away what it is of.
 
     relu(x: float32[2, 3]): float32[n, 3]      =>      float32[2, 3]
 """
@@ -14,10 +15,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.diag import VerifyError
-from dlc_core.graph.node import CALL, CONST, GET, TUPLE, Function, Node, node, rewrite
+from dlc_core.graph.node import CALL, CONST, GET, TUPLE, Function, Node, node, post_order, rewrite
+from dlc_core.ir.expr import free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
-from dlc_core.op.declare import OpDecl
+from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.std.control import IF
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.needs import NEEDS, needs_of
@@ -54,13 +56,17 @@ def _again(old: Node, args: tuple[Node, ...]) -> Node | None:
 
 def _with_needs(value: Node) -> dict[str, Function]:
     """The functions of branches, which may not be taken, and of loops whose state changes its shape, with
-    what their own dims must fulfil.
+    what their own dims must fulfil; those of other loops with what dims must that data tells in them.
     """
-    if value.op is not IF and not value.attrs.get("sizes"):
-        return {}
+    alone = value.op is IF or bool(value.attrs.get("sizes"))
     found = {}
     for name, attr in value.attrs.items():
-        needs = needs_of(attr) if isinstance(attr, Function) else ()
+        if not isinstance(attr, Function):
+            continue
+        told = {var for n in post_order(attr.body) for var in fresh_dims(n)}
+        needs = needs_of(attr) if alone or told else ()
+        if not alone:
+            needs = tuple(need for need in needs if not told.isdisjoint(free_vars(need[1], need[2])))
         if needs and needs != attr.attrs.get(NEEDS):
             found[name] = attr.with_attrs(**{NEEDS: needs})
     return found

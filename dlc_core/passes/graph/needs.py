@@ -1,101 +1,121 @@
 """What the symbolic dims of a graph must fulfil, so that calls with others are refused.
 
 Inference accepts what some sizes make right: a vector of n elements as a matrix of 3 by 4, one of n as one of
-m.  What must be equal then is noted before passes rewrite it, and checked where a call tells the sizes.
+m (see `op.assume`).  What is assumed is noted before passes rewrite the graph, and checked where a call tells
+the sizes; of dims that data tells, where a host program has computed them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import Function, Node, functions_of, post_order
 from dlc_core.graph.told import told_dims
-from dlc_core.ir.expr import Expr, as_expr, binary, const, const_value, free_vars
-from dlc_core.ir.types import TupleType
-from dlc_core.op.declare import tensor_types
-from dlc_core.op.infer import dims_text, product
-from dlc_core.op.std.control import result_of
+from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, conditions_of
+from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
+from dlc_core.ir.types import Dim, TensorType, Type, symbols_of
+from dlc_core.op.assume import assumptions
+from dlc_core.op.declare import OpDecl, fresh_dims
+from dlc_core.op.std.control import body_dims
 
-Need = tuple[Expr, Expr, str]
+Need = tuple[str, Expr, Expr, str, str]
+"""A condition as an attribute holds it: its fields."""
 
 
 def needs_of(function: Function) -> tuple[Need, ...]:
-    """What the dims that a call tells must fulfil, each condition once."""
-    known = {*told_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
+    """What the dims of a function must fulfil, each condition once: those that a call tells, and those that
+    data tells in it.  What the function's attribute holds already stays.
+    """
+    known = dims_known(function)
     if not known:
         return ()
+    held = conditions_of(function.attrs.get(NEEDS, ()))
+    found: dict[tuple[str, Expr, Expr], Condition] = {}
     analyzer = Analyzer()
     for var in known:
-        analyzer.declare_dim(var)
-    found: dict[tuple[Expr, Expr], str] = {}
-    for n in _nodes(function):
-        for one, other, what in _conditions(n):
-            a, b = as_expr(one), as_expr(other)
-            if not set(free_vars(a, b)) <= known or (a, b) in found:
-                continue
-            if const_value(analyzer.simplify(a - b)) != 0:
-                at = n.spans[0].name if n.spans else ""
-                found[a, b] = f"{what}{f' by {at!r}' if at else ''}"
-    return tuple((a, b, text) for (a, b), text in found.items())
+        analyzer.declare_dim(var, 0)
+    for each in (*held, *_conditions(function)):
+        key = (each.kind, each.left, each.right)
+        if key not in found and known.issuperset(each.dims) and not _always(each, analyzer):
+            found[key] = each
+    return tuple((c.kind, c.left, c.right, c.why, c.where) for c in found.values())
 
 
-def _nodes(function: Function) -> Iterator[Node]:
-    """The nodes of a function and of the bodies in it, but not of branches, which may not be taken."""
-    waiting, seen = [function], {id(function)}
+def dims_known(function: Function) -> set[Var]:
+    """The symbolic dims that a function's params, their elements and its data tell."""
+    known = {*told_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
+    for n in post_order(function.body):
+        known.update(fresh_dims(n))
+    return known
+
+
+def _always(each: Condition, analyzer: Analyzer) -> bool:
+    """Whether a condition holds for all sizes."""
+    left, right = each.left, each.right
+    if each.kind == AT_LEAST:
+        return analyzer.prove(left >= right)
+    if each.kind == MULTIPLE:
+        return analyzer.prove_equal(left % right, 0)
+    return analyzer.prove_equal(left, right) or (each.kind == ONE_OR and analyzer.prove_equal(left, 1))
+
+
+def _conditions(function: Function) -> Iterator[Condition]:
+    """What the nodes of a function assume, and of the bodies in it, in terms of the function's own dims; not
+    of branches, which may not be taken, nor of bodies whose dims change from round to round.
+    """
+    waiting: list[tuple[Function, Mapping[Var, Expr], str]] = [(function, {}, "")]
+    seen: set[tuple[int, tuple[tuple[Var, Expr], ...]]] = set()
     while waiting:
-        for n in post_order(waiting.pop().body):
-            yield n
-            for inner in functions_of(n) if n.op.name != "if_" else ():
-                if id(inner) not in seen:
-                    seen.add(id(inner))
-                    waiting.append(inner)
+        current, dims, around = waiting.pop()
+        for n in post_order(current.body):
+            where = _where(n) or around
+            for each in _assumed(n):
+                left, right = substitute(each.left, dims), substitute(each.right, dims)
+                yield replace(each, left=left, right=right, where=where)
+            if n.op.name == "if_" or n.attrs.get("sizes"):
+                continue
+            for inner in functions_of(n):
+                own = {v: substitute(e, dims) for v, e in body_dims(n, inner).items()}
+                key = id(inner), tuple(own.items())
+                if key not in seen:
+                    seen.add(key)
+                    waiting.append((inner, {**dims, **own}, where))
 
 
-def _conditions(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
-    """What a node's dims must fulfil: pairs that must be equal."""
-    if n.op.name == "slice":
-        yield from _bounds(n)
-    if n.op.name == "if_":
-        yield from _branches(n)
-    if n.op.name == "split":
-        size, sizes = n.args[0].tensor_type.shape[n.attrs["axis"]], n.attrs["sizes"]
-        yield size, sum(sizes, start=0), f"dim {size} is split to {dims_text(sizes)}"
-    if n.op.name not in ("reshape", "broadcast_to"):
+def _where(n: Node) -> str:
+    """The node of the model that a node is of."""
+    span = next((s for s in n.spans if s.name or s.op), None)
+    if span is None:
+        return f"{n.op.name}"
+    return f"node {span.name!r}" + (f" ({span.op})" if span.op else "")
+
+
+def _assumed(n: Node) -> Iterator[Condition]:
+    """What inference assumes of a node, and that its dims are as recorded and not negative."""
+    if not isinstance(n.op, OpDecl) or not (symbols_of(n.type) or any(symbols_of(a.type) for a in n.args)):
         return
-    given, made = n.args[0].tensor_type, n.tensor_type
-    if given.is_static and made.is_static:
-        return
-    if n.op.name == "reshape":
-        yield product(given.shape), product(made.shape), f"{given} is reshaped to {dims_text(made.shape)}"
-        return
-    what = f"{given} is broadcast to {dims_text(made.shape)}"
-    for size, wanted in zip(given.shape, made.shape[made.ndim - given.ndim :]):
-        if size != 1 and size != wanted:
-            yield (as_expr(size) - 1) * (as_expr(size) - wanted), 0, what
+    with assumptions() as found:
+        made = n.op.infer_type([a.type for a in n.args], n.attrs, n.args)
+    yield from found
+    given = {var for arg in n.args for var in symbols_of(arg.type)}
+    why = f"{n.op.name} gives {made} where {n.type} is needed"
+    for own, wanted in _pairs(made, n.type):
+        if own != wanted and given.issuperset(free_vars(as_expr(own))):
+            yield Condition(EQUAL, as_expr(wanted), as_expr(own), why)
+        if isinstance(wanted, Expr) and not isinstance(wanted, Var):
+            yield Condition(AT_LEAST, wanted, const(0), f"{n.op.name} gives {n.type}")
 
 
-def _bounds(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
-    """Begins and ends of a slice that are expressions lie in its dim."""
-    shape = n.args[0].tensor_type.shape
-    begins, ends, axes = n.attrs["begins"], n.attrs["ends"], n.attrs["axes"]
-    for index, axis in enumerate(range(len(begins)) if axes is None else axes):
-        for bound in (begins[index], ends[index]):
-            if isinstance(bound, Expr):
-                what = f"{n.args[0].tensor_type} is cut at {bound}"
-                yield binary("max", bound - shape[axis], const(0)), 0, what
-                yield binary("min", bound, const(0)), 0, what
+def _pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
+    """The dims of two types of one form, side by side."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        yield from zip(a.shape, b.shape)
+    elif not isinstance(a, TensorType) and not isinstance(b, TensorType):
+        for one, other in zip(a.fields, b.fields):
+            yield from _pairs(one, other)
 
 
-def _branches(n: Node) -> Iterator[tuple[Expr | int, Expr | int, str]]:
-    """Both branches give results of one shape."""
-    types = tensor_types(n.type.fields if isinstance(n.type, TupleType) else (n.type,))
-    for branch in functions_of(n):
-        for made, wanted in zip(result_of(branch, [arg.type for arg in n.args[1:]], branch.name), types):
-            for size, other in zip(made.shape, wanted.shape):
-                if size != other:
-                    yield size, other, f"a branch gives {made} where {wanted} is needed"
-
-
-__all__ = ["NEEDS", "Need", "needs_of"]
+__all__ = ["NEEDS", "Need", "dims_known", "needs_of"]

@@ -25,8 +25,7 @@ from dlc_core.ir.expr import (
     maximum,
     substitute,
 )
-from dlc_core.ir.types import Dim
-from dlc_core.op.std.control import IF, SCAN, WHILE
+from dlc_core.op.std.control import IF, SCAN, WHILE, body_dims
 from dlc_core.op.std.rounds import BOUNDED_LOOP
 from dlc_core.passes.lower.memory import ALIGN
 from dlc_core.tir.intrinsics import call_kernel
@@ -66,22 +65,6 @@ def unchanged(function: Function, count: int) -> tuple[bool, ...]:
     """Of a state of so many values, which a body gives back as it got it."""
     pairs = zip(function.results[:count], function.params, strict=False)
     return tuple(result is own for result, own in pairs)
-
-
-def body_dims(value: Node, function: Function) -> dict[Var, Expr]:
-    """The dims of a body's params, where they stand alone, in terms of those of the node's arguments."""
-    shapes: list[tuple[Dim, ...]] = [arg.shape for arg in value.args]
-    if value.op is IF:
-        shapes = shapes[1:]
-    elif value.op is SCAN:
-        count = value.attrs["num_state"]
-        shapes = [*shapes[:count], *(shape[1:] for shape in shapes[count:])]
-    known: dict[Var, Expr] = {}
-    for own, shape in zip(function.params, shapes, strict=True):
-        for mine, size in zip(own.shape, shape, strict=True):
-            if isinstance(mine, Var):
-                known.setdefault(mine, as_expr(size))
-    return known
 
 
 @dataclass(frozen=True)
@@ -337,7 +320,6 @@ __all__ = [
     "Called",
     "Control",
     "Memory",
-    "body_dims",
     "is_control",
     "is_step",
     "state_size",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Array, Function, functions_of, post_order
 from dlc_core.graph.told import ELEMENTS, TOLD, told_dims
+from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
@@ -55,9 +56,10 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
     """The signature of a function with what its dims must fulfil, and which of them elements tell."""
     place = {value.name: index for index, value in enumerate(signature.inputs)}
     attrs = function.attrs
+    told = {v for value in signature.inputs for v in value.type.symbols()}.union(told_dims(function))
     return replace(
         signature,
-        needs=attrs.get(NEEDS, ()),
+        needs=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if told.issuperset(c.dims)),
         elements=tuple((var, place[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
         told=attrs.get(TOLD, ()),
     )

@@ -1,0 +1,105 @@
+"""Conditions on symbolic dims: what must hold of the sizes of a call for the types of a graph to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.expr import Const, Expr, Var, as_expr, eq, free_vars
+from dlc_core.record import record
+
+EQUAL, AT_LEAST, MULTIPLE, ONE_OR = "equal", "at_least", "multiple", "one_or"
+KINDS = (EQUAL, AT_LEAST, MULTIPLE, ONE_OR)
+"""left == right; left >= right; right divides left; left == 1 or left == right."""
+
+_NEEDED = {
+    EQUAL: "{} is needed",
+    AT_LEAST: "at least {} is needed",
+    MULTIPLE: "a multiple of {} is needed",
+    ONE_OR: "1 or {} is needed",
+}
+
+
+@record(frozen=True)
+class Condition:
+    """A relation of two integer expressions; `why` says what of, and `where` which node of a model asks."""
+
+    kind: str
+    left: Expr
+    right: Expr
+    why: str
+    where: str = ""
+
+    @property
+    def dims(self) -> list[Var]:
+        """The dims that it is about."""
+        return free_vars(self.left, self.right)
+
+    def expr(self) -> Expr:
+        """The condition as a boolean expression."""
+        if self.kind == AT_LEAST:
+            return self.left >= self.right
+        if self.kind == MULTIPLE:
+            return eq(self.left % self.right, 0)
+        equal = eq(self.left, self.right)
+        return (eq(self.left, 1) | equal) if self.kind == ONE_OR else equal
+
+    def holds(self, left: int, right: int) -> bool:
+        """Whether two numbers are related so."""
+        if self.kind == AT_LEAST:
+            return left >= right
+        if self.kind == MULTIPLE:
+            return right != 0 and left % right == 0
+        return left == right or (self.kind == ONE_OR and left == 1)
+
+
+def check_conditions(
+    conditions: Iterable[Condition],
+    known: Mapping[Var, int],
+    evaluate: Callable[[Expr, Mapping[Var, int]], int],
+    describe: Callable[[Var], str] = str,
+) -> None:
+    """UsageError for the first condition that does not hold; `describe` says which dim a symbol is."""
+
+    def number(e: Expr) -> int:
+        if isinstance(e, Const):
+            return int(e.value)
+        return known[e] if isinstance(e, Var) else evaluate(e, known)
+
+    for one in conditions:
+        left, right = number(one.left), number(one.right)
+        if not one.holds(left, right):
+            raise _refusal(one, left, right, known, describe)
+
+
+def _refusal(
+    one: Condition, left: int, right: int, known: Mapping[Var, int], describe: Callable[[Var], str]
+) -> UsageError:
+    if isinstance(one.left, Const) and one.kind == EQUAL:
+        one, left, right = Condition(one.kind, one.right, one.left, one.why, one.where), right, left
+
+    def shown(e: Expr) -> str:
+        return describe(e) if isinstance(e, Var) else str(e)
+
+    needed = f"{right}" if isinstance(one.right, Const) else f"{right} ({shown(one.right)})"
+    what = f"{shown(one.left)} is {left}, {_NEEDED[one.kind].format(needed)}"
+    given = ", ".join(f"{var.name}={known[var]}" for var in one.dims)
+    why = f"{one.why}, where {given}" if given else one.why
+    return UsageError(f"{one.where}: {what}" if one.where else what, why=why)
+
+
+def conditions_of(rows: Iterable[tuple[str, Expr | int, Expr | int, str, str]]) -> tuple[Condition, ...]:
+    """The conditions that a function's attribute holds as plain rows."""
+    return tuple(Condition(kind, as_expr(a), as_expr(b), why, where) for kind, a, b, why, where in rows)
+
+
+__all__ = [
+    "AT_LEAST",
+    "EQUAL",
+    "KINDS",
+    "MULTIPLE",
+    "ONE_OR",
+    "Condition",
+    "check_conditions",
+    "conditions_of",
+]

@@ -1,0 +1,39 @@
+"""What type inference assumes of symbolic dims, for whoever collects it.
+
+Inference accepts what some sizes make right: a dim n where 5 is needed, one of n - 3 elements.  Each such
+assumption is noted while it is made, and becomes a condition that calls are checked for
+(`dlc_core.passes.graph.needs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from dlc_core.ir.conditions import Condition
+from dlc_core.ir.expr import as_expr
+from dlc_core.ir.types import Dim
+
+_found: ContextVar[list[Condition] | None] = ContextVar("assumptions", default=None)
+
+
+@contextmanager
+def assumptions() -> Iterator[list[Condition]]:
+    """A list that gets what inference assumes inside of the block."""
+    found: list[Condition] = []
+    token = _found.set(found)
+    try:
+        yield found
+    finally:
+        _found.reset(token)
+
+
+def assume(kind: str, left: Dim, right: Dim, why: str) -> None:
+    """Note an assumption; see `ir.conditions` for the kinds."""
+    found = _found.get()
+    if found is not None:
+        found.append(Condition(kind, as_expr(left), as_expr(right), why))
+
+
+__all__ = ["assume", "assumptions"]

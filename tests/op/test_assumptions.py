@@ -1,0 +1,119 @@
+"""What inference assumes of symbolic dims is noted: a call that does not fit is refused, any other is not.
+
+Each sample of each op is inferred with dims in place of its sizes; inference of numbers tells which calls
+fit, and what their results are.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dlc_core.diag import DlcError, TypeInferenceError, UsageError
+from dlc_core.graph.node import Function, param
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Var, const
+from dlc_core.ir.types import TensorType, TupleType
+from dlc_core.op.reference import evaluate_dim
+from dlc_core.op.samples import make_inputs, sample_dtypes
+from dlc_core.op.std import OPS
+from dlc_core.passes.graph.needs import needs_of
+from dlc_core.passes.lower.describe import with_conditions
+from dlc_core.runtime.signature import Signature, Value
+
+ROUNDS = 12
+SIZES = (0, 1, 2, 3, 4, 5, 7, 12)
+
+
+def symbolic(types, rng):
+    """The types with dims in place of some sizes, and these; equal sizes may become one dim."""
+    made, sizes = [], {}
+    for type_ in types:
+        shape = []
+        for size in type_.shape:
+            same = [v for v, n in sizes.items() if n == size]
+            if rng.random() < 0.35:
+                shape.append(size)
+            elif same and rng.random() < 0.4:
+                shape.append(rng.choice(same))
+            else:
+                shape.append(Var(f"d{len(sizes)}"))
+                sizes[shape[-1]] = size
+        made.append(TensorType(tuple(shape), type_.dtype))
+    return made, sizes
+
+
+def shape_at(type_, sizes):
+    return tuple(evaluate_dim(d, sizes) for d in type_.shape)
+
+
+def shapes_at(type_, sizes):
+    """The shapes of a result; a dim that data tells is None."""
+    if isinstance(type_, TupleType):
+        return [shape for field in type_.fields for shape in shapes_at(field, sizes)]
+    known = [set(TensorType((d,), type_.dtype).symbols()) <= set(sizes) for d in type_.shape]
+    return [[evaluate_dim(d, sizes) if k else None for d, k in zip(type_.shape, known, strict=True)]]
+
+
+def door_of(params, made):
+    """What is checked of the sizes of a call."""
+    function = Function("main", tuple(params), made)
+    values = tuple(Value(p.attrs["name"], p.tensor_type) for p in params)
+    bare = Signature(values, (), (), const(0), 0)
+    return with_conditions(bare, function.with_attrs(needs=needs_of(function)))
+
+
+def refusal(door, shapes):
+    try:
+        door.bind_symbols(shapes)
+    except UsageError as error:
+        return error
+    return None
+
+
+def of_numbers(decl, types, attrs):
+    try:
+        return decl.infer_type(types, attrs, [param(f"x{i}", t) for i, t in enumerate(types)])
+    except TypeInferenceError:
+        return None
+
+
+def same(shapes, others):
+    """Whether shapes agree where both are known; of other ranks where what is known decides these."""
+    pairs = list(zip(shapes, others, strict=True))
+    if any(len(a) != len(b) for a, b in pairs):
+        return None
+    return all(x in (None, y) or y is None for a, b in pairs for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("decl", "sample"),
+    [pytest.param(decl, s, id=f"{decl.name}-{k}") for decl in OPS for k, s in enumerate(decl.samples)],
+)
+def test_calls_that_do_not_fit_are_refused(decl, sample):
+    rng = random.Random(f"{decl.name} {sample}")
+    arrays = make_inputs(sample, sample_dtypes(decl, sample)[0])
+    types = [TensorType(a.shape, DType.of(a.dtype)) for a in arrays]
+    attrs = decl.canonical_attrs(sample.attrs)
+    for _ in range(ROUNDS):
+        given, sizes = symbolic(types, rng)
+        params = [param(f"x{i}", t) for i, t in enumerate(given)]
+        try:
+            made = decl.build(*params, **sample.attrs)
+        except DlcError:
+            continue  # some of these sizes must be numbers
+        door = door_of(params, made)
+        changed = [{**sizes, var: size} for var in sizes for size in SIZES]
+        for now in (sizes, *changed):
+            shapes = [shape_at(t, now) for t in given]
+            refused = refusal(door, shapes)
+            types_now = [TensorType(shape, t.dtype) for shape, t in zip(shapes, given, strict=True)]
+            found = of_numbers(decl, types_now, attrs)
+            fits = None if found is None else same(shapes_at(made.type, now), shapes_at(found, {}))
+            if found is None or fits is False:
+                assert refused is not None, (
+                    f"{decl.name} of {given} runs with {now}: {made.type}, not {found}"
+                )
+            elif fits:
+                assert refused is None, f"{decl.name} of {given} with {now}: {refused}"
