@@ -26,7 +26,7 @@ from dlc_core.ir.expr import (
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.assume import assume
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
-from dlc_core.op.infer import Attrs, check_dtype, check_rank, common_dtype, fail
+from dlc_core.op.infer import Attrs, check_dtype, check_rank, common_dtype, fail, merge_dims
 from dlc_core.op.lower import compute, compute_type, nest, rounded
 from dlc_core.tir.intrinsics import intrinsic
 from dlc_core.tir.stmt import If, Let, Stmt, loop, seq, store
@@ -170,10 +170,9 @@ def _taps_infer(types: Sequence[Type], attrs: Attrs) -> Type:
         check_rank(places, 3, 3, f"the places of {what}")
         check_dtype(places.dtype, ("int64",), f"the places of {what}")
         check_dtype(weights.dtype, FLOATS, f"the weights of {what}")
-        if weights.shape != places.shape or places.shape[0] != images.shape[0]:
-            raise fail(
-                f"{what} are at {places} with weights {weights}", f"there are {images.shape[0]} regions"
-            )
+        if weights.shape != places.shape:
+            raise fail(f"{what} are at {places} with weights {weights}")
+        merge_dims(places.shape[0], images.shape[0], f"the regions of {what} and of the images' numbers")
         bins.append(places.shape[1])
     check_dtype(images.dtype, ("int64",), "the images' numbers")
     return TensorType((images.shape[0], *bins, x.shape[3]), x.dtype)
@@ -289,7 +288,7 @@ REGION_TAPS = op(
         Sample(_taps(0, (2, 2), (2, 2), 4), dtypes=("float32",), note="no region"),
     ),
     error_samples=[
-        ErrorSample((*_FEW[:3], Tensor((3, 2, 1)), *_FEW[4:]), {}, "3 regions"),
+        ErrorSample((*_FEW[:3], Tensor((3, 2, 1)), *_FEW[4:]), {}, "with weights"),
         ErrorSample((*_FEW[:2], Tensor((3, 2, 2)), *_FEW[3:]), {}, "the places of rows"),
     ],
 )  # fmt: skip
