@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from dlc_core.diag import UsageError
-from dlc_core.ir.expr import Const, Expr, Var, as_expr, eq, free_vars
+from dlc_core.ir.expr import Const, Expr, Var, as_expr, eq, free_vars, logical_and, maximum
 from dlc_core.record import record
 
 EQUAL, AT_LEAST, MULTIPLE, ONE_OR = "equal", "at_least", "multiple", "one_or"
@@ -40,7 +40,7 @@ class Condition:
         if self.kind == AT_LEAST:
             return self.left >= self.right
         if self.kind == MULTIPLE:
-            return eq(self.left % self.right, 0)
+            return logical_and(self.right > 0, eq(self.left % maximum(self.right, 1), 0))
         equal = eq(self.left, self.right)
         return (eq(self.left, 1) | equal) if self.kind == ONE_OR else equal
 
@@ -49,7 +49,7 @@ class Condition:
         if self.kind == AT_LEAST:
             return left >= right
         if self.kind == MULTIPLE:
-            return right != 0 and left % right == 0
+            return right > 0 and left % right == 0
         return left == right or (self.kind == ONE_OR and left == 1)
 
 

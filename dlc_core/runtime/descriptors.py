@@ -58,7 +58,7 @@ def row_size(value: Value) -> int:
 def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
     """The program `name` over the table (int64) and the results (int64): the status, then the symbolic dims.
 
-    Shapes must be those of the signature for some values of its symbols; arrays lie in host memory, row-major
+    Shapes must be those of the signature for some values of its symbols that fulfil what it needs; arrays lie in host memory, row-major
     and contiguous, at multiples of their elements' size.  An array without elements may have the address 0.
     Nothing fits a signature whose dtypes DLPack has not, or whose inputs' shapes do not tell its symbols.
     Dims that elements of inputs tell are among the results beforehand (see `telling`); the checks of
@@ -99,6 +99,7 @@ class _Checks:
         if any(s not in self.known for s in self.signature.symbols):
             self.require(const(False, "bool"), 0, "shape")
             return PrimFunc(self.name, (self.table, self.results), seq(*self.out))
+        self._needs()
         self._dims(range(inputs, len(self.values)), begins, "all")
         for number, value in enumerate(self.values):
             self._memory(number, value, begins[number])
@@ -112,7 +113,7 @@ class _Checks:
     def require(self, cond: Expr, number: int, reason: str) -> None:
         fine = eq(load(self.results, (const(0),)), 0)
         store = Store(self.results, (const(0),), const(status_of(number, reason)))
-        self.out.append(If(logical_and(fine, ~cond), store))
+        self.out.append(If(fine, If(~cond, store)))  # a condition may divide by what those before are about
 
     def _kind(self, number: int, value: Value, begin: int) -> None:
         device = self.word(begin + DEVICE)
@@ -142,6 +143,14 @@ class _Checks:
         self.out.append(Store(self.results, place, size))
         self.known[symbol] = load(self.results, place)
         self.require(in_bounds(symbol, self.known[symbol]), number, "shape")
+
+    def _needs(self) -> None:
+        """What the dims must fulfil; the input that tells the first dim of a condition is to blame."""
+        for need in self.signature.needs:
+            if self.known.keys() >= set(need.dims):
+                told = ({*value.type.symbols()} for value in self.signature.inputs)
+                number = next((k for k, dims in enumerate(told) if not dims.isdisjoint(need.dims)), 0)
+                self.require(substitute(need.expr(), self.known), number, "shape")
 
     def _compare(self, number: int, size: Expr, wanted: Expr) -> None:
         free = [v for v in free_vars(wanted) if v not in self.known]

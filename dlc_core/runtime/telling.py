@@ -3,15 +3,20 @@
     status, told dim 0, told dim 1, … = program(inputs that are read, dims of the inputs' shapes)
 
 The status is 0, or -1 - k where condition k does not hold: that told dim k is within its bounds, at least not
-negative, then the needs.
+negative, then the needs.  Where the caller knows all dims, a program over these alone checks the needs:
+
+    status = program(dims)
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import Condition
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, cast_to, const, eq, free_vars, load, logical_and, substitute
 from dlc_core.runtime.signature import Signature
@@ -69,11 +74,41 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
         known[var] = load(results, (const(place[var]),))
         conditions.append(in_bounds(var, known[var]))
     conditions += [substitute(need.expr(), known) for need in signature.needs]
-    status = load(results, (const(0),))
-    for k, condition in enumerate(conditions):
-        failed = Store(results, (const(0),), const(-1 - k))
-        out.append(If(logical_and(eq(status, 0), ~condition), failed))
+    out += _checks(results, conditions)
     return PrimFunc(name, (*buffers.values(), results, *given_symbols(signature)), seq(*out))
 
 
-__all__ = ["given_symbols", "in_bounds", "read_inputs", "telling_program", "told_symbols"]
+def needs_of_symbols(signature: Signature) -> tuple[Condition, ...]:
+    """What the symbols alone must fulfil."""
+    known = set(signature.symbols)
+    return tuple(need for need in signature.needs if known.issuperset(need.dims))
+
+
+def needs_program(name: str, signature: Signature) -> PrimFunc:
+    """The program `name` over the status (int64) and the dims of the signature's symbols."""
+    status = Buffer("status", (1,), INDEX)
+    checks = _checks(status, [need.expr() for need in needs_of_symbols(signature)])
+    body = seq(Store(status, (const(0),), const(0)), *checks)
+    return PrimFunc(name, (status, *signature.symbols), body)
+
+
+def _checks(results: Buffer, conditions: Sequence[Expr]) -> list[Stmt]:
+    """Set the status to -1 - k for the first condition k that does not hold; those behind it, which may divide
+    by what it is about, are not computed.
+    """
+    fine = eq(load(results, (const(0),)), 0)
+    return [
+        If(fine, If(~condition, Store(results, (const(0),), const(-1 - k))))
+        for k, condition in enumerate(conditions)
+    ]
+
+
+__all__ = [
+    "given_symbols",
+    "in_bounds",
+    "needs_of_symbols",
+    "needs_program",
+    "read_inputs",
+    "telling_program",
+    "told_symbols",
+]

@@ -7,7 +7,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import Function, param
+from dlc_core.graph.node import Function, constant, get_item, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -75,3 +75,57 @@ def test_branches_that_are_not_taken_need_nothing():
         )
 
     assert needs_of(function_of((N,), choose)) == ()
+
+
+def counted(make):
+    """A model whose data tells how many columns its result has."""
+    x = param("x", tensor_type((4, 6), "float32"))
+    found = std.nonzero(std.relu(x), count=Var("found"))
+    return IRModule({"main": Function("main", (x,), make(std.cast(found, to="float32")))})
+
+
+def test_dims_that_data_tells_are_checked_when_it_has():
+    module = counted(lambda found: std.neg(std.add(found, constant(np.ones((2, 5), np.float32)))))
+    exe = dlc.compile(module, "llvm")
+    x = np.full((4, 6), -1, np.float32)
+    x.flat[[1, 5, 6, 20, 21]] = 1
+    assert exe(x).shape == (2, 5)
+    x.flat[3] = 1
+    with pytest.raises(UsageError, match="add: found is 6, 1 or 5 is needed"):
+        exe(x)
+
+
+def function(name, make, *shapes):
+    params = [param(f"{name}{k}", tensor_type(shape, "float32")) for k, shape in enumerate(shapes)]
+    return Function(name, tuple(params), make(*params))
+
+
+def test_branches_are_checked_where_they_are_taken():
+    def choose(x):
+        return std.if_(
+            std.greater(std.reduce_sum(x), std.full(shape=(), value=0.0, dtype="float32")),
+            x,
+            then_branch=function("yes", lambda x: std.reshape(x, shape=(2, 2)), (N,)),
+            else_branch=function("no", lambda x: std.full(shape=(2, 2), value=7.0, dtype="float32"), (N,)),
+        )
+
+    exe = dlc.compile(IRModule({"main": function_of((N,), choose)}), "llvm")
+    np.testing.assert_array_equal(exe(np.ones(4, np.float32)), np.ones((2, 2)))
+    np.testing.assert_array_equal(exe(-np.ones(5, np.float32)), np.full((2, 2), 7))
+    with pytest.raises(UsageError, match=r"reshape: n is 5, 4 is needed"):
+        exe(np.ones(5, np.float32))
+
+
+def test_bodies_of_loops_are_checked_at_the_door():
+    inner = Var("inner")
+
+    def step(state, x):
+        return make_tuple((std.add(state, std.matmul(x, constant(np.eye(5, dtype="f4")))), std.reduce_sum(x)))
+
+    body = function("body", step, (1, 5), (1, inner))
+    x = param("x", tensor_type((N, 1, M), "float32"))
+    scanned = std.scan(std.full(shape=(1, 5), value=0.0, dtype="float32"), x, num_state=1, body=body)
+    exe = dlc.compile(IRModule({"main": Function("main", (x,), get_item(scanned, 0))}), "llvm")
+    np.testing.assert_array_equal(exe(np.ones((3, 1, 5), np.float32)), np.full((1, 5), 3))
+    with pytest.raises(UsageError, match=r"dim 2 \(m\) of input 'x' is 4, 5 is needed"):
+        exe(np.ones((3, 1, 4), np.float32))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition
 from dlc_core.ir.dtype import dtype
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, const
 from dlc_core.ir.types import tensor_type
 from dlc_core.runtime.descriptors import (
     DATA,
@@ -128,3 +131,26 @@ def test_signatures_that_nothing_fits():
     )
     narrow = signature([((4,), "int4")], [])
     assert status(narrow, [[4096, 1, 1, 4 << 8 | 1 << 16, 0, 4, 0]])[0] == status_of(0, "dtype")
+
+
+@pytest.mark.parametrize(
+    ("condition", "argument"),
+    [
+        (Condition(EQUAL, N, M + 1, "n and m"), None),
+        (Condition(EQUAL, M, N, "m and n"), 0),
+        (Condition(AT_LEAST, N, const(4), "n"), 0),
+        (Condition(ONE_OR, M, const(3), "m"), 1),
+        (Condition(MULTIPLE, N, M, "n"), 0),
+        (Condition(MULTIPLE, M * 3, N, "m"), None),
+    ],
+)
+def test_dims_fulfil_what_is_needed(condition, argument):
+    needing = replace(MODEL, needs=(condition,))
+    wanted = 0 if argument is None else status_of(argument, "shape")
+    assert status(needing, rows(needing, GOOD))[0] == wanted
+
+
+def test_conditions_behind_one_that_fails_are_not_computed():
+    needs = (Condition(AT_LEAST, M, const(1), "m"), Condition(EQUAL, N // M, const(3), "n"))
+    needing = replace(MODEL, needs=needs)
+    assert status(needing, rows(needing, [(3, 8), (1, 3), (3, 1)]))[0] == status_of(1, "shape")

@@ -15,11 +15,14 @@ from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import Function, Node, functions_of, post_order
 from dlc_core.graph.told import told_dims
 from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, conditions_of
-from dlc_core.ir.expr import Expr, Var, as_expr, const, free_vars, substitute
+from dlc_core.ir.expr import Binary, Expr, Var, as_expr, const, free_vars, substitute
+from dlc_core.ir.expr import post_order as expr_post_order
 from dlc_core.ir.types import Dim, TensorType, Type, symbols_of
 from dlc_core.op.assume import assumptions
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.std.control import body_dims
+
+DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 Need = tuple[str, Expr, Expr, str, str]
 """A condition as an attribute holds it: its fields."""
@@ -89,14 +92,19 @@ def _where(n: Node) -> str:
     """The node of the model that a node is of."""
     span = next((s for s in n.spans if s.name or s.op), None)
     if span is None:
-        return f"{n.op.name}"
-    return f"node {span.name!r}" + (f" ({span.op})" if span.op else "")
+        return n.op.name
+    name = repr(span.name) if span.name else "(unnamed)"
+    return f"node {name} ({span.op})" if span.op else f"node {name}"
 
 
 def _assumed(n: Node) -> Iterator[Condition]:
     """What inference assumes of a node, and that its dims are as recorded and not negative."""
     if not isinstance(n.op, OpDecl) or not (symbols_of(n.type) or any(symbols_of(a.type) for a in n.args)):
         return
+    for size in (d for type_ in (n.type, *(a.type for a in n.args)) for d, _ in _pairs(type_, type_)):
+        for e in expr_post_order(as_expr(size)):
+            if isinstance(e, Binary) and e.op in DIVISIONS and free_vars(e.b):
+                yield Condition(AT_LEAST, e.b, const(1), f"{n.op.name} gives {n.type}")
     with assumptions() as found:
         made = n.op.infer_type([a.type for a in n.args], n.attrs, n.args)
     yield from found

@@ -14,7 +14,7 @@ from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.graph.needs import NEEDS
+from dlc_core.passes.graph.needs import NEEDS, needs_of
 from dlc_core.passes.lower.memory import ALIGN
 from dlc_core.runtime.signature import Signature, Value
 
@@ -29,6 +29,8 @@ class DescribeGraph(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         function: Function = module[module.entry]
+        if NEEDS not in function.attrs:  # of a graph that no pass has looked at
+            function = function.with_attrs(**{NEEDS: needs_of(function)})
         places: dict[int, tuple[int, Any]] = {}
         size = 0
         for array in arrays_of(module):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.diag import UnsupportedError
-from dlc_core.graph.node import Function, make_tuple, param
+from dlc_core.diag import DlcError, UnsupportedError, UsageError
+from dlc_core.graph.node import Function, constant, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -304,3 +304,19 @@ def test_other_files_are_refused(tmp_path):
     exe = dlc.compile(networks.mlp(), "c", cache=False)
     with pytest.raises(UnsupportedError, match=r"no C source"):
         exe.export(tmp_path / "net.so")
+
+
+def test_sizes_that_do_not_fit_are_refused_before_sources_are_written(tmp_path):
+    a, b = Var("a"), Var("b")
+    x = param("x", tensor_type((a, b)))
+    y = registry().ops["add"].build(x, constant(np.ones(5, np.float32)))
+    module = IRModule({"main": Function("main", (x,), registry().ops["relu"].build(y))})
+    exe = dlc.compile(module, "c", shapes={"a": 2, "b": 5}, cache=False)
+    assert [path.name for path in exe.export(tmp_path / "net.c")] == ["net.h", "net.c"]
+    with pytest.raises(DlcError, match="do not broadcast: 3 against 5"):
+        dlc.compile(module, "c", shapes={"a": 2, "b": 3}, cache=False)
+    free = dlc.compile(module, "c", cache=False)
+    with pytest.raises(UsageError, match=r"dim 1 \(b\) of input 'x' is 3, 1 or 5 is needed"):
+        free(np.ones((2, 3), np.float32))
+    with pytest.raises(UnsupportedError):
+        free.export(tmp_path / "free.c")

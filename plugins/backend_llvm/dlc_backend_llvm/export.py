@@ -35,6 +35,7 @@ from dlc_core.ir.expr import Expr, as_expr, const
 from dlc_core.runtime.library import FAILED, c_name, describe, signature_symbol
 from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Signature
+from dlc_core.runtime.telling import needs_of_symbols, needs_program
 from dlc_core.tir.stmt import PrimFunc, Store, seq
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) noun
 }}""")
     if signature.told:
         emit_dims(unit, name, signature)
+    if needs_of_symbols(signature):
+        emit_function(unit, needs_program(f"{name}.needs", signature))
     unit.functions.append(_run_ir(name, entry, signature, dims, names))
     emit_run_dlpack(unit, name, signature)
     unit.declare(entry, f"hidden i32 @{entry}(ptr, ptr, i32)")
@@ -153,7 +156,7 @@ def _sizes(name: str, signature: Signature, values: Sequence[Expr]) -> PrimFunc:
 
 def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], names: Sequence[str]) -> str:
     """Collects the pointers as the entry wants them, and refuses those that are NULL, and dims outside of
-    their bounds.
+    their bounds or that do not fit each other.
     """
     ins, outs = len(signature.inputs), len(signature.outputs)
     lines, bad = [], "%bad0"
@@ -198,6 +201,16 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
         for word, end in zip(("slt", "sgt"), ends, strict=True):
             if end is not None:
                 bounds.append(f"  %out{len(bounds)} = icmp {word} i64 {dim}, {end}")
+    fitting: list[str] = []
+    if needs_of_symbols(signature):
+        scalars = "".join(f"i64 {dim}, " for dim in names)
+        fitting = [
+            f"  call void @{name}.needs(ptr %fit, {scalars}i32 1)",
+            "  %fits = load i64, ptr %fit, align 8",
+            "  %unfit = icmp ne i64 %fits, 0",
+            "  br i1 %unfit, label %refuse, label %size",
+            "size:",
+        ]
     refused = ["%lacking", *(t.split()[0] for t in (*tables, *bounds))]
     chain, last = [], refused[0]
     for index, flag in enumerate(refused[1:]):
@@ -209,6 +222,8 @@ def _run_ir(name: str, entry: str, signature: Signature, dims: Sequence[str], na
             f"define i32 @{name}_run({head}) nounwind {{",
             f"  %buffers = alloca [{place} x ptr], align 64",
             f"  %scalars = alloca [{max(1, len(names))} x i64], align 64",
+            "  %fit = alloca i64, align 64",
+            *fitting,
             *needs,
             *tables,
             *bounds,

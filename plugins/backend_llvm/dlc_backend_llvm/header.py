@@ -8,7 +8,7 @@ from dlc_core.ir.types import TensorType
 from dlc_core.runtime.descriptors import REASONS
 from dlc_core.runtime.library import FAILED
 from dlc_core.runtime.signature import Signature, Value
-from dlc_core.runtime.telling import given_symbols, told_symbols
+from dlc_core.runtime.telling import given_symbols, needs_of_symbols, told_symbols
 from dlc_core.target.source.words import commented, quoted
 
 _TEXT = """\
@@ -38,7 +38,7 @@ size_t {name}_workspace_size({only_dims});
      outputs    {outputs}, written
      workspace  {name}_workspace_size({dim_names}) bytes, best aligned to 64; may be NULL where that is 0
      threads    most threads of this call; 0 takes the cores that the process may use{dims_doc}
-   Returns 0, or -1 where a pointer is NULL that may not be{or_bounds}{or_index}. */
+   Returns 0, or -1 where a pointer is NULL that may not be{or_bounds}{or_index}. {needs}*/
 int {name}_run(const void *const *inputs, void *const *outputs, void *workspace, int threads{more_dims});
 
 /* The same, with pointers to descriptors of the arrays, `DLTensor` of DLPack, which are checked first:
@@ -91,12 +91,22 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         dims_doc=f"\n     {symbols}    dims that are not fixed" if dims else "",
         or_index=f",\n   or {FAILED} where an index that is data was out of range" if signature.sites else "",
         or_bounds=" or a dim is outside of its bounds" if any(v.bounds for v in signature.symbols) else "",
+        needs=_needs(signature),
         dim_names=symbols,
         shapes="".join(shapes),
         reasons=", ".join(f"{i} {word}" for i, word in enumerate(REASONS, 1)),
         dims_found=f"{symbols} follow{'s' * (len(dims) == 1)} from the shapes." if dims else "",
         telling=_telling(name, signature) if signature.told else "",
     )
+
+
+def _needs(signature: Signature) -> str:
+    """What the dims must fulfil, as lines of a comment."""
+    found = needs_of_symbols(signature)
+    if not found:
+        return ""
+    rows = [f"     {commented(f'{need.expr()}   {need.where}'.rstrip())}\n" for need in found]
+    return f"It is -1, too, where the dims do not fulfil\n{''.join(rows)}  "
 
 
 def _telling(name: str, signature: Signature) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from dlc_backend_llvm.data_object import hidden, machine_of, write_data_object
 from dlc_backend_llvm.objects import read_object
 
 import dlc_core as dlc
-from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.diag import ArtifactError, UnsupportedError, UsageError
 from dlc_core.graph.node import Function, constant, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -379,3 +380,29 @@ def test_data_objects_hold_their_bytes(tmp_path):
     assert sum(a != b for a, b in zip(code, changed)) == 1
     with pytest.raises(UnsupportedError, match="only little-endian ELF"):
         hidden(b"MZ", [entry])
+
+
+def test_dims_that_do_not_fit_each_other_are_refused(tmp_path):
+    ops = registry().ops
+    a, b, c = Var("a"), Var("b"), Var("c")
+    x, y = param("x", tensor_type((a, b))), param("y", tensor_type((c, 4)))
+    product = ops["matmul"].build(ops["reshape"].build(x, shape=(-1, c)), y)
+    exe = dlc.compile(IRModule({"main": Function("main", (x, y), product)}), "llvm")
+    _, header = exe.export(tmp_path / "net.so")
+    assert "c >= 1" in header.read_text()
+    library = ctypes.CDLL(str(tmp_path / "net.so"))
+    data, out = np.ones((8, 8), np.float32), np.zeros((8, 8), np.float32)
+    inputs, outputs = (ctypes.c_void_p * 2)(*[data.ctypes.data] * 2), (ctypes.c_void_p * 1)(out.ctypes.data)
+    space = np.zeros(1 << 16, np.uint8)
+
+    def run(*dims):
+        words = map(ctypes.c_int64, dims)
+        return library.net_run(inputs, outputs, space.ctypes.data_as(ctypes.c_void_p), 1, *words)
+
+    assert [run(2, 6, 5), run(2, 6, 0), run(0, 6, 0)] == [-1, -1, -1]
+    assert not out.any()
+    assert run(2, 6, 3) == 0
+    np.testing.assert_array_equal(out.ravel()[:16], 3)
+    loaded = dlc.load_library(tmp_path / "net.so")
+    with pytest.raises(UsageError, match=r"reshape: a \* b is 12, 10"):
+        loaded(data[:2, :6], data[:5, :4])

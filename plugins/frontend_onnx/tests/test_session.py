@@ -445,3 +445,14 @@ def test_results_of_a_session_continue_caches():
     assert np.shares_memory(first, second)
     assert not np.shares_memory(past, first)
     assert second[0, 0, :, 0].tolist() == [1, 2, 2]
+
+
+@pytest.mark.parametrize("provider", ["reference", "llvm"])
+def test_sizes_that_contradict_the_model_are_refused(provider):
+    text = TEXT.replace("[batch, 3] x", "[n, columns] x").replace("[batch, 4]", "[n, 4]")
+    made = ours.InferenceSession(parse(text).SerializeToString(), providers=[provider])
+    k = np.arange(2)
+    assert made.run(None, {"x": np.ones((2, 3), np.float32), "k": k})[0].shape == (2, 4)
+    for size in (2, 6):
+        with pytest.raises(UsageError, match=rf"\(MatMul\): dim 1 \(columns\) of input 'x' is {size}, 3 is"):
+            made.run(None, {"x": np.ones((2, size), np.float32), "k": k})
