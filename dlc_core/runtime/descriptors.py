@@ -58,8 +58,9 @@ def row_size(value: Value) -> int:
 def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
     """The program `name` over the table (int64) and the results (int64): the status, then the symbolic dims.
 
-    Shapes must be those of the signature for some values of its symbols that fulfil what it needs; arrays lie in host memory, row-major
-    and contiguous, at multiples of their elements' size.  An array without elements may have the address 0.
+    Shapes must be those of the signature for some values of its symbols that fulfil what it needs; arrays
+    lie in host memory, row-major and contiguous, at multiples of their elements' size.  An array without
+    elements may have the address 0.
     Nothing fits a signature whose dtypes DLPack has not, or whose inputs' shapes do not tell its symbols.
     Dims that elements of inputs tell are among the results beforehand (see `telling`); the checks of
     `inputs_alone` come before these elements are read.

@@ -93,8 +93,9 @@ def needs_program(name: str, signature: Signature) -> PrimFunc:
 
 
 def _checks(results: Buffer, conditions: Sequence[Expr]) -> list[Stmt]:
-    """Set the status to -1 - k for the first condition k that does not hold; those behind it, which may divide
-    by what it is about, are not computed.
+    """Set the status to -1 - k for the first condition k that does not hold.
+
+    Those behind it, which may divide by what it is about, are not computed.
     """
     fine = eq(load(results, (const(0),)), 0)
     return [
