@@ -85,7 +85,8 @@ def _refusal(
     what = f"{shown(one.left)} is {left}, {_NEEDED[one.kind].format(needed)}"
     given = ", ".join(f"{var.name}={known[var]}" for var in one.dims)
     why = f"{one.why}, where {given}" if given else one.why
-    return UsageError(f"{one.where}: {what}" if one.where else what, why=why)
+    where = f"{one.where}: " if one.where else ""
+    return UsageError(f"the inputs do not fit the model: {where}{what}", why=why)
 
 
 def conditions_of(rows: Iterable[tuple[str, Expr | int, Expr | int, str, str]]) -> tuple[Condition, ...]:

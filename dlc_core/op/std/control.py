@@ -302,8 +302,13 @@ SCAN = op(
 )
 
 
-def stacking(types: Sequence[Type], attrs: Attrs, length: Dim) -> tuple[Types, Types]:
-    """The types of a loop's state and of its stacked results, of which there are `length`."""
+def stacking(
+    types: Sequence[Type], attrs: Attrs, length: Dim, resized: Callable[[Types], Types] = lambda state: state
+) -> tuple[Types, Types]:
+    """The types of a loop's state and of its stacked results, of which there are `length`.
+
+    `resized` gives the state after a round those dims of before that may change.
+    """
     state = tensor_types(types)
     condition = result_of(attrs["cond"], state, "cond")
     if len(condition) != 1:
@@ -312,7 +317,7 @@ def stacking(types: Sequence[Type], attrs: Attrs, length: Dim) -> tuple[Types, T
     results = result_of(attrs["body"], state, "body")
     if len(results) < len(state):
         raise fail(f"the body gives {len(results)} values, of which {len(state)} should be state")
-    kept = keeps_state(state, results[: len(state)])
+    kept = keeps_state(state, resized(results[: len(state)]))
     return kept, tuple(TensorType((length, *r.shape), r.dtype) for r in results[len(state) :])
 
 
@@ -338,10 +343,14 @@ def stacked(
 
 def _loop_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     places, sizes = attrs["changing"], attrs["sizes"]
-    kept, rows = stacking(_resized(tensor_types(types), places, sizes), attrs, attrs["rounds"])
+
+    def resized(state: Types) -> Types:
+        return _resized(state, places, sizes)
+
+    kept, rows = stacking(resized(tensor_types(types)), attrs, attrs["rounds"], resized)
     if any(size in row.symbols() for row in rows for size in sizes):
         raise fail("the shapes of stacked results change from round to round")
-    return TupleType((*_resized(kept, places, sizes), *rows))
+    return TupleType((*kept, *rows))
 
 
 def _loop_reference(*state: Any, changing: tuple[int, ...], most: int | None, cond: Any, body: Any) -> Any:
