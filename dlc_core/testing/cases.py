@@ -11,13 +11,15 @@ import numpy as np
 
 from dlc_core.diag import DlcError, TypeInferenceError
 from dlc_core.graph.node import Function, Node, param
+from dlc_core.ir.conditions import check_conditions, conditions_of
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.op.declare import NDArray, OpDecl, Sample, Tensor
-from dlc_core.op.reference import evaluate
+from dlc_core.op.reference import evaluate, evaluate_dim
 from dlc_core.op.samples import make_array, make_inputs, sample_dtypes, tolerance
+from dlc_core.passes.graph.needs import needs_of
 
 Tolerance = tuple[float, float]
 
@@ -91,8 +93,10 @@ def symbolic_cases(decl: OpDecl, dtypes: Sequence[str] = ()) -> Iterator[Case]:
         trials = [_trial(node, params, arrays)]
         larger = _larger(sample, allowed[0], params, symbols)
         if larger is not None:
-            # Attributes of a sample may fit its own size alone.
+            # Attributes of a sample, and dims that are numbers, may fit its own size alone.
             with suppress(DlcError, ValueError, IndexError):
+                needs = conditions_of(needs_of(Function("main", tuple(params), node)))
+                check_conditions(needs, {var: n + 1 for n, var in symbols.items()}, evaluate_dim)
                 trials.append(_trial(node, params, larger))
         name = f"ops/{decl.name}/{number}/symbolic"
         yield Case(name, module_of(node, params), trials, tolerances_of(decl))
