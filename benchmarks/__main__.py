@@ -34,8 +34,8 @@ def main() -> int:
     parser.add_argument(
         "--precision",
         default="float32",
-        help="of ours and of the peers that can be told: float32, bfloat16, float16 (%(default)s)",
-        choices=("float32", *OF_LARGEST),
+        help="of ours and of the peers that can be told: float32, fast, bfloat16, float16 (%(default)s)",
+        choices=("float32", "fast", *OF_LARGEST),
     )
     parser.add_argument(
         "--peers", help="only these, with commas between; all that are installed if not given"

@@ -48,7 +48,7 @@ else:
     watch = lazy("dlc_core.passes.watch")
 
 Arguments = Sequence["Argument"]
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "fast", "bfloat16", "float16")
 NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """Other names of precisions."""
 
@@ -163,8 +163,9 @@ def compile(  # noqa: A001  (the public name)
     are stored as kernels read them best.  `donate` names inputs that calls give away, such as caches of
     keys and values, with the room of their memory: `{"past_*": 1024}`; an output that continues one lies
     where it does, and only what is new is written.  `importers` and `taps` are those of `load`.
-    `precision` is the narrowest dtype in which float32 arithmetic may be done: "float32", "bfloat16" (or
-    "bf16"), "float16" ("fp16"); sums stay in float32.  `verify` checks the module after each pass:
+    `precision` says how float32 arithmetic may be done: "float32", "fast" (in float32, with fewer
+    multiplications and larger errors), or the narrowest dtype of its factors, "bfloat16" (or "bf16"),
+    "float16" ("fp16"); sums stay in float32.  `verify` checks the module after each pass:
     "structure", or "each" for its results too.  `watchers` observe the passes.  `progress` is called as
     each step begins.
 
@@ -289,7 +290,7 @@ def _chosen(
 
 
 def _known_precision(precision: str) -> str:
-    """The dtype that a precision names, and that some pass computes in."""
+    """The name in `PRECISIONS` of a precision that some pass computes in."""
     precision = NAMES.get(precision, precision)
     if precision not in PRECISIONS:
         raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join((*PRECISIONS, *NAMES)))

@@ -155,6 +155,7 @@ def test_why_something_is_not_kept(model):
         ({"config": {"x": 1}}, ["config.x"]),
         ({"shapes": {"n": 2}}, ["shapes.n"]),
         ({"precision": "bfloat16"}, ["config.precision"]),
+        ({"precision": "fast"}, ["config.precision"]),
         ({"model": module(3.0)}, ["model"]),
         ({"targets": find_targets("reference")}, ["target"]),
     ):

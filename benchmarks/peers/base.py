@@ -35,7 +35,7 @@ class Peer:
     together: bool = False
     """Whether it is measured in the benchmark's own process, beside the others that are."""
     precisions: tuple[str, ...] = ()
-    """Dtypes narrower than float32 that it can be told to compute in."""
+    """Besides float32, what it can be told to compute in."""
     serve: Callable[..., Session] | None = None
     """As `load`, from what a server would keep of the model; None where that is the model's file."""
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.peers.base import Peer, Session
 
-NARROW = ("bfloat16", "float16")
+PRECISIONS = ("fast", "bfloat16", "float16")
 _COMPILE = """
 import sys, dlc_core as dlc
 dlc.compile(sys.argv[1], sys.argv[4] or None, precision=sys.argv[3]).save(sys.argv[2])
@@ -50,7 +50,7 @@ def load_saved(path: Path, threads: int, precision: str = "float32", target: str
         return dlc.open(saved, num_threads=threads).run
 
 
-PEER = Peer("dlc", ("dlc-core",), ("dlc_core",), load, together=True, precisions=NARROW, serve=load_saved)
+PEER = Peer("dlc", ("dlc-core",), ("dlc_core",), load, together=True, precisions=PRECISIONS, serve=load_saved)
 
 
 def for_targets(targets: Sequence[str]) -> list[Peer]:

@@ -57,7 +57,7 @@ def cache(
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Annotated[
-        str, typer.Option("--precision", help="Narrowest dtype of arithmetic, as of `dlc compile`.")
+        str, typer.Option("--precision", help="How float32 arithmetic may be done, as of `dlc compile`.")
     ] = "float32",
     check_bounds: CheckBounds = False,
     as_json: Json = False,

@@ -60,7 +60,7 @@ Shapes = Annotated[
 OptLevel = Annotated[int, typer.Option("--opt-level", "-O", min=0, max=3, help="0 plain to 3 everything.")]
 Precision = Annotated[
     str,
-    typer.Option("--precision", help="Narrowest dtype of arithmetic: " + ", ".join(driver.PRECISIONS) + "."),
+    typer.Option("--precision", help=f"How float32 is computed: {', '.join(driver.PRECISIONS)}."),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even where a kept result fits.")]
 CheckBounds = Annotated[

@@ -230,5 +230,6 @@ def test_the_precision_reaches_the_compile(command, dlc, monkeypatch):
         return compiled(*args, **options)
 
     monkeypatch.setattr(driver, "compile", told)
-    dlc(command[0], "model.onnx", *command[1:], "--precision", "bf16")
-    assert asked == ["bf16"]
+    for precision in ("bf16", "fast"):
+        dlc(command[0], "model.onnx", *command[1:], "--precision", precision)
+    assert asked == ["bf16", "fast"]

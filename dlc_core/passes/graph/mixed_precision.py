@@ -32,13 +32,24 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.stored import StoredForm
 
 FLOAT32 = dtype("float32")
+FAST = "fast"
+"""The precision in which products in float32 may take fewer multiplications."""
 CAST = OPS["cast"]
 LOWER = tuple(OPS[name] for name in ("conv", "conv_transpose", "matmul"))
 
 
 def narrow_dtype(context: PassContext) -> DType:
-    """The dtype that the context's precision names."""
-    return dtype(str(context.config.get("precision", "float32")))
+    """The narrowest dtype of factors that the context's precision allows."""
+    return FLOAT32 if is_fast(context) else dtype(_precision(context))
+
+
+def is_fast(context: PassContext) -> bool:
+    """Whether products in float32 may take fewer multiplications, with larger errors."""
+    return _precision(context) == FAST
+
+
+def _precision(context: PassContext) -> str:
+    return str(context.config.get("precision", FLOAT32.name))
 
 
 def lowers_activations(context: PassContext) -> bool:
@@ -103,4 +114,4 @@ class _Lowering(StoredForm):
         return self.taker(old) if _is_lowered(old) else super()._rebuilt(old)
 
 
-__all__ = ["MixedPrecision", "lowers_activations", "narrow_dtype"]
+__all__ = ["FAST", "MixedPrecision", "is_fast", "lowers_activations", "narrow_dtype"]

@@ -1,8 +1,7 @@
 """strassen: products by constant matrices through seven products of quarters, once or twice, where it pays.
 
 Law: results stay within tolerance; the root mean square error grows about one and a half times on one level,
-about twice on two.  A row's error is relative to the rows that it is summed with: products of what may have
-rows of zeros are left as they are.
+about twice on two.  Only where the compile's precision is "fast".
 
     matmul(x, w)   =>   strassen_matmul(x, w, levels=…)     w constant, of even sizes
                         concat(strassen_matmul(x, w[:, :n]), matmul(x, w[:, n:]))
@@ -24,8 +23,7 @@ from dlc_core.ir.expr import as_expr, free_vars
 from dlc_core.op.infer import product
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
-from dlc_core.passes.graph.mixed_precision import FLOAT32, narrow_dtype
-from dlc_core.passes.graph.rows_of_zeros import has_rows_of_zeros
+from dlc_core.passes.graph.mixed_precision import FAST, is_fast
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import (
     Shape,
@@ -51,7 +49,7 @@ takes a larger part.  Neighbours on different levels take memory that other thre
 
 @dataclass(frozen=True)
 class Strassen(GraphPass):
-    """Products of many rows by constant matrices through sums of quarters, where cheaper.
+    """Products of many rows by constant matrices through sums of quarters, where cheaper and asked for.
 
     Only for machines whose loops run on cores with vectors: what is known of costs is known of these.
     """
@@ -60,9 +58,10 @@ class Strassen(GraphPass):
     place: ClassVar[tuple[float, ...]] = (725,)
     min_level: ClassVar[int] = 3
     exact: ClassVar[bool] = False
+    precisions: ClassVar[tuple[str, ...]] = (FAST,)
 
     def run_function(self, function: Function, context: PassContext) -> Function:
-        if context.target is None or narrow_dtype(context) is not FLOAT32:
+        if context.target is None or not is_fast(context):
             return function
         machine = context.target.describe()
         lanes = machine.lanes(32)
@@ -72,7 +71,7 @@ class Strassen(GraphPass):
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             shape = _shape(old, lanes)
-            if shape is None or has_rows_of_zeros(old.args[0]):
+            if shape is None:
                 return None
             found = _found(shape, core, old.op is MATMUL and old in results, _is_known(old), _most_rows(old))
             if found is None:

@@ -77,6 +77,7 @@ def test_names_of_precisions() -> None:
     strict, default = dlc.compile(module, precision="fp32")(x), dlc.compile(module)(x)
     np.testing.assert_array_equal(strict, default)
     assert not np.array_equal(long, strict)
+    assert np.isfinite(dlc.compile(module, precision="fast")(x)).all()
     with pytest.raises(UsageError, match="precision 'int4'"):
         dlc.compile(module, precision="int4")
 
