@@ -42,6 +42,9 @@ from dlc_core.ir.text import Printable
 FOR_KINDS = frozenset({"serial", "parallel", "vectorized", "unrolled", "thread"})
 """How the iterations of a loop may run.  "thread" binds the loop to a hardware axis named by `For.thread`."""
 
+LANES = "lanes"
+"""Annotation of a serial loop that is to be vectors on cores that have them."""
+
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 

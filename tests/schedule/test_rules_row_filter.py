@@ -26,7 +26,8 @@ def kernel(shape, columns, outputs, tile, stride, taps, padding):
     x = param("x", tensor_type(shape))
     points = points_of(tile, stride, taps)
     u = param("u", tensor_type((points, stride, columns, shape[-1], outputs)))
-    params = [x, u, param("bias", tensor_type((outputs,)))]
+    w = param("w", tensor_type((taps, columns, shape[-1], outputs)))
+    params = [x, u, w, param("bias", tensor_type((outputs,)))]
     y = std.row_filter_conv(*params, tile=tile, stride=stride, taps=taps, padding=padding)
     params.append(param("r", tensor_type(y.shape)))
     return kernel_of(std.relu(std.add(y, params[-1])), params, constants=(1,))

@@ -27,7 +27,8 @@ def kernel(shape, outputs, tile, padding, across=0, *, stride=1, residual=False)
     x = param("x", tensor_type(shape))
     points = (points_of(tile, stride), points_of(across or tile, stride))
     u = param("u", tensor_type((*points, shape[-1], outputs)))
-    params = [x, u, param("bias", tensor_type((outputs,)))]
+    w = param("w", tensor_type((3, 3, shape[-1], outputs)))
+    params = [x, u, w, param("bias", tensor_type((outputs,)))]
     y = std.winograd_conv(*params, tile=tile, across=across, stride=stride, padding=padding)
     if residual:
         params.append(param("r", tensor_type(y.shape)))
@@ -77,18 +78,18 @@ def test_every_grouping_computes_the_same(group, phases, monkeypatch):
 @pytest.mark.parametrize("group", [1, 2, 4])
 def test_threads_that_have_parts_of_the_channels_compute_the_same(group, monkeypatch):
     monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, group, False, 0.0, 2))
-    scheduled = check_schedule(kernel((2, 7, 6, 4), 24, 2, (1, 1, 1, 1)), WIDE)
+    scheduled = check_schedule(kernel((2, 7, 6, 4), 32, 2, (1, 1, 1, 1)), WIDE)
     assert scheduled.attrs["rule"] == "cpu.winograd"
 
 
 def test_weights_of_a_part_lie_together(monkeypatch):
     """A thread that has half of the channels reads from point to point without a gap."""
     monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, 1, False, 0.0, parts=2))
-    scheduled = schedule_for(kernel((1, 8, 8, 4), 16, 2, (1, 1, 1, 1)), WIDE)
+    scheduled = schedule_for(kernel((1, 8, 8, 4), 32, 2, (1, 1, 1, 1)), WIDE)
     assert scheduled.attrs["why_not"] == ()
     shape = scheduled.buffers[1].static_shape()
     assert shape[:3] == (2, 4, 4)
-    assert shape[3] * shape[-1] == 8
+    assert shape[3] * shape[-1] == 16
 
 
 def test_tiles_of_a_part_divide_it():
@@ -191,9 +192,7 @@ def test_plans_for_fewer_units():
 
 def test_exact_samples_are_exact():
     """Whole numbers that are small enough for every intermediate sum."""
-    x, u = exact_inputs(4, (1, 7, 8, 16), 32)
-    values = std.winograd_conv.decl.reference(
-        np.asarray(x.values, np.float32), np.asarray(u.values, np.float32), tile=4, padding=(1, 1, 1, 1)
-    )
+    given = [np.asarray(each.values, np.float32) for each in exact_inputs(4, (1, 7, 8, 16), 32)]
+    values = std.winograd_conv.decl.reference(*given, tile=4, padding=(1, 1, 1, 1))
     assert np.array_equal(values, np.rint(values))
     assert np.ptp(values) > 0

@@ -1,17 +1,35 @@
-"""What convolutions by minimal filtering share: where windows lie, and what transformed weights must be.
+"""What convolutions by minimal filtering share: where windows lie, what transformed weights must be, and what
+stands for results that are not finite.
 
 The input is [n, height, width, channels], the transformed weights end in [channels, outputs].
+
+Where one result of a tile is not finite, all results of the tile in `GROUP` channels are computed by
+definition: a transform overflows where the convolution does not, and it spreads what is not finite over its
+tile, the convolution over its window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from dlc_core import te
 from dlc_core.graph.node import Op
-from dlc_core.ir.types import TensorType, Type
-from dlc_core.op.declare import tensor_types
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, const, load
+from dlc_core.ir.types import Dim, TensorType, Type
+from dlc_core.op.declare import NDArray, tensor_types
 from dlc_core.op.infer import Attrs, check_rank, fail, merge_dims
+from dlc_core.op.lower import nest
 from dlc_core.op.std.window import Window, known
+from dlc_core.tir.intrinsics import absolute
+from dlc_core.tir.stmt import LANES, Alloc, Block, If, IterVar, Range, Region, Seq, Stmt, loop, seq, store
+
+GROUP = 16
+"""Most output channels whose results in a tile are checked, and computed anew, together."""
 
 
 def window_of(kernel: Sequence[int], attrs: Attrs) -> Window:
@@ -23,18 +41,156 @@ def window_of(kernel: Sequence[int], attrs: Attrs) -> Window:
 def check_operands(
     types: Sequence[Type], lead: Sequence[int], rank: int, tile: int, maker: Op
 ) -> tuple[TensorType, TensorType]:
-    """The types of input and weights; ShapeError unless the weights are of `rank` dims, begin with those of
-    `lead`, as `maker` makes them for such tiles, and channels and dtypes agree, those of a bias as well.
+    """The types of input and windows; ShapeError unless the transformed weights are of `rank` dims and begin
+    with those of `lead`, as `maker` makes them for such tiles, and channels and dtypes agree, those of a bias
+    as well.
     """
-    x, u, *bias = tensor_types(types)
+    x, u, w, *bias = tensor_types(types)
     check_rank(x, 4)
     check_rank(u, rank)
-    if any(other.dtype is not x.dtype for other in (u, *bias)):
+    check_rank(w, 4)
+    if any(other.dtype is not x.dtype for other in (u, w, *bias)):
         raise fail("inputs of different dtypes")
     if tuple(known(size, "the transformed window") for size in u.shape[: len(lead)]) != tuple(lead):
         raise fail(f"weights {list(u.shape)} for tiles of {tile}", f"make them with {maker.name}")
-    merge_dims(x.shape[3], u.shape[-2], "input channels")
+    for each in (u, w):
+        merge_dims(x.shape[3], each.shape[-2], "input channels")
+    merge_dims(w.shape[-1], u.shape[-1], "output channels")
     for each in bias:
         check_rank(each, 1)
         merge_dims(each.shape[0], u.shape[-1], "output channels")
-    return x, u
+    return x, w
+
+
+def by_definition(x: NDArray, w: NDArray, window: Window, height: int, width: int) -> NDArray:
+    """The sums of a convolution's windows in float64."""
+    (top, left), step = window.before, window.strides
+    rows, columns = ((n - 1) * s + k for n, s, k in zip((height, width), step, w.shape[:2], strict=True))
+    source = np.zeros((len(x), max(rows, top + x.shape[1]), max(columns, left + x.shape[2]), x.shape[3]))
+    source[:, top : top + x.shape[1], left : left + x.shape[2]] = x
+    parts = np.lib.stride_tricks.sliding_window_view(source, w.shape[:2], (1, 2))
+    parts = parts[:, : rows : step[0], : columns : step[1]][:, :height, :width]
+    return np.asarray(np.einsum("nhwcrs,rsco->nhwo", parts, w.astype(np.float64)))
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """The results of a convolution by tiles of `sizes` rows and columns, which are checked."""
+
+    mark: str
+    """The annotation of the stages."""
+    sizes: tuple[int, int]
+    shape: tuple[Expr, Expr, Expr, int]
+    """Images, rows and columns of tiles, output channels."""
+    made: te.Tensor
+    """What results are computed from, ..."""
+    region: Callable[[Expr, Expr, Expr, Range], Sequence[Range]]
+    """... the part of it that those of a tile and a range of channels take, ..."""
+    value: Callable[[Expr, Expr, Expr, int, int, Expr], Expr]
+    """... and result (i, j) of a tile in a channel."""
+    source: te.Tensor
+    """The input with its border, as far as windows of whole tiles reach."""
+    window: te.Tensor
+    stride: int
+
+    def results(self, shape: Sequence[Dim]) -> te.Tensor:
+        """All results, by definition where tiles give none that are finite."""
+        rows, columns = self.sizes
+        images, down, wide, outputs = self.shape
+        group = math.gcd(outputs, GROUP)
+        checked: te.Tensor = te.extern(
+            (images, down, wide, outputs // group, rows, columns, group),
+            [self.made, self.source, self.window],
+            lambda given, outs: self._checked(given[0], given[1], given[2], outs[0]),
+            f"{self.mark}_checked",
+            dtype_=self.made.dtype,
+            blocks=True,
+        )
+        made: te.Tensor = te.compute(
+            shape,
+            lambda n, h, w, o: checked[
+                n, h // rows, w // columns, o // group, h % rows, w % columns, o % group
+            ],
+            f"{self.mark}_results",
+            annotations={self.mark: "results"},
+        )
+        return made
+
+    def _checked(self, made: Buffer, source: Buffer, window: Buffer, out: Buffer) -> Stmt:
+        """The nest of a block for each tile and group of channels."""
+        n, t, s, v = axes = [Var(f"v_{name}", "int64") for name in "ntsv"]
+        (rows, columns), step, group = self.sizes, self.stride, math.gcd(self.shape[3], GROUP)
+        taps, across, channels, _ = window.shape
+        places = [(i, j) for i in range(rows) for j in range(columns)]
+        total = Buffer("total", (group,), out.dtype)
+
+        def lanes(body: Callable[[Expr], Stmt]) -> Stmt:
+            lane = Var("lane", "int64")
+            return loop(lane, group, body(lane), annotations={LANES: True})
+
+        def results(lane: Expr) -> Stmt:
+            values = [
+                store(out, [*axes, i, j, lane], self.value(n, t, s, i, j, v * group + lane))
+                for i, j in places
+            ]
+            found = [load(out, [*axes, i, j, lane]) for i, j in places]
+            return seq(*values, store(total, [lane], _sum_of_pairs(found)))
+
+        def step_of(at: Sequence[Expr]) -> Stmt:
+            r, c, k, i, j = at
+            pixel = [n, (t * rows + i) * step + r, (s * columns + j) * step + c, k]
+
+            def summed(lane: Expr) -> Stmt:
+                factor = load(window, [r, c, k, v * group + lane])
+                where = [*axes, i, j, lane]
+                return store(out, where, load(out, where) + load(source, pixel) * factor)
+
+            return lanes(summed)
+
+        def zero(i: int, j: int) -> Stmt:
+            return lanes(lambda lane: store(out, [*axes, i, j, lane], const(0, out.dtype)))
+
+        found = absolute(_sum_of_pairs([load(total, [lane]) for lane in range(group)]))
+        most = const(float(np.finfo(out.dtype.numpy).max), out.dtype)
+        steps = nest([taps, across, channels, *out.shape[4:6]], step_of, "k")
+        anew = seq(*(zero(*at) for at in places), steps)
+        body = Alloc(total, seq(lanes(results), If(found <= most, Seq(()), anew)))
+        point, own = tuple(Range(a, const(1)) for a in axes), Range(v * group, const(group))
+        reads = (
+            Region(made, tuple(self.region(n, t, s, own))),
+            Region(
+                source,
+                (
+                    point[0],
+                    Range(t * (rows * step), (rows - 1) * step + taps),
+                    Range(s * (columns * step), (columns - 1) * step + across),
+                    whole(channels),
+                ),
+            ),
+            Region(window, (*map(whole, window.shape[:3]), own)),
+        )
+        writes = Region(out, (*point, *map(whole, out.shape[4:])))
+        over = [IterVar(a, whole(size), "spatial") for a, size in zip(axes, out.shape[:4], strict=True)]
+        return nest(
+            out.shape[:4],
+            lambda at: Block(
+                f"{self.mark}_checked",
+                tuple(over),
+                tuple(at),
+                reads,
+                (writes,),
+                body,
+                annotations={self.mark: "checked"},
+            ),
+        )
+
+
+def whole(size: Expr) -> Range:
+    """All places of a dim."""
+    return Range(const(0), size)
+
+
+def _sum_of_pairs(terms: Sequence[Expr]) -> Expr:
+    """The sum of terms, whose additions wait for few others."""
+    half = len(terms) // 2
+    return _sum_of_pairs(terms[:half]) + _sum_of_pairs(terms[half:]) if half else terms[0]

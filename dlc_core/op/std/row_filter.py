@@ -18,15 +18,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dlc_core import te
-from dlc_core.ir.expr import Expr, as_expr
+from dlc_core.ir.expr import Expr, as_expr, const
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, simplify
 from dlc_core.op.lower import compute, padded
 from dlc_core.op.std.convolution import finish
-from dlc_core.op.std.filtered import check_operands, window_of
+from dlc_core.op.std.filtered import Tiled, by_definition, check_operands, whole, window_of
 from dlc_core.op.std.filtering import POINTS, Transforms, filtering, transformed
 from dlc_core.op.std.window import PADDING, known
+from dlc_core.tir.stmt import Range
 
 TILES, STRIDES = (2, 3, 4), (1, 2, 3, 4)
 TILE = Attr("tile", "int", 4, "rows of results of a tile", choices=TILES)
@@ -36,11 +37,20 @@ STAGE = "row_filter"
 """Annotation of the blocks of such a convolution: which stage each is."""
 MOST_POINTS = len(POINTS) + 1
 """Most products for a column of a tile."""
+CHECKED = 7
+"""Most columns of results that are checked together."""
 
 
 def points_of(tile: int, stride: int, taps: int) -> int:
     """Products for a column of a tile."""
     return tile + -(-taps // stride) - 1
+
+
+def together(width: Dim) -> int:
+    """Columns of results that are checked together: a divisor of their number."""
+    if not isinstance(width, int):
+        return 1
+    return max(count for count in range(1, CHECKED + 1) if width % count == 0)
 
 
 def matrices(tile: int, stride: int, taps: int) -> Transforms:
@@ -109,14 +119,17 @@ WEIGHTS = op(
 
 def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     points = len(matrices(attrs["tile"], attrs["stride"], attrs["taps"]).weights)
-    x, u = check_operands(types, (points, attrs["stride"]), 5, attrs["tile"], WEIGHTS)
-    window = window_of((attrs["taps"], known(u.shape[2], "the window")), attrs)
-    return TensorType((x.shape[0], *window.output_sizes(x.shape[1:3]), u.shape[4]), x.dtype)
+    x, w = check_operands(types, (points, attrs["stride"]), 5, attrs["tile"], WEIGHTS)
+    if w.shape[0] != attrs["taps"]:
+        raise fail(f"a window of {w.shape[0]} rows", f"{attrs['taps']} are needed")
+    window = window_of([known(k, "the window") for k in w.shape[:2]], attrs)
+    return TensorType((x.shape[0], *window.output_sizes(x.shape[1:3]), w.shape[3]), x.dtype)
 
 
 def _conv_reference(
     x: NDArray,
     u: NDArray,
+    w: NDArray,
     bias: NDArray | None = None,
     *,
     tile: int = 4,
@@ -140,10 +153,14 @@ def _conv_reference(
     products = np.einsum("pntsxck,pskco->pntxo", windows, u.astype(np.float64))
     results = np.einsum("ip,pntxo->ntixo", a, products)
     full = results.reshape(len(x), down * tile, width, -1)[:, :height]
+    if not np.isfinite(full).all():
+        full = np.where(np.isfinite(full), full, by_definition(x, w, window, height, width))
     return np.asarray(full if bias is None else full + bias, x.dtype)
 
 
-def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bias: te.Tensor) -> te.Tensor:
+def _conv_lower(
+    type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, w: te.Tensor, *bias: te.Tensor
+) -> te.Tensor:
     tile, stride, taps = attrs["tile"], attrs["stride"], attrs["taps"]
     columns, channels, outputs = known(dim(u.shape[2]), "the window"), u.shape[3], u.shape[4]
     made, window = matrices(tile, stride, taps), window_of((taps, columns), attrs)
@@ -186,27 +203,45 @@ def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bi
             axis=(phase, column, channel),
         ),
     )
-    total = stage(
-        "results",
-        type_.shape,
-        lambda n, h, w, o: transformed(made.results, h % tile, lambda p: products[p, n, h // tile, w, o]),
+    pixels = together(dim(width))
+    tiled = Tiled(
+        STAGE,
+        (tile, pixels),
+        (batch, down, width // pixels, known(dim(outputs), "output channels")),
+        products,
+        lambda n, t, s, own: [
+            whole(const(points)),
+            *(Range(i, const(1)) for i in (n, t)),
+            Range(s * pixels, const(pixels)),
+            own,
+        ],
+        lambda n, t, s, i, j, o: transformed(
+            made.results, const(i), lambda p: products[p, n, t, s * pixels + j, o]
+        ),
+        source,
+        w,
+        stride,
     )
-    return finish(total, type_, bias, "NXC", "row_filter")
+    return finish(tiled.results(type_.shape), type_, bias, "NXC", "row_filter")
 
 
-def _sample(tile: int, stride: int, taps: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, Tensor]:
-    """Inputs and weights of whole numbers whose sums are exact in every order."""
+def _sample(tile: int, stride: int, taps: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, ...]:
+    """Inputs, weights and windows of whole numbers whose sums are exact in every order."""
     rng = np.random.default_rng(0)
     points = points_of(tile, stride, taps)
-    u = (points, stride, 3, shape[-1], outputs)
-    return Tensor(tuple(shape), rng.integers(-2, 3, shape) * 4), Tensor(u, rng.integers(-2, 3, u))
+    u, w = (points, stride, 3, shape[-1], outputs), (taps, 3, shape[-1], outputs)
+    x = Tensor(tuple(shape), rng.integers(-2, 3, shape) * 4)
+    return x, Tensor(u, rng.integers(-2, 3, u)), Tensor(w, rng.integers(-2, 3, w))
+
+
+WINDOWS = Tensor((3, 3, 3, 5))
 
 
 CONV = op(
     "row_filter_conv",
     "convolution, channels last, with weights of `row_filter_weights` for windows of `taps` rows and an "
-    "optional bias",
-    ["x", "u", "bias?"],
+    "optional bias; by the windows themselves where a tile's results are not finite",
+    ["x", "u", "w", "bias?"],
     [TILE, STRIDE, TAPS, PADDING],
     kind="contraction",
     infer=_conv_infer,
@@ -222,12 +257,19 @@ CONV = op(
         Sample(_sample(3, 4, 11, (1, 24, 17, 2), 8), {"tile": 3, "stride": 4, "taps": 11}),
     ),
     error_samples=(
-        ErrorSample((Tensor((1, 6, 6)), Tensor((6, 1, 3, 3, 5))), {}, "rank"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((5, 1, 3, 3, 5))), {}, "row_filter_weights"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 2, 5))), {}, "must be equal"),
-        ErrorSample((Tensor((1, 1, 6, 3)), Tensor((6, 1, 3, 3, 5))), {}, "does not fit"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5))), {"padding": (1, 1)}, "4 are needed"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), Tensor((4,))), {}, "must be equal"),
+        ErrorSample((Tensor((1, 6, 6)), Tensor((6, 1, 3, 3, 5)), WINDOWS), {}, "rank"),
+        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((5, 1, 3, 3, 5)), WINDOWS), {}, "row_filter_weights"),
+        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 2, 5)), WINDOWS), {}, "must be equal"),
+        ErrorSample((Tensor((1, 1, 6, 3)), Tensor((6, 1, 3, 3, 5)), WINDOWS), {}, "does not fit"),
+        ErrorSample(
+            (Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), WINDOWS), {"padding": (1, 1)}, "4 are needed"
+        ),
+        ErrorSample(
+            (Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), WINDOWS, Tensor((4,))), {}, "must be equal"
+        ),
+        ErrorSample(
+            (Tensor((1, 6, 6, 3)), Tensor((6, 1, 3, 3, 5)), Tensor((2, 3, 3, 5))), {}, "3 are needed"
+        ),
     ),
 )
 

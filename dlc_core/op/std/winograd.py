@@ -27,15 +27,16 @@ from functools import cache
 import numpy as np
 
 from dlc_core import te
-from dlc_core.ir.expr import Expr, as_expr
+from dlc_core.ir.expr import Expr, as_expr, const
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, simplify
 from dlc_core.op.lower import compute, padded
 from dlc_core.op.std.convolution import finish
-from dlc_core.op.std.filtered import check_operands, window_of
+from dlc_core.op.std.filtered import Tiled, by_definition, check_operands, whole, window_of
 from dlc_core.op.std.filtering import Transforms, filtering, transformed
 from dlc_core.op.std.window import PADDING, known
+from dlc_core.tir.stmt import Range
 
 TILE = Attr("tile", "int", 4, "rows of results of a tile", choices=(2, 4))
 ACROSS = Attr("across", "int", 0, "columns of results of a tile; 0 for as many as rows", choices=(0, 1, 2, 4))
@@ -148,14 +149,15 @@ WEIGHTS = op(
 
 def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     points = [points_of(tile, attrs["stride"]) for tile in sizes_of(attrs)]
-    x, u = check_operands(types, points, 4, attrs["tile"], WEIGHTS)
-    sizes = window_of((TAPS, TAPS), attrs).output_sizes(x.shape[1:3])
-    return TensorType((x.shape[0], *sizes, u.shape[3]), x.dtype)
+    x, w = check_operands(types, points, 4, attrs["tile"], WEIGHTS)
+    sizes = window_of([known(k, "the window") for k in w.shape[:2]], attrs).output_sizes(x.shape[1:3])
+    return TensorType((x.shape[0], *sizes, w.shape[3]), x.dtype)
 
 
 def _conv_reference(
     x: NDArray,
     u: NDArray,
+    w: NDArray,
     bias: NDArray | None = None,
     *,
     tile: int = 4,
@@ -187,10 +189,14 @@ def _conv_reference(
     results = np.einsum("ia,abntso,jb->ntisjo", np.array(rows.results), products, np.array(columns.results))
     n, oc = x.shape[0], u.shape[3]
     full = results.reshape(n, down * tiles[0], wide * tiles[1], oc)[:, :height, :width]
+    if not np.isfinite(full).all():
+        full = np.where(np.isfinite(full), full, by_definition(x, w, window, height, width))
     return np.asarray(full if bias is None else full + bias, x.dtype)
 
 
-def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bias: te.Tensor) -> te.Tensor:
+def _conv_lower(
+    type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, w: te.Tensor, *bias: te.Tensor
+) -> te.Tensor:
     stride, tiles = attrs["stride"], sizes_of(attrs)
     (high, wide), window = (transforms(tile, stride) for tile in tiles), window_of((TAPS, TAPS), attrs)
     sizes = window.output_sizes([dim(d) for d in x.shape[1:3]])
@@ -235,34 +241,44 @@ def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, u: te.Tensor, *bi
         (batch, down, across, tiles[0], points[1], outputs),
         lambda n, t, s, i, b, o: transformed(high.results, i, lambda a: products[a, b, n, t * across + s, o]),
     )
-    total = stage(
-        "results",
-        type_.shape,
-        lambda n, h, w, o: transformed(
-            wide.results,
-            w % tiles[1],
-            lambda b: columns[n, h // tiles[0], w // tiles[1], h % tiles[0], b, o],
+    tiled = Tiled(
+        STAGE,
+        tiles,
+        (batch, down, across, known(dim(outputs), "output channels")),
+        columns,
+        lambda n, t, s, channels: (
+            [Range(i, const(1)) for i in (n, t, s)]
+            + [whole(const(tiles[0])), whole(const(points[1])), channels]
         ),
+        lambda n, t, s, i, j, o: transformed(wide.results, const(j), lambda b: columns[n, t, s, i, b, o]),
+        source,
+        w,
+        stride,
     )
+    total = tiled.results(type_.shape)
     return finish(total, type_, bias, "NXC", "winograd")
 
 
 def exact_inputs(
     tile: int, shape: Sequence[int], outputs: int, stride: int = 1, across: int = 0
-) -> tuple[Tensor, Tensor]:
-    """Inputs and weights of whole numbers, so small that all sums are exact: every order of them gives the
-    same.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, weights and windows of whole numbers, so small that all sums are exact: every order of them
+    gives the same.
     """
     rng = np.random.default_rng(0)
     windows = 576.0 * rng.integers(-1, 2, (3, 3, shape[-1], outputs))
     weights = np.rint(_weights_reference(windows, tile, across, stride))
-    return Tensor(tuple(shape), rng.integers(-2, 3, shape)), Tensor(weights.shape, weights)
+    x = Tensor(tuple(shape), rng.integers(-2, 3, shape))
+    return x, Tensor(weights.shape, weights), Tensor(windows.shape, windows)
 
+
+X, WINDOWS = Tensor((1, 6, 6, 3)), Tensor((3, 3, 3, 5))
 
 CONV = op(
     "winograd_conv",
-    "convolution of windows of 3 x 3, channels last, with weights of `winograd_weights` and an optional bias",
-    ["x", "u", "bias?"],
+    "convolution of windows of 3 x 3, channels last, with weights of `winograd_weights` and an optional "
+    "bias; by the windows themselves where a tile's results are not finite",
+    ["x", "u", "w", "bias?"],
     [TILE, ACROSS, STRIDE, PADDING],
     kind="contraction",
     infer=_conv_infer,
@@ -280,12 +296,13 @@ CONV = op(
         Sample((*exact_inputs(4, (1, 12, 8, 4), 3, 2), Tensor((3,))), {"tile": 4, "stride": 2}),
     ),
     error_samples=(
-        ErrorSample((Tensor((1, 6, 6)), Tensor((6, 6, 3, 5))), {}, "rank"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((4, 4, 3, 5))), {}, "winograd_weights"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 6, 2, 5))), {}, "must be equal"),
-        ErrorSample((Tensor((1, 1, 6, 3)), Tensor((6, 6, 3, 5))), {}, "does not fit"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 6, 3, 5))), {"padding": (1, 1)}, "4 are needed"),
-        ErrorSample((Tensor((1, 6, 6, 3)), Tensor((6, 6, 3, 5)), Tensor((4,))), {}, "must be equal"),
+        ErrorSample((Tensor((1, 6, 6)), Tensor((6, 6, 3, 5)), WINDOWS), {}, "rank"),
+        ErrorSample((X, Tensor((4, 4, 3, 5)), WINDOWS), {}, "winograd_weights"),
+        ErrorSample((X, Tensor((6, 6, 2, 5)), WINDOWS), {}, "must be equal"),
+        ErrorSample((X, Tensor((6, 6, 3, 4)), WINDOWS), {}, "must be equal"),
+        ErrorSample((Tensor((1, 1, 6, 3)), Tensor((6, 6, 3, 5)), WINDOWS), {}, "does not fit"),
+        ErrorSample((X, Tensor((6, 6, 3, 5)), WINDOWS), {"padding": (1, 1)}, "4 are needed"),
+        ErrorSample((X, Tensor((6, 6, 3, 5)), WINDOWS, Tensor((4,))), {}, "must be equal"),
     ),
 )
 

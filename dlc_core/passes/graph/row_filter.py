@@ -1,6 +1,6 @@
 """Convolutions of few channels through filtered rows, where the target's description says it pays.
 
-conv(x, w, b)   =>   row_filter_conv(x, row_filter_weights(w), b)       w constant, channels last
+conv(x, w, b)   =>   row_filter_conv(x, row_filter_weights(w), w, b)       w constant, channels last
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def by_rows(value: Node, args: Sequence[Node], core: Core, most: int, gain: floa
     tile, padding = min(known)[1], value.attrs["padding"]
     weights = WEIGHTS.build(args[1], tile=tile, stride=window.stride)
     attrs = {"tile": tile, "stride": window.stride, "taps": window.rows, "padding": padding}
-    return FILTERED.build(args[0], weights, *args[2:], **attrs)
+    return FILTERED.build(args[0], weights, *args[1:], **attrs)
 
 
 def plain_conv(value: Node) -> bool:

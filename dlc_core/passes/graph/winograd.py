@@ -2,7 +2,7 @@
 
 Law: results stay within tolerance; with tiles of 4 × 4 the root mean square error grows about four times.
 
-    conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), b)       w constant, channels last
+    conv(x, w, b)   =>   winograd_conv(x, winograd_weights(w), w, b)       w constant, channels last
 
 The stride is 1 or 2.  Tiles have as many columns as rows or, where the stride is 1, half as many: their
 weights are fewer, for which the threads of late layers wait together.  Convolutions that this does not fit or
@@ -95,7 +95,7 @@ class Winograd(GraphPass):
             weights = WEIGHTS.build(args[1], **attrs)
             padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
             x = _apart(args[0], steps)
-            made = TILED.build(x, weights, *args[2:], **attrs, padding=padding)
+            made = TILED.build(x, weights, *args[1:], **attrs, padding=padding)
             return _together(made, old, steps)
 
         body = rewrite(function.body, visit)

@@ -48,16 +48,24 @@ from dlc_core.tir.functor import (
     substitute_stmt,
     transform_stmt,
 )
-from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
+from dlc_core.tir.stmt import LANES, Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, While, seq
 
 
-def vectorize_loops(func: PrimFunc) -> PrimFunc:
-    """Every loop of kind "vectorized" as vectors of its constant extent.
+def vectorize_loops(func: PrimFunc, lanes: bool = False) -> PrimFunc:
+    """Every loop of kind "vectorized", with `lanes` every one annotated with `LANES` too, as vectors of its
+    constant extent.
 
     Raises CodegenError for an extent that is not constant and for lanes that store to one element.
     """
     around = _Around(func)
-    return replace(func, body=transform_stmt(func.body, stmt_fn=lambda s: _visit(s, around)))
+
+    def visit(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, For):
+            return None
+        wanted = stmt.kind == "vectorized" or (lanes and LANES in stmt.annotations)
+        return _vectorized(stmt, around) if wanted else None
+
+    return replace(func, body=transform_stmt(func.body, stmt_fn=visit))
 
 
 class _Around:
@@ -95,9 +103,7 @@ class _Around:
         )
 
 
-def _visit(stmt: Stmt, around: _Around) -> Stmt | None:
-    if not isinstance(stmt, For) or stmt.kind != "vectorized":
-        return None
+def _vectorized(stmt: For, around: _Around) -> Stmt:
     lanes = const_value(stmt.extent)
     if lanes is None:
         raise CodegenError(
@@ -299,7 +305,8 @@ class _Vectorize:
 
 @dataclass(frozen=True)
 class VectorizeLoops(PrimFuncPass):
-    """Vectorised loops to vector expressions.
+    """Vectorised loops to vector expressions; on cores with vectors, loops that say that their iterations are
+    lanes, too.
 
     Before:
 
@@ -327,4 +334,6 @@ class VectorizeLoops(PrimFuncPass):
     place: ClassVar[tuple[float, ...]] = (300,)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return vectorize_loops(func)
+        machine = None if context.target is None else context.target.describe()
+        cores = machine is not None and machine.lanes(32) > 1 and not machine.thread_axes
+        return vectorize_loops(func, cores)

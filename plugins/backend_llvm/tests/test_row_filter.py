@@ -35,7 +35,7 @@ def test_errors_are_as_documented(tile, stride, taps, growth):
         x, constant(window), strides=(stride,) * 2, padding=padding, layout="NXC", kernel_layout="XIO"
     )
     attrs = {"tile": tile, "stride": stride, "taps": taps, "padding": padding}
-    filtered = std.row_filter_conv(x, constant(transformed), **attrs)
+    filtered = std.row_filter_conv(x, constant(transformed), constant(window), **attrs)
     errors = []
     for y in (direct, filtered):
         module = IRModule({"main": Function("main", (x,), y)})

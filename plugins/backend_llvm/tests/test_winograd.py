@@ -39,7 +39,7 @@ def test_errors_are_as_documented(tile, across, stride, growth):
     direct = std.conv(
         x, constant(window), strides=(stride,) * 2, padding=PADDING, layout="NXC", kernel_layout="XIO"
     )
-    tiled = std.winograd_conv(x, constant(transformed), **attrs, padding=PADDING)
+    tiled = std.winograd_conv(x, constant(transformed), constant(window), **attrs, padding=PADDING)
     errors = []
     for y in (direct, tiled):
         module = IRModule({"main": Function("main", (x,), y)})

@@ -9,15 +9,30 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.ir.expr import Var
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Var, load
+from dlc_core.passes import PassContext
 from dlc_core.passes.tir.vectorize import VectorizeLoops
+from dlc_core.target import Description, Target, TargetKind
 from dlc_core.testing.prim_passes import arguments, becomes, keeps_results, outcome, text
 from dlc_core.tir.functor import allocations, specialize, stmts
-from dlc_core.tir.stmt import For, PrimFunc, Store, loop, seq
+from dlc_core.tir.stmt import For, PrimFunc, Store, loop, seq, store
 
 
 def widths(func: PrimFunc) -> set[int]:
     return {s.value.dtype.lanes for s in stmts(func.body) if isinstance(s, Store)}
+
+
+@pytest.mark.parametrize(("bits", "lanes"), [(0, 1), (128, 16)])
+def test_loops_of_lanes_are_vectors_on_cores_that_have_them(bits, lanes):
+    kind = TargetKind("m", "a test", "none", "none", describe=lambda options: Description(vector_bits=bits))
+    i = Var("i", "int64")
+    a = Buffer("A", (16,), "float32")
+    body = loop(i, 16, store(a, [i], load(a, [i]) * 2.0), annotations={"lanes": True})
+    func = PrimFunc("f", (a,), body)
+    made = VectorizeLoops().run_function(func, PassContext(target=Target(kind)))
+    assert widths(made) == {lanes}
+    assert widths(VectorizeLoops()(func)) == {1}
 
 
 def test_each_lane_chooses_its_result():

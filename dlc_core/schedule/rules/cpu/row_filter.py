@@ -15,7 +15,7 @@ from typing import ClassVar
 from dlc_core.ir.expr import const_value
 from dlc_core.op.std.row_filter import STAGE
 from dlc_core.schedule.handles import LoopRV
-from dlc_core.schedule.rules.analysis import anchor, inline_behind
+from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
@@ -25,7 +25,7 @@ from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
-STAGES = ("inputs", "products", "results")
+STAGES = ("inputs", "products", "checked", "results")
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,11 @@ class RowFilterRule(ScheduleRule):
     priority: ClassVar[int] = 110
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return (
-            stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func) and anchor(func) is not None
-        )
+        return stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, stage = schedule, marked_stages(schedule, STAGE)
-        found = anchor(s.func)
+        found = contraction_of(s.get(stage["products"]))
         assert found is not None
         contract = Contract(s, machine, found)
         lanes = contract.lanes
@@ -67,6 +65,7 @@ class RowFilterRule(ScheduleRule):
         if machine.workers > 1 and const_value(s.extent(group)) != 1:
             s.parallel(group)
 
+        s.compute_at(stage["checked"], strips)
         s.compute_at(products, strips)
         _, _, _, across, channel = s.get_loops(products)[-5:]
         chosen = choose(const_value(s.extent(across)), outputs, lanes, machine.registers)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dlc_core.op.std.filtering import Matrix
-from dlc_core.op.std.row_filter import MOST_POINTS, matrices, points_of
+from dlc_core.op.std.row_filter import MOST_POINTS, matrices, points_of, together
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
 from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
 
@@ -36,13 +36,16 @@ class Window:
 
 @lru_cache(maxsize=1024)
 def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
-    """Columns of results that are computed together: a divisor of their number, few enough for the products
-    of all points to stay in the first cache, and of them those whose register tiles are the best.
+    """Columns of results that are computed together: a divisor of their number, of whole tiles, few enough
+    for the products of all points to stay in the first cache, and of them those whose register tiles are the
+    best.
     """
     fitting = [
         size
         for size in range(1, width + 1)
-        if width % size == 0 and points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
+        if width % size == 0
+        and size % together(width) == 0
+        and points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
     ]
     return min(fitting, key=lambda size: (_products(width, size, outputs, core), -size), default=width)
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 from dlc_core.ir.expr import const_value
 from dlc_core.op.std.winograd import STAGE, TAPS
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import anchor, inline_behind
+from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
@@ -29,7 +29,7 @@ from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
-STAGES = ("rows", "inputs", "products", "columns", "results")
+STAGES = ("rows", "inputs", "products", "columns", "checked", "results")
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class WinogradRule(ScheduleRule):
     priority: ClassVar[int] = 110
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return (
-            stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func) and anchor(func) is not None
-        )
+        return stage_names(func, STAGE) == sorted(STAGES) and has_known_sizes(func)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         _Winograd(schedule, machine).run()
@@ -53,14 +51,14 @@ class _Winograd:
         self.s = s = schedule
         self.machine = machine
         self.stage = marked_stages(s, STAGE)
-        found = anchor(s.func)
+        found = contraction_of(s.get(self.stage["products"]))
         assert found is not None
         self.contract = Contract(s, machine, found)
         self.lanes = self.contract.lanes
         points, aside, batch, tiles, self.outputs = (self._extent("products", i) for i in range(5))
         inputs = self._extent("products", 5)
         height, width = self._extent("results", 1), self._extent("results", 2)
-        self.tile = known_extent(s, self.stage["columns"], 3)
+        self.tile = self._extent("columns", 3)
         stride = (points - TAPS) // (self.tile - 1)
         self.wide = (aside - TAPS) // stride + 1
         self.across = -(-width // self.wide)
@@ -79,6 +77,7 @@ class _Winograd:
         out = inline_behind(s, (*borders, *stage.values()), stage["results"])
         products = s.cache_write(stage["products"], 0, "local")
         part, batch, group, row, column = self._results(out)
+        s.compute_at(stage["checked"], column)
         s.compute_at(stage["columns"], column)
         self._columns()
         if not self.plan.phases:

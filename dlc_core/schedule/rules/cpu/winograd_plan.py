@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+from dlc_core.op.std.filtered import GROUP
 from dlc_core.op.std.winograd import points_of
 from dlc_core.schedule.rules.cpu.core import (
     CACHE_BYTES_PER_CYCLE,
@@ -152,7 +153,7 @@ def _plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
         moved += _traffic(weights + kept, groups - together, core) + 2 * _traffic(kept, groups, core)
         uneven = -(-groups // core.threads) * core.threads / groups
         yield Plan(tile, group, False, _beside(cycles, moved) * uneven)
-        if core.threads > 1 and layer.outputs % (core.threads * core.lanes) == 0:
+        if core.threads > 1 and layer.outputs % (core.threads * max(core.lanes, GROUP)) == 0:
             parts = core.threads
             shape = part_tile(group * across, layer.outputs // parts, core)
             products = parts * domain_cycles(group * across, outs // parts, shape.rows, shape.vectors)
