@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import Function, constant, param, post_order
+from dlc_core.graph.node import Function, const_array, constant, param, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph import FoldConstants, Winograd
+from dlc_core.passes.graph.filter_errors import MOST, winograd_growth
 from dlc_core.target import Description, Target, TargetKind
 
 RNG = np.random.default_rng(5)
@@ -89,6 +90,38 @@ def test_weights_that_are_asked_for_ahead_cost_little_beside_products(cores, siz
     found = Winograd().run_function(Function("f", (y.args[0],), y), context(**facts))
     made = [n.attrs for n in post_order(found.body) if n.op.name == "winograd_conv"]
     assert [(attrs["tile"], attrs["across"]) for attrs in made] == [tile]
+
+
+def cornered(**sizes):
+    """A convolution whose windows have one tap each: large transforms lose the most of these."""
+    y = conv(**sizes)
+    weights = np.zeros(y.args[1].shape, np.float32)
+    weights[0, 0] = RNG.standard_normal(weights.shape[2:])
+    return std.conv(y.args[0], constant(weights), **y.attrs)
+
+
+def test_tiles_that_would_lose_too_much_are_not_taken(checked):
+    tiles = []
+    for y in (conv(size=56, inputs=64, outputs=64), cornered(size=56, inputs=64, outputs=64)):
+        found = Winograd().run_function(Function("f", (y.args[0],), y), context(cores=1))
+        made = next(n.attrs for n in post_order(found.body) if n.op.name == "winograd_conv")
+        weights = const_array(y.args[1])
+        growths = [
+            winograd_growth(weights, made["tile"], made["across"], 1),
+            winograd_growth(weights, 4, 4, 1),
+        ]
+        tiles.append(((made["tile"], made["across"]), growths[0] <= MOST, growths[1] <= MOST))
+    assert tiles[0] == ((4, 4), True, True)
+    assert tiles[1][0] != (4, 4)
+    assert tiles[1][1:] == (True, False)
+
+
+def test_weights_that_are_not_finite_stay(checked):
+    y = conv()
+    weights = np.array(const_array(y.args[1]))
+    weights[0, 0, 0, 0] = np.inf
+    left = std.conv(y.args[0], constant(weights), **y.attrs)
+    assert ops(checked([Winograd()], left, context=context())) == ["conv"]
 
 
 def test_narrow_tiles(checked):

@@ -18,8 +18,22 @@ from functools import cache
 from dlc_core.ir.expr import Expr, const, eq, select
 
 Matrix = tuple[tuple[float, ...], ...]
-POINTS = (Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2), Fraction(-1, 2), Fraction(1, 2))
-"""Where polynomials are evaluated, besides ∞: the first ones round least, and have the simplest sums."""
+POINTS: dict[int, tuple[Fraction, ...]] = {
+    len(texts): tuple(map(Fraction, texts))
+    for texts in (
+        ("0",),
+        ("0", "1"),
+        ("0", "1", "-1"),
+        ("0", "3/4", "-3/4", "2"),
+        ("0", "5/8", "-5/8", "3/2", "-3/2"),
+        ("3/8", "-3/8", "7/8", "-7/8", "7/4", "-7/4"),
+        ("0", "1/2", "-1/2", "1", "-1", "2", "-2"),
+    )
+}
+"""Where polynomials are evaluated, besides ∞, by how many points there are: of the fractions up to 3 whose
+denominators are at most 8 those that round least, by the factors of random inputs and taps in a result.
+All matrices but that of the weights are exact in float32.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,7 @@ def filtering(results: int, taps: int) -> Transforms:
         one = tuple(tuple(float(i == j) for j in range(taps)) for i in range(taps))
         return Transforms(one, one, ((1.0,) * taps,))
     size = results + taps - 1
-    points = POINTS[: size - 1]
+    points = POINTS[size - 1]
     weights, inputs = [], []
     for point in points:
         others = [other for other in points if other != point]

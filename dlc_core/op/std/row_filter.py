@@ -35,7 +35,7 @@ STRIDE = Attr("stride", "int", 1, "step of the windows in each direction", choic
 TAPS = Attr("taps", "int", 3, "rows of a window")
 STAGE = "row_filter"
 """Annotation of the blocks of such a convolution: which stage each is."""
-MOST_POINTS = len(POINTS) + 1
+MOST_POINTS = max(POINTS) + 1
 """Most products for a column of a tile."""
 CHECKED = 7
 """Most columns of results that are checked together."""
@@ -73,7 +73,8 @@ def _weights_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType((points, attrs["stride"], *w.shape[1:]), w.dtype)
 
 
-def _weights_reference(w: NDArray, tile: int, stride: int) -> NDArray:
+def weights_of(w: NDArray, tile: int, stride: int) -> NDArray:
+    """Windows transformed for tiles of so many rows."""
     made = matrices(tile, stride, len(w))
     g = np.array(made.weights)
     whole = np.zeros((g.shape[1] * stride, *w.shape[1:]))
@@ -100,7 +101,7 @@ WEIGHTS = op(
     [TILE, STRIDE],
     kind="opaque",
     infer=_weights_infer,
-    reference=_weights_reference,
+    reference=weights_of,
     lower=_weights_lower,
     dtypes=("float32", "float64"),
     samples=(
@@ -225,13 +226,12 @@ def _conv_lower(
     return finish(tiled.results(type_.shape), type_, bias, "NXC", "row_filter")
 
 
-def _sample(tile: int, stride: int, taps: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, ...]:
-    """Inputs, weights and windows of whole numbers whose sums are exact in every order."""
+def _inputs(tile: int, stride: int, taps: int, shape: Sequence[int], outputs: int) -> tuple[Tensor, ...]:
+    """Inputs, weights and the windows that these are made of."""
     rng = np.random.default_rng(0)
-    points = points_of(tile, stride, taps)
-    u, w = (points, stride, 3, shape[-1], outputs), (taps, 3, shape[-1], outputs)
-    x = Tensor(tuple(shape), rng.integers(-2, 3, shape) * 4)
-    return x, Tensor(u, rng.integers(-2, 3, u)), Tensor(w, rng.integers(-2, 3, w))
+    x, windows = rng.standard_normal(shape), rng.standard_normal((taps, 3, shape[-1], outputs)) / 8
+    weights = weights_of(windows, tile, stride)
+    return tuple(Tensor(each.shape, each) for each in (x, weights, windows))
 
 
 WINDOWS = Tensor((3, 3, 3, 5))
@@ -249,12 +249,12 @@ CONV = op(
     lower=_conv_lower,
     dtypes=("float32", "float64"),
     samples=(
-        Sample(_sample(2, 1, 3, (1, 6, 6, 3), 5), {"tile": 2}),
+        Sample(_inputs(2, 1, 3, (1, 6, 6, 3), 5), {"tile": 2}),
         Sample(
-            (*_sample(4, 2, 7, (2, 13, 11, 3), 16), Tensor((16,))),
+            (*_inputs(4, 2, 7, (2, 13, 11, 3), 16), Tensor((16,))),
             {"tile": 4, "stride": 2, "taps": 7, "padding": (3, 1, 3, 1)},
         ),
-        Sample(_sample(3, 4, 11, (1, 24, 17, 2), 8), {"tile": 3, "stride": 4, "taps": 11}),
+        Sample(_inputs(3, 4, 11, (1, 24, 17, 2), 8), {"tile": 3, "stride": 4, "taps": 11}),
     ),
     error_samples=(
         ErrorSample((Tensor((1, 6, 6)), Tensor((6, 1, 3, 3, 5)), WINDOWS), {}, "rank"),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_core.graph.node import CONST, Node
+from dlc_core.graph.node import CONST, Node, const_array
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.row_filter import STRIDES, TILES
+from dlc_core.passes.graph.filter_errors import MOST, rows_growth
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.row_filter_plan import Window, direct_cycles, filtered_cycles
 
@@ -24,10 +25,12 @@ def by_rows(value: Node, args: Sequence[Node], core: Core, most: int, gain: floa
     if window is None:
         return None
     costs = {tile: filtered_cycles(window, tile, core) for tile in TILES if tile <= most}
-    known = [(cycles, tile) for tile, cycles in costs.items() if cycles is not None]
-    if not known or min(known)[0] > gain * direct_cycles(window, core):
+    limit, w = gain * direct_cycles(window, core), const_array(value.args[1])
+    known = sorted((cycles, tile) for tile, cycles in costs.items() if cycles is not None and cycles <= limit)
+    close = (tile for _, tile in known if w is not None and rows_growth(w, tile, window.stride) <= MOST)
+    tile, padding = next(close, None), value.attrs["padding"]
+    if tile is None:
         return None
-    tile, padding = min(known)[1], value.attrs["padding"]
     weights = WEIGHTS.build(args[1], tile=tile, stride=window.stride)
     attrs = {"tile": tile, "stride": window.stride, "taps": window.rows, "padding": padding}
     return FILTERED.build(args[0], weights, *args[1:], **attrs)

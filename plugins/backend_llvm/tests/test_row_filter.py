@@ -19,7 +19,7 @@ def rms(error):
 
 
 @pytest.mark.parametrize(
-    ("tile", "stride", "taps", "growth"), [(4, 2, 7, 4.0), (3, 1, 5, 4.0), (4, 4, 11, 3.0), (2, 1, 3, 1.5)]
+    ("tile", "stride", "taps", "growth"), [(4, 2, 7, 3.0), (3, 1, 5, 3.0), (4, 4, 11, 3.0), (2, 1, 3, 1.5)]
 )
 def test_errors_are_as_documented(tile, stride, taps, growth):
     rng = np.random.default_rng(0)
