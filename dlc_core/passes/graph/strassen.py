@@ -3,7 +3,8 @@
 Law: results stay within tolerance; the root mean square error grows about one and a half times on one level,
 about twice on two.  Only where the compile's precision is "fast".
 
-    matmul(x, w)   =>   strassen_matmul(x, w, levels=…)     w constant, of even sizes
+    matmul(x, w)   =>   strassen_matmul(x, w, levels=…)     w constant, of even sizes; operands are scaled
+                                                    (see `passes/graph/scaled_rows.py`)
                         concat(strassen_matmul(x, w[:, :n]), matmul(x, w[:, n:]))
                                                     where a result of the function has more columns than fit
     conv(x, w, b)  =>   strassen_matmul(x, w, levels=…) + b     windows of one pixel, channels last; of x the
@@ -17,14 +18,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from dlc_core.arith.analyzer import Analyzer
-from dlc_core.graph.node import CONST, Function, Node, rewrite
+from dlc_core.graph.node import CONST, Function, Node, const_array, constant, rewrite
 from dlc_core.ir.expr import as_expr, free_vars
+from dlc_core.op.declare import NDArray
 from dlc_core.op.infer import product
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.mixed_precision import FAST, is_fast
-from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.passes.graph.scaled_rows import can_scale, scaled_product
+from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
 from dlc_core.schedule.rules.cpu.strassen_plan import (
     Shape,
     direct_cycles,
@@ -33,8 +38,7 @@ from dlc_core.schedule.rules.cpu.strassen_plan import (
     waits_for_weights,
 )
 
-MATMUL, TRANSPOSE, PRODUCT = (OPS[name] for name in ("matmul", "transpose", "strassen_matmul"))
-CONV, ADD, RESHAPE = OPS["conv"], OPS["add"], OPS["reshape"]
+MATMUL, PRODUCT, CONV, ADD = (OPS[name] for name in ("matmul", "strassen_matmul", "conv", "add"))
 CONCAT, SLICE = OPS["concat"], OPS["slice"]
 BLOCKS = (64, 128, 256)
 """Numbers of rows to compute together where it is not known how many there are: the first one that pays, for
@@ -45,6 +49,8 @@ GAIN = ((0.96, 0.985), (0.96, 0.96))
 """Part of the cost on a level less, the direct product's on none, that quarters must stay below to be worth
 the rounding, on cores that begin one multiply-add in a cycle or several: beside these, what is not counted
 takes a larger part.  Neighbours on different levels take memory that other threads have written."""
+READ, CHOSEN = 1, 2
+"""How often scaling moves an element of the left-hand side to or from the last cache, and of the result."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +86,11 @@ class Strassen(GraphPass):
             form = {"levels": levels, "block": block}
             if old.op is CONV:
                 return _of_pixels(old, args, form)
-            x, weights = args
-            if old.attrs["transpose_b"]:
-                weights = TRANSPOSE.build(weights, axes=(1, 0))
+            x, weights = args[0], _matrix(old)
+            made = _product(x, weights[:, :columns], form)
             if columns == shape.columns:
-                return PRODUCT.build(x, weights, **form)
-            left, right = (
-                SLICE.build(weights, axes=(1,), begins=(begin,), ends=(end,))
-                for begin, end in ((0, columns), (columns, shape.columns))
-            )
-            return CONCAT.build(PRODUCT.build(x, left, **form), MATMUL.build(x, right), axis=-1)
+                return made
+            return CONCAT.build(made, MATMUL.build(x, constant(weights[:, columns:])), axis=-1)
 
         results = set(function.results)
         body = rewrite(function.body, visit)
@@ -130,10 +131,16 @@ def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, 
         blocks = plan_blocks(shape, core)
         if blocks is not None:
             found.append((blocks[1].cycles / gain[0], -shape.columns, 1, blocks[0]))
-    if not found or min(found)[0] > direct_cycles(shape, core):
+    if not found or min(found)[0] + _scaling(shape) > direct_cycles(shape, core):
         return None
     _, columns, levels, block = min(found)
     return levels, -columns, block
+
+
+def _scaling(shape: Shape) -> float:
+    """Cycles to scale rows, to find out whether they are finite, and to choose results."""
+    moved = shape.rows * (READ * shape.inner + CHOSEN * shape.columns)
+    return FLOAT * moved / CACHE_BYTES_PER_CYCLE
 
 
 def _shape(value: Node, lanes: int) -> Shape | None:
@@ -142,7 +149,7 @@ def _shape(value: Node, lanes: int) -> Shape | None:
     if not fits or value.args[1].op is not CONST or value.dtype.name != "float32":
         return None
     x, w = value.args[:2]
-    if w.dtype.name != "float32":
+    if w.dtype.name != "float32" or not can_scale(_matrix(value)):
         return None
     rows = math.prod(int(size) for size in value.shape[:-1]) if _is_known(value) else BLOCKS[-1]
     inner, columns = x.shape[-1], value.shape[-1]
@@ -167,14 +174,26 @@ def _is_of_pixels(value: Node) -> bool:
 
 def _of_pixels(old: Node, args: Sequence[Node], form: Mapping[str, int]) -> Node:
     """A convolution of windows of one pixel as a product through quarters."""
-    x, weights, *bias = args
+    x, _, *bias = args
     steps = old.attrs["strides"] or ()
     if any(step != 1 for step in steps):
         axes = tuple(range(1, 1 + len(steps)))
         ends = tuple(x.shape[axis] for axis in axes)
         x = SLICE.build(x, axes=axes, begins=(0,) * len(axes), ends=ends, strides=steps)
-    y = PRODUCT.build(x, RESHAPE.build(weights, shape=weights.shape[-2:]), **form)
+    y = _product(x, _matrix(old), form)
     return ADD.build(y, *bias) if bias else y
+
+
+def _product(x: Node, weights: NDArray, form: Mapping[str, int]) -> Node:
+    return scaled_product(x, weights, lambda a, b: PRODUCT.build(a, b, **form))
+
+
+def _matrix(value: Node) -> NDArray:
+    """The constant right-hand side of a product, [inner, columns]."""
+    array = const_array(value.args[1])
+    assert array is not None
+    turned = value.op is MATMUL and value.attrs["transpose_b"]
+    return np.ascontiguousarray(array.T if turned else array.reshape(array.shape[-2:]))
 
 
 def _most_rows(value: Node) -> float:
