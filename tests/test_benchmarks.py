@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,7 +18,7 @@ import onnx.parser
 import pytest
 
 import dlc_core as dlc
-from benchmarks import exact, gpu, micro
+from benchmarks import exact, gpu, micro, numerics
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
@@ -308,3 +309,24 @@ def test_no_device_with_threads(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setitem(kind.__dict__, "problem", lambda: "there is none")
     assert gpu.main([]) == 2
     assert "no device for 'cuda', so that nothing is measured: there is none" in capsys.readouterr().err
+
+
+def test_errors_of_hard_inputs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    product = replace(numerics.WORK[0], x=(8, 32), w=(32, 48), terms=32)
+    convolution = replace(numerics.WORK[1], x=(2, 8, 6, 6), w=(4, 8, 3, 3), terms=72)
+    monkeypatch.setattr(numerics, "WORK", (product, convolution))
+    assert numerics.main(["--peers", "", "--markdown"]) == 0
+    table = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if " | " in line]
+    assert table[0] == ["inputs", "dlc", "dlc fast"]
+    assert len(table) == 2 + 2 * 11
+    for name, *cells in table[2:]:
+        for text in cells:
+            assert float(text) < 72, name  # and nothing is wrong
+
+
+def test_wrong_results_are_counted() -> None:
+    exact = np.array([1.0, 0.0, 2.0, np.nan, 3.0])
+    sizes = np.array([1.0, 0.0, 2.0, np.nan, 3.0])
+    assert numerics.cell(exact.astype(np.float32), exact, sizes, 1) == "0.0"
+    found = np.array([1.0, 1e-9, np.inf, 5.0, 3.000001], np.float32)
+    assert numerics.cell(found, exact, sizes, 1) == "2.7, 3 wrong"
