@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -51,18 +51,22 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor, wanted: 
         rows, columns, mask = given
         (out,) = outs
 
-        def lanes(each: Stmt, lane: Var) -> Stmt:
-            return loop(lane, width, each, annotations={LANES: True})
+        def lanes(each: Callable[[Expr], Stmt]) -> Stmt:
+            lane = Var("lane", "int64")
+            return loop(lane, width, each(lane), annotations={LANES: True})
 
         def row(at: list[Expr]) -> Stmt:
             total = Buffer("total", (width,), out.dtype)
-            lane, n, k = (Var(name, "int64") for name in ("lane", "n", "k"))
-            place = n * width + lane
-            term = load(rows, [*at, k]) * load(columns, [k, place])
-            zero = lanes(store(total, [lane], const(0, out.dtype)), lane)
-            sums = lanes(store(total, [lane], load(total, [lane]) + term), lane)
-            stored = lanes(store(out, [*at, place], load(total, [lane])), lane)
-            summed = loop(n, size // width, Alloc(total, seq(zero, loop(k, rows.shape[-1], sums), stored)))
+            n, k = (Var(name, "int64") for name in "nk")
+
+            def sums(lane: Expr) -> Stmt:
+                term = load(rows, [*at, k]) * load(columns, [k, n * width + lane])
+                return store(total, [lane], load(total, [lane]) + term)
+
+            zero = lanes(lambda lane: store(total, [lane], const(0, out.dtype)))
+            stored = lanes(lambda lane: store(out, [*at, n * width + lane], load(total, [lane])))
+            whole = seq(zero, loop(k, rows.shape[-1], lanes(sums)), stored)
+            summed = loop(n, size // width, Alloc(total, whole))
             left = nest([size], lambda i: store(out, [*at, *i], const(0, out.dtype)))
             return If(load(mask, [*at, const(0)]), summed, left)
 
