@@ -36,7 +36,7 @@ from dlc_core.shares import share_out
 from dlc_core.target import Artifact, Target
 from dlc_core.target.target import STAGES
 
-ABOUT = ("sites", "host", "live_peak", "placed", "native")
+ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
 """Attributes of modules that executables keep, as JSON data."""
 
 

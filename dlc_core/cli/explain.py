@@ -83,6 +83,8 @@ def explain(
     console.print(f"target  {escape(told.target)}, {_count(told.threads, told.machine.executor)}")
     console.print(f"memory  {memory_words(told)}")
     console.print(f"code    {bytes_text(told.code)}")
+    if told.accesses:
+        console.print(f"access  {told.accesses_words()}")
     console.print(f"machine {_machine_words(told.machine)}\n")
     if told.segments:
         print_records([_segment_record(one) for one in told.segments])

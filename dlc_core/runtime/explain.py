@@ -135,6 +135,9 @@ class Explanation:
     """Bytes of the results of one call, an expression where they depend on dims; None for texts."""
     most: Bytes | None = None
     """The most bytes that any call takes; None where a dim on which that depends has no upper bound."""
+    accesses: Mapping[str, int] = field(default_factory=dict)
+    """Of the accesses to buffers in its code: how many are "proved" to lie inside, how many others are
+    "checked" in each call, and how many "indices" that are data are."""
 
     def _room(self) -> list[str]:
         """What more is known of the memory of a call."""
@@ -146,6 +149,14 @@ class Explanation:
             scratch, results = self.most.scratch, self.most.results
             found.append(f"at most  {scratch} bytes of scratch memory and {results} of results in a call")
         return found
+
+    def accesses_words(self) -> str:
+        """How many accesses lie inside by proof, how many by a check; empty where it is not known."""
+        if not self.accesses:
+            return ""
+        proved, checked, indices = (self.accesses[key] for key in ("proved", "checked", "indices"))
+        words = f"{proved} proved to lie in their buffers, {checked} checked in each call"
+        return words + (f", {indices} checks of indices that are data" if indices else "")
 
     def to_json(self) -> str:
         """All of it, with `totals` and, where times were measured, `fit`."""
@@ -199,6 +210,7 @@ class Explanation:
             + least,
             *self._room(),
             f"code     {self.code} bytes, {len(self.kernels)} kernel calls",
+            *([f"accesses {self.accesses_words()}"] if self.accesses else []),
         ]
         for one in self.segments:
             sizes = " and ".join(
@@ -300,6 +312,7 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
         results=None if exe.memory.results is None else str(exe.memory.results),
         most=exe.memory.most,
         refused=tuple(_refusals(exe)),
+        accesses=exe.about.get("accesses", {}),
     )
 
 

@@ -36,11 +36,12 @@ from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_o
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.order import reordered
-from dlc_core.passes.lower.records import Record, dims_of, pass_records, workspaces_of
+from dlc_core.passes.lower.records import Record, counted, dims_of, pass_records, workspaces_of
 from dlc_core.passes.lower.results import is_written, results_of
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.passes.tir.bounds import prove
+from dlc_core.passes.tir.prove_bounds import BOUNDS
 from dlc_core.runtime.failures import Site
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
@@ -60,7 +61,8 @@ class BuildMain(Pass):
     """Plan memory and write the native entries: `main`, or each segment of a host program.
 
     The module gets the attributes `signature` (of its entry), `segments` (the signatures of those),
-    `constants`, and `live_peak`, the bytes of the entry's values that live at once at the worst moment.
+    `constants`, `live_peak`, the bytes of the entry's values that live at once at the worst moment, and
+    `accesses`, how many of them were proved to lie in their buffers and how many are checked.
     """
 
     name: ClassVar[str] = "build_main"
@@ -108,6 +110,7 @@ class BuildMain(Pass):
                 segments=whole,
                 constants=tuple(weights.constants),
                 live_peak=peaks.get(module.entry),
+                accesses=counted([*module.of_kind(PrimFunc).values(), *funcs.values()]),
             )
         )
 
@@ -215,7 +218,7 @@ class _Builder:
         doubtful = doubtful_sizes(d for b in self.buffers.values() for d in b.shape)
         func = func.with_attrs(sizes=doubtful) if doubtful else func
         found = prove(func, self.module.functions)
-        func = func.with_attrs(bounds=(found.proved, len(found.open)))
+        func = func.with_attrs(**{BOUNDS: (found.proved, len(found.open))})
         if found.open:
             func = replace(func, body=viewed(self.record.guarded(func, calls, found.open)))
         names = self.function.attrs

@@ -15,10 +15,12 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Var, call, const, free_vars, logical_and
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.tir.bounds import Access
+from dlc_core.passes.tir.prove_bounds import BOUNDS
 from dlc_core.runtime.failures import RECORD_BYTES, Site
 from dlc_core.tir.failures import (
     CHECK_KIND,
     CHECKS,
+    INDEX_KIND,
     SITE,
     failed,
     parameters_of,
@@ -136,6 +138,19 @@ def _handing_on(func: PrimFunc, callees: Mapping[str, PrimFunc]) -> PrimFunc:
     return with_parameters(replace(made, body=transform_stmt(made.body, stmt_fn=stmt)), about)
 
 
+def counted(funcs: Sequence[PrimFunc]) -> dict[str, int]:
+    """How many accesses of programs were proved to lie in their buffers, how many others are checked while
+    they run, and how many indices that are data.
+    """
+    found = [func.attrs.get(BOUNDS, (0, 0)) for func in funcs]
+    texts = [text for func in funcs for text in func.attrs.get(CHECKS, {}).values()]
+    return {
+        "proved": sum(proved for proved, _ in found),
+        "checked": sum(left for _, left in found),
+        "indices": sum(text.startswith(INDEX_KIND) for text in texts),
+    }
+
+
 def workspaces_of(func: PrimFunc) -> tuple[Buffer, ...]:
     """The temporaries of a kernel that its caller gives it."""
     buffers = func.buffers if parameters_of(func) is None else func.buffers[:-1]
@@ -147,4 +162,4 @@ def dims_of(func: PrimFunc) -> tuple[Var, ...]:
     return func.scalars if parameters_of(func) is None else func.scalars[:-1]
 
 
-__all__ = ["Record", "dims_of", "pass_records", "workspaces_of"]
+__all__ = ["Record", "counted", "dims_of", "pass_records", "workspaces_of"]

@@ -52,7 +52,7 @@ class ProveBounds(PrimFuncPass):
         func = with_index_checks(with_own_checks(func), bool(context.config.get("check_indices", True)))
         found = prove(func)
         checked = with_access_checks(func, found.open, versions=True)
-        return checked.with_attrs(bounds=(found.proved, len(found.open)))
+        return checked.with_attrs(**{BOUNDS: (found.proved, len(found.open))})
 
 
 __all__ = ["BOUNDS", "ProveBounds"]

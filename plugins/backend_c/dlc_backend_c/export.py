@@ -181,7 +181,7 @@ extern "C" {{
 /* Run the model.
 {self._arguments()}
    {aligned} to {macro}_ALIGNMENT; calls that run at once need a workspace each.
-   Returns {macro}_OK or an error; after an error nothing was written. */
+   Returns {macro}_OK or an error. */
 {self._head()};
 
 #ifdef __cplusplus
