@@ -132,7 +132,7 @@ def looped():
 def test_kernels_of_loops_report_to_the_call(target):
     exe = dlc.compile(looped(), target)
     np.testing.assert_array_equal(exe(X, np.int64(4)), X[4:])
-    with pytest.raises(RuntimeFailure, match="index 8 is out of range in .*'pick'"):
+    with pytest.raises(RuntimeFailure, match=r"index 8 is out of range in .*'pick'"):
         exe(X, np.int64(5))
 
 
