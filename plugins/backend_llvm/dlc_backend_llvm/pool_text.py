@@ -26,6 +26,9 @@ SYMBOLS = ("dlc_parallel_for", "dlc_pool_set_num_threads", "dlc_pool_get_num_thr
 
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _MOST_THREADS = 1024
+_FAULTS = (4, 5, 7, 8, 11)
+"""SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV: workers block all signals but these, which a thread gets for what
+it does itself, so that handlers of the process see them."""
 _PAUSE = {
     "x86_64": "call void @llvm.x86.sse2.pause()",
     "aarch64": "call void @llvm.aarch64.hint(i32 1)",
@@ -227,6 +230,7 @@ prepare:
   %all = alloca [128 x i8], align 8
   %old = alloca [128 x i8], align 8
   call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
+  store i64 NO_FAULTS, ptr %all, align 8
   %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
   br label %make
 make:
@@ -450,7 +454,9 @@ def pool_ir(triple: str) -> str:
             f"the thread pool does not know Linux on {arch}",
             hint=f"it knows {', '.join(sorted(_FUTEX_NUMBER))}; compile with num_threads=1 without it",
         )
+    others = ~sum(1 << (number - 1) for number in _FAULTS)
     own = {"FUTEX": str(_FUTEX_NUMBER[arch]), "PAUSE": _PAUSE[arch], "THREADS": str(_MOST_THREADS)}
+    own["NO_FAULTS"] = str(others)
     text = _LINUX
     for name, value in own.items():
         text = text.replace(name, value)
