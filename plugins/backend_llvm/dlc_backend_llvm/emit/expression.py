@@ -6,7 +6,8 @@ or may trap stays where it is and is reused until something it read is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from dlc_backend_llvm.dots import GROUP, emit_dot, emit_group
 from dlc_backend_llvm.emit.address import affine, sum_of
@@ -307,8 +308,9 @@ class ExpressionEmitter:
             loaded = self._masked_call("load", memory, f"ptr align {align} {pointer}", self.mask, type_.lanes)
         elif self.mask:
             # One element for all lanes: read where any lane is on.
-            lanes = self.mask_lanes
-            some = self.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({vector('i1', lanes)} {self.mask})")
+            some, lanes = self.mask, self.mask_lanes
+            if lanes > 1:
+                some = self.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({vector('i1', lanes)} {some})")
             flag = self.emit(f"insertelement <1 x i1> poison, i1 {some}, i32 0")
             one = self._masked_call("load", f"<1 x {memory}>", f"ptr align {align} {pointer}", flag, 1)
             loaded = self.emit(f"extractelement <1 x {memory}> {one}, i32 0")
@@ -329,11 +331,19 @@ class ExpressionEmitter:
     def _gather_masked(self, buffer: Buffer, places: Sequence[Expr], type_: DType) -> str:
         pointers = "poison"
         for lane, place in enumerate(places):
-            pointer = self.pointer(buffer, place)
+            pointer = self._pointer_of_lane(buffer, place, lane)
             pointers = self.emit(f"insertelement <{len(places)} x ptr> {pointers}, ptr {pointer}, i32 {lane}")
         where = f"<{len(places)} x ptr> align {buffer.dtype.itemsize} {pointers}"
         loaded = self._masked_call("gather", memory_type(type_), where, self.mask, len(places))
         return self._from_memory(loaded, type_)
+
+    def _pointer_of_lane(self, buffer: Buffer, place: Expr, lane: int) -> str:
+        """As `pointer`; what tells the place is read only where that lane of `mask` is on."""
+        if self.info(place)[2]:
+            return self.pointer(buffer, place)
+        own = self.emit(f"extractelement {vector('i1', self.mask_lanes)} {self.mask}, i32 {lane}")
+        with self._loads_where(own, 1):
+            return self.pointer(buffer, place)
 
     def _from_memory(self, loaded: str, type_: DType) -> str:
         memory, register, name = memory_type(type_), register_type(type_), type_.scalar.name
@@ -499,20 +509,25 @@ class ExpressionEmitter:
         """A vector value whose loads are made only in the lanes of `mask`."""
         if self.info(expr)[2]:
             return self.value(expr)
+        if self.mask:
+            mask = self.emit(f"and {vector('i1', expr.dtype.lanes)} {self.mask}, {mask}")
+        with self._loads_where(mask, expr.dtype.lanes):
+            return self.value(expr)
+
+    @contextmanager
+    def _loads_where(self, mask: str, lanes: int) -> Iterator[None]:
+        """What is loaded here is so in the lanes of a mask alone, and known nowhere else."""
         saved, saved_lanes = self.mask, self.mask_lanes
-        if saved:
-            mask = self.emit(f"and {vector('i1', expr.dtype.lanes)} {saved}, {mask}")
-        self.mask, self.mask_lanes = mask, expr.dtype.lanes
+        self.mask, self.mask_lanes = mask, lanes
         hidden = [s.volatile for s in self.scopes]
         for s in self.scopes:
             s.volatile = {}
         try:
-            result = self.value(expr)
+            yield
         finally:
             for s, volatile in zip(self.scopes, hidden, strict=True):
                 s.volatile = volatile
             self.mask, self.mask_lanes = saved, saved_lanes
-        return result
 
     def branch_value(self, cond: Expr, a: Expr, b: Expr) -> str:
         """`a` or `b` by control flow; defined where basic blocks are made."""
