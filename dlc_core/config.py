@@ -211,6 +211,13 @@ class Config:
     check_bounds = Knob(
         "check_bounds", bool, False, "Check every access of compiled code that may lie outside of its buffer."
     )
+    guard = Knob(
+        "guard",
+        str,
+        "off",
+        "Keep every value in pages of its own that it ends at or begins at, for finding accesses outside.",
+        choices=("off", "end", "begin", "0", "1"),
+    )
     reproducer_dir = Knob[Path](
         "reproducer_dir", Path, _reproducer_home, "Folder of the files that repeat a failure of the compiler."
     )

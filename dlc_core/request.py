@@ -24,6 +24,7 @@ from dlc_core.lazy import is_imported, lazy
 from dlc_core.record import record
 from dlc_core.registry import registry
 from dlc_core.runtime.container import SCHEMA, read_container
+from dlc_core.runtime.guard import GUARD, mode_of
 
 if TYPE_CHECKING:
     from dlc_core import passes
@@ -43,7 +44,9 @@ def current_context() -> passes.PassContext | None:
 
 def merged_settings(config: Mapping[str, Any] | None, precision: str) -> dict[str, Any]:
     """The settings of passes that a compile asks for, on top of those of the context."""
-    checks = {"check_bounds": True} if settings.check_bounds else {}
+    checks: dict[str, Any] = {"check_bounds": True} if settings.check_bounds else {}
+    if mode := mode_of(settings.guard):
+        checks[GUARD] = mode
     return {**checks, **(config or {}), "precision": precision}
 
 

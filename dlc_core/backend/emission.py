@@ -18,7 +18,7 @@ from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target.source import Dialect, FunctionWriter, Unit
 from dlc_core.target.source.words import comment
 from dlc_core.tir.functor import child_stmts, loads_in, stmts
-from dlc_core.tir.intrinsics import kernel_symbol
+from dlc_core.tir.intrinsics import NOTE, kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
 
 PACKED = "/* What dlc calls in its own process. */"
@@ -59,8 +59,8 @@ class ModuleUnit(Unit):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.looped: frozenset[str] = frozenset()
-        """Functions that are called in loops."""
+        self.apart: frozenset[str] = frozenset()
+        """Functions that are not to be inlined."""
         self.uses: dict[str, None] = {}
         """Which of "clock" and "apart" the functions need."""
 
@@ -80,6 +80,10 @@ class ModuleWriter(FunctionWriter):
             at, sign = value.args
             self.line(f"dlc_clock({text.value(at)}, {text.value(sign)});")
             return
+        if value.name == NOTE:
+            at, number = value.args
+            self.line(f"*(volatile int64_t *)({text.value(at)}) = {text.value(number)};")
+            return
         raise CodegenError(f"intrinsic {value.name} has no effect that {self.unit.dialect.name} knows")
 
 
@@ -87,7 +91,7 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
     """The code of a module, its functions written by `writer`; CodegenError for what the language has not."""
     unit = ModuleUnit(dialect)
     funcs = list(module.of_kind(PrimFunc).values())
-    unit.looped = _called_in_loops(funcs)
+    unit.apart = _called_apart(funcs)
     entries = [func for func in funcs if func.attrs.get("entry")]
     profiles = [func for func in entries if func.name.endswith(PROFILE_SUFFIX)]
     for func in [f for f in funcs if f not in entries] + [f for f in entries if f not in profiles]:
@@ -103,16 +107,18 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
 def _written(writer: ModuleWriter, func: PrimFunc) -> str:
     about = f"{comment(_nodes(func))}\n" if func.spans and not func.attrs.get("entry") else ""
     apart = ""
-    if func.name in writer.unit.looped:
+    if func.name in writer.unit.apart:
         writer.unit.uses["apart"] = None
         apart = "DLC_APART "
     return about + writer.function(func, f"static {apart}void {writer.unit.symbol(func.name)}")
 
 
-def _called_in_loops(funcs: Sequence[PrimFunc]) -> frozenset[str]:
-    """The functions that loops of other functions call: the bodies of scans and while loops."""
+def _called_apart(funcs: Sequence[PrimFunc]) -> frozenset[str]:
+    """The functions that loops of other functions call: the bodies of scans and while loops; and those whose
+    callers note that they begin.
+    """
     found: set[str] = set()
-    work: list[tuple[Stmt, bool]] = [(func.body, False) for func in funcs]
+    work: list[tuple[Stmt, bool]] = [(func.body, _notes(func)) for func in funcs]
     while work:
         stmt, inside = work.pop()
         symbol = kernel_symbol(stmt.value) if inside and isinstance(stmt, Eval) else None
@@ -121,6 +127,12 @@ def _called_in_loops(funcs: Sequence[PrimFunc]) -> frozenset[str]:
         inside = inside or isinstance(stmt, For | While)
         work += [(child, inside) for child in child_stmts(stmt)]
     return frozenset(found)
+
+
+def _notes(func: PrimFunc) -> bool:
+    return any(
+        isinstance(s, Eval) and isinstance(s.value, Call) and s.value.name == NOTE for s in stmts(func.body)
+    )
 
 
 def _nodes(func: PrimFunc) -> str:

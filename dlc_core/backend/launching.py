@@ -31,6 +31,7 @@ from dlc_core.backend.simulated import SimulatedDevice
 from dlc_core.diag import RuntimeFailure
 from dlc_core.ir.module import IRModule
 from dlc_core.lazy import lazy
+from dlc_core.runtime.faults import launched
 from dlc_core.runtime.memory import NDArray
 from dlc_core.target import Artifact, Target
 
@@ -136,6 +137,7 @@ class LaunchDevice(SimulatedDevice):
         sizes = [block.nbytes for block in blocks]
         for launch in entry.list.launches(scalars):
             self.check_launch(launch, sizes)
+            launched(launch.kernel.symbol, launch.site)
             self.execute(entry.program, launch, blocks)
         self.cycles += entry.cycles
 

@@ -19,6 +19,8 @@ from dlc_core.backend.library import Library, LibraryEntry, load_library
 from dlc_core.backend.packed import CYCLES
 from dlc_core.backend.queue import CommandQueue, Event, Job
 from dlc_core.runtime.device import Loaded
+from dlc_core.runtime.guard import Layout
+from dlc_core.runtime.guarded_memory import GuardedMemory
 from dlc_core.runtime.memory import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact
 
@@ -81,6 +83,10 @@ class SimulatedDevice:
             return raw[start : start + size]
 
         return self._blocks.add(size, make)
+
+    def alloc_guarded(self, layout: Layout) -> int:
+        """Memory whose values lie apart, for guard mode."""
+        return self._blocks.add(layout.size - layout.begin, lambda: GuardedMemory(layout).bytes)
 
     def free(self, handle: int) -> None:
         """Give memory back; what was launched before may still use it."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dlc_core.config import config
 from dlc_core.diag import UnsupportedError
 from dlc_core.lazy import lazy
 from dlc_core.runtime.calling import Copying, Evaluating, InPlace
 from dlc_core.runtime.checked import Caller, Host
 from dlc_core.runtime.device import Device, shares_memory
+from dlc_core.runtime.guard import mode_of
 from dlc_core.runtime.signature import Signature
 
 if TYPE_CHECKING:
-    from dlc_core.runtime import donating
+    from dlc_core.runtime import donating, guarded
 else:
     donating = lazy("dlc_core.runtime.donating")
+    guarded = lazy("dlc_core.runtime.guarded")
 
 
 def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:
@@ -27,6 +30,12 @@ def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) 
         )
     if hasattr(entry, "evaluate"):
         return Evaluating(signature, device, entry, weights)
+    mode = mode_of(config.guard) if signature.guard is None else signature.guard.mode
+    if mode is not None and not signature.donated:
+        if shares_memory(device):
+            return guarded.GuardedInPlace(signature, device, entry, weights, mode)
+        if hasattr(device, "alloc_guarded"):
+            return guarded.GuardedCopying(signature, device, entry, weights, mode)
     way = (donating.Donating if signature.donated else InPlace) if shares_memory(device) else Copying
     return way(signature, device, entry, weights)
 

@@ -152,7 +152,7 @@ class Copying(Checked):
         self._queued = is_queued(device)
         self._entry = entry
         with failing(device):
-            self._weights = NDArray.from_host(device, weights)
+            self._weights = self._constants(weights)
         self._free: list[NDArray] = []
 
     def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
@@ -185,7 +185,7 @@ class Copying(Checked):
         plan = self.plan(self._facts(inputs))
         values = self.signature.outputs
         outputs = [empty(s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)]
-        arena = self._take(plan.arena)
+        arena = self._take(plan)
         try:
             with failing(self.device):
                 handles = [a.handle for a in (*inputs, *outputs, self._weights, arena)]
@@ -195,7 +195,7 @@ class Copying(Checked):
             elif not self._queued:
                 self._wait()
         finally:
-            self._free.append(arena)
+            self._give(arena)
         return outputs
 
     def _examine_on_device(self, arena: NDArray) -> None:
@@ -282,14 +282,20 @@ class Copying(Checked):
         with failing(self.device):
             self.device.sync()
 
-    def _take(self, size: int) -> NDArray:
+    def _constants(self, weights: Host) -> NDArray:
+        return NDArray.from_host(self.device, weights)
+
+    def _take(self, plan: Plan) -> NDArray:
         while True:
             try:
                 arena = self._free.pop()
             except IndexError:
-                return self._arena(size)
-            if arena.nbytes >= size:
+                return self._arena(plan.arena)
+            if arena.nbytes >= plan.arena:
                 return arena
+
+    def _give(self, arena: NDArray) -> None:
+        self._free.append(arena)
 
 
 class Evaluating(Transient):

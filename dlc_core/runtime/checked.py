@@ -162,6 +162,22 @@ class Checked:
                 raise UsageError(f"output {name!r} overlaps an input or another output")
         return plan, given, results
 
+    def bound_calls(
+        self,
+        call: Callable[[Sequence[Any], int], list[Any]],
+        inputs: Sequence[Any],
+        outputs: Sequence[Host | None] | None,
+        threads: int,
+    ) -> tuple[Callable[[], None], list[Host]]:
+        """A bound call, and the outputs it writes, where every call makes its own results."""
+        _, given, results = self.bound(inputs, outputs)
+
+        def bound() -> None:
+            for target, value in zip(results, call(given, threads), strict=True):
+                target[...] = value
+
+        return self.steady(bound, given), results
+
     def _own_outputs(self, outputs: Sequence[Host | None], plan: Plan) -> list[Host]:
         values = self.signature.outputs
         if len(outputs) != len(values):
@@ -194,13 +210,7 @@ class Transient(Checked, ABC):
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
-        _, given, results = self.bound(inputs, outputs)
-
-        def bound() -> None:
-            for target, value in zip(results, self.call(given, threads), strict=True):
-                target[...] = value
-
-        return self.steady(bound, given), results
+        return self.bound_calls(self.call, inputs, outputs, threads)
 
 
 def failure(device: Device, error: Exception) -> RuntimeFailure:

@@ -14,6 +14,8 @@ are addresses where the device has such.  What it may have besides:
                                     bytes from the memory of the device `source`, which may be itself, with
                                     no way through the host; behind what either was asked for before, in
                                     front of what it is asked for later; False where it has no such way
+    alloc_guarded(layout) -> handle
+                                    memory for guard mode: see `runtime.guard.Layout`
     record() -> event               a place in its queue: `event.done`, `event.wait()`
     check(artifact)                 raises ArtifactError where this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, of its artefact's metadata

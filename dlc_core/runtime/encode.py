@@ -7,7 +7,7 @@ shared parts stay shared, and decoding needs no recursion.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.runtime.failures import Site
+from dlc_core.runtime.guard import MODES, Guard, Slot
 from dlc_core.runtime.signature import Donation, Signature, Value
 from dlc_core.runtime.untrusted import LIMIT, integer, items, malformed, number, reading, text
 
@@ -111,6 +112,21 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         **({"told": told, "elements": elements} if told else {}),
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
         **({"sites": [list(astuple(site)) for site in signature.sites]} if signature.sites else {}),
+        **({"guard": _guard_data(signature.guard, table)} if signature.guard else {}),
+    }
+
+
+def _guard_data(guard: Guard, table: Table) -> dict[str, Any]:
+    def slots(given: Sequence[Slot]) -> list[list[Any]]:
+        return [[s.name, table.add(s.offset), table.add(s.size), s.fill] for s in given]
+
+    return {
+        "mode": guard.mode,
+        "page": guard.page,
+        "align": guard.align,
+        "arena": slots(guard.arena),
+        "weights": slots(guard.weights),
+        "calls": [list(astuple(call)) for call in guard.calls],
     }
 
 
@@ -154,6 +170,8 @@ def _decode(data: Any) -> Signature:
     donated = tuple(_donation(items(row), made) for row in items(data.get("donated", [])))
     sites = tuple(_site(items(row)) for row in items(data.get("sites", [])))
     made = replace(made, donated=donated, needs=needs, sites=sites)
+    if "guard" in data:
+        made = replace(made, guard=_guard(data["guard"], at, made))
     for value in (*made.inputs, *made.outputs):
         if any(isinstance(d, Expr) and d.dtype is not INDEX for d in value.type.shape):
             malformed(f"a dim of {value.name!r} is no integer")
@@ -165,6 +183,31 @@ def _decode(data: Any) -> Signature:
 def _site(row: list[Any]) -> Site:
     kernel, nodes, checks = row
     return Site(text(kernel), tuple(map(text, items(nodes))), tuple(map(text, items(checks))))
+
+
+def _guard(data: Any, at: Callable[[Any], Expr], signature: Signature) -> Guard:
+    """The slots of values, over the dims of a call."""
+    if data["mode"] not in MODES:
+        malformed(f"there is no guard mode {data['mode']!r}")
+
+    def slots(rows: Any, known: Container[Var]) -> tuple[Slot, ...]:
+        found = []
+        for row in items(rows):
+            name, *places, fill = items(row)
+            offset, size = map(at, places)
+            if not all(e.dtype is INDEX and all(v in known for v in free_vars(e)) for e in (offset, size)):
+                malformed(f"the place of {name} is not known")
+            found.append(Slot(text(name), offset, size, integer(fill, 0, 255)))
+        return tuple(found)
+
+    return Guard(
+        data["mode"],
+        integer(data["page"], 1),
+        integer(data["align"], 1),
+        slots(data["arena"], signature.symbols),
+        slots(data["weights"], ()),
+        tuple(_site(items(row)) for row in items(data["calls"])),
+    )
 
 
 def decode_expressions(rows: Any) -> list[Expr]:

@@ -18,6 +18,7 @@ from dlc_core.ir.types import Dim, TensorType
 from dlc_core.lazy import lazy
 from dlc_core.record import record
 from dlc_core.runtime.failures import Site
+from dlc_core.runtime.guard import Guard
 
 if TYPE_CHECKING:
     from dlc_core import arith
@@ -95,6 +96,8 @@ class Signature:
     sites: tuple[Site, ...] = ()
     """Calls of kernels with checks.  Where there are any, the scratch memory begins with the record of those
     that have failed."""
+    guard: Guard | None = None
+    """How values lie apart in memory, where it was compiled in guard mode."""
 
     def __str__(self) -> str:
         text = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"

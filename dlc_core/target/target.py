@@ -107,6 +107,8 @@ class Description:
     """Lines of the nearest cache that addresses a power of two apart share."""
     value_align: int = 64
     """Bytes; constants and values in the arena begin at multiples: at least the widest element and vector."""
+    access_align: int = 1
+    """Bytes; what code takes addresses of tensors to be multiples of, beside those of their elements."""
     cores: int = 1
     """Cores, or the units that each run groups of threads."""
     parallel: bool = True

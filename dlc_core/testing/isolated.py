@@ -10,11 +10,13 @@ import json
 import os
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from dlc_core.runtime.faults import report_to
 from dlc_core.testing import running
 from dlc_core.testing.isolation import START
 
@@ -22,11 +24,13 @@ from dlc_core.testing.isolation import START
 class Work:
     """Runs the tests that it is asked for, until nobody asks any more."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, fault: Path) -> None:
         self._connection = connection
+        self._fault = fault
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        report_to(self._fault)  # before pytest's own handler, which stands by now
         items = {item.nodeid: item for item in session.items}
         while asked := self._asked():
             test, following = asked
@@ -55,7 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.workerinput = {"workerid": "isolated", "workercount": 1}  # type: ignore[attr-defined]
     start = json.loads(os.environ.pop(START))
     running.keep_in(start["running"])
-    config.pluginmanager.register(Work(Connection(start["connection"])), "dlc-isolated")
+    work = Work(Connection(start["connection"]), Path(start["fault"]))
+    config.pluginmanager.register(work, "dlc-isolated")
 
 
 __all__ = ["pytest_configure"]

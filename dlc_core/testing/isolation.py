@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from dlc_core.runtime.faults import reported
 from dlc_core.testing import running
 from dlc_core.testing.tiers.base import TEST, case_of, owner_of
 
@@ -104,6 +105,7 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
     lines = [f"the process of the test {how(worker.status())}", f"  target:     {target}"]
     if told := worker.told():
         lines.append(f"  running:    {told}")
+    lines += [f"  at fault:   {line}" for line in worker.fault()]
     lines.append(f"  what to do: {HINT}")
     about = [] if owner is None else [(TEST, [target, owner.tier, case_of(owner, name)])]
     stack = worker.stack()
@@ -137,9 +139,11 @@ class _Worker:
         self._folder = tempfile.TemporaryDirectory(prefix="dlc-isolated-")
         self._running = Path(self._folder.name) / "running"
         self._errors = Path(self._folder.name) / "errors"
+        self._fault = Path(self._folder.name) / "fault"
         self._connection, other = Pipe()
         arguments = json.dumps([*PLUGIN, *map(str, config.invocation_params.args)])
-        start = json.dumps({"running": str(self._running), "connection": other.fileno()})
+        places = {"running": str(self._running), "fault": str(self._fault)}
+        start = json.dumps({**places, "connection": other.fileno()})
         paths = os.pathsep.join(filter(None, sys.path))
         with other, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -175,6 +179,10 @@ class _Worker:
     def told(self) -> str:
         """What it was running."""
         return running.told(self._running)
+
+    def fault(self) -> list[str]:
+        """Which kernel touched what memory, as far as that is known."""
+        return reported(self._fault).lines()
 
     def stack(self) -> str:
         """Where it was in Python, or what it said last."""

@@ -54,6 +54,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run tests of every level in a process of their own, not only those of level 4: a kernel that "
         "crashes is a failure of its test",
     )
+    group.addoption(
+        "--dlc-guard",
+        choices=("end", "begin"),
+        default="",
+        help="keep every value in pages of its own, which it ends or begins at, and isolate tests of all "
+        "levels: an access outside of a value is a failure of its test",
+    )
     group.addoption("--bless", action="store_true", help="write golden files instead of comparing with them")
 
 
@@ -94,7 +101,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 def _is_isolated(item: pytest.Item) -> bool:
     tier = _tier_of(item)
-    return tier in ISOLATED or bool(tier in LEVELS and item.config.getoption("--dlc-isolate"))
+    suite = getattr(getattr(item, "cls", None), "settings", None)
+    asked = [item.config.getoption(option) for option in ("--dlc-isolate", "--dlc-guard")]
+    return tier in ISOLATED or (tier in LEVELS and any([*asked, getattr(suite, "guard", "")]))
 
 
 def _is_wanted(tier: str, wanted: set[str]) -> bool:

@@ -8,7 +8,8 @@ The tiers, each a class of tests: `core` (laws that need no target), and the lev
 `models`, `hostile` and `speed`, which are what a suite has by default; the last runs on demand alone.
 Options of pytest narrow or redirect what suites do: `--dlc-target`, `--dlc-tiers` or `--dlc-level` (0 is
 `device`, 1 `ops` and so on), `--dlc-dtypes`, `--dlc-ops`, `--dlc-fraction`; `--dlc-isolate` runs them in a
-process of their own; `--dlc-report=DIR` writes what was found.  `dlc_core.testing.conformance` is a suite for
+process of their own, `--dlc-guard` with each value in pages of its own; `--dlc-report=DIR` writes what was
+found.  `dlc_core.testing.conformance` is a suite for
 any target, without a test file.
 """
 
@@ -50,18 +51,20 @@ def conformance_suite(
     graphs: int = 40,
     ops: Sequence[str] = (),
     fraction: float = 0.0,
+    guard: str = "",
 ) -> type[Any]:
     """A class of tests for a target, given as text.
 
     `dtypes` restricts what the ops are tried in (all, where empty); those not in `fast_dtypes` (all, where
     empty) are marked slow.  `graphs` random graphs are compiled; ten times as many in the slow tests.  `ops`
     restricts which ops are tried (all, where empty).  `fraction` is the part of the roofline that the
-    description declares which level 5 wants at least.
+    description declares which level 5 wants at least.  In a `guard` mode ("end" or "begin") each value lies
+    in pages of its own, and tests run in another process: an access outside of a value fails its test.
     """
     unknown = [name for name in tiers if name not in TIERS]
     if unknown:
         raise UsageError(f"no tier {unknown[0]!r}", hint=f"tiers: {', '.join(TIERS)}")
-    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs, tuple(ops), fraction)
+    settings = Settings(target, tuple(dtypes), tuple(fast_dtypes), graphs, tuple(ops), fraction, guard)
     bases = (*(TIERS[name] for name in TIERS if name in tiers), ExemptionsTier)
     return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})
 

@@ -7,6 +7,7 @@ before,
     [0]  site + code      0: nothing has failed; codes and numbers of sites begin with 1
     [1]  the index
     [2]  the number of elements that it has to be below
+    [3]  in guard mode: the number of the call that began last
 
 and the program goes on, without the access.  Threads may write at the same time: then the record has the
 numbers of some of them.  The record belongs to one call: it is the beginning of its scratch memory.
@@ -32,6 +33,8 @@ RECORD_NAME = "failure"
 """What the record is called as a parameter."""
 RECORD = 4
 """Elements of the record."""
+CALL = 3
+"""Which of them is the number of the call that runs, where guard mode notes that."""
 SITE = 1 << 16
 """What sites are multiples of, so that codes of one program fit below."""
 REPORT = "report_index"
@@ -94,6 +97,7 @@ def numbered(func: PrimFunc) -> PrimFunc:
 
 __all__ = [
     "ACCESS_KIND",
+    "CALL",
     "CHECKS",
     "CHECK_KIND",
     "INDEX_CHECKS",

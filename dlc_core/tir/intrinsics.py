@@ -53,6 +53,7 @@ KERNEL = "kernel."
 LAUNCH = "launch."
 EXTERN = "extern."
 BULK = "bulk_copy"
+NOTE = "note"
 FUNCTIONS = (KERNEL, LAUNCH, EXTERN)
 """How the names of calls of functions begin."""
 STATUS = dtype("int32")
@@ -275,6 +276,14 @@ INTRINSICS: dict[str, Intrinsic] = _table(
         None,
         "clock(handle, sign): adds sign times a steady clock's nanoseconds to the int64 behind the handle",
     ),
+    Intrinsic(
+        NOTE,
+        2,
+        _ANY,
+        "status",
+        None,
+        "note(handle, number): puts the number into the int64 behind the handle before what follows begins",
+    ),
 )
 
 EXCHANGES = frozenset({"subgroup_shuffle", "subgroup_shuffle_down", "subgroup_shuffle_xor", MATRIX})
@@ -283,7 +292,7 @@ BARRIERS = frozenset({"barrier", "copies_barrier"})
 """Where threads of a group wait for each other, and see what the others wrote."""
 CONVERGENT = EXCHANGES | BARRIERS | {"copies_begin", "copies_end"}
 """Where threads meet; no transformation may make one depend on more, or on fewer, conditions."""
-EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "clock"}
+EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "clock", NOTE}
 """Intrinsics called for what they do; calls of `kernel.*`, `launch.*` and `extern.*` are too (see
 `has_effect`)."""
 

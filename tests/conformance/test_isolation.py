@@ -59,9 +59,9 @@ TestToy = conformance_suite("toy", tiers=("ops", "hostile"))
 """
 
 
-def session(folder: Path, *words: str) -> str:
+def session(folder: Path, *words: str, suite: str = SUITE) -> str:
     """What pytest prints about the suite."""
-    (folder / "test_toy.py").write_text(SUITE)
+    (folder / "test_toy.py").write_text(suite)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
@@ -98,6 +98,28 @@ def test_kernels_of_every_level_can_be_isolated(tmp_path: Path) -> None:
     failed = {case["case"] for case in record["cases"] if case["status"] == "failed"}
     assert failed == {f"ops/{test}/{op}" for test in ("samples", "symbolic_dims") for op in ("abs", "neg")}
     assert (tmp_path / "report.xml").read_text().count("<testcase") == 7
+
+
+GREEDY = SUITE.replace(
+    "launch(self, entry, *args):",
+    "run(self, entry, blocks, *args):\n        ctypes.string_at(blocks[0].ctypes.data + blocks[0].nbytes, 1)",
+).replace(
+    """        if entry.function.symbol == "m1_main":
+            ctypes.string_at(0)
+        super().launch(entry, *args)
+""",
+    "        super().run(entry, blocks, *args)\n",
+)
+
+
+def test_guard_mode_isolates_and_says_beside_which_value(tmp_path: Path) -> None:
+    words = "--dlc-level=1", "--dlc-ops=abs", "--dlc-dtypes=float32", "-k", "samples"
+    assert "1 passed" in session(tmp_path, *words, suite=GREEDY)
+    told = session(tmp_path, *words, "--dlc-guard=end", suite=GREEDY)
+    assert "1 failed" in told, told
+    assert "the process of the test died of SIGSEGV" in told
+    assert "running:    ops/abs/0/float32, entry point 'm0_main' on device 'toy'" in told
+    assert "at fault:   touched: 0 bytes behind input 'x0', of " in told
 
 
 def test_how_processes_end() -> None:

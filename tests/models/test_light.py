@@ -7,6 +7,8 @@ import pytest
 from dlc_frontend_onnx.testing import light
 
 import dlc_core as dlc
+from dlc_core.runtime.guard import MODES
+from dlc_core.testing.guarded import call_guarded
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 
@@ -22,6 +24,17 @@ def test_stored_output(network):
     told = exe.explain()
     assert told.live_peak is not None
     assert told.live_peak <= int(told.arena) <= 1.2 * told.live_peak
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "network", [n if n == "squeezenet" else pytest.param(n, marks=pytest.mark.slow) for n in light.NETWORKS]
+)
+def test_stored_output_in_guard_mode(network, mode):
+    exe = dlc.compile(light.path_of(network), "llvm", config={"guard": mode}, cache=False)
+    feeds = light.input_of(network)
+    (found,) = call_guarded(exe, *(feeds[value.name] for value in exe.inputs))
+    np.testing.assert_allclose(found, light.stored_output(network), RTOL, ATOL)
 
 
 @pytest.mark.slow

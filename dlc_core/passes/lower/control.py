@@ -7,7 +7,7 @@ round to round lies in two places that take turns; what does not change is passe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlc_core.graph.node import CALL_PRIM, Function, Node, make_tuple, node
 from dlc_core.ir.buffer import Buffer
@@ -27,7 +27,9 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.op.std.control import IF, SCAN, WHILE, body_dims
 from dlc_core.op.std.rounds import BOUNDED_LOOP
+from dlc_core.passes.lower.apart import Apart, slot
 from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.runtime.guard import Slot
 from dlc_core.tir.intrinsics import call_kernel
 from dlc_core.tir.stmt import Eval, If, Let, Stmt, View, While, loop, seq, store
 
@@ -77,6 +79,8 @@ class Called:
     symbols: tuple[Var, ...]
     arena: Expr
     checked: bool
+    slots: tuple[Slot, ...] = ()
+    """In guard mode: where values lie in the scratch memory."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +91,16 @@ class Body:
     scalars: tuple[Expr, ...]
     arena: Expr
     checked: bool
+    slots: tuple[Slot, ...]
 
     @staticmethod
     def of(made: Called, dims: Mapping[Var, Expr]) -> Body:
         """The body where it is called with these dims."""
         scalars = tuple(dims[v] for v in made.symbols)
-        return Body(made.symbol, scalars, substitute(made.arena, dims), made.checked)
+        slots = tuple(
+            replace(s, offset=substitute(s.offset, dims), size=substitute(s.size, dims)) for s in made.slots
+        )
+        return Body(made.symbol, scalars, substitute(made.arena, dims), made.checked, slots)
 
 
 @dataclass(frozen=True)
@@ -113,9 +121,12 @@ class Memory:
 class Control:
     """The statements of one node of control flow, and the workspaces that they need."""
 
-    def __init__(self, value: Node, make: Callable[[Function, str], Called]) -> None:
-        """`make(body, name)` builds a native function."""
+    def __init__(
+        self, value: Node, make: Callable[[Function, str], Called], apart: Apart | None = None
+    ) -> None:
+        """`make(body, name)` builds a native function; in guard mode values lie `apart`."""
         self.value = value
+        self._apart = apart
         count = state_size(value)
         self.same = unchanged(value.attrs["body"], count) if count else ()
         self.bodies: dict[str, Body] = {}
@@ -124,12 +135,9 @@ class Control:
                 made = _without(function, self.same) if name == "body" else function
                 self.bodies[name] = Body.of(make(made, name), body_dims(value, function))
         self.checked = any(body.checked for body in self.bodies.values())
-        size: Expr = const(0)
-        for body in self.bodies.values():
-            size = maximum(size, body.arena)
-        self.arena = Buffer("scratch", (size,), "uint8", align=ALIGN)
+        self.arenas = self._arenas()
         self.turns = {
-            i: Buffer("turns", (2 * _rounded(value.args[i]),), "uint8", align=ALIGN)
+            i: Buffer("turns", (self._pair(value.args[i])[0],), "uint8", align=ALIGN)
             for i, same in enumerate(self.same)
             if not same
         }
@@ -140,7 +148,34 @@ class Control:
     def spaces(self) -> list[Buffer]:
         """The workspaces."""
         loops = [self.counter, self.flag] if self.value.op in (WHILE, BOUNDED_LOOP) else []
-        return [self.arena, *self.turns.values(), *loops]
+        return [*dict.fromkeys(self.arenas.values()), *self.turns.values(), *loops]
+
+    def _arenas(self) -> dict[str, Buffer]:
+        """The scratch memory of each body: the same for all, unless values lie apart."""
+        if self._apart is not None:
+            return {n: Buffer("scratch", (b.arena,), "uint8", align=ALIGN) for n, b in self.bodies.items()}
+        size: Expr = const(0)
+        for body in self.bodies.values():
+            size = maximum(size, body.arena)
+        return dict.fromkeys(self.bodies, Buffer("scratch", (size,), "uint8", align=ALIGN))
+
+    def _pair(self, value: Node) -> tuple[Expr, Expr, Expr]:
+        """Of the two places of a changing value: bytes of both, from one to the other, and before each."""
+        if self._apart is None:
+            return 2 * _rounded(value), _rounded(value), const(0)
+        size = _bytes(value)
+        return *self._apart.pair(size), self._apart.lead(size)
+
+    @property
+    def slots(self) -> dict[Buffer, list[Slot]]:
+        """Where values lie in the workspaces that have several."""
+        found = {self.arenas[name]: list(body.slots) for name, body in self.bodies.items()}
+        for i, space in self.turns.items():
+            arg = self.value.args[i]
+            _, step, lead = self._pair(arg)
+            places = (lead, lead + step)
+            found[space] = [slot(f"state {i} of a loop", at, _bytes(arg), arg.dtype) for at in places]
+        return found
 
     def symbols(self) -> list[Var]:
         """The dims that the statements mention, those of shapes aside."""
@@ -159,7 +194,7 @@ class Control:
 
     def _call(self, name: str, ins: Sequence[Buffer], outs: Sequence[Buffer], memory: Memory) -> Stmt:
         body = self.bodies[name]
-        scratch = memory.spaces[self.arena]
+        scratch = memory.spaces[self.arenas[name]]
         record = [memory.record] if body.checked else []
         return Eval(call_kernel(body.symbol, *ins, *outs, memory.weights, scratch, *record, *body.scalars))
 
@@ -172,8 +207,10 @@ class Control:
         """One of the two places of a changing value."""
         arg, base = self.value.args[i], memory.spaces[self.turns[i]]
         item = arg.dtype.itemsize
-        offset = base.offset // item + which * (_rounded(arg) // item)
-        made = Buffer("state", arg.tensor_type.dim_exprs(), arg.dtype, offset=offset, align=ALIGN)
+        _, step, lead = self._pair(arg)
+        align = ALIGN if self._apart is None else self._apart.align_of(arg.dtype)
+        offset = (base.offset + lead) // item + which * (step // item)
+        made = Buffer("state", arg.tensor_type.dim_exprs(), arg.dtype, offset=offset, align=align)
         views.append((made, base))
         return made
 
@@ -271,11 +308,15 @@ def _without(function: Function, same: Sequence[bool]) -> Function:
     return function.with_body(kept[0] if len(kept) == 1 else make_tuple(kept))
 
 
-def _rounded(value: Node) -> Expr:
+def _bytes(value: Node) -> Expr:
     size: Expr = const(value.dtype.itemsize)
     for extent in value.tensor_type.dim_exprs():
         size = size * extent
-    return (size + (ALIGN - 1)) // ALIGN * ALIGN
+    return size
+
+
+def _rounded(value: Node) -> Expr:
+    return (_bytes(value) + (ALIGN - 1)) // ALIGN * ALIGN
 
 
 def _count(shape: Sequence[Expr]) -> Expr:

@@ -8,7 +8,7 @@ kernels' workspaces.  The module's attributes say how to call it: see `Signature
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -29,6 +29,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std.bands import BAND, JOIN_BANDS, band_offset, join_offsets
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.apart import PAGE, Apart, slot
 from dlc_core.passes.lower.control import Called, Control, Memory, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of, with_conditions
 from dlc_core.passes.lower.host import native_entries
@@ -42,7 +43,7 @@ from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.passes.tir.bounds import prove
 from dlc_core.passes.tir.prove_bounds import BOUNDS
-from dlc_core.runtime.failures import Site
+from dlc_core.runtime.guard import Guard, Slot
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.layout import REPACK
@@ -75,33 +76,39 @@ class BuildMain(Pass):
         machine = None if context.target is None else context.target.describe()
         align = ALIGN if machine is None else machine.value_align
         over = machine is not None and machine.control
-        weights = Weights(align)
+        apart = Apart.of(context, machine)
+        weights = Weights(align, apart)
         funcs: dict[str, PrimFunc] = {}
         signatures: dict[str, Signature] = {}
         peaks: dict[str, int | None] = {}
 
-        def nested(body: Function, wanted: str, sites: list[Site]) -> Called:
+        def nested(body: Function, wanted: str, outer: Record) -> Called:
             name = unique_name(wanted, {**module.functions, **funcs})
-            record = Record(module.functions, sites, nested=True)
-            builder = _Builder(module, body, name, weights, partial(nested, sites=sites), align, over, record)
+            record = outer.of_body()
+            inner = partial(nested, outer=record)
+            builder = _Builder(module, body, name, weights, inner, align, over, record)
             funcs[name] = replace(builder.build(), attrs={})
             made = builder.signature
-            return Called(name, made.symbols, made.arena_size, builder.checked)
+            return Called(name, made.symbols, made.arena_size, builder.checked, tuple(builder.slots))
 
+        guards: dict[str, Guard] = {}
         for name, function in native_entries(module).items():
-            sites: list[Site] = []
-            record = Record(module.functions, sites, nested=False)
-            inner = partial(nested, sites=sites)
+            record = Record(module.functions)
+            inner = partial(nested, outer=record)
             builder = _Builder(module, function, name, weights, inner, align, over, record)
             funcs[name] = builder.build()
-            signatures[name] = replace(builder.signature, sites=tuple(sites))
+            signatures[name] = replace(builder.signature, sites=tuple(record.sites))
             peaks[name] = builder.live_peak
+            if apart is not None:
+                guards[name] = apart.guard(builder.slots, record.calls)
         entry = module[module.entry]
         if module.entry not in funcs:
             for array in arrays_of(IRModule({module.entry: entry})):
                 weights.place((array, ""), lambda array=array: array.data)  # type: ignore[misc]
             signatures[module.entry] = interface_of(entry, weights.size)
         whole = {n: replace(s, weights_size=weights.size) for n, s in signatures.items()}
+        for name, guard in guards.items():
+            whole[name] = replace(whole[name], guard=replace(guard, weights=tuple(weights.slots)))
         return (
             _settled(module)
             .with_functions(funcs)
@@ -144,6 +151,9 @@ class _Builder:
         """
         self.record = record
         self.module = module
+        self.apart = held.apart
+        self.slots: list[Slot] = []
+        """In guard mode: where values lie in the arena."""
         self.align = align
         self.nested = nested
         self.overwrites = overwrites
@@ -180,23 +190,26 @@ class _Builder:
         symbols = self._symbols([*inputs, *self.out_buffers], size)
         # Where sizes are symbolic, the function itself may find that its memory does not do.
         self.checked = bool(symbols) or self.record.is_written(self.order, bodies)
-        if self.checked:
-            begin = self.record.reserved(self.align)
+        if self.apart is not None:
+            self.checked |= self.apart.notes
+        if self.checked or self.apart is not None:
+            begin = self.record.reserved(self.align if self.apart is None else PAGE)
             offsets, size = [offset + begin for offset in offsets], size + begin
+        self.slots = [] if self.apart is None else self._slots(owners, offsets)
         arena = Buffer("arena", (size,), "uint8", align=ALIGN)
         if self.checked and not self.record.nested:
             self.views.append((self.record.buffer, arena))
         for place, offset in zip(owners, offsets, strict=True):
             if isinstance(place, Buffer):
-                self.views.append((_at(place, offset, self.align), arena))
+                self.views.append((self._at(place, offset), arena))
                 self.workspaces[place] = self.views[-1][0]
             else:
-                buffer = _at(_buffer_of(place), offset, self.align)
+                buffer = self._at(_buffer_of(place), offset)
                 self.buffers[place] = buffer
                 self.views.append((buffer, arena))
         for place, first in self.over.items():
             offset = self.buffers[first].offset * _type_of(place).dtype.itemsize
-            self.buffers[place] = _at(_buffer_of(place), offset, self.align)
+            self.buffers[place] = self._at(_buffer_of(place), offset)
             self.views.append((self.buffers[place], arena))
         self._place_windows()
         calls = seq(*(self._call(n) for n in self.order))
@@ -271,7 +284,7 @@ class _Builder:
         """A place in the arena for all that needs one, in the order of steps that takes less."""
         given, other = self.order, None
         planned = self._plan(direct)
-        if not self.controls and not donations_of(self.function):
+        if not self.controls and not donations_of(self.function) and self.apart is None:
             other = reordered(given, self.function.body, partial(self._sizes, direct))
         if other is not None:
             self.order = other
@@ -284,7 +297,27 @@ class _Builder:
 
     def _plan(self, direct: set[Place]) -> _Planned:
         requests, owners = self._requests(direct)
-        return requests, owners, plan(requests, self.align)
+        if self.apart is None:
+            return requests, owners, plan(requests, self.align)
+        return requests, owners, self.apart.plan([request.size for request in requests])
+
+    def _slots(self, owners: Sequence[Place | Buffer], offsets: Sequence[Expr]) -> list[Slot]:
+        """Where values lie, those of bodies and of loops in their turns too."""
+        found: list[Slot] = []
+        inner = {space: slots for control in self.controls.values() for space, slots in control.slots.items()}
+        for owner, offset in zip(owners, offsets, strict=True):
+            if not isinstance(owner, Buffer):
+                type_ = _type_of(owner)
+                name = f"the result of {_name_of(owner[0])}"
+                found.append(slot(name, offset, _size(type_), type_.dtype))
+            elif owner in inner:
+                found += [replace(one, offset=one.offset + offset) for one in inner[owner]]
+            else:
+                found.append(slot(f"workspace {owner.name!r}", offset, _bytes(owner), owner.dtype))
+        return found
+
+    def _at(self, buffer: Buffer, offset: Expr) -> Buffer:
+        return _at(buffer, offset, self.align if self.apart is None else self.apart.align_of(buffer.dtype))
 
     def _sizes(self, direct: set[Place], n: Node) -> tuple[int, int] | None:
         """Bytes in the arena of a step's results and workspaces, where they are known."""
@@ -385,7 +418,9 @@ class _Builder:
 
     def _workspaces(self, n: Node) -> list[Buffer]:
         if is_control(n):
-            made = self.controls[n] = Control(n, lambda body, name: self.nested(body, f"{self.name}_{name}"))
+            made = self.controls[n] = Control(
+                n, lambda body, name: self.nested(body, f"{self.name}_{name}"), self.apart
+            )
             return made.spaces
         dims = self._dims(n)
         fresh = [
@@ -409,8 +444,8 @@ class _Builder:
     def _held(self, key: tuple[Array, str], make: Callable[[], Constant], name: str) -> Buffer:
         found = self.constant_at.get(key)
         if found is None:
-            offset, type_ = self.held.place(key, make)
-            found = _at(Buffer(name, type_.dim_exprs(), type_.dtype), const(offset), self.align)
+            offset, type_ = self.held.place(key, make, name)
+            found = self._at(Buffer(name, type_.dim_exprs(), type_.dtype), const(offset))
             self.constant_at[key] = found
             self.views.append((found, self.weights))
         return found
@@ -450,7 +485,8 @@ class _Builder:
         outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
         spaces = [self.workspaces[b] for b in self.workspace_of[n]]
         record, site = self.record.arguments(n, func)
-        return Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *record, *n.attrs["dims"], *site))
+        call = Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *record, *n.attrs["dims"], *site))
+        return call if self.apart is None else seq(*self.record.note(n, func, self.apart.notes), call)
 
     def _control(self, n: Node) -> Stmt:
         places = [(n, i) for i in range(len(result_types(n)))]

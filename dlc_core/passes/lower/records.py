@@ -18,6 +18,7 @@ from dlc_core.passes.tir.bounds import Access
 from dlc_core.passes.tir.prove_bounds import BOUNDS
 from dlc_core.runtime.failures import RECORD_BYTES, Site
 from dlc_core.tir.failures import (
+    CALL,
     CHECK_KIND,
     CHECKS,
     INDEX_KIND,
@@ -28,19 +29,25 @@ from dlc_core.tir.failures import (
     with_parameters,
 )
 from dlc_core.tir.functor import stmts, transform_stmt
-from dlc_core.tir.intrinsics import address_of, kernel_symbol
+from dlc_core.tir.intrinsics import NOTE, STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, If, PrimFunc, Stmt
 
 
 class Record:
     """The record of one function, and the sites of its entry."""
 
-    def __init__(self, functions: Mapping[str, object], sites: list[Site], nested: bool) -> None:
-        """`nested` functions have it as a parameter."""
+    def __init__(self, functions: Mapping[str, object], outer: Record | None = None) -> None:
+        """That of a body (`of_body`) is a parameter, and has the sites and calls of its entry."""
         self._functions = functions
-        self._sites = sites
-        self.nested = nested
+        self.sites: list[Site] = [] if outer is None else outer.sites
+        self.calls: list[Site] = [] if outer is None else outer.calls
+        """What guard mode notes the numbers of."""
+        self.nested = outer is not None
         self.buffer = record_buffer()
+
+    def of_body(self) -> Record:
+        """That of a function which this one calls."""
+        return Record(self._functions, self)
 
     def is_written(self, steps: Sequence[Node], bodies: bool) -> bool:
         """Whether a step may write it; `bodies` says whether one of the called bodies does."""
@@ -57,9 +64,16 @@ class Record:
             return [], []
         checks = func.attrs[CHECKS]
         about = tuple(str(checks.get(code, "")) for code in range(1, max(checks) + 1))
-        nodes = tuple(dict.fromkeys(span.name for span in n.spans or func.spans))
-        self._sites.append(Site(func.name, nodes, about))
-        return [self.buffer], [const(len(self._sites) * SITE)]
+        self.sites.append(Site(func.name, _nodes(n, func), about))
+        return [self.buffer], [const(len(self.sites) * SITE)]
+
+    def note(self, n: Node, func: PrimFunc, written: bool) -> list[Stmt]:
+        """What precedes the call of a kernel in guard mode: its number goes to the record, if that is
+        `written`.
+        """
+        self.calls.append(Site(func.name, _nodes(n, func), ()))
+        number = const(len(self.calls))
+        return [Eval(call(NOTE, (address_of(self.buffer, CALL), number), STATUS))] if written else []
 
     def guarded(self, func: PrimFunc, calls: Stmt, accesses: Sequence[Access]) -> Stmt:
         """The calls of a function where its windows on memory fit, by conditions on its sizes.
@@ -74,9 +88,14 @@ class Record:
                 details=[str(access) for access in accesses[:4]],
             )
         about = f"{CHECK_KIND}of the memory of {func.name}"
-        self._sites.append(Site(func.name, (), (about,)))
-        site = const(len(self._sites) * SITE)
+        self.sites.append(Site(func.name, (), (about,)))
+        site = const(len(self.sites) * SITE)
         return If(logical_and(*conds), calls, failed(self.buffer, site, 1, const(0), const(0)))
+
+
+def _nodes(n: Node, func: PrimFunc) -> tuple[str, ...]:
+    """The model nodes that a call computes."""
+    return tuple(dict.fromkeys(span.name for span in n.spans or func.spans))
 
 
 def pass_records(module: IRModule) -> IRModule:

@@ -11,8 +11,11 @@ import numpy as np
 
 from dlc_core.graph.node import Array
 from dlc_core.ir.dtype import dtype
+from dlc_core.ir.expr import const, const_value
 from dlc_core.ir.types import TensorType, tensor_type
+from dlc_core.passes.lower.apart import PAGE, Apart, slot
 from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.runtime.guard import Slot
 from dlc_core.schedule.index_map import IndexMap
 
 NDArray = np.ndarray[Any, Any]
@@ -43,23 +46,36 @@ Constant = NDArray | Repacked
 
 
 class Weights:
-    """Constants, each once, at multiples of `align` bytes; `size` is where the last one ends."""
+    """Constants, each once, at multiples of `align` bytes; `size` is where the last one ends.
 
-    def __init__(self, align: int = ALIGN) -> None:
+    In guard mode they lie `apart`, and `slots` says where.
+    """
+
+    def __init__(self, align: int = ALIGN, apart: Apart | None = None) -> None:
         self.align = align
+        self.apart = apart
+        self.slots: list[Slot] = []
         self.constants: list[tuple[int, Constant]] = []
         self.size = 0
         self._places: dict[tuple[Array, str], tuple[int, TensorType]] = {}
 
-    def place(self, key: tuple[Array, str], make: Callable[[], Constant]) -> tuple[int, TensorType]:
-        """Offset and type of a constant, made when it is first asked for."""
+    def place(
+        self, key: tuple[Array, str], make: Callable[[], Constant], name: str = "const"
+    ) -> tuple[int, TensorType]:
+        """Offset and type of a constant, made when it is first asked for; `name` is for messages."""
         found = self._places.get(key)
         if found is None:
             data = make()
-            begin = -(-self.size // self.align) * self.align
-            found = self._places[key] = begin, tensor_type(data.shape, dtype(data.dtype))
+            type_ = tensor_type(data.shape, dtype(data.dtype))
+            if self.apart is None:
+                begin = -(-self.size // self.align) * self.align
+                self.size = begin + data.nbytes
+            else:
+                (offset,), end = self.apart.plan([const(data.nbytes)], max(0, self.size - PAGE))
+                begin, self.size = const_value(offset) or 0, const_value(end) or 0
+                self.slots.append(slot(f"constant {name!r}", offset, const(data.nbytes), type_.dtype))
+            found = self._places[key] = begin, type_
             self.constants.append((begin, data))
-            self.size = begin + data.nbytes
         return found
 
 

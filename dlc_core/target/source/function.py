@@ -23,7 +23,7 @@ from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
 from dlc_core.tir.visitor import StmtVisitor
 
-CALLS = ("kernel.", "launch.", "extern.", "clock")
+CALLS = ("kernel.", "launch.", "extern.", "clock", "note")
 
 
 class FunctionWriter(ValueWriter, StmtVisitor):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
 
+from dlc_core.config import config as knobs
 from dlc_core.target import Target
 from dlc_core.testing.expectations import Unsupported
 from dlc_core.testing.runner import Outcome, expectations_of, kind_of, usable_target
@@ -32,6 +33,8 @@ class Settings:
     ops: tuple[str, ...] = ()
     fraction: float = 0.0
     """Part of the declared roofline that level 5 wants at least."""
+    guard: str = ""
+    """The mode in which values are kept apart, if any (see `runtime.guard`)."""
 
     def narrowed(self, config: pytest.Config) -> Settings:
         """With what the command line says."""
@@ -49,6 +52,7 @@ class Settings:
             fast_dtypes=() if dtypes else self.fast_dtypes,
             ops=words("--dlc-ops") or self.ops,
             fraction=self.fraction if fraction is None else fraction,
+            guard=config.getoption("--dlc-guard", default="") or self.guard,
         )
 
 
@@ -72,6 +76,12 @@ class Tier:
     def conformance(self, request: pytest.FixtureRequest) -> Settings:
         """The settings of the suite, narrowed by the command line."""
         return self.settings.narrowed(request.config)
+
+    @pytest.fixture(autouse=True)
+    def guard(self, conformance: Settings) -> Iterator[None]:
+        """Guard mode, where the suite or the command line asks for it."""
+        with knobs.override(**({"guard": conformance.guard} if conformance.guard else {})):
+            yield
 
     @pytest.fixture(autouse=True)
     def exempt(self, request: pytest.FixtureRequest, conformance: Settings) -> None:

@@ -36,6 +36,7 @@ from dlc_core.tir.intrinsics import (
     BULK,
     CONVERGENT,
     EXTERN,
+    NOTE,
     has_effect,
     kernel_symbol,
     launch_symbol,
@@ -300,7 +301,7 @@ class Writer:
             return f"{self.lanes(e)}[{self.lane or 0}]"
         if name in CONVERGENT:
             return self._meeting(e, kids)
-        if name in ("prefetch", "clock"):
+        if name in ("prefetch", "clock", NOTE):
             return "0"
         if name == BULK:
             return f"bulk_copy({', '.join(kids)})"

@@ -28,6 +28,7 @@ from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.failures import status_failure
+from dlc_core.runtime.guard import PAGE, Layout
 from dlc_core.runtime.memory import NDArray
 from dlc_core.target import Artifact, Target
 
@@ -38,6 +39,11 @@ _MAIN = """
 /* Runs one entry: its name is the argument, its buffers come from the standard input and go to the output. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS 0x20
+#endif
+#define PAGE @PAGE@
 
 static const struct {
     const char *name;
@@ -51,9 +57,39 @@ static int all(size_t moved, size_t wanted)
     return 0;
 }
 
+/* Memory in which only some pages may be touched: `ranges` are pairs of begin and end, from `base` on. */
+struct guarded {
+    char *base;
+    int64_t size, count, *ranges;
+};
+
+static void *guarded(struct guarded *one, int64_t begin, int64_t size)
+{
+    one->size = (begin + size + PAGE - 1) / PAGE * PAGE;
+    one->ranges = malloc((size_t)one->count * 16);
+    one->base = mmap(
+        NULL, (size_t)one->size + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (one->ranges == NULL || one->base == MAP_FAILED)
+        exit(4);
+    one->base += PAGE;
+    all(fread(one->ranges, 16, (size_t)one->count, stdin), (size_t)one->count);
+    return one->base + begin;
+}
+
+static void protect(const struct guarded *one)
+{
+    int64_t last = -PAGE;
+    for (int64_t i = 0; i < one->count; ++i) {
+        mprotect(one->base + last, (size_t)(one->ranges[2 * i] - last), PROT_NONE);
+        last = one->ranges[2 * i + 1];
+    }
+    mprotect(one->base + last, (size_t)(one->size + PAGE - last), PROT_NONE);
+}
+
 int main(int argc, char **argv)
 {
     int64_t counts[3], status = -1, scalars[64], sizes[256];
+    struct guarded apart[256];
     void *buffers[256];
     if (argc != 2)
         return 2;
@@ -63,16 +99,29 @@ int main(int argc, char **argv)
     all(fread(sizes, 8, (size_t)counts[0], stdin), (size_t)counts[0]);
     all(fread(scalars, 8, (size_t)counts[1], stdin), (size_t)counts[1]);
     for (int64_t i = 0; i < counts[0]; ++i) {
-        char *place = malloc((size_t)sizes[i] + 64);
-        if (place == NULL)
-            return 4;
-        buffers[i] = place + (64 - (uintptr_t)place % 64) % 64;
+        int64_t begin;
+        all(fread(&begin, 8, 1, stdin), 1);
+        all(fread(&apart[i].count, 8, 1, stdin), 1);
+        if (apart[i].count >= 0) {
+            buffers[i] = guarded(&apart[i], begin, sizes[i]);
+        } else {
+            char *place = malloc((size_t)sizes[i] + 64);
+            if (place == NULL)
+                return 4;
+            buffers[i] = place + (64 - (uintptr_t)place % 64) % 64;
+        }
         all(fread(buffers[i], 1, (size_t)sizes[i], stdin), (size_t)sizes[i]);
     }
+    for (int64_t i = 0; i < counts[0]; ++i)
+        if (apart[i].count >= 0)
+            protect(&apart[i]);
     for (size_t i = 0; i < sizeof entries / sizeof *entries; ++i)
         if (strcmp(entries[i].name, argv[1]) == 0)
             status = entries[i].call(buffers, scalars, (int32_t)counts[2]);
     all(fwrite(&status, 8, 1, stdout), 1);
+    for (int64_t i = 0; i < counts[0]; ++i)
+        if (apart[i].count >= 0)
+            mprotect(apart[i].base, (size_t)apart[i].size, PROT_READ | PROT_WRITE);
     for (int64_t i = 0; i < counts[0]; ++i)
         all(fwrite(buffers[i], 1, (size_t)sizes[i], stdout), (size_t)sizes[i]);
     return 0;
@@ -157,7 +206,7 @@ class Program:
         machine = MACHINES[str(artifact.metadata["processor"])]
         entries = ", ".join(f'{{"{s}", {s}{ENTRY_SUFFIX}}}' for s in artifact.symbols)
         code = artifact.code.decode()
-        text = code + _MAIN.replace("@ENTRIES@", entries)
+        text = code + _MAIN.replace("@ENTRIES@", entries).replace("@PAGE@", str(PAGE))
         flags = [*map(str, artifact.metadata["flags"]), *machine.flags, "-static"]
 
         def build(source: Path, out: Path) -> None:
@@ -174,6 +223,23 @@ class Program:
         """The program is kept for the next time."""
 
 
+class _Laid(np.ndarray[Any, Any]):
+    """Memory of guard mode."""
+
+    layout: Layout | None = None
+
+
+def _pages(block: NDArray) -> bytes:
+    """What the program needs to know of memory: where it begins in its pages, and which of them may be
+    touched; -1 where none are protected.
+    """
+    layout = block.layout if isinstance(block, _Laid) else None
+    if layout is None:
+        return struct.pack("<2q", 0, -1)
+    found = [place for _, first, end in layout.pages() for place in (first, end)]
+    return struct.pack(f"<{2 + len(found)}q", layout.begin, len(found) // 2, *found)
+
+
 class EmulatedDevice(SimulatedDevice):
     """Foreign processes; memory is copied to them and back for each call."""
 
@@ -181,6 +247,19 @@ class EmulatedDevice(SimulatedDevice):
     formats = (EMULATED,)
     memory_bytes = 1 << 32
     """What machines of 32 bits have at most."""
+
+    def alloc_guarded(self, layout: Layout) -> int:
+        """Memory whose pages are protected in the processes that it is copied to."""
+
+        def make() -> NDArray:
+            whole = np.empty(layout.size, np.uint8)
+            for region, first, end in layout.pages():
+                whole[first:end] = region.fill
+            made = whole[layout.begin :].view(_Laid)
+            made.layout = layout
+            return made
+
+        return self._blocks.add(layout.size - layout.begin, make)
 
     def check(self, artifact: Artifact) -> None:
         """Raise ArtifactError where the processor cannot be emulated here."""
@@ -197,7 +276,7 @@ class EmulatedDevice(SimulatedDevice):
         data = [struct.pack("<3q", len(blocks), len(scalars), threads)]
         data += [struct.pack("<q", block.nbytes) for block in blocks]
         data += [struct.pack("<q", value) for value in scalars]
-        data += [block.tobytes() for block in blocks]
+        data += [_pages(block) + block.tobytes() for block in blocks]
         emulator = MACHINES[str(entry.metadata["processor"])].emulator
         done = subprocess.run(
             [*emulator, str(entry.program), entry.symbol],

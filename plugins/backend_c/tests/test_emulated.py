@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from dlc_backend_c.emulated import MACHINES, problem
+from dlc_backend_c.emulated import MACHINES, Machine, problem
 
 import dlc_core as dlc
-from dlc_core.diag import TargetError
+from dlc_core.diag import RuntimeFailure, TargetError
+from dlc_core.passes import PassContext
+from dlc_core.runtime.guard import MODES
 from dlc_core.testing import conformance_suite, networks
 
 CPUS = ("cortex-a72", "cortex-a7", "rv64gc")
 SLICE = ("matmul", "conv", "softmax", "erf", "cast", "reduce_max", "gather", "requantize", "floor_divide")
+
+SHIFTED = """
+@T.prim_func
+def shifted(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = A[i + OFF]
+"""
 
 
 def emulated(cpu: str, suite: type[Any]) -> type[Any]:
@@ -56,3 +66,18 @@ def test_a_processor_that_is_not_emulated():
     with pytest.raises(TargetError, match="not 'cortex-m4'"):
         dlc.compile(networks.mlp(), "c_emulated -mcpu=cortex-m4", cache=False)
     assert "cortex-m4" not in MACHINES
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the program is this machine's")
+@pytest.mark.parametrize("mode", MODES)
+def test_guard_mode_protects_pages_of_the_program(mode, monkeypatch):
+    """With this machine in the place of a foreign one."""
+    monkeypatch.setitem(MACHINES, "native", Machine("cc", ("env",)))
+    x = networks.feed(networks.mlp())
+    exe = dlc.compile(networks.mlp(), "c_emulated -mcpu=native", config={"guard": mode}, cache=False)
+    np.testing.assert_allclose(exe(x), dlc.compile(networks.mlp(), "reference", cache=False)(x), 1e-4, 1e-5)
+    func = dlc.script.parse(SHIFTED.replace("OFF", "1" if mode == "end" else "-1"))
+    with PassContext(disabled=("prove_bounds",)):
+        exe = dlc.build(func, "c_emulated -mcpu=native", config={"guard": mode})
+    with pytest.raises(RuntimeFailure, match="status -11"):
+        exe(np.ones(8, np.float32))

@@ -63,6 +63,7 @@ def description(options: Mapping[str, Any]) -> Description:
         fma=True,
         caches=(_L1_SHARED, each.cache),
         cache_line=128,
+        access_align=16,
         memory_scopes=("global", "shared", "local", *[SWIZZLED] * any(unit.in_place for unit in units_of)),
         thread_axes={
             **{f"block.{axis}": most for axis, most in zip(AXES, GROUPS, strict=True)},

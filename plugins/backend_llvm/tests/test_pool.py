@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import threading
 import time
@@ -131,6 +132,23 @@ def test_threads_take_their_own_ranges_then_what_others_have_left() -> None:
         (worker,) = (items for thread, items in taken.items() if thread != caller)
         assert worker == [8]
         assert taken[caller] == [*range(8), *range(15, 8, -1)]
+
+
+def test_workers_get_the_signals_of_their_own_faults_and_no_others() -> None:
+    blocked: dict[int, set[signal.Signals]] = {}
+    both = threading.Barrier(2, timeout=60)
+
+    def body(_: int, begin: int, end: int) -> None:
+        if threading.get_ident() not in blocked:
+            blocked[threading.get_ident()] = set(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+            both.wait()
+
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(body)
+    pool().parallel_for(ctypes.cast(function, ctypes.c_void_p).value or 0, 0, 16, 2)
+    del blocked[threading.get_ident()]
+    (worker,) = blocked.values()
+    assert worker.isdisjoint({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP})
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= worker
 
 
 def test_many_callers_at_once(bodies: Loaded) -> None:

@@ -94,6 +94,7 @@ def description(options: Mapping[str, Any]) -> Description:
         vector_registers=registers,
         fma=True,
         cache_line=line,
+        access_align=16,
         memory_scopes=("global", "shared", "local"),
         thread_axes={
             **{f"block.{axis}": _GROUPS for axis in AXES},

@@ -21,6 +21,7 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
 from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt, walk
 from dlc_core.tir.in_place import shared_buffers
+from dlc_core.tir.intrinsics import NOTE
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -309,6 +310,10 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         if value.name == "clock":
             self.unit.use_clock()
             self.lines.append(f"  call void @{CLOCK}({', '.join(self.typed(a) for a in value.args)})")
+            return
+        if value.name == NOTE:
+            handle, number = value.args
+            self.lines.append(f"  store volatile {self.typed(number)}, {self.typed(handle)}, align 8")
             return
         if value.name == "prefetch":
             self._prefetch(value.args[0])

@@ -25,6 +25,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -37,6 +38,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.driver import find_target
+from dlc_core.runtime.faults import report_to, reported
 from dlc_frontend_onnx.backend import DlcBackend, DlcBackendRep
 from dlc_frontend_onnx.testing.suite import COINS, Score, Verdict, cases, coins_problem
 
@@ -150,6 +152,8 @@ class Worker:
 
     process: BaseProcess
     pipe: Connection
+    fault: Path
+    """Where it says what it was doing when it died."""
     case: str = ""
     until: float = 0.0
 
@@ -178,13 +182,17 @@ def run(
     Watched.target = target
     waiting = list(tests)[::-1]
     workers: list[Worker] = []
+    folder = tempfile.TemporaryDirectory(prefix="dlc-score-")
+    numbers = count()
 
     def start() -> Worker:
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, tests if fork else modules, target), daemon=True)
+        fault = Path(folder.name) / f"fault{next(numbers)}"
+        given = tests if fork else modules
+        process = context.Process(target=_work, args=(there, given, target, fault), daemon=True)
         process.start()
         there.close()
-        return Worker(process, here)
+        return Worker(process, here, fault)
 
     def feed(worker: Worker) -> None:
         if waiting:
@@ -221,6 +229,7 @@ def run(
     finally:
         for worker in workers:
             worker.close()
+        folder.cleanup()
 
 
 def _received(worker: Worker) -> Verdict:
@@ -229,12 +238,17 @@ def _received(worker: Worker) -> Verdict:
         return verdict
     except (EOFError, OSError):
         worker.process.join()
-        return Verdict(worker.case, "crashed", f"its process ended with code {worker.process.exitcode}")
+        told = [f"its process ended with code {worker.process.exitcode}", *reported(worker.fault).lines()]
+        return Verdict(worker.case, "crashed", "; ".join(told))
 
 
 def _work(
-    pipe: Connection, given: Mapping[str, Callable[[], None]] | Sequence[str], target: str | None
+    pipe: Connection,
+    given: Mapping[str, Callable[[], None]] | Sequence[str],
+    target: str | None,
+    fault: Path,
 ) -> None:
+    report_to(fault)
     tests = given if isinstance(given, Mapping) else load_tests(given)
     Watched.target = target
     while True:

@@ -1,0 +1,80 @@
+"""Memory planning in guard mode: every value in pages of its own, a page between them that nobody may touch.
+
+    | record | page | value 0, as many pages as it takes | page | value 1 … | page |
+
+A value ends where its pages end, or begins where they begin (see `runtime.guard`).  None is laid where
+another one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, const
+from dlc_core.passes.base import PassContext
+from dlc_core.runtime.failures import Site
+from dlc_core.runtime.guard import BEGIN, GUARD, PAGE, Guard, Slot, fill_of
+from dlc_core.target.target import Description
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The mode, and the bytes that addresses of values are multiples of."""
+
+    mode: str
+    align: int
+    notes: bool
+    """Whether entries note which call they make: where they do more than launch kernels."""
+
+    @staticmethod
+    def of(context: PassContext, machine: Description | None) -> Apart | None:
+        """What a compile asks for; None outside of guard mode."""
+        mode = context.config.get(GUARD)
+        if mode is None:
+            return None
+        if machine is None:
+            return Apart(mode, 1, notes=True)
+        return Apart(mode, machine.access_align, notes=not machine.thread_axes)
+
+    def align_of(self, dtype: DType) -> int:
+        """Bytes that addresses of values of a dtype are multiples of."""
+        return max(self.align, dtype.itemsize)
+
+    def span(self, size: Expr) -> Expr:
+        """Bytes of the pages of a value."""
+        return (size + (PAGE - 1)) // PAGE * PAGE
+
+    def lead(self, size: Expr) -> Expr:
+        """Bytes before it in them."""
+        if self.mode == BEGIN:
+            return const(0)
+        taken = size if self.align == 1 else (size + (self.align - 1)) // self.align * self.align
+        return self.span(size) - taken
+
+    def plan(self, sizes: Sequence[Expr], begin: int = 0) -> tuple[list[Expr], Expr]:
+        """The byte offset of each value, and what all take, from the page at `begin` on."""
+        offsets: list[Expr] = []
+        at: Expr = const(begin + PAGE)
+        for size in sizes:
+            offsets.append(at + self.lead(size))
+            at = at + self.span(size) + PAGE
+        return offsets, at
+
+    def pair(self, size: Expr) -> tuple[Expr, Expr]:
+        """Of two values of one size that lie behind one another: bytes of both, and from one to the other."""
+        step = self.span(size) + PAGE
+        return step + self.span(size), step
+
+    def guard(self, slots: Sequence[Slot], calls: Sequence[Site]) -> Guard:
+        """What the caller of an entry needs to know, its constants aside."""
+        return Guard(self.mode, PAGE, self.align, tuple(slots), (), tuple(calls))
+
+
+def slot(name: str, offset: Expr, size: Expr, dtype: DType) -> Slot:
+    """The place of a value of a dtype."""
+    return Slot(name, offset, size, fill_of(dtype))
+
+
+__all__ = ["PAGE", "Apart", "slot"]

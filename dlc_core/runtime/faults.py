@@ -1,0 +1,133 @@
+"""What a process was doing when it touched memory that it may not: written to a file before it dies.
+
+`report_to(path)` is for processes that run code for others, which read the file by `reported`: which kernel
+was running, for which nodes of the model, and beside which value the memory lies.  The kernel is that of the
+last call which began, by the record in the scratch memory of guard mode.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlc_core.record import record
+from dlc_core.runtime.failures import RECORD_BYTES, Site
+from dlc_core.runtime.guarded_memory import live, owner_of
+
+_SIGNALS = (signal.SIGSEGV, signal.SIGBUS) if os.name == "posix" else ()
+_SIGINFO, _NODEFER = 0x4, 0x40000000
+_ADDRESS = 16
+"""Where the address is in `siginfo_t`."""
+_NUMBER = 3
+"""Which number of the record is that of the call."""
+_NAMES = 4
+_THREADS = 64
+"""Faults that are described, those of threads that run at once."""
+_LAUNCHED: list[tuple[str, int]] = [("", 0)]
+"""The kernel that a device launched last, and the number of the call that it is a part of."""
+_KEPT: list[Any] = []
+"""What the system calls or gets back."""
+
+
+@record(frozen=True)
+class Fault:
+    """What is known of a fault; empty where nothing is."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    near: str
+    """Where the memory lies."""
+
+    def lines(self) -> list[str]:
+        """It in words."""
+        more = f" and {len(self.nodes) - _NAMES} more" if len(self.nodes) > _NAMES else ""
+        found = [f"in kernel {self.kernel}"] if self.kernel else []
+        if self.nodes:
+            found.append(f"of {', '.join(map(repr, self.nodes[:_NAMES]))}{more}")
+        return [*found, f"touched: {self.near}"] if self.near else found
+
+
+class _Action(ctypes.Structure):
+    """`struct sigaction` of Linux's C libraries on 64 bits."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_uint64 * 16),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+def launched(kernel: str, call: int) -> None:
+    """A device begins to run a kernel, a part of the entry point's call of that number, from 0 on: where that
+    is no code, it cannot note its calls.
+    """
+    _LAUNCHED[0] = kernel, call
+
+
+def underway() -> Site:
+    """The call of a kernel that has begun last; one without a name where nobody notes that."""
+    for memory in reversed(live()):
+        calls = memory.layout.calls
+        if not calls:
+            continue
+        number = int(memory.bytes[:RECORD_BYTES].view(np.int64)[_NUMBER])
+        if 0 < number <= len(calls):
+            return calls[number - 1]
+        kernel, index = _LAUNCHED[0]
+        return Site(kernel, calls[index].nodes if kernel and index < len(calls) else (), ())
+    return Site(_LAUNCHED[0][0], (), ())
+
+
+def report_to(path: Path) -> None:
+    """From now on a fault of this process is described there, before what was to handle it does."""
+    if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return
+    call = ctypes.CDLL(None).sigaction
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    for number in _SIGNALS:
+        before = _Action()
+        handler = kind(_handler(path, lambda n=number, b=before: call(n, ctypes.byref(b), None)))  # type: ignore[misc]
+        action = _Action(ctypes.cast(handler, ctypes.c_void_p), flags=_SIGINFO | _NODEFER)
+        call(number, ctypes.byref(action), ctypes.byref(before))
+        _KEPT.extend((handler, before))
+
+
+def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, int], None]:
+    entered: list[int] = []
+
+    def handle(number: int, info: int, context: int) -> None:
+        """The thread has left the interpreter, so that Python may run here; then it faults again."""
+        where = ctypes.c_uint64.from_address(info + _ADDRESS).value
+        entered.append(where)
+        try:
+            if len(entered) <= _THREADS:
+                call = underway()
+                near = owner_of(where) or f"address {where:#x}, which is in no guarded memory"
+                own = path.with_name(f"{path.name}.{len(entered)}")
+                own.write_text(json.dumps({"kernel": call.kernel, "nodes": call.nodes, "near": near}))
+                own.replace(path)
+        finally:
+            restore()  # not earlier: another thread may be at fault too, and end the process
+
+    return handle
+
+
+def reported(path: Path) -> Fault:
+    """What was written there."""
+    try:
+        told = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return Fault("", (), "")
+    return Fault(str(told["kernel"]), tuple(map(str, told["nodes"])), str(told["near"]))
+
+
+__all__ = ["Fault", "launched", "report_to", "reported", "underway"]

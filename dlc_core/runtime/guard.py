@@ -1,0 +1,155 @@
+"""Guard mode: values lie apart, so that an access outside of its value cannot go unseen.
+
+Every value (an input, an output, a constant, a value in the arena) lies in whole pages of its own and ends
+(mode `end`) or begins (mode `begin`) where they do.  The pages between values may not be touched: an access
+there ends the process.  What is left of a value's own pages, and what nobody has written yet, holds a
+pattern: NaN for floats, a large odd number for integers.
+
+`Guard` says how the scratch memory and the weights of an executable are laid out, and is saved with it;
+`Layout` is one piece of memory with its sizes known, which `guarded_memory` makes.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Expr, Var, const_value
+from dlc_core.lazy import lazy
+from dlc_core.record import record
+from dlc_core.runtime.failures import Site
+
+if TYPE_CHECKING:
+    from dlc_core import arith
+else:
+    arith = lazy("dlc_core.arith")
+
+OFF, END, BEGIN = "off", "end", "begin"
+MODES = (END, BEGIN)
+GUARD = "guard"
+"""The setting of pass contexts: one of the modes."""
+PAGE = max(4096, mmap.PAGESIZE)
+"""Bytes of a page here."""
+
+NAN_BYTE = 0xFF
+"""Floats of such bytes are NaN."""
+LARGE_BYTE = 0x6B
+"""Integers of such bytes are large and odd."""
+
+
+@record(frozen=True)
+class Slot:
+    """Where a value lies in the scratch memory or in the weights, in bytes, and what fills it before it is
+    written.
+    """
+
+    name: str
+    offset: Expr
+    size: Expr
+    fill: int
+
+
+@record(frozen=True)
+class Guard:
+    """How an executable keeps its values apart."""
+
+    mode: str
+    page: int
+    """Bytes: what no value shares."""
+    align: int
+    """Bytes that code for the target takes addresses of values to be multiples of, beside elements."""
+    arena: tuple[Slot, ...] = ()
+    weights: tuple[Slot, ...] = ()
+    calls: tuple[Site, ...] = ()
+    """The calls of kernels by their numbers, from 1 on: the record of failed checks has that of the last one
+    that began."""
+
+
+@record(frozen=True)
+class Region:
+    """A slot with its sizes known."""
+
+    name: str
+    offset: int
+    size: int
+    fill: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+@record(frozen=True)
+class Layout:
+    """Memory of `size` bytes from the beginning of a page on, in which only these regions may be touched,
+    apart from the rest of their pages.  Who asks for it sees what is there from `begin` on.
+    """
+
+    size: int
+    regions: tuple[Region, ...]
+    begin: int = 0
+    calls: tuple[Site, ...] = ()
+    """Those that the record at its beginning numbers."""
+
+    def pages(self) -> Iterator[tuple[Region, int, int]]:
+        """Each region, in order, with the first byte of its pages and the one behind the last."""
+        for region in sorted(self.regions, key=lambda one: one.offset):
+            yield region, region.offset // PAGE * PAGE, -(-region.end // PAGE) * PAGE
+
+
+def mode_of(text: str) -> str | None:
+    """The mode that a setting asks for; None where it is off."""
+    if text in ("", OFF, "0"):
+        return None
+    mode = END if text == "1" else text
+    if mode not in MODES:
+        raise UsageError(f"guard is {text!r}", hint=f"one of {OFF}, {', '.join(MODES)}")
+    return mode
+
+
+def fill_of(dtype: DType) -> int:
+    """The byte that values of a dtype consist of before they are written."""
+    return NAN_BYTE if dtype.is_float else LARGE_BYTE
+
+
+def lead_of(size: int, mode: str, align: int, page: int = PAGE) -> int:
+    """Bytes before a value in its pages."""
+    return 0 if mode == BEGIN else -(-size // page) * page - -(-size // align) * align
+
+
+def alone(name: str, size: int, fill: int, mode: str, align: int) -> Layout:
+    """The layout of one value."""
+    lead = lead_of(size, mode, align)
+    return Layout(lead + size, (Region(name, lead, size, fill),), lead)
+
+
+def regions_of(slots: Sequence[Slot], sizes: Mapping[Var, int]) -> tuple[Region, ...]:
+    """The slots for dims of these sizes."""
+    return tuple(Region(s.name, _known(s.offset, sizes), _known(s.size, sizes), s.fill) for s in slots)
+
+
+def _known(size: Expr, sizes: Mapping[Var, int]) -> int:
+    known = const_value(size)
+    return int(arith.eval_expr(size, sizes) if known is None else known)
+
+
+__all__ = [
+    "BEGIN",
+    "END",
+    "GUARD",
+    "MODES",
+    "OFF",
+    "PAGE",
+    "Guard",
+    "Layout",
+    "Region",
+    "Slot",
+    "alone",
+    "fill_of",
+    "lead_of",
+    "mode_of",
+    "regions_of",
+]

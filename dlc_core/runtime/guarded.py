@@ -1,0 +1,174 @@
+"""Calls in guard mode: every value of a call lies in pages of its own (see `runtime.guard`).
+
+On devices that work in this process's memory inputs are copied to such memory, results from there.  A device
+with memory of its own takes part by `alloc_guarded(layout) -> handle`; `SimulatedDevice` has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlc_core.diag import UnsupportedError
+from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.runtime.calling import Copying, InPlace
+from dlc_core.runtime.checked import Host, failing
+from dlc_core.runtime.device import Device
+from dlc_core.runtime.failures import RECORD_BYTES
+from dlc_core.runtime.guard import NAN_BYTE, PAGE, Layout, Region, alone, fill_of, regions_of
+from dlc_core.runtime.guarded_memory import GuardedMemory, guarded_copy, shaped
+from dlc_core.runtime.memory import ALIGN, address, bytes_of
+from dlc_core.runtime.ndarray import NDArray
+from dlc_core.runtime.signature import Plan, Shape, Signature
+
+RECORD = Region("the record of failed checks", 0, RECORD_BYTES, 0)
+
+
+class Layouts:
+    """The layouts of an executable's memory."""
+
+    def __init__(self, signature: Signature, mode: str) -> None:
+        guard = signature.guard
+        if guard is not None and guard.page % PAGE:
+            raise UnsupportedError(
+                "the executable keeps values apart by other pages than this machine has",
+                why=f"it was compiled for pages of {guard.page} bytes, here they have {PAGE}",
+                hint="compile it here",
+            )
+        self.signature = signature
+        self.mode = mode if guard is None else guard.mode
+        self.guard = guard
+        self.align = ALIGN if guard is None else guard.align
+
+    def value(self, name: str, shape: Shape, of: DType) -> Layout:
+        """That of an input or output."""
+        size = math.prod(shape) * of.itemsize
+        return alone(
+            name, size, fill_of(of), self.mode, max(self.align, of.itemsize) if self.align > 1 else 1
+        )
+
+    def arena(self, plan: Plan) -> Layout:
+        """That of the scratch memory of a call."""
+        if self.guard is None:
+            return alone("the scratch memory", plan.arena, NAN_BYTE, self.mode, ALIGN)
+        sizes = dict(zip(self.signature.symbols, plan.scalars, strict=True))
+        return Layout(plan.arena, (RECORD, *regions_of(self.guard.arena, sizes)), calls=self.guard.calls)
+
+    def weights(self, size: int) -> Layout:
+        """That of the constants."""
+        if self.guard is None:
+            return alone("the constants", size, NAN_BYTE, self.mode, ALIGN)
+        return Layout(size, regions_of(self.guard.weights, {}))
+
+
+def _fill_weights(memory: GuardedMemory, weights: Host) -> None:
+    begin = memory.layout.begin
+    for region in memory.layout.regions:
+        memory.part(region)[:] = weights[region.offset - begin : region.end - begin]
+
+
+class GuardedInPlace(InPlace):
+    """Calls on this process's memory; inputs and constants may not be written."""
+
+    def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host, mode: str) -> None:
+        self._layouts = Layouts(signature, mode)
+        self._constants = GuardedMemory(self._layouts.weights(weights.nbytes))
+        _fill_weights(self._constants, weights)
+        self._constants.seal()
+        super().__init__(signature, device, entry, self._constants.bytes)
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        given = self.ready(arrays)
+        plan = self.plan(self.signature.facts(given))
+        layouts, values = self._layouts, self.signature
+        inputs = [
+            guarded_copy(layouts.value(f"input {v.name!r}", a.shape, v.dtype), a)
+            for v, a in zip(values.inputs, given, strict=True)
+        ]
+        outputs = [
+            GuardedMemory(layouts.value(f"output {v.name!r}", shape, v.dtype))
+            for v, shape in zip(values.outputs, plan.outputs, strict=True)
+        ]
+        for memory in inputs:
+            memory.seal()
+        arena = GuardedMemory(layouts.arena(plan))
+        arena.bytes[: RECORD_BYTES if self._checks else 0] = 0
+        held = (*inputs, *outputs, self._constants, arena)
+        with failing(self._device):
+            self._run([address(memory.bytes) for memory in held], plan.scalars, threads)
+        if self._checks:
+            self.examine(arena.bytes)
+        for memory in held:
+            memory.check()
+        return [
+            shaped(memory.bytes, shape, type_).copy()
+            for memory, shape, type_ in zip(outputs, plan.outputs, self.results, strict=True)
+        ]
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        return self.bound_calls(self.call, inputs, outputs, threads)
+
+
+class GuardedCopying(Copying):
+    """Calls on the own memory of a device that keeps values apart."""
+
+    def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host, mode: str) -> None:
+        self._layouts = Layouts(signature, mode)
+        self._guarded: Any = device
+        super().__init__(signature, device, entry, weights)
+
+    def start(
+        self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
+    ) -> list[NDArray]:
+        values = self.signature
+        given = [
+            self._placed(f"input {value.name!r}", array.numpy())
+            for value, array in zip(values.inputs, inputs, strict=True)
+        ]
+        names = (f"output {value.name!r}" for value in values.outputs)
+        return super().start(given, threads, lambda shape, of: self._empty(next(names), shape, dtype(of)))
+
+    def bind(
+        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
+        return self.bound_calls(self.call, inputs, outputs, threads)
+
+    def _placed(self, name: str, host: Host) -> NDArray:
+        made = self._empty(name, host.shape, dtype(host.dtype))
+        if host.nbytes:
+            with failing(self.device):
+                self.device.write(made.handle, bytes_of(np.ascontiguousarray(host)))
+        return made
+
+    def _empty(self, name: str, shape: Shape, of: DType) -> NDArray:
+        with failing(self.device):
+            handle = self._guarded.alloc_guarded(self._layouts.value(name, shape, of))
+        return NDArray(self.device, handle, shape, of)
+
+    def _constants(self, weights: Host) -> NDArray:
+        layout = self._layouts.weights(weights.nbytes)
+        made = NDArray(self.device, self._guarded.alloc_guarded(layout), weights.shape, "uint8")
+        for region in layout.regions:
+            if region.size:
+                first, end = region.offset - layout.begin, region.end - layout.begin
+                self.device.write(made.handle, bytes_of(weights[first:end]), first)
+        return made
+
+    def _take(self, plan: Plan) -> NDArray:
+        """Scratch memory that nobody has written."""
+        handle = self._guarded.alloc_guarded(self._layouts.arena(plan))
+        made = NDArray(self.device, handle, (plan.arena,), "uint8")
+        if self.signature.sites:
+            self._clear(made)
+        return made
+
+    def _give(self, arena: NDArray) -> None:
+        """It is not used again."""
+
+
+__all__ = ["GuardedCopying", "GuardedInPlace", "Layouts"]

@@ -1,0 +1,92 @@
+"""A call of an executable in a process of its own: one that dies there becomes an error that says where.
+
+    exe = dlc.compile("model.onnx", config={"guard": "end"})
+    y = call_guarded(exe, x)        RuntimeFailure: the kernel, the nodes of the model, the value beside which
+
+Executables that were not compiled in guard mode can be called so too; then less is found, and less is known.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlc_core import driver
+from dlc_core.diag import DlcError, RuntimeFailure
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.faults import report_to, reported
+from dlc_core.runtime.ndarray import as_host
+from dlc_core.testing.isolation import how
+
+NDArray = np.ndarray[Any, Any]
+
+SECONDS = 600.0
+"""What a call may take."""
+
+_EXECUTABLE, _INPUTS, _RESULT, _FAULT = "model.dlc", "inputs", "result", "fault"
+
+
+def call_guarded(exe: Executable, *arrays: Any, seconds: float = SECONDS) -> list[NDArray]:
+    """The outputs of a call, which runs in another process; RuntimeFailure where that does not survive it.
+
+    Raises what the call raises.
+    """
+    with tempfile.TemporaryDirectory(prefix="dlc-guarded-") as name:
+        folder = Path(name)
+        exe.save(folder / _EXECUTABLE)
+        given = [as_host(array, "an input") for array in arrays]
+        (folder / _INPUTS).write_bytes(pickle.dumps((given, exe.num_threads)))
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", __name__, name],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise RuntimeFailure(f"the call has not ended within {seconds:g} seconds") from None
+        result = folder / _RESULT
+        if done.returncode or not result.exists():
+            raise fault(folder / _FAULT, done.returncode, done.stderr.decode(errors="replace"))
+        found: list[NDArray] | DlcError = pickle.loads(result.read_bytes())  # noqa: S301 (our own process wrote it)
+    if isinstance(found, DlcError):
+        raise found
+    return found
+
+
+def fault(path: Path, status: int, said: str) -> RuntimeFailure:
+    """The error for a process that ended with a status; `path` is what it was to report to."""
+    found = reported(path)
+    return RuntimeFailure(
+        f"the process of the call {how(status)}",
+        details=found.lines() or said.splitlines()[-4:],
+        hint="exe.source() shows the kernel's code, dlc explain its schedule",
+    )
+
+
+def _run(folder: Path) -> None:
+    faulthandler.enable()
+    report_to(folder / _FAULT)
+    arrays, threads = pickle.loads((folder / _INPUTS).read_bytes())  # noqa: S301 (the caller wrote it)
+    found: Any
+    try:
+        found = driver.open(folder / _EXECUTABLE, num_threads=threads)(*arrays)
+        found = [np.asarray(one) for one in (found if isinstance(found, tuple) else (found,))]
+    except DlcError as error:
+        found = error
+    (folder / _RESULT).write_bytes(pickle.dumps(found))
+
+
+if __name__ == "__main__":
+    _run(Path(sys.argv[1]))
+
+__all__ = ["call_guarded", "fault"]

@@ -1,0 +1,183 @@
+"""Guard mode: values lie apart, unwritten memory shows, pages that may not be touched are protected."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.config import config
+from dlc_core.diag import RuntimeFailure, UsageError
+from dlc_core.graph.node import Function, constant, param
+from dlc_core.ir.dtype import dtype
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.passes import PassContext
+from dlc_core.runtime.encode import decode_signature, encode_signature
+from dlc_core.runtime.guard import MODES, PAGE, Layout, Region, alone, fill_of, mode_of
+from dlc_core.runtime.guarded import Layouts
+from dlc_core.runtime.guarded_memory import GuardedMemory, owner_of
+from dlc_core.runtime.memory import address
+from dlc_core.testing.control_programs import every_kind
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pages are protected by POSIX calls")
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
+
+
+def chain(rows):
+    """Three kernels in a row with constants of odd sizes."""
+    rng = np.random.default_rng(1)
+    x = param("x", tensor_type((rows, 6)))
+    first, second = (constant(rng.standard_normal(s).astype(np.float32)) for s in ((6, 5), (5, 3)))
+    y = std.softmax(std.matmul(std.softmax(std.matmul(x, first)), second))
+    return IRModule({"main": Function("main", (x,), y)})
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [0, 1, 24, PAGE - 8, PAGE, 3 * PAGE + 4])
+def test_a_value_ends_or_begins_where_its_pages_do(mode, size):
+    memory = GuardedMemory(alone("x", size, 0xFF, mode, 1))
+    begin = address(memory.bytes)
+    assert memory.bytes.size == size
+    assert (memory.bytes == 0xFF).all()
+    assert (begin if mode == "begin" else begin + size) % PAGE == 0
+    near = begin - 1 if mode == "begin" else begin + size
+    assert f"{int(mode == 'begin')} bytes {'before' if mode == 'begin' else 'behind'} x" in owner_of(near)
+
+
+def test_values_can_be_aligned_to_more_than_their_elements():
+    memory = GuardedMemory(alone("x", 20, 0xFF, "end", 16))
+    assert address(memory.bytes) % 16 == 0
+    memory.check()
+    assert PAGE - (address(memory.bytes) + 20) % PAGE == 12
+
+
+def test_what_is_written_beside_a_value_in_its_pages_is_found():
+    memory = GuardedMemory(Layout(PAGE, (Region("x", 0, 8, 0xFF),)))
+    memory.check()
+    memory.bytes[8:10] = 1
+    with pytest.raises(RuntimeFailure, match="2 bytes behind x"):
+        memory.check()
+
+
+@pytest.mark.parametrize("regions", [[(-8, 4)], [(0, PAGE + 1)], [(0, 8), (16, 8)], [(4 * PAGE, 0)]])
+def test_regions_lie_in_the_memory_and_share_no_page(regions):
+    with pytest.raises(RuntimeFailure, match="does not lie in"):
+        GuardedMemory(Layout(PAGE, tuple(Region("x", at, size, 0) for at, size in regions)))
+
+
+def test_unwritten_floats_are_no_numbers_and_integers_are_large():
+    for name in ("float32", "float64", "float16", "bfloat16", "float8_e5m2"):
+        filled = np.full(8, fill_of(dtype(name)), np.uint8).view(dtype(name).numpy)
+        assert np.isnan(filled.astype(np.float64)).all()
+    for name in ("int64", "int32", "uint16", "int8"):
+        filled = np.full(8, fill_of(dtype(name)), np.uint8).view(dtype(name).numpy)
+        assert filled[0] % 2 == 1
+        assert filled[0] > np.iinfo(dtype(name).numpy).max // 3
+
+
+def test_settings_name_a_mode():
+    assert [mode_of(text) for text in ("off", "0", "1", "end", "begin")] == [
+        None,
+        None,
+        "end",
+        "end",
+        "begin",
+    ]
+    with pytest.raises(UsageError, match="guard"):
+        mode_of("middle")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("target", ["llvm", "c", "opencl_simulated"])
+def test_results_are_those_without(target, mode):
+    plain = dlc.compile(chain(2), target)
+    guarded = dlc.compile(chain(2), target, config={"guard": mode})
+    np.testing.assert_array_equal(guarded(X), plain(X))
+    bound = guarded.bind([X])
+    np.testing.assert_array_equal(bound(), plain(X))
+
+
+@pytest.mark.parametrize("target", ["shared", "board", "reference"])
+def test_devices_that_keep_nothing_apart_run_the_same_code(devices, target):
+    exe = dlc.compile(chain(2), target, config={"guard": "end"})
+    np.testing.assert_allclose(exe(X), dlc.compile(chain(2), "reference")(X), 1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rows", [2, 700, "n"])
+def test_no_value_shares_a_page_with_another(mode, rows):
+    exe = dlc.compile(chain(Var("n") if rows == "n" else rows), "llvm", config={"guard": mode})
+    signature = decode_signature(encode_signature(exe.signature))
+    assert encode_signature(signature) == encode_signature(exe.signature)
+    plan = signature.plan([(700 if rows == "n" else rows, 6)])
+    layouts = Layouts(signature, mode)
+    assert layouts.arena(plan).size % PAGE == 0
+    for layout, least in ((layouts.arena(plan), 3), (layouts.weights(signature.weights_size), 2)):
+        regions = [r for r in layout.regions if r.fill]
+        assert len(regions) >= least - 1
+        assert layout.size >= regions[-1].end
+        ends = [(r.offset // PAGE, -(-r.end // PAGE)) for r in regions]
+        assert all(end < begin for (_, end), (begin, _) in pairwise(ends))
+        assert all((r.offset if mode == "begin" else r.end) % PAGE == 0 for r in regions)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("size", [1, 5, 1500])
+def test_bodies_and_turns_of_loops_have_pages_of_their_own(mode, target, size):
+    rng = np.random.default_rng(size)
+    arrays = [rng.standard_normal(s).astype(np.float32) / 3 for s in (size, size, (4, size))]
+    inputs = [*arrays, np.int32(0)]
+    exe = dlc.compile(every_kind(), target, config={"guard": mode})
+    for got, want in zip(exe(*inputs), dlc.compile(every_kind(), "reference")(*inputs), strict=True):
+        np.testing.assert_allclose(got, want, 1e-5, 1e-6)
+    plan = exe.signature.plan([np.shape(a) for a in inputs])
+    regions = Layouts(exe.signature, mode).arena(plan).regions
+    places = sorted((r.offset // PAGE, -(-r.end // PAGE)) for r in regions)
+    assert all(end < begin for (_, end), (begin, _) in pairwise(places))
+    assert sum("state" in r.name for r in regions) == 6
+
+
+def test_the_knob_is_what_compiles_ask_for_and_part_of_their_key():
+    with config.override(guard="1"):
+        assert dlc.compile(chain(2), "llvm").signature.guard.mode == "end"
+    assert dlc.compile(chain(2), "llvm").signature.guard is None
+
+
+def test_an_executable_compiled_without_has_its_arrays_guarded():
+    exe = dlc.compile(chain(2), "llvm")
+    plain = exe(X)
+    other = dlc.compile(chain(2), "llvm")
+    with config.override(guard="end"):
+        np.testing.assert_array_equal(other(X), plain)
+        assert type(other._caller).__name__ == "GuardedInPlace"
+
+
+SOME = """
+@T.prim_func
+def some(A: T.Buffer((8,), "float32"), B: T.Buffer((10,), "float32")):
+    for i in range(8):
+        B[i] = A[i]
+"""
+FAR = SOME.replace("B[i] =", "B[i + 3] =").replace("some", "far")
+
+
+def test_what_no_kernel_writes_is_no_number():
+    exe = dlc.build(dlc.script.parse(SOME), "llvm", config={"guard": "end"})
+    y = exe(np.ones(8, np.float32))
+    assert np.isnan(y[8:]).all()
+    assert (y[:8] == 1).all()
+
+
+def test_writes_in_a_value_s_last_page_are_found_after_the_call():
+    with PassContext(disabled=("prove_bounds",)):
+        exe = dlc.build(dlc.script.parse(FAR), "llvm", config={"guard": "begin"})
+    with pytest.raises(RuntimeFailure, match="4 bytes behind output 'B' have been written"):
+        exe(np.ones(8, np.float32))
