@@ -208,6 +208,26 @@ def test_indices_that_are_data_are_checked_once_for_all_that_use_them():
     assert record[:3].tolist() == [SITE + 1, -9, 8]
 
 
+VECTORS = """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), I: T.Buffer((n,), "int64"), B: T.Buffer((n,), "float32"), n: T.int64):
+    T.func_attr({"index_checks": {1: "index: gather"}})
+    for k in range(n // 4):
+        for j in range(3):
+            B[j] = A[T.max(T.min(T.report_index(I[3], 8, 1), 7), 0)]
+"""
+
+
+@pytest.mark.parametrize("n", [0, 3, 4])
+def test_checks_before_a_loop_read_only_where_it_runs(n):
+    after = ProveBounds()(text(VECTORS))
+    index = np.full(n, 9, np.int64)
+    record = np.zeros(RECORD, np.int64)
+    run(after, np.ones(8, np.float32), index, np.zeros(n, np.float32), record, n, SITE)
+    assert record[:3].tolist() == ([SITE + 1, 9, 8] if n == 4 else [0, 0, 0])
+    assert after.attrs["bounds"][1] == 0
+
+
 def test_indices_that_are_data_may_go_unchecked():
     with PassContext(config={"check_indices": False}) as context:
         after = ProveBounds()(text(INDEXED), context)

@@ -66,9 +66,12 @@ class Check:
     code: int
 
     @property
+    def inside(self) -> Expr:
+        return logical_and(self.index >= self.low, self.index < self.extent)
+
+    @property
     def holds(self) -> Expr:
-        inside = logical_and(self.index >= self.low, self.index < self.extent)
-        return inside if self.guard is _TRUE else if_then_else(self.guard, inside, _TRUE)
+        return self.inside if self.guard is _TRUE else if_then_else(self.guard, self.inside, _TRUE)
 
 
 class _Writer:
@@ -98,7 +101,8 @@ class _Writer:
 
     def tested(self, one: Check) -> Stmt:
         """A check by itself."""
-        return If(~one.holds, self.failure(one))
+        outside = If(~one.inside, self.failure(one))
+        return outside if one.guard is _TRUE else If(one.guard, outside)
 
     def failure(self, one: Check) -> Stmt:
         return failed(self.record, self.site, one.code, one.index, one.extent)
@@ -258,7 +262,8 @@ class _Indices:
         for child in children:
             part, pending = self.placed(child)
             kept = [one for one in pending if not self._may_stand_before(stmt, one)]
-            own += [one for one in pending if one not in kept and one not in own]
+            moved = [_where_it_runs(stmt, one) for one in pending if one not in kept]
+            own += [one for one in dict.fromkeys(moved) if one not in own]
             parts.append(seq(*map(self.writer.tested, kept), part))
         return with_children(stmt, parts), own
 
@@ -294,6 +299,14 @@ class _Indices:
                 for check in _index_checks(index, extent, _known(code), guards):
                     found[check] = None
         return list(found)
+
+
+def _where_it_runs(stmt: Stmt, one: Check) -> Check:
+    """A check for before a statement: where that is a loop, only where the loop runs."""
+    extent = stmt.extent if isinstance(stmt, For) else None
+    if extent is None or (const_value(extent) or 0) > 0:
+        return one
+    return replace(one, guard=_all_of([(extent > 0, True), (one.guard, True)]))
 
 
 def _known(code: Expr) -> int:
