@@ -29,10 +29,11 @@ from functools import lru_cache, partial
 from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, llvm
-from dlc_backend_llvm.host import CARDS, describe, full_triple, host_cpu, normal_arch
+from dlc_backend_llvm.host import abi_name, describe, host_cpu
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.symbols import find_symbol
+from dlc_backend_llvm.triples import CARDS, full_triple, normal_arch
 from dlc_core.diag import CodegenError, UsageError
 
 _SPEED = {"O1": 1, "O2": 2, "O3": 3}
@@ -122,13 +123,15 @@ def _prepared(
 
 @lru_cache(maxsize=32)
 def _machine(triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bool) -> Any:
-    abi = ""
-    if normal_arch(triple) == "riscv64":
-        on = [word[1:] for word in features.split(",") if word.startswith("+")]
-        abi = "lp64d" if "d" in on or not on else ("lp64f" if "f" in on else "lp64")
     target = llvm().Target.from_triple(triple)
     return target.create_target_machine(
-        cpu=cpu, features=features, opt=opt, reloc=reloc, codemodel="small", jit=jit, abiname=abi
+        cpu=cpu,
+        features=features,
+        opt=opt,
+        reloc=reloc,
+        codemodel="small",
+        jit=jit,
+        abiname=abi_name(triple, features),
     )
 
 

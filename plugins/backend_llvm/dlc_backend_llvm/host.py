@@ -14,27 +14,21 @@ and reading which registers the assembly uses.
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.dots import PROBES, read_probes
 from dlc_backend_llvm.tiles import AMX, TILED, tiles_allowed
+from dlc_backend_llvm.trial import CALLS, assembly, tried
+from dlc_backend_llvm.triples import check_served, full_triple, normal_arch
 from dlc_core.cache import code_stamp
 from dlc_core.diag import TargetError
-from dlc_core.lazy import lazy
 from dlc_core.record import record
 from dlc_core.remember import remembered
 from dlc_core.runtime.cores import usable_cores
 from dlc_core.runtime.resources import TYPICAL_CACHES, cache_sizes, processor_words
-
-if TYPE_CHECKING:
-    import tempfile
-else:
-    tempfile = lazy("tempfile")
 
 _LEVELS = {
     "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",
@@ -136,25 +130,6 @@ class HostCpu:
         return max(1, self.vector_bits // bits)
 
 
-def normal_arch(triple: str) -> str:
-    """The architecture of a triple under one spelling: `x86_64`, `aarch64`, `riscv64`, ..."""
-    word = triple.split("-")[0].lower()
-    return {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}.get(word, word)
-
-
-CARDS = ("nvptx64",)
-"""Architectures that are no processors: what one of them has is not asked of LLVM."""
-
-
-def full_triple(triple: str) -> str:
-    """The triple with its vendor, which other tools leave out: LLVM reads what has three words as
-    architecture, vendor and system, and misses the ABI.
-    """
-    words = triple.split("-")
-    has_vendor = len(words) != 3 or words[1] not in ("linux", "none")
-    return triple if has_vendor else "-".join((words[0], "unknown", *words[1:]))
-
-
 @lru_cache(maxsize=1)
 def host_cpu() -> HostCpu:
     """This machine.  Cached: affinity and quota are read once; call `usable_cores` to read them again.
@@ -180,6 +155,7 @@ def _ask_llvm() -> bytes:
     with LOCK:
         binding = llvm()
         triple = binding.get_process_triple()
+        check_served(triple)
         table = dict(binding.get_host_cpu_features())
         name = binding.get_host_cpu_name()
     cpu = name
@@ -208,15 +184,21 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
     An empty `cpu` is the architecture's baseline (for RISC-V: rv64gc).  Caches are typical sizes (32 KB,
     512 KB, 8 MB).  Raises TargetError for a triple, cpu or feature list that LLVM does not know.
     """
+    check_served(triple)
     arch = normal_arch(triple)
     words = [word.strip() for word in features.split(",") if word.strip()]
-    asked_cpu, asked = cpu, ",".join(words)
+    foreign = bool(cpu or words)
     for word in words:
         if word[0] not in "+-" or len(word) < 2:
             raise TargetError(
                 f"bad feature {word!r} in a feature list",
                 hint="write +name to switch a feature on, -name to switch it off",
             )
+    if not all(text.isascii() and text.isprintable() for text in (cpu, *words)):
+        raise TargetError(
+            f"the cpu {cpu!r} or the features {features!r} have letters that no name has",
+            hint="name them as LLVM does",
+        )
     if arch == "x86_64":
         cpu = cpu or "x86-64"
         words.insert(0, "+64bit")
@@ -228,75 +210,44 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
     elif not cpu:
         cpu = "generic"
     text = ",".join(words)
-    if asked_cpu or asked:
-        _refuse_unknown(triple, cpu, text)
-    facts = vector_facts(triple, cpu, text)
+    facts = vector_facts(triple, cpu, text, foreign=foreign)
     units = _units(cpu, facts[0])
     return HostCpu(triple, cpu, text, *facts[:3], *TYPICAL_CACHES, cores, *facts[3:], units)
 
 
 @lru_cache(maxsize=64)
-def vector_facts(triple: str, cpu: str, features: str) -> tuple[int, int, bool, bool, bool, frozenset[str]]:
-    """(vector bits, vector registers, fma, rounding, float16, dots) of a machine, read off assembly."""
-    with LOCK:
-        binding = llvm()
-        target = _target(triple)
-        machine = target.create_target_machine(cpu=cpu, features=features, opt=1, codemodel="small")
-        context = binding.create_context()
-        module = binding.parse_assembly(_PROBE + PROBES, context=context)
-        module.triple = triple
-        text = machine.emit_assembly(module)
-        module.close()
-        context.close()
-    first, _, rest = text.partition("probe_rounding:")
+def vector_facts(
+    triple: str, cpu: str, features: str, *, foreign: bool = False
+) -> tuple[int, int, bool, bool, bool, frozenset[str]]:
+    """(vector bits, vector registers, fma, rounding, float16, dots) of a machine, read off assembly.
+
+    A machine is `foreign` where a user named its cpu or features: LLVM may end the process that asks.
+    """
+    text = _PROBE + PROBES + CALLS
+    machine = (full_triple(triple), cpu, features, abi_name(triple, features), text)
+    if not foreign:
+        listing = assembly(*machine)
+    elif stamp := installed():
+        key = "\n".join((stamp, *machine))
+        listing = remembered("machine", key, lambda: tried(*machine).encode()).decode()
+    else:
+        listing = tried(*machine)
+    first, _, rest = listing.partition("probe_rounding:")
     second, _, rest = rest.partition("probe_float16:")
     third, _, dots = rest.partition("probe_bfloat:")
     rounding, float16 = "floorf" not in second, not re.search(r"__(extendhfsf2|truncsfhf2|gnu_)", third)
-    found = read_probes("probe_bfloat:" + dots)
+    found = read_probes("probe_bfloat:" + dots.partition("probe_calls:")[0])
     return *_read_probe(normal_arch(triple), first, third), rounding, float16, found
 
 
-def _target(triple: str) -> Any:
-    try:
-        return llvm().Target.from_triple(triple)
-    except RuntimeError as error:
-        raise TargetError(
-            f"LLVM does not know the target triple {triple!r}",
-            why=str(error).strip(),
-            hint="give one such as x86_64-unknown-linux-gnu, aarch64-linux-gnu, riscv64-linux-gnu",
-        ) from error
-
-
-@lru_cache(maxsize=64)
-def _refuse_unknown(triple: str, cpu: str, features: str) -> None:
-    """TargetError for cpu and feature names LLVM does not know.
-
-    LLVM only complains about them on the process's standard error stream, and may end the process later; so
-    that stream is caught for the millisecond this takes.
-    """
-    if normal_arch(triple) == "riscv64" and "rv32" in cpu:
-        raise TargetError(f"the cpu {cpu!r} is a 32-bit one, the triple {triple!r} is not")
-    with LOCK, tempfile.TemporaryFile() as caught:
-        target = _target(triple)
-        try:
-            saved = os.dup(2)
-        except OSError:
-            return
-        try:
-            os.dup2(caught.fileno(), 2)
-            target.create_target_machine(cpu=cpu, features=features, codemodel="small")
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-        caught.seek(0)
-        said = caught.read().decode("utf-8", "replace")
-    unknown = dict.fromkeys(re.findall(r"'([^']*)' is not a recognized (processor|feature)", said))
-    if unknown:
-        names = ", ".join(f"{kind} {name!r}" for name, kind in unknown)
-        raise TargetError(
-            f"LLVM does not know the {names} for {triple}",
-            hint="leave the cpu out for the baseline, and name features as LLVM does: +avx2, +fma, +sve, +v",
-        )
+def abi_name(triple: str, features: str) -> str:
+    """How floats are passed, where LLVM must be told: on RISC-V by the widest floats that there are."""
+    if normal_arch(triple) != "riscv64":
+        return ""
+    signs = {word[1:]: word[:1] for word in features.split(",")}
+    if signs.get("f") == "-":
+        return "lp64"
+    return "lp64f" if signs.get("d") == "-" else "lp64d"
 
 
 def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
@@ -318,4 +269,4 @@ def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
     return 128, 16, "fmaf" not in text
 
 
-__all__ = ["CARDS", "HostCpu", "describe", "host_cpu", "normal_arch", "usable_cores", "vector_facts"]
+__all__ = ["HostCpu", "abi_name", "describe", "host_cpu", "usable_cores", "vector_facts"]

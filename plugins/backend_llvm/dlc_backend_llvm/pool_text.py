@@ -19,7 +19,7 @@ its workers sleep in it. On systems other than Linux, and where an address has 3
 
 from __future__ import annotations
 
-from dlc_backend_llvm.host import normal_arch
+from dlc_backend_llvm.triples import normal_arch
 from dlc_core.diag import UnsupportedError
 
 SYMBOLS = ("dlc_parallel_for", "dlc_pool_set_num_threads", "dlc_pool_get_num_threads")

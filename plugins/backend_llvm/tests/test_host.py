@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from dlc_backend_llvm.host import describe, host_cpu, normal_arch
+from dlc_backend_llvm.host import describe, host_cpu
+from dlc_backend_llvm.triples import normal_arch
 
 from dlc_core.diag import TargetError
 from dlc_core.runtime.cores import cgroup_quota, usable_cores

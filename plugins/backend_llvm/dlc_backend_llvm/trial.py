@@ -1,0 +1,121 @@
+"""What LLVM makes of a machine that a user describes, found out in a process of its own.
+
+    tried(triple, cpu, features, abi, text) -> str      the assembly of a module; TargetError instead
+
+LLVM has no errors for processors and features that do not fit together (`-sse`, a 32-bit cpu for riscv64,
+extensions that exclude each other): it writes to the standard error stream and ends the process.  So a
+worker tries first.  Where no worker can be started, this process asks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+from dlc_backend_llvm.binding import LOCK, llvm
+from dlc_core.diag import TargetError
+
+_READY = "; ready\n"
+_PATIENCE = 120.0
+
+WORKER = "from dlc_backend_llvm.trial import answer; answer()"
+
+CALLS = """
+declare void @many(ptr, ptr, ptr, ptr, ptr, ptr, i64, float, double)
+define i64 @probe_calls(ptr %a, i64 %n, i32 %m, double %x) {
+  %space = alloca [64 x i8], align 64
+  %y = load float, ptr %a, align 4
+  %old = atomicrmw add ptr %a, i32 %m seq_cst
+  call void @many(ptr %a, ptr %space, ptr %a, ptr %space, ptr %a, ptr %a, i64 %n, float %y, double %x)
+  %q = sdiv i64 %n, 7
+  %z = fptosi double %x to i64
+  %s = add i64 %q, %z
+  ret i64 %s
+}
+"""
+"""What kernels do beside arithmetic on vectors: calls, atomic sums, words of 64 bits, aligned stacks."""
+
+
+def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
+    """Assembly of a module's text for a machine."""
+    request = json.dumps([triple, cpu, features, abi, text])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", WORKER],
+            input=request.encode(),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return assembly(triple, cpu, features, abi, text)
+    ready, _, made = done.stdout.decode("utf-8", "replace").partition(_READY)
+    if ready or not done.stdout:
+        return assembly(triple, cpu, features, abi, text)
+    said = done.stderr.decode("utf-8", "replace")
+    unknown = dict.fromkeys(re.findall(r"'([^']*)' is not a recognized (processor|feature)", said))
+    if unknown:
+        names = ", ".join(f"{kind} {name!r}" for name, kind in unknown)
+        raise TargetError(
+            f"LLVM does not know the {names} for {triple}",
+            hint="leave the cpu out for the baseline, and name features as LLVM does: +avx2, +fma, +sve, +v",
+        )
+    if done.returncode:
+        raise TargetError(
+            f"LLVM makes no code for {triple} with the cpu {cpu!r} and the features {features!r}",
+            why=_reason(said, done.returncode),
+            hint="leave the cpu out for the baseline; switch on only features that go together, "
+            "and none off that the ABI needs",
+        )
+    return made
+
+
+def answer() -> None:
+    """The worker: reads a request, writes the assembly."""
+    request = sys.stdin.read()
+    llvm()
+    sys.stdout.write(_READY)
+    sys.stdout.flush()
+    sys.stdout.write(assembly(*json.loads(request)))
+
+
+def assembly(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
+    """The same, made in this process."""
+    with LOCK:
+        binding = llvm()
+        machine = binding.Target.from_triple(triple).create_target_machine(
+            cpu=cpu, features=features, opt=1, codemodel="small", abiname=abi
+        )
+        context = binding.create_context()
+        module = binding.parse_assembly(text, context=context)
+        module.triple = triple
+        made = machine.emit_assembly(module)
+        module.close()
+        context.close()
+    return str(made)
+
+
+def _reason(said: str, status: int) -> str:
+    """What LLVM wrote last before it ended the process."""
+    for line in said.splitlines():
+        found = re.search(r"LLVM ERROR: (.*)|^error: (?:<unknown>:0:0: )?(.*)|(Assertion .* failed)", line)
+        if found:
+            return found[1] or found[2] or found[3] or line
+    last = said.strip().splitlines()[-1:]
+    return (
+        last[0]
+        if last
+        else (
+            f"it died of {signal.Signals(-status).name}"
+            if status < 0
+            else f"it ended with exit code {status}"
+        )
+    )
+
+
+__all__ = ["CALLS", "answer", "assembly", "tried"]
