@@ -166,19 +166,20 @@ def conv_transpose_by(c: Call, x: Node, w: Node, bias: Node | None, given: Seque
     if len(extra) != rank:
         raise c.error(f"{len(extra)} output paddings for {rank} spatial dims")
     padding, grown = _transposed_pads(c, x, kernel, strides, dilation, extra, given)
-    args = (x, w) if bias is None else (x, w, bias)
+    bordered = min(padding) < 0
     made = std.conv_transpose(
-        *args,
+        *((x, w) if bias is None or bordered else (x, w, bias)),
         strides=strides,
         padding=tuple(max(pad, 0) for pad in padding),
         dilation=dilation,
         groups=c.integer("group", 1),
         output_padding=grown,
     )
-    if min(padding) >= 0:
+    if not bordered:
         return made
-    ends = [0, 0, *(max(-pad, 0) for pad in padding[:rank])]
-    return std.pad(made, pads=(*ends, 0, 0, *(max(-pad, 0) for pad in padding[rank:])))
+    ends = [max(-pad, 0) for pad in padding]
+    made = std.pad(made, pads=(0, 0, *ends[:rank], 0, 0, *ends[rank:]))
+    return made if bias is None else std.add(made, std.unsqueeze(bias, axes=tuple(range(1, rank + 1))))
 
 
 def _transposed_pads(
@@ -190,7 +191,11 @@ def _transposed_pads(
     extra: tuple[int, ...],
     given: Sequence[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(padding, output padding) of a transposed convolution, where `output_shape` or `auto_pad` may rule."""
+    """(padding, output padding) of a transposed convolution, where `output_shape` or `auto_pad` may rule.
+
+    An odd total takes more at the begin, but for SAME_UPPER (the standard since version 11; ONNX Runtime for
+    all versions).  A result that is larger than what the windows reach grows at its end.
+    """
     rank = len(kernel)
     auto = c.choice("auto_pad", "NOTSET", _AUTO_PADS)
     wanted = c.integers("output_shape", None)
@@ -202,7 +207,7 @@ def _transposed_pads(
     sizes = tuple(wanted[-rank:]) if wanted is not None else None
     if sizes is not None and len(sizes) != rank:
         raise c.error(f"output_shape {tuple(wanted)} for {rank} spatial dims")
-    before, after = [], []
+    before, after, grown = [], [], []
     for axis in range(rank):
         size = x.shape[2 + axis]
         extent = (kernel[axis] - 1) * dilation[axis] + 1
@@ -212,11 +217,12 @@ def _transposed_pads(
             total = (size - 1) * strides[axis] + extra[axis] + extent - sizes[axis]
         else:
             raise c.unsupported(f"output_shape for a dim of {size}", hint="pin the dim with shapes={...}")
-        half = -(-total // 2) if total < 0 else total // 2
-        low, high = (total - half, half) if auto == "SAME_UPPER" and sizes is None else (half, total - half)
-        before.append(low if auto != "SAME_UPPER" else half)
-        after.append(high if auto != "SAME_UPPER" else total - half)
-    return (*before, *after), extra
+        cropped = max(total, 0)
+        low = cropped // 2 if auto == "SAME_UPPER" else cropped - cropped // 2
+        before.append(low)
+        after.append(cropped - low)
+        grown.append(extra[axis] + cropped - total)
+    return (*before, *after), tuple(grown)
 
 
 def pool_window(c: Call, x: Node) -> dict[str, Any]:
