@@ -8,13 +8,19 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, as_expr, cast_to, const, eq, select
+from dlc_core.ir.expr import Expr, as_expr, cast_to, const, eq, maximum, minimum, select
 from dlc_core.ir.types import Dim, TensorType, Type
 from dlc_core.op.declare import ALL, FLOATS, NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, ceil_div, check_dtype, check_rank, dim_max, fail, of_input, simplify
 from dlc_core.op.lower import compute, narrow
 
 _FLOAT32 = DType("float32")
+_NO_DIAGONAL = 1 << 60
+"""Diagonals further away than this one count as it, so that places beside them do not overflow."""
+
+
+def _bounded(k: Dim) -> Expr:
+    return minimum(maximum(as_expr(k), -_NO_DIAGONAL), _NO_DIAGONAL)
 
 
 def _sizes(shape: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -114,11 +120,12 @@ def _eye_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _eye_reference(*, rows: int, columns: int, k: int, dtype: DType) -> NDArray:
-    return np.eye(rows, columns, k).astype(dtype.numpy)
+    return np.eye(rows, columns, min(max(k, -_NO_DIAGONAL), _NO_DIAGONAL)).astype(dtype.numpy)
 
 
 def _eye_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:
-    return compute(type_.shape, lambda i, j: cast_to(type_.dtype, eq(i + attrs["k"], j)), "eye")
+    k = _bounded(attrs["k"])
+    return compute(type_.shape, lambda i, j: cast_to(type_.dtype, eq(i + k, j)), "eye")
 
 
 EYE = op(
@@ -168,12 +175,13 @@ def _trilu_infer(x: TensorType, attrs: Attrs) -> TensorType:
 
 
 def _trilu_reference(x: NDArray, *, upper: bool, k: int) -> NDArray:
+    k = min(max(k, -_NO_DIAGONAL), _NO_DIAGONAL)
     return np.triu(x, k) if upper else np.tril(x, k)
 
 
 def _trilu_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     def body(*i: Expr) -> Expr:
-        diagonal = i[-2] + attrs["k"]
+        diagonal = i[-2] + _bounded(attrs["k"])
         kept = i[-1] >= diagonal if attrs["upper"] else i[-1] <= diagonal
         return narrow(select(kept, x[i], const(0, x.dtype)), type_.dtype)
 

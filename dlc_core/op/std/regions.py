@@ -27,9 +27,10 @@ from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.assume import assume
 from dlc_core.op.declare import FLOATS, Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, check_dtype, check_rank, common_dtype, fail, merge_dims
-from dlc_core.op.lower import compute, compute_type, nest, rounded
+from dlc_core.op.lower import clamped_index, compute, compute_type, nest, rounded
+from dlc_core.op.std.indexing import inside
 from dlc_core.tir.intrinsics import intrinsic
-from dlc_core.tir.stmt import If, Let, Stmt, loop, seq, store
+from dlc_core.tir.stmt import Let, Stmt, loop, seq, store
 
 FAR = float(1 << 30)
 """Places further away count as this one."""
@@ -52,8 +53,7 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
 def _reference(x: NDArray, regions: NDArray, *, size: Sequence[int], scale: float) -> NDArray:
     made = np.zeros((len(regions), x.shape[1], *size), x.dtype)
     for index, region in enumerate(regions.astype(np.float32)):
-        if not 0 <= region[0] < len(x):
-            continue
+        (image,) = inside(np.array([region[0] if 0 <= region[0] <= FAR else FAR], np.int64), len(x))
         ends = np.nan_to_num(region[1:] * np.float32(scale), nan=-FAR).clip(-FAR, FAR)
         ends = np.trunc(ends + np.copysign(np.float32(0.5), ends)).astype(np.int64)
         for row, column in np.ndindex(*size):
@@ -63,7 +63,7 @@ def _reference(x: NDArray, regions: NDArray, *, size: Sequence[int], scale: floa
                 begin = int(np.floor(np.float32(place) * step)) + ends[axis]
                 end = int(np.ceil(np.float32(place + 1) * step)) + ends[axis]
                 window.append(slice(*np.clip([begin, end], 0, limit)))
-            found = x[int(region[0])][:, window[0], window[1]]
+            found = x[image][:, window[0], window[1]]
             if found.size:
                 made[index, :, row, column] = found.max((1, 2))
     return made
@@ -107,12 +107,11 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, regions: te.Tensor) ->
             first = logical_and(eq(i, top), eq(j, left))
             taken = store(out, at, select(first, value, maximum(best, value)))
             rows = loop(i, bottom - top, loop(j, right - left, taken, begin=left), begin=top)
-            there = logical_and(which >= 0, which < as_expr(x.shape[0]))
-            stmt: Stmt = seq(store(out, at, const(0, held)), If(there, rows))
+            stmt: Stmt = seq(store(out, at, const(0, held)), rows)
             values = [*window(region, row, 1), *window(region, column, 0)]
             image_of = cast_to("float32", load(given, [region, const(0)]))
-            image_of = select(image_of >= 0, minimum(image_of, const(FAR, "float32")), const(-1, "float32"))
-            values.append(cast_to("int64", image_of))
+            image_of = select(image_of >= 0, minimum(image_of, const(FAR, "float32")), const(FAR, "float32"))
+            values.append(clamped_index(cast_to("int64", image_of), x.shape[0]))
             for name, made in zip(reversed(names), reversed(values), strict=True):
                 stmt = Let(name, made, stmt)
             return stmt
@@ -129,7 +128,7 @@ _REGIONS = Tensor((3, 5), [[0, 0, 0, 4, 3], [1, 2, 1, 6, 5], [0, 5, 5, 9, 9]])
 REGION_MAX = op(
     "region_max",
     "the greatest elements in `size` bins of regions (image, left, top, right, bottom), corners times `scale`"
-    " and rounded, halves away from 0; 0 of a bin outside the image, or of an image that is not there",
+    " and rounded, halves away from 0; 0 of a bin outside the image.  Images that are not there are errors",
     ["x", "regions"],
     [Attr("size", "ints", help="rows and columns of bins"), Attr("scale", "float", 1.0)],
     kind="opaque",
@@ -142,7 +141,7 @@ REGION_MAX = op(
         Sample(
             (
                 _IMAGE,
-                Tensor((4, 5), [[2, 0, 0, 5, 5], [-1, 0, 0, 5, 5], [0, np.nan, 0, np.inf, 5], [np.nan] * 5]),
+                Tensor((2, 5), [[0, np.nan, 0, np.inf, 5], [1, *[np.nan] * 4]]),
             ),
             {"size": (2, 2)},
             ("float32",),
@@ -190,9 +189,8 @@ def _taps_reference(
     made = np.zeros((*bins, x.shape[3]), x.dtype)
     if not x.size:
         return made
-    image, row, column = (
-        place.clip(0, size - 1) for place, size in zip((images, rows, columns), x.shape[:3], strict=True)
-    )
+    image = inside(images, x.shape[0])
+    row, column = (place.clip(0, size - 1) for place, size in zip((rows, columns), x.shape[1:3], strict=True))
     held = np.float64 if x.dtype == np.float64 else np.float32
     for index in np.ndindex(*bins):
         region, i, j = index
@@ -215,7 +213,7 @@ def _taps_lower(type_: TensorType, attrs: Attrs, *args: te.Tensor) -> te.Tensor:
 
     def value(region: Expr, i: Expr, j: Expr, channel: Expr, a: Expr, b: Expr) -> Expr:
         row, column = place(rows, [region, i, a], 1), place(columns, [region, j, b], 2)
-        return cast_to(held, x[place(images, [region], 0), row, column, channel])
+        return cast_to(held, x[clamped_index(images[region], x.shape[0]), row, column, channel])
 
     def row_weight(region: Expr, i: Expr, a: Expr) -> Expr:
         return cast_to(held, row_weights[region, i, a])
@@ -268,7 +266,7 @@ REGION_TAPS = op(
     "region_taps",
     "bins of regions as sums of an image's elements, channels last: of region r in bin (i, j) those of the"
     " image `images[r]` at `rows[r, i, a]` and `columns[r, j, b]` for all a and b, times both weights."
-    "  Places outside are the nearest inside",
+    "  Rows and columns outside are the nearest inside; images that are not there are errors",
     ["x", "images", "rows", "row_weights", "columns", "column_weights"],
     kind="opaque",
     infer=_taps_infer,
@@ -280,7 +278,7 @@ REGION_TAPS = op(
         Sample(_taps(2, (3, 2), (10, 8), 5), dtypes=("float32",), note="a sum in loops"),
         Sample(
             (
-                _PIXELS, Tensor((1,), [7], "int64"), Tensor((1, 1, 2), [[[-3, 9]]], "int64"),
+                _PIXELS, Tensor((1,), [-1], "int64"), Tensor((1, 1, 2), [[[-3, 9]]], "int64"),
                 Tensor((1, 1, 2)), Tensor((1, 1, 1), [[[6]]], "int64"), Tensor((1, 1, 1)),
             ),
             note="places outside",

@@ -421,6 +421,14 @@ class Call:
         elements[:] = dims
         return materialised(elements, TensorType((len(dims),), DType.of(dtype)))
 
+    def in_order(self, places: Node, size: Dim) -> Node:
+        """Places that the standard counts from the begin only, as an int64 tensor: negative ones go where no
+        index is, so that what is read there fails.
+        """
+        wide = self.cast(places, "int64")
+        extent = self.number_of(size)
+        return std.where(std.less(wide, self.const(0, "int64")), std.sub(wide, extent), wide)
+
     def draw(self) -> int:
         """A number that no other draw of random numbers in this model has."""
         self.scope.session.draws += 1

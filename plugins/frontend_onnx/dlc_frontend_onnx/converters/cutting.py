@@ -109,6 +109,9 @@ def pads_of_all(c: Call, pads: Sequence[Dim], axes: Sequence[Dim], rank: int) ->
 def told_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> Node:
     """x with a border of sizes that are data; negative ones crop."""
     rank = len(x.shape)
+    for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:])):
+        left = as_expr(x.shape[axis]) + low + high
+        c.require(left >= 0, f"borders crop more than the dim {x.shape[axis]}")
     begins, ends = ([simple(maximum(-as_expr(p), 0)) for p in pads[k : k + rank]] for k in (0, rank))
     for axis, (before, after) in enumerate(zip(begins, ends)):
         if before != 0 or after != 0:

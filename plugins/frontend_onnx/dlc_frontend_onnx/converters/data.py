@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc_core.graph.node import Node, constant, get_item, make_tuple, param
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, as_expr
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
@@ -38,6 +38,16 @@ def _known(c: Call, made: Node, x: Node) -> Node | None:
 
 @converter("Compress", 9)
 def compress(c: Call, x: Node, condition: Node) -> Node:
+    axis = c.integer("axis", None)
+    if axis is not None:
+        axis = c.check_axis(axis, len(x.shape))
+    if len(condition.shape) != 1:
+        raise c.error(f"the condition must be a vector, not {condition.type}")
+    length, most = condition.shape[0], product(x.shape) if axis is None else x.shape[axis]
+    c.require(
+        as_expr(length) <= as_expr(most),
+        f"a condition of {length} is longer than what it chooses from, {most}",
+    )
     found = c.array(condition)
     if found is None:
         places = std.squeeze(
@@ -45,10 +55,9 @@ def compress(c: Call, x: Node, condition: Node) -> Node:
         )
     else:
         places = c.const(np.flatnonzero(found), "int64")
-    axis = c.integer("axis", None)
     if axis is None:
         return std.gather(std.reshape(x, shape=(-1,)), places, axis=0)
-    return std.gather(x, places, axis=c.check_axis(axis, len(x.shape)))
+    return std.gather(x, places, axis=axis)
 
 
 @converter("Unique", 11)

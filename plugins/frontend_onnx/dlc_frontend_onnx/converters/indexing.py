@@ -83,6 +83,10 @@ def tensor_scatter(c: Call, past: Node, update: Node, indices: Node | None = Non
     place = std.add(std.unsqueeze(start, axes=(1,)), offset)
     if mode == "circular":
         place = std.mod(place, std.squeeze(c.dims_tensor((limit,)), axes=(0,)))
+    if indices is not None:
+        # Places are not counted from the end: negative ones write where nothing is.
+        first = std.unsqueeze(start, axes=(1,))
+        place = std.where(std.less(first, c.const(0, "int64")), c.in_order(first, limit), place)
     row = std.broadcast_to(
         std.unsqueeze(std.arange(stop=batch, dtype="int64"), axes=(1,)), shape=(batch, steps)
     )

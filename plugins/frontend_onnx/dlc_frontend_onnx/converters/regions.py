@@ -174,7 +174,7 @@ def _weighted(c: Call, axis: tuple[Node, Node, Node], bins: int, ratio: int) -> 
 def _bins(c: Call, x: Node, batches: Node, sides: list[tuple[Node, Node]]) -> Node:
     """Bins of regions from the places along both axes and their weights."""
     (rows, row_weights), (columns, column_weights) = sides
-    images = c.cast(std.reshape(batches, shape=(-1,)), "int64")
+    images = c.in_order(std.reshape(batches, shape=(-1,)), x.shape[0])
     last = std.transpose(x, axes=(0, 2, 3, 1))
     made = std.region_taps(last, images, rows, row_weights, columns, column_weights)
     return std.transpose(made, axes=(0, 3, 1, 2))
@@ -184,7 +184,7 @@ def _corners(c: Call, x: Node, batches: Node, axes: list[tuple[Node, Node, Node]
     """The four neighbours of each sample times their weights: [channels, regions, rows, columns]."""
     count, channels, height, width = x.shape
     flat = std.reshape(std.transpose(x, axes=(1, 0, 2, 3)), shape=(channels, count * height * width))
-    image = std.reshape(c.cast(batches, "int64"), shape=(-1, 1, 1))
+    image = c.in_order(std.reshape(batches, shape=(-1, 1, 1)), count)
     one, zero = c.const(1, "float32"), c.const(0, "float32")
     made = []
     for upper in itertools.product((False, True), repeat=2):

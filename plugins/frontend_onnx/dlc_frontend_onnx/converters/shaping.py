@@ -490,6 +490,8 @@ def reverse_sequence(c: Call, x: Node, lengths: Node) -> Node:
     limit = std.unsqueeze(c.cast(lengths, "int64"), axes=(1,))
     mirrored = std.sub(std.sub(limit, time), c.const(1, "int64"))
     place = std.where(std.less(time, limit), mirrored, std.broadcast_to(time, shape=(rows, steps)))
+    # Lengths are not counted from the end: negative ones read where nothing is.
+    place = std.where(std.less(limit, c.const(0, "int64")), c.in_order(limit, steps), place)
     row = std.broadcast_to(
         std.unsqueeze(std.arange(stop=rows, dtype="int64"), axes=(1,)), shape=(rows, steps)
     )

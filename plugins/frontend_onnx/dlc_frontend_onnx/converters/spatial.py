@@ -95,7 +95,8 @@ def max_unpool(c: Call, x: Node, places: Node, shape: Node | None = None) -> Nod
     for wanted, least in zip(total, [batch, channels, *natural]):
         c.require(as_expr(wanted) >= least, f"the shape is smaller than {[batch, channels, *natural]}")
     zeros = std.full(shape=(batch * channels * math.prod(natural),), value=0.0, dtype=x.dtype)
-    flat = std.scatter_elements(zeros, std.reshape(places, shape=(-1,)), std.reshape(x, shape=(-1,)))
+    where = c.in_order(std.reshape(places, shape=(-1,)), zeros.shape[0])
+    flat = std.scatter_elements(zeros, where, std.reshape(x, shape=(-1,)))
     made = std.reshape(flat, shape=(batch, channels, *natural))
     more = [simple(t - n) for t, n in zip(total, made.tensor_type.static_shape() or ())]
     if all(size == 0 for size in more):
