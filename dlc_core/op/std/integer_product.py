@@ -29,6 +29,7 @@ from dlc_core.op.std.reduce import REDUCE_SUM
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import PAD
 from dlc_core.op.std.unary import CAST
+from dlc_core.op.std.window import known
 
 BYTES = ("int8", "uint8")
 INT32 = DType("int32")
@@ -163,6 +164,7 @@ def _conv_infer(types: Sequence[Type], attrs: Attrs) -> Type:
         _check_zero(zero, own, own.shape)
     if zeros:
         check_rank(zeros[0], 0, 0, "the zero point of x")
+        known(w.shape[1], "the number of channels")
     return made
 
 

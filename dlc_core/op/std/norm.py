@@ -60,6 +60,17 @@ def _per_channel(vector: Node, rank: int, axis: int) -> Node:
     return RESHAPE.build(vector, shape=tuple(shape))
 
 
+def _agreed(x: Node, vectors: Sequence[Node], axis: int = 1) -> tuple[Node, list[Node]]:
+    """x and the parameters of its channels, where the number of channels is the same dim."""
+    made = _with_channels(x.tensor_type, [v.tensor_type for v in vectors], axis)
+    wanted = [made.shape, *([(made.shape[axis],)] * len(vectors))]
+    given = [
+        value if value.shape == shape else RESHAPE.build(value, shape=tuple(shape))
+        for value, shape in zip((x, *vectors), wanted, strict=True)
+    ]
+    return given[0], given[1:]
+
+
 def _array_per_channel(vector: NDArray, rank: int, axis: int) -> NDArray:
     return vector.reshape([-1 if i == axis else 1 for i in range(rank)])
 
@@ -82,6 +93,7 @@ def _with_channels(x: TensorType, vectors: Sequence[TensorType], axis: int) -> T
 def _batch_norm(x: Node, scale: Node, bias: Node, mean: Node, var: Node, *, eps: float, axis: int) -> Node:
     rank = len(x.shape)
     place = axis_of(axis, rank)
+    x, (scale, bias, mean, var) = _agreed(x, (scale, bias, mean, var), place)
     factor = DIV.build(scale, SQRT.build(ADD.build(var, _number(eps, x))))
     centred = SUB.build(x, _per_channel(mean, rank, place))
     return _affine(
@@ -288,6 +300,7 @@ def _channel_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _instance_norm(x: Node, scale: Node, bias: Node, *, eps: float) -> Node:
+    x, (scale, bias) = _agreed(x, (scale, bias))
     rank = len(x.shape)
     return _affine(
         _normalized(x, range(2, rank), eps), _per_channel(scale, rank, 1), _per_channel(bias, rank, 1)
@@ -325,6 +338,7 @@ INSTANCE_NORM = op(
 
 
 def _group_norm(x: Node, scale: Node, bias: Node, *, groups: int, eps: float) -> Node:
+    x, (scale, bias) = _agreed(x, (scale, bias))
     n, c, *spatial = x.shape
     each = c // groups if isinstance(c, int) else c
     split = RESHAPE.build(x, shape=(n, groups, each, *spatial))

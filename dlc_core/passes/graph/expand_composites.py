@@ -14,7 +14,9 @@ from typing import ClassVar
 
 from dlc_core.diag import PassError
 from dlc_core.graph.node import Function, Node, post_order, rewrite
+from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import OpDecl
+from dlc_core.op.std.shape import RESHAPE
 from dlc_core.passes.base import GraphPass, PassContext
 
 MAX_NESTING = 32
@@ -56,6 +58,19 @@ class ExpandComposites(GraphPass):
         decl = old.op
         assert isinstance(decl, OpDecl)
         new = decl.expand(args, old.attrs)
+        if new.type != old.type and _may_be(new.type, old.type):
+            # Of dims that are assumed to be equal, inference may name one and the body another.
+            new = RESHAPE.build(new, shape=old.tensor_type.shape)
         if new.type != old.type:
             raise PassError(f"{decl.name} of type {old.type} expands to {new.type}", spans=old.spans)
         return new
+
+
+def _may_be(a: Type, b: Type) -> bool:
+    """Whether two types of tensors differ in dims alone, of which no two are different numbers."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
+        return False
+    pairs = zip(a.shape, b.shape)
+    return a.ndim == b.ndim and all(
+        not isinstance(x, int) or not isinstance(y, int) or x == y for x, y in pairs
+    )
