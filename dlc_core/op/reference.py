@@ -9,13 +9,15 @@ once, to the inferred dtype.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from dlc_core.arith import eval_expr
-from dlc_core.diag import DlcError, UnsupportedError, UsageError, VerifyError
+from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError, UsageError, VerifyError, bytes_text
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -37,6 +39,10 @@ from dlc_core.op.declare import NDArray, OpDecl
 
 Value: TypeAlias = "NDArray | tuple[Value, ...]"
 Symbols = dict[Var, int]
+LARGE = 1 << 30
+"""Bytes of results for which there may be no memory: that is asked first."""
+_TOO_LARGE = re.compile("too big|too large|maximum (possible|allowed|supported)", re.IGNORECASE)
+"""What NumPy says of arrays that no address space holds."""
 CallPrim = Callable[[str, Sequence[NDArray], Sequence[int], Type], Value]
 """Runs a PrimFunc of the module: symbol, arguments, its dims, result type (with known dims) -> result."""
 
@@ -87,9 +93,28 @@ def apply(
         # Functions take their arguments as they are; the ops in them round on their own.
         calls = any(isinstance(value, Function) for value in attrs.values())
         wide = list(args) if calls or decl.raw else [_widen(arg) for arg in args]
-        with np.errstate(all="ignore"):
-            result = decl.reference(*wide, **values)
+        size = _bytes_of(type_, env)
+        try:
+            if size > LARGE:
+                np.empty(size, np.uint8)  # before time is spent on it; no page of it is touched
+            with np.errstate(all="ignore"):
+                result = decl.reference(*wide, **values)
+        except (MemoryError, ValueError) as error:
+            if isinstance(error, ValueError) and not _TOO_LARGE.search(str(error)):
+                raise
+            what = f"{decl.name} needs more memory than there is"
+            why = f"its result has {bytes_text(size)}: {error}" if size else str(error)
+            raise RuntimeFailure(what, why=why, hint="give it smaller sizes") from error
     return _bind(type_, result, env, decl.name, VerifyError)
+
+
+def _bytes_of(type_: Type, env: Symbols) -> int:
+    """The size of a result, as far as it is known by now."""
+    if isinstance(type_, TupleType):
+        return sum(_bytes_of(field, env) for field in type_.fields)
+    if any(var not in env for var in type_.symbols()):
+        return 0
+    return math.prod(evaluate_dim(dim, env) for dim in type_.shape) * type_.dtype.numpy.itemsize
 
 
 def folded(decl: OpDecl, *args: Node, **attrs: Any) -> Node:

@@ -45,6 +45,10 @@ GROWTH = 9
 """How much larger than its operands a result of any size may be: transformed weights are."""
 
 
+FILLED_BYTES = 1 << 28
+"""Tensors of one value that become constants; larger ones are written by a call, not kept."""
+
+
 @dataclass(frozen=True)
 class FoldConstants(GraphPass):
     """Compute what depends on constants only, up to `max_bytes` for results larger than their operands."""
@@ -71,7 +75,7 @@ class FoldConstants(GraphPass):
         if size is None or functions_of(old) or any(map(_depends_on_dims, old.attrs.values())):
             return None
         if decl is BY_NAME["full"]:
-            return _filled(old)
+            return _filled(old) if size <= FILLED_BYTES else None
         given = sum(array.nbytes for a in args if (array := const_array(a)) is not None)
         if size > max(self.max_bytes, GROWTH * given):
             return None

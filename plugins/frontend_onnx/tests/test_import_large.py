@@ -1,0 +1,68 @@
+"""Results that no memory holds are errors of the call that name the node and the bytes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from dlc_frontend_onnx.testing.compare import model_of
+
+import dlc_core as dlc
+from dlc_core.diag import ModelError, RuntimeFailure
+
+SIDE = 1 << 23
+"""Elements along an axis: four bytes for each of its square are beyond every address space."""
+
+
+def ints(*values: int) -> np.ndarray[Any, Any]:
+    return np.array(values, np.int64)
+
+
+ONE = np.ones((1, 1), np.float32)
+IMAGE = np.ones((1, 1, 2, 2), np.float32)
+
+CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "RandomNormal": ([], {"shape": [SIDE, SIDE]}),
+    "RandomUniform": ([], {"shape": [SIDE, SIDE]}),
+    "ConstantOfShape": ([ints(SIDE, SIDE)], {}),
+    "Expand": ([ONE, ints(SIDE, SIDE)], {}),
+    "Tile": ([ONE, ints(SIDE, SIDE)], {}),
+    "Range": ([np.array(0), np.array(SIDE * SIDE), np.array(1)], {}),
+    "OneHot": ([ints(0, 1), ints(SIDE * SIDE), np.array([0, 1], np.float32)], {}),
+    "Pad": ([ONE, ints(0, 0, SIDE - 1, SIDE - 1)], {}),
+    "Resize": ([IMAGE, None, None, ints(1, 1, SIDE, SIDE)], {}),
+    "CenterCropPad": ([ONE, ints(SIDE, SIDE)], {}),
+    "Multinomial": ([ONE], {"sample_size": SIDE * SIDE}),
+}
+
+
+@pytest.mark.parametrize("op", CASES)
+@pytest.mark.parametrize("fed", [False, True])
+@pytest.mark.parametrize("target", ["reference", "llvm"])
+def test_results_that_no_memory_holds(op: str, fed: bool, target: str) -> None:
+    inputs, attributes = CASES[op]
+    given = [k for k, array in enumerate(inputs) if array is not None] if fed else []
+    model, feeds = model_of(op, inputs, domain="", imported=18, version=18, fed=given, **attributes)
+    exe = dlc.compile(model, target, cache=False)
+    begin = time.perf_counter()
+    with pytest.raises(RuntimeFailure, match="memory") as caught:
+        exe.run(feeds)
+    assert time.perf_counter() - begin < 5
+    assert "GiB" in str(caught.value)
+
+
+def test_the_node_is_named() -> None:
+    model, feeds = model_of("RandomNormal", [], domain="", imported=18, version=18, shape=[SIDE, SIDE])
+    model.graph.node[0].name = "noise"
+    for target in ("reference", "llvm"):
+        with pytest.raises(RuntimeFailure, match="'noise'") as caught:
+            dlc.compile(model, target, cache=False).run(feeds)
+        assert "2.621e+05 GiB" in str(caught.value)
+
+
+def test_more_elements_than_a_number_counts() -> None:
+    model, _ = model_of("RandomNormal", [], domain="", imported=18, version=18, shape=[1 << 62, 4])
+    with pytest.raises(ModelError, match="more elements than any memory holds"):
+        dlc.compile(model, "reference", cache=False)
