@@ -99,6 +99,19 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValu
 _current_spans: ContextVar[tuple[Span, ...]] = ContextVar("dlc_current_spans", default=())
 
 
+MOST_SPANS = 512
+"""Model nodes that are known of one node: where long chains of them merge, all would take quadratic time."""
+
+
+def merged_spans(known: tuple[Span, ...], more: Iterable[Span]) -> tuple[Span, ...]:
+    """Both, each span once; the first MOST_SPANS of them."""
+    if len(known) >= MOST_SPANS:
+        return known
+    seen = known if len(known) < 8 else frozenset(known)
+    new = tuple(s for s in more if s not in seen)
+    return (known + new)[:MOST_SPANS] if new else known
+
+
 class Node(Structured):
     """A value of the graph.  Build it with `node(...)`; never mutate it (its spans excepted)."""
 
@@ -125,11 +138,8 @@ class Node(Structured):
         return self.type
 
     def add_spans(self, spans: Iterable[Span]) -> None:
-        """Record further model nodes that this node stands for."""
-        known = self.spans if len(self.spans) < 8 else frozenset(self.spans)
-        new = tuple(s for s in spans if s not in known)
-        if new:
-            self.spans += new
+        """Record further model nodes that this node stands for, MOST_SPANS in all."""
+        self.spans = merged_spans(self.spans, spans)
 
     def structure(self) -> Structure:
         if self.op is PARAM:
@@ -278,7 +288,7 @@ def const_array(value: Node) -> np.ndarray[Any, Any] | None:
 def spanned(spans: Iterable[Span]) -> Iterator[None]:
     """Nodes built inside get these spans (in addition to those of an enclosing `spanned`)."""
     outer = _current_spans.get()
-    token = _current_spans.set(outer + tuple(s for s in spans if s not in outer))
+    token = _current_spans.set(merged_spans(outer, spans))
     try:
         yield
     finally:

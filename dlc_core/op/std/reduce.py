@@ -28,7 +28,7 @@ from dlc_core.op.declare import (
     Tensor,
     op,
 )
-from dlc_core.op.infer import Attrs, axes_of, axis_of, of_input, product
+from dlc_core.op.infer import Attrs, axes_of, axis_of, dims_text, fail, of_input, product
 from dlc_core.op.lower import compute, compute_type, narrow, rounded, truncate_div, widen
 from dlc_core.op.samples import wrong_dtype
 from dlc_core.tir.intrinsics import intrinsic
@@ -286,6 +286,9 @@ REDUCE_LOGSUMEXP = op(
 def _arg_infer(x: TensorType, attrs: Attrs) -> TensorType:
     axis = axis_of(attrs["axis"], x.ndim)
     kept = (1,) if attrs["keepdims"] else ()
+    others = (*x.shape[:axis], *x.shape[axis + 1 :])
+    if x.shape[axis] == 0 and 0 not in others:
+        raise fail(f"dim {axis} of {dims_text(x.shape)} has no elements, of which none is an extreme one")
     return TensorType((*x.shape[:axis], *kept, *x.shape[axis + 1 :]), DType("int64"))
 
 
@@ -294,6 +297,8 @@ def _arg(largest: bool) -> OpDecl:
     numpy_arg = np.argmax if largest else np.argmin
 
     def reference(x: NDArray, *, axis: int, keepdims: bool, select_last: bool) -> NDArray:
+        if x.size == 0:
+            return np.asarray(np.zeros_like(x, np.int64).sum(axis, keepdims=keepdims))
         if not select_last:
             return np.asarray(numpy_arg(x, axis, keepdims=keepdims))
         return np.asarray(x.shape[axis] - 1 - numpy_arg(np.flip(x, axis), axis, keepdims=keepdims))
@@ -340,8 +345,13 @@ def _arg(largest: bool) -> OpDecl:
             Sample((Tensor((2, 9), "uniform:0:3"),), {"axis": 1, "select_last": True}),
             Sample((Tensor((2, 12), "special"),), {"axis": 1}),
             Sample((Tensor((12, 2), "special"),), {"axis": 0, "select_last": True}),
+            Sample((Tensor((0, 3, 0)),), {"axis": 0, "keepdims": True}),
         ),
-        error_samples=[wrong_dtype("bool"), ErrorSample((Tensor((2,)),), {"axis": 1}, "out of range")],
+        error_samples=[
+            wrong_dtype("bool"),
+            ErrorSample((Tensor((2,)),), {"axis": 1}, "out of range"),
+            ErrorSample((Tensor((2, 0)),), {"axis": 1}, "has no elements"),
+        ],
     )
 
 

@@ -22,6 +22,7 @@ from dlc_core.graph.node import (
     Function,
     Node,
     const_array,
+    merged_spans,
     node,
     param,
     post_order,
@@ -229,7 +230,8 @@ def _glance(func: PrimFunc) -> tuple[object, ...]:
 
 def _spanned(func: PrimFunc, spans: Iterable[Span]) -> PrimFunc:
     """The program with further model nodes that it computes."""
-    return replace(func, spans=tuple(dict.fromkeys((*func.spans, *spans))))
+    merged = merged_spans(func.spans, spans)
+    return func if merged is func.spans else replace(func, spans=merged)
 
 
 def _alone(old: Node, args: tuple[Node, ...]) -> tuple[Function, tuple[Node, ...]]:

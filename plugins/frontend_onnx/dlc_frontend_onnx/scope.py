@@ -25,7 +25,7 @@ from dlc_frontend_onnx.schema import check_call, default_attributes, function_bo
 from dlc_frontend_onnx.shapes import ShapeTable
 from dlc_frontend_onnx.sizes import Holders
 from dlc_frontend_onnx.taps import Taps
-from dlc_frontend_onnx.tensors import SparseTensor, Tensor
+from dlc_frontend_onnx.tensors import MAX_RANK, SparseTensor, Tensor
 
 _SMALL = 64
 
@@ -295,7 +295,12 @@ class Scope:
 
 
 def _check_size(node: NodeDef, index: int, value: Node) -> None:
-    size = 1
+    rank, size = len(value.shape), 1
+    if rank > MAX_RANK:
+        name = quoted(node.outputs[index])
+        raise node.place.unsupported(
+            f"output {index}, {name}, has {rank} dimensions; at most {MAX_RANK} are supported"
+        )
     for extent in value.shape:
         size *= extent if isinstance(extent, int) and extent else 1
         if size > MAX_ELEMENTS:

@@ -18,6 +18,7 @@ from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
 from dlc_frontend_onnx.model import Graph, Model, ValueInfo
 from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.shapes import simple
+from dlc_frontend_onnx.tensors import MAX_RANK
 
 Given = Mapping[str, Any]
 """What is said of dims: see `dlc_core.graph.shapes`."""
@@ -103,6 +104,8 @@ class Symbols:
             raise place.unsupported(
                 f"{what} has an unknown rank", hint=f"give its shape: shapes={{{info.name!r}: (...)}}"
             )
+        if len(shape) > MAX_RANK:
+            raise place.unsupported(f"{what} has {len(shape)} dimensions; at most {MAX_RANK} are supported")
         dims = [self._named(d) if isinstance(d, str) else d for d in shape]
         return TensorType(tuple(dim(d) for d in dims), DType(str(info.dtype)))
 
