@@ -91,6 +91,18 @@ def rms_norm(c: Call, x: Node, scale: Node) -> Node:
     )
 
 
+@converter("MeanVarianceNormalization", 9)
+def mean_variance(c: Call, x: Node) -> Node:
+    """As the standard's body, whose constants are of float32, does it: for any float."""
+    axes = tuple(c.check_axis(axis, len(x.shape)) for axis in c.integers("axes", (0, 2, 3)))
+    wide = c.cast(x, "float64" if x.dtype.bits == 64 else "float32")
+    mean = std.reduce_mean(wide, axes=axes, keepdims=True)
+    centred = std.sub(wide, mean)
+    variance = std.reduce_mean(std.mul(centred, centred), axes=axes, keepdims=True)
+    spread = std.add(std.sqrt(variance), c.const(1e-9, wide.dtype))
+    return c.cast(std.div(centred, spread), x.dtype)
+
+
 @converter("LRN", 1)
 def lrn(c: Call, x: Node) -> Node:
     return std.lrn(

@@ -141,6 +141,8 @@ def hardmax_1(c: Call, x: Node) -> Node:
 
 
 def _hardmax(x: Node, axis: int) -> Node:
+    if x.shape[axis] == 0:
+        return x
     return std.one_hot(std.argmax(x, axis=axis), depth=x.shape[axis], axis=axis, dtype=x.dtype)
 
 
