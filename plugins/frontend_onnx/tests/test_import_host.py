@@ -11,6 +11,8 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.types import TensorType
 from dlc_core.op.reference import apply
 
 
@@ -145,7 +147,7 @@ def test_pictures_that_are_none_are_refused():
     pytest.importorskip("PIL")
     given = np.frombuffer(b"no picture", np.uint8)
     with pytest.raises(RuntimeFailure, match="cannot be decoded"):
-        apply(IMAGE_DECODE, [given], {"pixels": "RGB"}, None)
+        apply(IMAGE_DECODE, [given], {"pixels": "RGB"}, TensorType((1, 1, 3), DType("uint8")))
 
 
 def test_texts_through_every_door():
