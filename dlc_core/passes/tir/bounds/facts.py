@@ -159,7 +159,10 @@ class Knowledge:
             e = waiting.pop()
             az.suppose(e > 0)
             if isinstance(e, Binary) and e.op in ("floordiv", "floormod"):
-                waiting += [e.a] if az.prove(e.a >= 0) else []
+                if e.op == "floordiv" and az.prove(e.b > 0):
+                    waiting.append(az.simplify(e.a - e.b + 1))
+                elif az.prove(e.a >= 0):
+                    waiting.append(e.a)
                 continue
             terms, constant = az.linear(e)
             if constant or not terms:

@@ -111,9 +111,16 @@ class Goal:
                 if isinstance(part, Binary) and part.a.dtype is INDEX and not loads_in(part):
                     a, b = self.analyzer.simplify(part.a), self.analyzer.simplify(part.b)
                     if part.op == "lt":
-                        yield a, b - 1
+                        yield from self._undivided(a, b - 1)
                     elif part.op == "eq":
                         yield from ((a, b), (b, a))
+
+    def _undivided(self, smaller: Expr, larger: Expr) -> Iterator[tuple[Expr, Expr]]:
+        """A comparison, and what it says of a dividend where one side is a quotient."""
+        az = self.analyzer
+        yield smaller, larger
+        if isinstance(smaller, Binary) and smaller.op == "floordiv" and az.prove(smaller.b > 0):
+            yield smaller.a, az.simplify((larger + 1) * smaller.b - 1)
 
     def _occurs(self, index: Expr, sum_: Expr) -> bool:
         """Whether a sum is a part of an index, or of what is divided in it."""
