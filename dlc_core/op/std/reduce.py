@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from dlc_core import te
+from dlc_core.ir.conditions import AT_LEAST
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, binary, cast_to, const, const_value, eq, select
+from dlc_core.ir.expr import Expr, as_expr, binary, cast_to, const, const_value, eq, minimum, select
 from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op.assume import assume
 from dlc_core.op.declare import (
     FLOATS,
     NUMBERS,
@@ -289,6 +291,9 @@ def _arg_infer(x: TensorType, attrs: Attrs) -> TensorType:
     others = (*x.shape[:axis], *x.shape[axis + 1 :])
     if x.shape[axis] == 0 and 0 not in others:
         raise fail(f"dim {axis} of {dims_text(x.shape)} has no elements, of which none is an extreme one")
+    if not isinstance(x.shape[axis], int) and 0 not in others:
+        least = minimum(as_expr(product(others)), 1)
+        assume(AT_LEAST, x.shape[axis], least, f"dim {axis} has an element that is the extreme one")
     return TensorType((*x.shape[:axis], *kept, *x.shape[axis + 1 :]), DType("int64"))
 
 
