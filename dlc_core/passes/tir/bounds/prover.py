@@ -4,8 +4,8 @@ What is proved, of each program by itself:
   * loads and stores: each index is in [0, dim) of its buffer, in all lanes;
   * windows on buffers (`View`): their bytes are bytes of the buffer that they look at;
   * addresses that are passed on: bulk copies stay in both buffers, and the parameters of a called kernel are
-    no larger than what is passed.  What functions outside of the module do with an address is for their
-    declaration to say (see `opaque_regions`).
+    no larger than what is passed.  What functions outside of the module do with an address is not
+    proved.
 
 First constant ranges of loops are tried, which settles nearly all accesses of programs with known sizes; then
 what is left is proved under loops, conditions and names around it, with symbolic sizes.  Hints (`prefetch`)
@@ -39,7 +39,6 @@ from dlc_core.ir.expr import (
     free_vars,
     loads_in,
     logical_and,
-    post_order,
     ramp,
     substitute,
 )
@@ -497,19 +496,4 @@ def _in_block(block: Block, fact: Fact | None) -> Fact | None:
     return fact
 
 
-def opaque_regions(block: Block) -> Iterator[tuple[str, Buffer, list[tuple[Expr, Expr]]]]:
-    """The regions that a block declares for functions that it passes addresses to: verb, buffer, and for each
-    dim (begin, extent).
-    """
-    passes = any(
-        isinstance(e, Call) and e.name == "address_of"
-        for s in stmts(block.body)
-        if not (isinstance(s, Eval) and isinstance(s.value, Call) and s.value.name == "prefetch")
-        for e in post_order(*exprs_of(s))
-    )
-    for verb, regions in (("reads", block.reads), ("writes", block.writes)) if passes else ():
-        for region in regions:
-            yield verb, region.buffer, [(r.begin, r.extent) for r in region.ranges]
-
-
-__all__ = ["Access", "Proof", "extent_in_bytes", "opaque_regions", "prove"]
+__all__ = ["Access", "Proof", "extent_in_bytes", "prove"]
