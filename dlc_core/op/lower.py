@@ -56,14 +56,6 @@ def narrow(value: Expr, to: DTypeLike) -> Expr:
     return cast_to(to, value)
 
 
-def guarded(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
-    """`if_then_else` that is decided at once where the condition is a literal."""
-    known = const_value(cond)
-    if known is None:
-        return if_then_else(cond, a, b)
-    return as_expr(a if known else b)
-
-
 def truncate_div(a: Expr, b: Expr) -> Expr:
     """Integer division toward zero that never traps: x / 0 is 0, and the smallest value / -1 wraps around."""
     safe = select(eq(b, 0), const(1, b.dtype), b)
@@ -211,7 +203,7 @@ def padded(
                 inside.append(place >= 0)
             if not isinstance(high, int) or high > 0:
                 inside.append(place < size)
-        return guarded(logical_and(*inside), tensor[tuple(places)], const(value, tensor.dtype))
+        return if_then_else(logical_and(*inside), tensor[tuple(places)], const(value, tensor.dtype))
 
     return compute(shape, body, name)
 

@@ -13,7 +13,7 @@ import pytest
 from dlc_core.diag import DlcError, TypeInferenceError, UsageError
 from dlc_core.graph.node import Function, param
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Var, const
+from dlc_core.ir.expr import const
 from dlc_core.ir.types import TensorType, TupleType
 from dlc_core.op.reference import evaluate_dim
 from dlc_core.op.samples import make_inputs, sample_dtypes
@@ -21,27 +21,10 @@ from dlc_core.op.std import OPS
 from dlc_core.passes.graph.needs import needs_of
 from dlc_core.passes.lower.describe import with_conditions
 from dlc_core.runtime.signature import Signature, Value
+from tests.op.symbolic_types import symbolic
 
 ROUNDS = 12
 SIZES = (0, 1, 2, 3, 4, 5, 7, 12)
-
-
-def symbolic(types, rng):
-    """The types with dims in place of some sizes, and these; equal sizes may become one dim."""
-    made, sizes = [], {}
-    for type_ in types:
-        shape = []
-        for size in type_.shape:
-            same = [v for v, n in sizes.items() if n == size]
-            if rng.random() < 0.35:
-                shape.append(size)
-            elif same and rng.random() < 0.4:
-                shape.append(rng.choice(same))
-            else:
-                shape.append(Var(f"d{len(sizes)}"))
-                sizes[shape[-1]] = size
-        made.append(TensorType(tuple(shape), type_.dtype))
-    return made, sizes
 
 
 def shape_at(type_, sizes):

@@ -44,9 +44,9 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.op.infer import ceil_div
-from dlc_core.op.lower import guarded, narrow
+from dlc_core.op.lower import narrow
 from dlc_core.op.std.attention_stages import Tiled
-from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.tir.intrinsics import if_then_else, intrinsic
 from dlc_core.tir.stmt import Alloc, Block, IterVar, Range, Region, Stmt, Store, loop, seq
 
 LOG2E = math.log2(math.e)
@@ -78,7 +78,7 @@ def online(
 
         def body(*i: Expr) -> Expr:
             there = logical_and(*(i[at] < own for at, own in known))
-            return guarded(there, x[i], const(0, x.dtype))
+            return if_then_else(there, x[i], const(0, x.dtype))
 
         return tiled.stage(name, (*x.shape[:-2], rows, width), body)
 

@@ -17,8 +17,8 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, cast_to, const, const_value, logical_and, maximum, select
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.op.infer import ceil_div
-from dlc_core.op.lower import at, guarded, narrow, widen
-from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.op.lower import at, narrow, widen
+from dlc_core.tir.intrinsics import if_then_else, intrinsic
 
 STAGE = "attention"
 """Annotation of the blocks of an attention: which stage each is."""
@@ -78,7 +78,7 @@ class Tiled:
         for mask in self.masks:
             element = at(mask, point, shape)
             if there:
-                element = guarded(logical_and(*there), element, const(0, mask.dtype))
+                element = if_then_else(logical_and(*there), element, const(0, mask.dtype))
             if mask.dtype.is_bool:
                 inside.append(element)
             else:
@@ -111,13 +111,13 @@ def streamed(type_: TensorType, tiled: Tiled, q: te.Tensor, k: te.Tensor, v: te.
     depth = len(lead)
 
     def query(*i: Expr) -> Expr:
-        return guarded(i[-2] < n, widen(q[i]), zero)
+        return if_then_else(i[-2] < n, widen(q[i]), zero)
 
     def key(*i: Expr) -> Expr:
         *outer, p, x, w = i
         j = p * panel + w
         place = (*outer, j, x)
-        return guarded(j < m, widen(k[place]), zero)
+        return if_then_else(j < m, widen(k[place]), zero)
 
     queries = tiled.stage("queries", (*lead, tall, size), query)
     keys = tiled.stage("keys", (*k.shape[:-2], panels, size, panel), key)
@@ -150,7 +150,7 @@ def streamed(type_: TensorType, tiled: Tiled, q: te.Tensor, k: te.Tensor, v: te.
         *outer, p, w, e = i
         j = p * panel + w
         place = (*outer, j, e)
-        return guarded(j < m, widen(v[place]), zero)
+        return if_then_else(j < m, widen(v[place]), zero)
 
     values = tiled.stage("values", (*v.shape[:-2], panels, panel, v.shape[-1]), value)
     a, b = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")

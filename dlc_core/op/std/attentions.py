@@ -39,7 +39,7 @@ from dlc_core.op.infer import (
     multiple_of,
     quotient,
 )
-from dlc_core.op.lower import compute_type, guarded, narrow, widen
+from dlc_core.op.lower import compute_type, narrow, widen
 from dlc_core.op.std.attention_online import online
 from dlc_core.op.std.attention_stages import Tiled, streamed
 from dlc_core.op.std.binary import ADD, LESS_EQUAL, MUL, WHERE
@@ -47,7 +47,7 @@ from dlc_core.op.std.creation import ARANGE
 from dlc_core.op.std.product import MATMUL
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.softmaxes import SOFTMAX
-from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.tir.intrinsics import if_then_else, intrinsic
 
 
 def _scale(attrs: Attrs, size: Dim) -> float:
@@ -197,7 +197,7 @@ def _lower(
         j = p * panel + w
         point = (*outer, j, x)
         value = widen(k[point])
-        return value if whole else guarded(j < m, value, const(0, wide))
+        return value if whole else if_then_else(j < m, value, const(0, wide))
 
     keys = stage("keys", (*k.shape[:-2], panels, size, panel), key)
     x = te.reduce_axis(size, "x")
@@ -230,7 +230,7 @@ def _lower(
         left, right = (*outer, row, panel_of, lane), (*group(outer), y, e)
         value, needed = widen(v[right]), seen(row, panel_of)
         if needed is not None and not whole:
-            value, needed = guarded(y < m, value, const(0, wide)), logical_and(needed, y < m)
+            value, needed = if_then_else(y < m, value, const(0, wide)), logical_and(needed, y < m)
         return te.sum(weights[left] * value, axis=axes, where=needed)
 
     mixed = stage("mixed", type_.shape, mix)

@@ -19,7 +19,7 @@ from dlc_core.ir.expr import Expr, ExprLike, as_expr, cast_to, const, eq, logica
 from dlc_core.ir.types import Dim, TensorType, Type, dim
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, at_least, check_rank, fail, merge_dims, simplify
-from dlc_core.op.lower import compute, flattened, guarded, narrow, padded, unflattened
+from dlc_core.op.lower import compute, flattened, narrow, padded, unflattened
 from dlc_core.op.std.product import accumulator, product_dtype
 from dlc_core.op.std.window import (
     DILATION,
@@ -34,6 +34,7 @@ from dlc_core.op.std.window import (
     known,
     windows,
 )
+from dlc_core.tir.intrinsics import if_then_else
 
 GROUPS = Attr("groups", "int", 1, "blocks of channels that do not mix")
 OUT_DTYPE = Attr("out_dtype", "dtype", None, "dtype of the result")
@@ -405,7 +406,7 @@ def _spread(x: te.Tensor, conv: Conv, attrs: Attrs) -> te.Tensor:
             inside += [offset >= 0, eq(offset % stride, 0), offset // stride < size]
             places.append(offset // stride)
         where = in_layout((n, c, *places), attrs["layout"])
-        return guarded(logical_and(*inside), x[where], const(0, x.dtype))
+        return if_then_else(logical_and(*inside), x[where], const(0, x.dtype))
 
     return compute(shape, body, "spread")
 

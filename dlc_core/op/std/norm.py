@@ -27,13 +27,13 @@ from dlc_core.op.infer import (
     of_input,
     product,
 )
-from dlc_core.op.lower import at, compute, guarded, narrow, replaced, widen
+from dlc_core.op.lower import at, compute, narrow, replaced, widen
 from dlc_core.op.samples import wrong_dtype
 from dlc_core.op.std.binary import ADD, DIV, MUL, SUB
 from dlc_core.op.std.reduce import REDUCE_MEAN, reduce_stage
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.unary import SQRT
-from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.tir.intrinsics import if_then_else, intrinsic
 
 EPS = Attr("eps", "float", 1e-5, "added to the variance")
 
@@ -401,7 +401,7 @@ def _lrn_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     def square(*i: Expr) -> te.tensor.Reduction:
         place = i[axis] + k.var - (size - 1) // 2
         element = widen(
-            guarded(logical_and(place >= 0, place < x.shape[axis]), x[replaced(i, axis, place)], 0)
+            if_then_else(logical_and(place >= 0, place < x.shape[axis]), x[replaced(i, axis, place)], 0)
         )
         return te.sum(element * element, axis=k)
 

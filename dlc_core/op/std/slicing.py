@@ -29,7 +29,8 @@ from dlc_core.op.infer import (
     product,
     simplify,
 )
-from dlc_core.op.lower import compute, guarded, padded, replaced
+from dlc_core.op.lower import compute, padded, replaced
+from dlc_core.tir.intrinsics import if_then_else
 
 LARGE = 2**31 - 1
 """A slice's end of at least this, or at most its negative, means "as far as it goes"."""
@@ -65,7 +66,7 @@ def _concat_lower(type_: TensorType, attrs: Attrs, *xs: te.Tensor) -> te.Tensor:
         if first + 1 == last:
             return xs[first][replaced(indices, axis, indices[axis] - begins[first])]
         middle = (first + last) // 2
-        return guarded(
+        return if_then_else(
             indices[axis] < begins[middle], choose(indices, first, middle), choose(indices, middle, last)
         )
 

@@ -24,7 +24,7 @@ from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import Dim, TensorType, Type
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims
-from dlc_core.op.lower import compute, flattened, guarded, unflattened
+from dlc_core.op.lower import compute, flattened, unflattened
 from dlc_core.op.std.filtering import transformed
 from dlc_core.op.std.strassen_quarters import (
     LEFT,
@@ -35,6 +35,7 @@ from dlc_core.op.std.strassen_quarters import (
     combined,
 )
 from dlc_core.op.std.strassen_twice import lowered_twice
+from dlc_core.tir.intrinsics import if_then_else
 
 BLOCK = 64
 """Rows that are computed together where there is an unknown number of them, and nothing else is said."""
@@ -89,7 +90,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
         row = begin + i + quarter // 2 * half
         place = (*unflattened(row, lead), k + quarter % 2 * depth)
         value = a[place]
-        return value if blocks or quarter < 2 else guarded(row < rows, value, const(0, a.dtype))
+        return value if blocks or quarter < 2 else if_then_else(row < rows, value, const(0, a.dtype))
 
     def right(row: Expr, column: Expr, k: Expr, n: Expr) -> Expr:
         return b[row * depth + k, column * width + n]
@@ -128,7 +129,7 @@ def _lower(type_: TensorType, attrs: Attrs, a: te.Tensor, b: te.Tensor) -> te.Te
             return pairs[own] if number < PAIRS else singles[own]
 
         value = combined(within // half * 2 + n // width, product)
-        return value if rest is None else guarded(i < whole, value, rest[i - whole, n])
+        return value if rest is None else if_then_else(i < whole, value, rest[i - whole, n])
 
     rest: te.Tensor | None = None
     whole = rows // size * size if size else rows

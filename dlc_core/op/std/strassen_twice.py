@@ -12,7 +12,7 @@ from dlc_core import te
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import Dim
 from dlc_core.op.infer import ceil_div
-from dlc_core.op.lower import guarded, unflattened
+from dlc_core.op.lower import unflattened
 from dlc_core.op.std.filtering import transformed
 from dlc_core.op.std.strassen_quarters import (
     LEFT,
@@ -24,6 +24,7 @@ from dlc_core.op.std.strassen_quarters import (
     minuend,
     subtrahend,
 )
+from dlc_core.tir.intrinsics import if_then_else
 
 
 def lowered_twice(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Tensor:
@@ -50,7 +51,7 @@ def lowered_twice(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Tensor
         row = (quarter // 2 * 2 + below) * half + i
         place = (*unflattened(row, lead), k + quarter % 2 * 2 * depth)
         value = a[place]
-        return value if whole else guarded(row < rows, value, zero)
+        return value if whole else if_then_else(row < rows, value, zero)
 
     def right(outer: Quarter, own: Quarter, k: Expr, n: Expr) -> Expr:
         return b[(2 * outer[0] + own[0]) * depth + k, (2 * outer[1] + own[1]) * width + n]
@@ -58,9 +59,9 @@ def lowered_twice(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Tensor
     def factor(f: Expr, g: Expr, k: Expr, n: Expr) -> Expr:
         def difference(outer: Quarter) -> Expr:
             other = right(outer, subtrahend(g), k, n)
-            return right(outer, minuend(g), k, n) - guarded(g < PAIRS, other, zero)
+            return right(outer, minuend(g), k, n) - if_then_else(g < PAIRS, other, zero)
 
-        return difference(minuend(f)) - guarded(f < PAIRS, difference(subtrahend(f)), zero)
+        return difference(minuend(f)) - if_then_else(f < PAIRS, difference(subtrahend(f)), zero)
 
     sums = stage(
         "sums",
