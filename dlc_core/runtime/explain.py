@@ -156,7 +156,8 @@ class Explanation:
             return ""
         proved, checked, indices = (self.accesses[key] for key in ("proved", "checked", "indices"))
         words = f"{proved} proved to lie in their buffers, {checked} checked in each call"
-        return words + (f", {indices} checks of indices that are data" if indices else "")
+        data = f", {indices} check{'s' * (indices != 1)} of indices that are data"
+        return words + (data if indices else "")
 
     def to_json(self) -> str:
         """All of it, with `totals` and, where times were measured, `fit`."""
