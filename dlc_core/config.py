@@ -218,6 +218,12 @@ class Config:
         "Keep every value in pages of its own that it ends at or begins at, for finding accesses outside.",
         choices=("off", "end", "begin", "0", "1"),
     )
+    decisions = Knob(
+        "decisions",
+        str,
+        "",
+        "Decisions of the compiler that are forced, such as gemm.k_block=blocked, or *=random:7 for all.",
+    )
     reproducer_dir = Knob[Path](
         "reproducer_dir", Path, _reproducer_home, "Folder of the files that repeat a failure of the compiler."
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_core import version
 from dlc_core.cache import Entry, Store, cache_key, code_stamp
 from dlc_core.config import config as settings
+from dlc_core.decisions import DECISIONS
 from dlc_core.destinations import Targets
 from dlc_core.diag import ArtifactError, DlcError, UsageError
 from dlc_core.ir.module import IRModule
@@ -47,6 +48,8 @@ def merged_settings(config: Mapping[str, Any] | None, precision: str) -> dict[st
     checks: dict[str, Any] = {"check_bounds": True} if settings.check_bounds else {}
     if mode := mode_of(settings.guard):
         checks[GUARD] = mode
+    if settings.decisions:
+        checks[DECISIONS] = settings.decisions
     return {**checks, **(config or {}), "precision": precision}
 
 

@@ -21,6 +21,7 @@ FLOORS = {
     "collector": 0,
     "hooks": 0,
     "config": 0,
+    "decisions": 0,
     "diag": 0,
     "disk": 0,
     "lazy": 0,

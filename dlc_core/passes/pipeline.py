@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlc_core.decisions import DECISIONS, forced
 from dlc_core.diag import DlcError, PassError, UnsupportedError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
@@ -56,7 +57,7 @@ class Pipeline:
         """
         context = PassContext.current() if context is None else context
         passes = self.active(context).passes
-        with context:
+        with context, forced(str(context.config.get(DECISIONS, ""))):
             for index, one in enumerate(passes):
                 module = _run_one(one, module, context, passes[index:])
         return module

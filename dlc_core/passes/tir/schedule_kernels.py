@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dlc_core.arith import Analyzer
+from dlc_core.decisions import DECISIONS, Decision, scope
 from dlc_core.diag import DlcError, ScheduleError
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.passes.base import PassContext
@@ -23,6 +25,12 @@ from dlc_core.tir.stmt import PrimFunc
 
 TUNED = "tuned"
 """What kernels have in place of a rule's name where a tuner chose."""
+RULE = Decision(
+    "schedule.rule",
+    "Which of the schedule rules that know a kind of kernel is tried first; values are names of rules.",
+    ("first", "other"),
+    has_values=True,
+)
 TRACES = "traces"
 """The setting of a context that asks for the traces of kernels."""
 
@@ -33,7 +41,8 @@ class ScheduleKernels(PrimFuncPass):
 
     A tuner's answer is a Trace, or its JSON; a kernel that it schedules has the attribute `rule` "tuned".
     Where `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
-    made it, as Python that runs on a schedule `sch` of the unscheduled kernel.
+    made it, as Python that runs on a schedule `sch` of the unscheduled kernel.  The attribute `decisions` has
+    the choices that the schedule was made with, as text.
     """
 
     name: ClassVar[str] = "schedule_kernels"
@@ -50,16 +59,20 @@ class ScheduleKernels(PrimFuncPass):
         description = context.target.describe()
         machine = Machine(description, description.cores)
         refused: list[str] = []
-        for name, apply in self._attempts(func, context, machine):
-            try:
-                made, trace = _scheduled(func, apply, context)
-            except ScheduleError as error:
-                refused.append(f"{name}: {error}")
-                continue
-            facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
-            if context.config.get(TRACES):
-                facts["trace"] = trace.tidied().as_python()
-            return _noted(made, **facts)
+        with scope(func.name) as asked:
+            for name, apply in self._attempts(func, context, machine):
+                try:
+                    with scope(func.name) as choices:
+                        made, trace = _scheduled(func, apply, context)
+                except ScheduleError as error:
+                    refused.append(f"{name}: {error}")
+                    continue
+                chosen = [choice for choice in asked if choice.value == name]
+                facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
+                facts[DECISIONS] = tuple(map(str, (*chosen, *choices)))
+                if context.config.get(TRACES):
+                    facts["trace"] = trace.tidied().as_python()
+                return _noted(made, **facts)
         return _noted(func, rule="none", why_not=tuple(refused))
 
     def _attempts(
@@ -69,14 +82,26 @@ class ScheduleKernels(PrimFuncPass):
         answer = None if context.tuner is None else context.tuner(func, context.target)
         if answer is not None:
             yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)
-        for rule in self._candidates(context, machine):
-            if rule.matches(func, machine):
+        fitting = (rule for rule in self._candidates(context, machine) if rule.matches(func, machine))
+        first = next(fitting, None)
+        if first is None:
+            return
+        known = [first]
 
-                def apply(schedule: Schedule, rule: ScheduleRule = rule) -> None:
-                    rule.apply(schedule, machine)
-                    schedule.compact_buffers()
+        def all_fitting() -> list[ScheduleRule]:
+            known.extend(fitting)
+            return known
 
-                yield rule.name, apply
+        chosen = RULE.pick(
+            first, all_fitting, lambda rule: "first" if rule is first else "other", lambda rule: rule.name
+        )
+        for rule in chain([chosen], (one for one in chain(known, fitting) if one is not chosen)):
+
+            def apply(schedule: Schedule, rule: ScheduleRule = rule) -> None:
+                rule.apply(schedule, machine)
+                schedule.compact_buffers()
+
+            yield rule.name, apply
 
     def _candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
         own = rules_for(machine.description)

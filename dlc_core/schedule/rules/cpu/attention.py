@@ -23,6 +23,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
+from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile import FMA_LATENCY, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
@@ -109,8 +110,7 @@ class _Attend:
         s.vectorize(s.get_loops(self.stage["keys"])[-1])
 
     def _deal_out(self, loop: LoopRV) -> None:
-        machine = self.machine
-        if machine.description.parallel and (self.work is None or self.work >= PARALLEL_WORK):
+        if worth_threads(self.machine, self.work, PARALLEL_WORK):
             self.s.parallel(loop)
 
     # Tiles of queries

@@ -33,6 +33,7 @@ from dlc_core.schedule.rules.analysis import (
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.bands import place_borders
 from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders, inline_tests
+from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -102,7 +103,7 @@ class LanesRule(ScheduleRule):
         s.compute_at(block, strips if tile.tiles is None or edges is not None else tile.tiles)
         s.set_scope(block, 0, "local")
         nest = [*outer, *tile.loops] if edges else place_borders(s, borders, outer, strips, machine)
-        if machine.description.parallel and (work is None or work >= PARALLEL_WORK):
+        if worth_threads(machine, work, PARALLEL_WORK):
             deal_out(s, nest)
         whole = s.get(out).axes[-1].dom.extent // width
         for part in tile.cut(s, strips, strip, [whole]) if edges is None else [tile]:

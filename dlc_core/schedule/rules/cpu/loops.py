@@ -20,6 +20,7 @@ from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import coefficients, extent_of, is_pointwise, work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.maps import schedule_map
+from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list, exprs_of, stmts
@@ -41,9 +42,7 @@ class LoopsRule(ScheduleRule):
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         s, work = schedule, work_of(schedule.func)
-        threads = machine.threads if machine.description.parallel else 1
-        if work is not None and work < PARALLEL_WORK:
-            threads = 1
+        threads = machine.threads if worth_threads(machine, work, PARALLEL_WORK) else 1
         _inline_maps(s)
         for handle in s.get_blocks():
             block = s.get(handle)

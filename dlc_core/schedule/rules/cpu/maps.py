@@ -18,6 +18,7 @@ from dlc_core.schedule.rules.analysis import (
     spatial,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.turned import schedule_turned, turned
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
@@ -78,7 +79,7 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
             vectorize_columns(schedule, split.tail.loop, lanes)
     else:
         vectorize_columns(schedule, inner, lanes)
-    if machine.description.parallel and total >= PARALLEL_ELEMENTS:
+    if worth_threads(machine, total, PARALLEL_ELEMENTS):
         deal_out(schedule, loops)
 
 
@@ -122,6 +123,6 @@ def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine
         return False
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
     tiles = schedule_turned(schedule, loops, found, lanes)
-    if tiles is not None and machine.description.parallel and total >= PARALLEL_ELEMENTS:
+    if tiles is not None and worth_threads(machine, total, PARALLEL_ELEMENTS):
         deal_out(schedule, tiles)
     return tiles is not None

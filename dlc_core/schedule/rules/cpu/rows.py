@@ -27,6 +27,7 @@ from dlc_core.schedule.rules.analysis import (
     work_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.rules.stages import axes_along, has_row_stages, is_costly, row_axes
 from dlc_core.schedule.schedule import Schedule
@@ -74,7 +75,7 @@ class RowsRule(ScheduleRule):
         for handle in reversed(stages):
             s.compute_at(handle, row)
             s.set_scope(handle, 0, "local")
-        if machine.description.parallel and outer and (work is None or work >= PARALLEL_WORK):
+        if outer and worth_threads(machine, work, PARALLEL_WORK):
             s.parallel(row)
         lanes = machine.lanes(32)
         for handle in stages:
