@@ -161,6 +161,9 @@ class Decision:
     has_values: bool = False
 
     def __post_init__(self) -> None:
+        for word in (self.name, *self.alternatives):
+            if not word or any(mark in word for mark in " ,="):
+                raise ValueError(f"{word!r} of decision {self.name} has marks that texts of choices use")
         known = _declared.setdefault(self.name, self)
         if known != self:
             raise ValueError(f"decision {self.name} is declared twice")

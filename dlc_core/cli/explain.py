@@ -41,6 +41,10 @@ def explain(
     refused: Annotated[
         bool, typer.Option("--refused", help="Only kernels that a schedule rule refused, or that none took.")
     ] = False,
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="Also what was decided for each kernel: register tile, cache blocks …"),
+    ] = False,
     target: TargetTexts = None,
     place: Places = None,
     threads: Threads = None,
@@ -64,6 +68,7 @@ def explain(
 
     - `dlc explain model.onnx`
     - `dlc explain model.onnx --measure --threads 1`
+    - `dlc explain model.onnx --why`
     - `dlc explain model.dlc --refused --json`
     - `dlc explain model.onnx -t NPU -t reference`
     """
@@ -92,6 +97,9 @@ def explain(
             console.print(escape(line))
         console.print()
     print_records([_record(k, told, measure) for k in kernels])
+    if why:
+        console.print()
+        print_records([{"kernel": k.name, "rule": k.rule, "decisions": list(k.decisions)} for k in kernels])
     if told.compiled:
         console.print()
         print_records([{"function": name, **facts} for name, facts in told.compiled.items()])

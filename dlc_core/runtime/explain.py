@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from dlc_core.decisions import DECISIONS
 from dlc_core.ir.types import static_bytes
 from dlc_core.lazy import lazy
 from dlc_core.runtime.device import shares_memory
@@ -40,6 +41,8 @@ class Kernel:
     """The schedule rule that was applied; "none" where no rule fitted, empty where it is not known."""
     refused: tuple[str, ...]
     """Rules that fitted and were refused, with their reasons."""
+    decisions: tuple[str, ...]
+    """What the schedule chose, as `dlc_core.decisions.Choice` writes it."""
     work: Work
     estimate: Estimate | None
     """Its time by the cost model, None where its work depends on dims."""
@@ -291,6 +294,7 @@ def explain(exe: Executable, machine: Machine | None = None, measured: Report | 
                 nodes=nodes,
                 rule=site.get("rule", ""),
                 refused=tuple(site.get("why_not", ())),
+                decisions=tuple(site.get(DECISIONS, ())),
                 work=work,
                 estimate=estimate,
                 trace=site.get("trace"),

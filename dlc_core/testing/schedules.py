@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.arith import eval_expr
+from dlc_core.decisions import DECISIONS
 from dlc_core.graph.node import Function, Node, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -93,7 +94,7 @@ def replayed(func: PrimFunc, scheduled: PrimFunc, machine: Description | None = 
 
 def _notes(func: PrimFunc) -> dict[str, Any]:
     """How a kernel was scheduled."""
-    return {name: func.attrs[name] for name in ("rule", "why_not", "trace") if name in func.attrs}
+    return {name: func.attrs[name] for name in ("rule", "why_not", DECISIONS, "trace") if name in func.attrs}
 
 
 def lower_kernel(func: PrimFunc) -> PrimFunc:

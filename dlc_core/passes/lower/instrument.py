@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dlc_core.decisions import DECISIONS
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import call, const
@@ -66,11 +67,12 @@ class Instrument(Pass):
 
 
 def _schedule(kernel: Any) -> dict[str, Any]:
-    """Which rule scheduled a kernel, which ones refused it, and its trace where that was asked for."""
+    """How a kernel was scheduled: its rule, refusals, decisions, and its trace where that was asked for."""
     attrs = getattr(kernel, "attrs", {})
     facts = {
         "rule": str(attrs.get("rule", "")),
         "why_not": [str(reason) for reason in attrs.get("why_not", ())],
+        DECISIONS: [str(choice) for choice in attrs.get(DECISIONS, ())],
     }
     return facts | {"trace": str(attrs["trace"])} if "trace" in attrs else facts
 

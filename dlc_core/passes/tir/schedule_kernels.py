@@ -67,9 +67,10 @@ class ScheduleKernels(PrimFuncPass):
                 except ScheduleError as error:
                     refused.append(f"{name}: {error}")
                     continue
-                chosen = [choice for choice in asked if choice.value == name]
+                taken = [choice for choice in asked if choice.decision != RULE.name or choice.value == name]
+                taken += [choice for choice in choices if choice not in taken]
                 facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
-                facts[DECISIONS] = tuple(map(str, (*chosen, *choices)))
+                facts[DECISIONS] = tuple(map(str, taken))
                 if context.config.get(TRACES):
                     facts["trace"] = trace.tidied().as_python()
                 return _noted(made, **facts)

@@ -17,6 +17,7 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction, contraction_of, extent_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.dots import is_constant
+from dlc_core.schedule.rules.cpu.gemm_decisions import TRANSPOSED
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.turned import SHUFFLE
 from dlc_core.schedule.schedule import Schedule
@@ -28,7 +29,7 @@ LEAST_ROWS = 4
 
 def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine) -> Contraction:
     """The contraction over a copy of its right-hand side in which columns are neighbours, where that pays."""
-    if _rows(found) < LEAST_ROWS or not _lies_across(schedule.func, found, machine):
+    if not _lies_across(schedule.func, found, machine) or not _copied(found):
         return found
     load = found.rhs.load
     copy = schedule.cache_read(block, load.buffer.name, "global")
@@ -45,7 +46,11 @@ def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, mac
 
 def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether each column is a sum along a row of the right-hand side, for too few rows to copy it."""
-    return _rows(found) < LEAST_ROWS and _lies_across(func, found, machine)
+    return _lies_across(func, found, machine) and not _copied(found)
+
+
+def _copied(found: Contraction) -> bool:
+    return TRANSPOSED.choose("dot-products" if _rows(found) < LEAST_ROWS else "copy") == "copy"
 
 
 def _rows(found: Contraction) -> int:

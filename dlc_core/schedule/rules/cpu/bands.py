@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc_core.decisions import Decision
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import bytes_of, is_pointwise
@@ -20,6 +21,12 @@ from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import Store
 
+BORDER = Decision(
+    "conv.border",
+    "Where the padded input of windows is made: for bands of rows, for strips of channels, or before.",
+    ("bands", "strips", "before"),
+    has_values=True,
+)
 CACHE_SHARE = 4
 """A band takes one part in so many of the second cache."""
 LEAST_ROWS = 4
@@ -47,8 +54,16 @@ def place_borders(
         for handle in producers:
             schedule_map(s, handle, machine)
         return [*loops, strips]
-    size = _rows(extent, total, machine)
-    if size is not None:
+    size = BORDER.pick(
+        _rows(extent, total, machine) or 0,
+        lambda: [-1, 0, *(n for n in range(1, extent + 1) if extent % n == 0)],
+        lambda rows: "bands" if rows > 0 else "before" if rows else "strips",
+    )
+    if size < 0:
+        for handle in producers:
+            schedule_map(s, handle, machine)
+        return [*loops, strips]
+    if size:
         at, inner = s.split(loops[row], [None, size], tail="exact")
         order = [*loops[:row], at, inner, *loops[row + 1 :], strips]
     else:

@@ -36,8 +36,19 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.across import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
+from dlc_core.schedule.rules.cpu.gemm_decisions import (
+    LOOP_ORDER,
+    PAD_ROWS,
+    PARTIAL_SUMS,
+    TILE,
+    kind_of,
+    size_of,
+    tiles_within,
+)
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.panels import Names, ask_ahead, steps_at_once
+from dlc_core.schedule.rules.cpu.tails import never_negative, tail_heights
+from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile import ALONE, Dealt, Tile, choose
 from dlc_core.schedule.rules.cpu.tiles import tile_of, tile_products, unit_for
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
@@ -52,10 +63,6 @@ NUMBERS_OF_BYTE = 4
 """Most numbers that are packed into a byte."""
 CHUNK = 128
 """Steps of a single row's sum that are summed by themselves."""
-FEWER = 3
-"""Part of a tile's rows that those have which take most of what whole tiles leave of unknown numbers of rows:
-their products are as many as one row's latency hides.
-"""
 MANY_COLUMNS = 128
 """Columns from which a copy of the left-hand side costs little beside the products."""
 
@@ -134,7 +141,8 @@ class Contract:
             tile = tile_of(self.unit, row_extent, columns_extent)
         else:
             dealt = self._dealt(out, row)
-            tile = choose(row_extent, columns_extent, self.lanes, self.machine.registers, dealt)
+            sizes = row_extent, columns_extent, self.lanes, self.machine.registers
+            tile = TILE.pick(choose(*sizes, dealt), lambda: tiles_within(*sizes), kind_of, size_of)
         self.pack(tile)
         self._keep_rows_apart(tile)
         self.nest(out, row, columns[-1], tile)
@@ -213,7 +221,7 @@ class Contract:
         buffer = found.lhs.load.buffer
         columns = extent_of(found.n)
         copied = buffer not in s.func.params
-        if not found.m or columns is None or buffer.ndim < 2 or (columns < MANY_COLUMNS and not copied):
+        if not found.m or columns is None or buffer.ndim < 2:
             return
         step = const_value(found.lhs.factors[found.m[-1].var])
         if step is None:
@@ -222,14 +230,17 @@ class Contract:
         way = facts.caches[0] // facts.cache_ways
         places = max(1, way // math.gcd(step * buffer.dtype.itemsize, way))
         # Where there is a copy anyhow, it costs nothing to be careful.
-        if -(-tile.rows // places) <= facts.cache_ways // (4 if copied else 2):
+        fine = -(-tile.rows // places) <= facts.cache_ways // (4 if copied else 2)
+        fine = fine or (columns < MANY_COLUMNS and not copied)
+        if PAD_ROWS.choose("as-is" if fine else "padded") == "as-is":
             return
         line = facts.cache_line // buffer.dtype.itemsize
         if not copied:
             made = s.cache_read(self.block, buffer.name, "global")
             schedule_map(s, made, self.machine)
         else:
-            (made,) = (p for p in s.get_producers(self.block) if s.get(p).writes[0].buffer is buffer)
+            # A padded input has several: its rows and its borders are written by blocks of their own.
+            made = next(p for p in s.get_producers(self.block) if s.get(p).writes[0].buffer is buffer)
         # An odd number of lines between rows takes them to all places in turn.
         s.storage_align(made, 0, buffer.ndim - 2, 2 * line, line)
 
@@ -293,12 +304,12 @@ class Contract:
         if rows is not None and const_value(s.extent(rows)) is None:
             # Of rows that come by a known number, as several axes, tiles begin at no known place.
             single = Analyzer().modular(s.extent(rows))[0] == 1
-            for height in _heights(tile.rows) if single else [tile.rows]:
+            for height in tail_heights(tile.rows) if single else [tile.rows]:
                 loop = s.get_for(rows)
                 if const_value(Analyzer().simplify(loop.extent // height)) is not None:
                     continue  # a number of rows whatever the sizes are, most often none
                 end = loop.begin + loop.extent - loop.extent % height
-                if parts and not _is_place(end):
+                if parts and not never_negative(end):
                     continue  # what follows would be rows that may not be there, tested one by one
                 main, rest = s.partition(rows, [end])
                 parts.append(_Part(main.loop, height, column, width, out))
@@ -348,7 +359,7 @@ class Contract:
         steps = self._steps_at_once(names, nest[nest.index(panels) + 1 :], width, height)
         s.compute_at(names.block, panels if steps else free[-1])
         s.set_scope(names.block, 0, "local")
-        threads = self.machine.description.parallel and self._work() >= PARALLEL_WORK
+        threads = worth_threads(self.machine, self._work(), PARALLEL_WORK)
         if threads:
             deal_out(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
         # A loop that is cut takes copies of those inside of it along: the outermost is cut first.
@@ -383,11 +394,14 @@ class Contract:
 
         Tiles outside of panels read and write rows once, and weights once for each tile, out of a near cache.
         """
-        if not self._rows_in_parallel():
+        batched = any(const_value(self.s.extent(loop)) != 1 for loop in outer)
+        first, second, third = LOOP_ORDER.alternatives
+        preferred = second if batched or not self._weights_are_near() else third
+        preferred = preferred if self._rows_in_parallel() else first
+        order = LOOP_ORDER.choose(preferred)
+        if order == first:
             return [panels, *outer, tiles]
-        if any(const_value(self.s.extent(loop)) != 1 for loop in outer) or not self._weights_are_near():
-            return [*outer, panels, tiles]
-        return [*outer, tiles, panels]
+        return [*outer, panels, tiles] if order == second else [*outer, tiles, panels]
 
     def _weights_are_near(self) -> bool:
         """Whether the right-hand side is no larger than the second cache."""
@@ -405,7 +419,7 @@ class Contract:
 
     def _dealt(self, out: BlockRV, row: LoopRV | None) -> Dealt:
         """What `_order` puts outermost, where it is that which threads are dealt."""
-        if not self.machine.description.parallel or self._work() < PARALLEL_WORK or self.found.shared:
+        if self.found.shared or not worth_threads(self.machine, self._work(), PARALLEL_WORK):
             return ALONE
         columns = self._loops_for(out, self.found.n)
         outer = [loop for loop in self.s.get_loops(out) if loop != row and loop not in columns]
@@ -535,11 +549,16 @@ class Contract:
         count = const_value(self.s.extent(reduction[-1]))
         single = names.row is None or const_value(self.s.extent(names.row)) == 1
         written = self.s.get(names.block).writes[0].buffer.dtype
-        if count is None or count <= CHUNK or len(reduction) > 1 or not single or not written.is_float:
+        if count is None or len(reduction) > 1 or not single or not written.is_float:
             return 0
         if self.dot is not None or self.found.rhs.beside:
             return 0
-        return max((size for size in range(CHUNK // 4, CHUNK + 1) if count % size == 0), default=0)
+        sizes = range(CHUNK // 4, CHUNK + 1) if count > CHUNK else ()
+        return PARTIAL_SUMS.pick(
+            max((size for size in sizes if count % size == 0), default=0),
+            lambda: [size for size in range(count) if size != 1 and (not size or count % size == 0)],
+            lambda size: "partial" if size else "running",
+        )
 
     def _sum_chunks(self, block: BlockRV, reduction: LoopRV, spatial: Sequence[LoopRV], steps: int) -> None:
         """Sums of so many steps in registers, and their sum."""
@@ -567,23 +586,6 @@ class Contract:
         for loop in outer:
             self.s.unroll(loop)
         vectorize_columns(self.s, column, self.lanes)
-
-
-def _heights(rows: int) -> list[int]:
-    """Rows of whole tiles and of those for what these leave, the larger ones first, without single rows.
-
-    None divides the one before: of x % 9 and x % 3 it is not seen that the first is the larger.
-    """
-    few = [height for height in range(max(2, rows // FEWER), rows) if rows % height]
-    return [height for height in (rows, *few[:1]) if height > 1]
-
-
-def _is_place(place: Expr) -> bool:
-    """Whether a place in a loop of unknown sizes is known not to lie before the first one."""
-    analyzer = Analyzer()
-    for size in free_vars(place):
-        analyzer.declare_dim(size)
-    return analyzer.prove(place >= 0)
 
 
 def _product(axes: Sequence[IterVar]) -> int | None:

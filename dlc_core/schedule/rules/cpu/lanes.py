@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
@@ -39,8 +40,22 @@ from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
-VECTORS = 4
+MOST_VECTORS = 4
 """Vectors of accumulators: enough chains to hide the latency of an addition."""
+VECTORS = Decision(
+    "window.vectors", "Vectors of channels that a tile accumulates.", ("one", "several"), has_values=True
+)
+PIXELS = Decision(
+    "window.pixels", "Neighbouring results that a tile accumulates.", ("one", "several"), has_values=True
+)
+CHANNEL_BLOCK = Decision(
+    "window.channel_block",
+    "Strips of channels whose inputs stay in the first cache from one row of results to the next, 0 for all.",
+    ("all", "some"),
+    has_values=True,
+)
+MOST_UNROLLED = 1 << 10
+"""Steps of a tile up to which a choice of more results than preferred unrolls the loops over a window."""
 POINTS = 7
 """Neighbouring results that are accumulated at once where their windows overlap."""
 UNROLLED_STEPS = 448
@@ -80,7 +95,11 @@ class LanesRule(ScheduleRule):
         edges = inline_borders(s, block, borders) if points > 1 else None
         if machine.plain:
             borders = inline_tests(s, borders)
-        vectors = 1 if machine.plain or points > 2 else VECTORS
+        vectors = VECTORS.pick(
+            1 if machine.plain or points > 2 else MOST_VECTORS,
+            lambda: [1] if machine.plain else range(1, MOST_VECTORS + 1),
+            lambda count: "one" if count == 1 else "several",
+        )
         extent = const_value(s.extent(column))
         width = lanes * vectors if extent is None else min(extent, lanes * vectors)
         strips, strip = s.split(column, [None, width], tail="shrink")
@@ -215,7 +234,12 @@ def _near(block: Block, count: Expr, width: int, machine: Machine) -> int | None
         total += one
     fitting = machine.description.caches[0] // total
     best = max((n for n in range(1, min(fitting, strips) + 1) if strips % n == 0), default=1)
-    return best if 1 < best < strips else None
+    chosen = CHANNEL_BLOCK.pick(
+        best if 1 < best < strips else 0,
+        lambda: [0, *(n for n in range(1, strips) if strips % n == 0)],
+        lambda count: "some" if count else "all",
+    )
+    return chosen or None
 
 
 def _points(block: Block, extent: Expr) -> int:
@@ -226,8 +250,6 @@ def _points(block: Block, extent: Expr) -> int:
     if not isinstance(count, int) or not isinstance(block.body, Store):
         return 1
     points = min(POINTS, count)
-    if steps * points > UNROLLED_STEPS:
-        return 1
     row = spatial(block)[-2].var
     taps = {a.var for a in reduced(block)}
     shared = any(
@@ -235,4 +257,8 @@ def _points(block: Block, extent: Expr) -> int:
         for load in loads_of(block)
         for index in load.indices
     )
-    return points if shared else 1
+    return PIXELS.pick(
+        points if shared and steps * points <= UNROLLED_STEPS else 1,
+        lambda: [n for n in range(1, points + 1) if n == 1 or steps * n <= MOST_UNROLLED],
+        lambda n: "one" if n == 1 else "several",
+    )

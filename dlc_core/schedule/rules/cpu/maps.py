@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Binary, Call, Expr, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
@@ -28,6 +29,17 @@ from dlc_core.tir.stmt import Block, PrimFunc, Store
 _TURNS = ("cos", "sin", "tan", "cosh", "sinh", "tanh")
 LONG = frozenset((*_TURNS, "erf", "exp", "exp2", "log", "log2", "pow", "rsqrt", "sigmoid", "sqrt"))
 """Functions of many instructions that wait for one another, or of one that takes long."""
+GROUP = Decision(
+    "map.registers",
+    "Registers that each value of an elementwise kernel spans, for instructions that are independent.",
+    ("one", "several"),
+    has_values=True,
+)
+TRANSPOSE = Decision(
+    "map.transpose",
+    "Whether data read across the axis it is written along is transposed by tiles and vector shuffles.",
+    ("strided", "tiles"),
+)
 PARALLEL_ELEMENTS = 1 << 14
 """Elements below which a kernel is not worth waking other threads for."""
 
@@ -100,7 +112,11 @@ def _group(block: Block, machine: Machine) -> int:
         )
         depth[e] = long + max((depth[child] for child in e.children), default=0)
     longest = depth[block.body.value]
-    return 1 if longest < 2 else min(most, 2 if longest < 4 else 4)
+    return GROUP.pick(
+        1 if longest < 2 else min(most, 2 if longest < 4 else 4),
+        lambda: [count for count in (1, 2, 4) if count <= most],
+        lambda count: "one" if count == 1 else "several",
+    )
 
 
 def _along(block: Block, axis: Var) -> bool:
@@ -119,7 +135,7 @@ def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine
     total = 1
     for loop in loops:
         total *= const_value(schedule.extent(loop)) or 1
-    if found is None:
+    if found is None or TRANSPOSE.choose("tiles") == "strided":
         return False
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
     tiles = schedule_turned(schedule, loops, found, lanes)

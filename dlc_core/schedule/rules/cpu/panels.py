@@ -21,6 +21,7 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
 from dlc_core.schedule.rules.analysis import bytes_of
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.gemm_decisions import K_BLOCK, PREFETCH
 from dlc_core.schedule.schedule import Schedule
 
 AHEAD = 8
@@ -73,6 +74,20 @@ def steps_at_once(
     comes from the last one; also where `sums`, bytes of what lies between, are many, and where no number of
     iterations is right.
     """
+    first = extents[0]
+    if first is None:
+        return 0
+    return K_BLOCK.pick(
+        _preferred_steps(machine, packed, extents, rows, sums),
+        # A single step of a single axis would leave no sum for the tiles.
+        lambda: [0, *(count for count in range(1 + (len(extents) == 1), first) if first % count == 0)],
+        lambda count: "blocked" if count else "whole",
+    )
+
+
+def _preferred_steps(
+    machine: Machine, packed: Buffer, extents: Sequence[int | None], rows: int, sums: int
+) -> int:
     facts = machine.description
     panel, first = _panel_bytes(packed, len(extents)), extents[0]
     if len(facts.caches) < 2 or first is None or 2 * panel <= facts.caches[1]:
@@ -96,19 +111,23 @@ def ask_ahead(
 ) -> None:
     """Ask for the next panels while these are used, by `rows`: the first tile of a panel outruns memory."""
     caches = machine.description.caches
-    if len(caches) < 2 or (rows is not None and rows < PREFETCHED_ROWS):
-        return
     size = bytes_of(packed)
-    ahead = caches[1] // AHEAD
-    if size is None or size <= ahead:
+    if len(caches) < 2 or size is None:
         return
+    ahead = caches[1] // AHEAD
     name, itemsize = packed.name, packed.dtype.itemsize
     loops, rounds = _readers(s, names, reduction)
     panel = _panel_bytes(packed, len(reduction))
     many = size >= FEWEST_PANELS * panel * machine.workers
-    if math.prod(rounds) > 1 and 2 * panel <= caches[1] and many:
-        s.prefetch(reduction[-1], name, -(-ahead // panel) * panel // itemsize, loops, rounds)
+    several = math.prod(rounds) > 1
+    if size <= ahead or (rows is not None and rows < PREFETCHED_ROWS):
+        preferred = "none"
     else:
+        preferred = "panel" if several and 2 * panel <= caches[1] and many else "steps"
+    found = PREFETCH.choose(preferred, None if several else ("none", "steps"))
+    if found == "panel":
+        s.prefetch(reduction[-1], name, -(-ahead // panel) * panel // itemsize, loops, rounds)
+    elif found == "steps":
         s.prefetch(reduction[-1], name, ahead // itemsize)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Binary, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV
@@ -37,6 +38,16 @@ SPLITTABLE = ("add", "mul", "min", "max")
 """Reductions whose partial results may be combined in any order."""
 PARALLEL_WORK = 1 << 13
 """Iterations below which a kernel is not worth waking other threads for."""
+LANES = Decision(
+    "rows.lanes",
+    "Whether lanes of vectors are neighbouring rows, where these are contiguous, or terms of one row's sum.",
+    ("rows", "terms"),
+)
+KEEP = Decision(
+    "rows.keep",
+    "Whether an elementwise stage of a row is kept in the cache or computed again by each reader.",
+    ("inline", "keep"),
+)
 ROW_BYTES = 1 << 16
 """Values of a row up to this size are kept; longer rows are computed again where they are needed."""
 
@@ -101,7 +112,7 @@ def _rows(s: Schedule, out: BlockRV) -> tuple[Var, ...]:
     found = [(s.get(handle), along[handle]) for handle in along if s.get(handle).init is not None]
     if rows and rows[-1] is axes[-1] and _is_wide(s.get(out).axes[-1]):
         own = [(block, next(a for a, v in owners.items() if v is axes[-1])) for block, owners in found]
-        if all(contiguous_over(block, axis) for block, axis in own):
+        if all(contiguous_over(block, axis) for block, axis in own) and LANES.choose("rows") == "rows":
             rows.pop()
     return tuple(rows)
 
@@ -127,7 +138,11 @@ def _inline(s: Schedule, out: BlockRV) -> None:
         across = [a for a in block.axes if along[handle].get(a.var) not in rows]
         if costly and all(const_value(a.dom.extent) == 1 for a in across):
             continue
-        if once or not _is_small(block.body, across) or not (costly or loads > 2):
+        inlined = once or not _is_small(block.body, across) or not (costly or loads > 2)
+        # A stage whose rows have no bound would need memory of unknown size for each row.
+        both = all(const_value(a.dom.extent) is not None for a in across)
+        candidates = None if both else ("inline",)
+        if KEEP.choose("inline" if inlined else "keep", candidates, where=handle.name) == "inline":
             s.compute_inline(handle)
 
 

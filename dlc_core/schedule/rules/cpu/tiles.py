@@ -14,6 +14,7 @@ from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.rules.analysis import Contraction, extent_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.dots import dot_columns
+from dlc_core.schedule.rules.cpu.gemm_decisions import INSTRUCTIONS
 from dlc_core.schedule.rules.cpu.tile import Tile
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.schedule.tiles import group_of, tile_intrin
@@ -42,7 +43,10 @@ def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUni
         return None
     if unit.n != machine.lanes(body.buffer.dtype.bits) or group_of(unit) != dot.group:
         return None
-    if rows < LEAST_ROWS or columns < unit.n:
+    if columns < unit.n:
+        return None
+    preferred = "dot" if rows < LEAST_ROWS else "matrix-unit"
+    if INSTRUCTIONS.choose(preferred) != "matrix-unit":
         return None
     sizes = (min(rows, unit.m), unit.n, min(steps, unit.k))
     return whole_unit(unit.a, unit.b, unit.acc, sizes, unit.products)

@@ -2,6 +2,7 @@
 
     python -m dlc_frontend_onnx.testing.random_models.differential --count 5000
     python -m dlc_frontend_onnx.testing.random_models.differential --seed 17 --count 1 -o folder
+    DLC_GUARD=end python -m dlc_frontend_onnx.testing.random_models.differential --count 5000 --decisions
 
 Each case runs in a process that may fail, with a time limit.  A model whose results differ is cut down to the
 smallest part that still differs, and written to the folder.  The evaluator misreads some operators: where
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, defs
 
+from dlc_core.config import config as settings
 from dlc_core.diag import DlcError
 from dlc_frontend_onnx.bisect.cut import cut
 from dlc_frontend_onnx.specialized import CallableModel
@@ -153,8 +155,22 @@ def part(case: Case, outputs: Sequence[str], given: Mapping[str, Array]) -> Case
     return Case(model, {name: array for name, array in given.items() if name in names}, case.values)
 
 
-def judge(seed: int, target: str | None = None, folder: Path | None = None, ops: Sequence[str] = ()) -> None:
-    """Compare one model; AssertionError, with the smallest part, where nobody agrees with dlc."""
+def judge(
+    seed: int,
+    target: str | None = None,
+    folder: Path | None = None,
+    ops: Sequence[str] = (),
+    decisions: bool = False,
+) -> None:
+    """Compare one model; AssertionError, with the smallest part, where nobody agrees with dlc.
+
+    With `decisions` all decisions of the compiler are forced at random, the same for the same seed.
+    """
+    with settings.override(decisions=f"*=random:{seed}" if decisions else settings.decisions):
+        _judge(seed, target, folder, ops)
+
+
+def _judge(seed: int, target: str | None, folder: Path | None, ops: Sequence[str]) -> None:
     case = draw(seed, ops=ops)
     ours = partial(by_dlc, target=target)
     told = wrong_outputs(case, ours)
@@ -216,10 +232,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-j", "--jobs", type=int, default=0, help="processes; by default one for each core")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a model may take")
     parser.add_argument("--ops", nargs="*", default=(), help="only models of these operators")
+    parser.add_argument("--decisions", action="store_true", help="force the compiler's decisions at random")
     parser.add_argument("-o", "--output", type=Path, help="a folder for the models that differ")
     options = parser.parse_args(arguments)
     tests = {
-        f"random {seed}": partial(judge, seed, options.target, options.output, options.ops)
+        f"random {seed}": partial(judge, seed, options.target, options.output, options.ops, options.decisions)
         for seed in range(options.seed, options.seed + options.count)
     }
     score = Score()

@@ -1,0 +1,77 @@
+"""The decisions of contractions on processors, and the candidates of each."""
+
+from __future__ import annotations
+
+from dlc_core.decisions import Decision
+from dlc_core.schedule.rules.cpu.tile import UNKNOWN_EXTENT, Tile, fits
+
+TILE = Decision(
+    "gemm.tile",
+    "Rows × vectors of accumulators that a tile keeps in registers.",
+    ("1x1", "1xN", "Mx1", "MxN"),
+    has_values=True,
+)
+LOOP_ORDER = Decision(
+    "gemm.loop_order",
+    "Loops around the register tiles, outermost first: panels of columns, batches, tiles of rows.",
+    ("panels/batch/tiles", "batch/panels/tiles", "batch/tiles/panels"),
+)
+K_BLOCK = Decision(
+    "gemm.k_block",
+    "Cache blocking of K: iterations of the outermost reduction loop that all tiles of a panel make at once.",
+    ("whole", "blocked"),
+    has_values=True,
+)
+PREFETCH = Decision(
+    "gemm.prefetch",
+    "What tiles prefetch of packed weights: nothing, the steps that follow, or the panel that follows.",
+    ("none", "steps", "panel"),
+)
+PARTIAL_SUMS = Decision(
+    "gemm.partial_sums",
+    "Whether the sum of a single row is one running sum, or a sum of partial sums of so many steps.",
+    ("running", "partial"),
+    has_values=True,
+)
+PAD_ROWS = Decision(
+    "gemm.pad_rows",
+    "Whether a copy of the left-hand side pads its rows, so that they fall on different sets of the cache.",
+    ("as-is", "padded"),
+)
+TRANSPOSED = Decision(
+    "gemm.transposed",
+    "Whether a computed right-hand side with K innermost is copied with columns innermost.",
+    ("dot-products", "copy"),
+)
+INSTRUCTIONS = Decision(
+    "gemm.instructions",
+    "What computes the tiles of narrow elements: dot products of groups, or a matrix unit.",
+    ("dot", "matrix-unit"),
+)
+
+
+def kind_of(tile: Tile) -> str:
+    """Which of the alternatives of `gemm.tile` a tile is."""
+    return f"{'1' if tile.rows == 1 else 'M'}x{'1' if tile.vectors == 1 else 'N'}"
+
+
+def size_of(tile: Tile) -> str:
+    return f"{tile.rows}x{tile.vectors}"
+
+
+def tiles_within(rows: int | None, columns: int | None, lanes: int, registers: int) -> list[Tile]:
+    """All tiles whose accumulators fit the registers, no larger than the domain (None: a symbolic size)."""
+    most = UNKNOWN_EXTENT if rows is None else rows
+    widest = 1 if columns is None else min(-(-columns // lanes), registers)
+    return [
+        Tile(height, width)
+        for height in range(1, min(most, registers - 2) + 1)
+        for width in range(1, widest + 1)
+        if fits(height, width, registers)
+    ]
+
+
+__all__ = [
+    "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PAD_ROWS", "PARTIAL_SUMS", "PREFETCH", "TILE", "TRANSPOSED",
+    "kind_of", "size_of", "tiles_within",
+]  # fmt: skip
