@@ -230,10 +230,7 @@ class _Builder:
         )  # fmt: skip
         doubtful = doubtful_sizes(d for b in self.buffers.values() for d in b.shape)
         func = func.with_attrs(sizes=doubtful) if doubtful else func
-        found = prove(func, self.module.functions)
-        func = func.with_attrs(**{BOUNDS: (found.proved, len(found.open))})
-        if found.open:
-            func = replace(func, body=viewed(self.record.guarded(func, calls, found.open)))
+        func = self.proved(func, calls, viewed)
         names = self.function.attrs
         in_names = names.get("inputs") or tuple(p.attrs["name"] for p in self.function.params)
         out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(out_buffers)))
@@ -247,6 +244,15 @@ class _Builder:
             donations_of(self.function),
         )
         self.signature = with_conditions(signature, self.function)
+        return func
+
+    def proved(self, func: PrimFunc, calls: Stmt, viewed: Callable[[Stmt], Stmt]) -> PrimFunc:
+        """The function, whose windows on memory are proved to fit; by sizes that are tested where they are
+        not."""
+        found = prove(func, self.module.functions)
+        func = func.with_attrs(**{BOUNDS: (found.proved, len(found.open))})
+        if found.open:
+            func = replace(func, body=viewed(self.record.guarded(func, calls, found.open)))
         return func
 
     # Where values live
