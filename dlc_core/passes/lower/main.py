@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
+from dlc_core.arith import Analyzer
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import (
     CALL_PRIM,
@@ -34,7 +35,7 @@ from dlc_core.passes.lower.control import Called, Control, Memory, is_control, i
 from dlc_core.passes.lower.describe import arrays_of, interface_of, with_conditions
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
-from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan
+from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan, room
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.order import reordered
 from dlc_core.passes.lower.records import Record, counted, dims_of, pass_records, workspaces_of
@@ -370,7 +371,9 @@ class _Builder:
                     requests.append(Request(_size(_type_of(place)), now, last.get(place, now)))
                     owners.append(place)
             for workspace in self._workspaces(n):
-                requests.append(Request(_bytes(workspace), now, now))
+                size = _bytes(workspace)
+                # Where values lie apart they take pages, and end where these do.
+                requests.append(Request(room(size) if self.apart is None else size, now, now))
                 owners.append(workspace)
         return requests, owners
 
@@ -558,6 +561,5 @@ def _size(type_: TensorType) -> Expr:
 
 def _at(buffer: Buffer, offset: Expr, align: int = ALIGN) -> Buffer:
     """The buffer as a window at a byte offset, which is a multiple of `align`."""
-    return Buffer(
-        buffer.name, buffer.shape, buffer.dtype, offset=offset // buffer.dtype.itemsize, align=align
-    )
+    elements = Analyzer().simplify(offset // buffer.dtype.itemsize)
+    return Buffer(buffer.name, buffer.shape, buffer.dtype, offset=elements, align=align)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlc_core.ir.expr import Expr, const, const_value
+from dlc_core.arith import Analyzer
+from dlc_core.ir.expr import Expr, const, const_value, free_vars, maximum
 
 ALIGN = 64
 """Bytes; where a target names no other, every value starts at a multiple: a cache line, the widest vector."""
@@ -51,6 +52,27 @@ def live_peak(requests: Sequence[Request], align: int = ALIGN) -> int | None:
     return most
 
 
+def room(size: Expr) -> Expr:
+    """At least `size` bytes, and none where that is negative: from index zero to the last element of a tensor
+    with strides it is, where the tensor is empty.
+    """
+    if const_value(size) is not None:
+        return const(max(0, const_value(size) or 0))
+    analyzer = Analyzer()
+    for var in free_vars(size):
+        analyzer.declare_dim(var, low=0)
+    if analyzer.prove(size >= 0):
+        return size
+    terms, constant = analyzer.linear(size)
+    if not all(analyzer.prove(atom >= 0) for atom in terms):
+        return maximum(size, 0)
+    # No more than what is added to it: a bound without a choice, which proofs and code would have to make.
+    more: Expr = const(max(0, constant))
+    for atom, factor in terms.items():
+        more = more + atom * max(0, factor)
+    return more
+
+
 def _rounded(size: int, align: int) -> int:
     return -(-size // align) * align
 
@@ -75,18 +97,24 @@ def _place_known(requests: Sequence[Request], offsets: list[Expr | None], align:
 
 
 def _place_symbolic(requests: Sequence[Request], offsets: list[Expr | None], begin: Expr, align: int) -> Expr:
-    """Slots of one size expression each, reused by requests of that size which do not overlap."""
+    """Slots of one size each, reused by requests of that size which do not overlap.
+
+    Sizes and offsets are simplified: equal sizes are one expression then, proofs about slots are short, and
+    so is the code that computes them.
+    """
+    analyzer = Analyzer()
     slots: list[tuple[Expr, Expr, list[int]]] = []
     for i, request in enumerate(requests):
         if offsets[i] is not None:
             continue
+        wanted = analyzer.simplify(request.size)
         for size, offset, members in slots:
-            if size is request.size and not any(request.overlaps(requests[j]) for j in members):
+            if size is wanted and not any(request.overlaps(requests[j]) for j in members):
                 members.append(i)
                 offsets[i] = offset
                 break
         else:
             offsets[i] = begin
-            slots.append((request.size, begin, [i]))
-            begin = begin + (request.size + (align - 1)) // align * align
+            slots.append((wanted, begin, [i]))
+            begin = analyzer.simplify(begin + (wanted + (align - 1)) // align * align)
     return begin
