@@ -1,6 +1,6 @@
 """What the proof of bounds costs, and what it finds: `python -m benchmarks.bounds [NAME ...] [--threads 1,2]`
 
-Models are compiled for the first target, in one process and without the cache.  `pass %` is the share of the
+Models are compiled in one process and without the cache; times are what processors spent.
 pass `prove_bounds` in the time of a compile, `main %` that of the proof of the entry and of its memory.
 Accesses are proved, versioned (proved under a condition on sizes that the kernel tests once, and checked
 where it fails) or checked while the kernel runs.
@@ -195,18 +195,16 @@ def _watched(figure: Figure) -> Iterator[None]:
         found = plain(func, module)
         figure.count += 1
         versioned = sum(a.when is not None and const_value(a.when) is None for a in found.open)
-        figure.accesses.update(
-            proved=found.proved, versioned=versioned, checked=len(found.open) - versioned
-        )
+        figure.accesses.update(proved=found.proved, versioned=versioned, checked=len(found.open) - versioned)
         return found
 
     def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 return function(*args)
             finally:
-                setattr(figure, name, getattr(figure, name) + time.perf_counter() - start)
+                setattr(figure, name, getattr(figure, name) + time.process_time() - start)
 
         return call
 
@@ -226,9 +224,9 @@ def measure(name: str, threads: int, rounds: int = 3, target: str | None = None)
     for _ in range(rounds):
         figure = Figure(name, threads)
         with config.override(compile_processes=1), _watched(figure):
-            start = time.perf_counter()
+            start = time.process_time()
             dlc.compile(model, target, num_threads=threads, cache=False)
-            figure.compile = time.perf_counter() - start
+            figure.compile = time.process_time() - start
         found.append(figure)
     return min(found, key=lambda figure: figure.compile)
 
@@ -257,7 +255,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     print_table(TITLES, [figure.cells() for figure in figures], markdown=options.markdown)
     if options.json is not None:
-        options.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1), encoding="utf-8")
+        options.json.write_text(
+            json.dumps([asdict(figure) for figure in figures], indent=1), encoding="utf-8"
+        )
     return 0
 
 

@@ -33,6 +33,7 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.apart import PAGE, Apart, slot
 from dlc_core.passes.lower.control import Called, Control, Memory, is_control, is_step
 from dlc_core.passes.lower.describe import arrays_of, interface_of, with_conditions
+from dlc_core.passes.lower.disjoint import prove_disjoint
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan, room
@@ -160,6 +161,8 @@ class _Builder:
         self.overwrites = overwrites
         self.over: dict[Place, Place] = {}
         """Outputs that are written over what was there, and the first value that was there."""
+        self.written: set[Buffer] = set()
+        """What kernels and bodies write to."""
         self.controls: dict[Node, Control] = {}
         self.last: dict[Place, int] = {}
         """The last step that reads a tensor."""
@@ -231,7 +234,7 @@ class _Builder:
         )  # fmt: skip
         doubtful = doubtful_sizes(d for b in self.buffers.values() for d in b.shape)
         func = func.with_attrs(sizes=doubtful) if doubtful else func
-        func = self.proved(func, calls, viewed)
+        func = self.proved(func, arena, calls, viewed)
         names = self.function.attrs
         in_names = names.get("inputs") or tuple(p.attrs["name"] for p in self.function.params)
         out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(out_buffers)))
@@ -247,14 +250,19 @@ class _Builder:
         self.signature = with_conditions(signature, self.function)
         return func
 
-    def proved(self, func: PrimFunc, calls: Stmt, viewed: Callable[[Stmt], Stmt]) -> PrimFunc:
-        """The function, whose windows on memory are proved to fit; by sizes that are tested where they are
-        not."""
-        found = prove(func, self.module.functions)
-        func = func.with_attrs(**{BOUNDS: (found.proved, len(found.open))})
-        if found.open:
-            func = replace(func, body=viewed(self.record.guarded(func, calls, found.open)))
-        return func
+    def proved(self, func: PrimFunc, arena: Buffer, calls: Stmt, viewed: Callable[[Stmt], Stmt]) -> PrimFunc:
+        """The function, whose windows on memory are proved to fit and those in use at once to lie apart; by
+        sizes that are tested where they are not.
+
+        Raises PassError where they do not.
+        """
+        functions = self.module.functions
+        inside = prove(func, functions)
+        lasting = [self.record.buffer] if self.checked else []
+        apart = prove_disjoint(func, arena, functions, lasting=lasting, written=self.written)
+        left = [*inside.open, *apart.open]
+        func = func.with_attrs(**{BOUNDS: (inside.proved + apart.proved, len(left))})
+        return replace(func, body=viewed(self.record.guarded(func, calls, left))) if left else func
 
     # Where values live
 
@@ -492,6 +500,7 @@ class _Builder:
             for i, place in enumerate(places)
         ]
         outs = [self.buffer((n, i)) for i in range(len(result_types(n)))]
+        self.written.update(outs)
         spaces = [self.workspaces[b] for b in self.workspace_of[n]]
         record, site = self.record.arguments(n, func)
         call = Eval(call_kernel(n.attrs["symbol"], *args, *outs, *spaces, *record, *n.attrs["dims"], *site))
@@ -507,6 +516,7 @@ class _Builder:
             self.workspaces,
             self.record.buffer,
         )
+        self.written.update(memory.outs)
         return self.controls[n].statements(memory)
 
     def _shaped(self, place: Place, type_: TensorType) -> Buffer:

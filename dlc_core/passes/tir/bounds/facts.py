@@ -144,10 +144,11 @@ class Knowledge:
             self._learn_positive(extent)
             extent = az.simplify(fact.extent)
         az.bind(var, begin, extent)
-        if isinstance(extent, Const):
+        moving = self.moving(fact)
+        if isinstance(extent, Const) or set(free_vars(begin, extent)).isdisjoint(moving):
             return
         # So has the range over all rounds of the loops around it, which may say more of the sizes.
-        ends = az.bounds(var, self.moving(fact))
+        ends = az.bounds(var, moving)
         if ends is not None and free_vars(*ends):
             self._learn_positive(az.simplify(ends[1] - ends[0] + 1))
 

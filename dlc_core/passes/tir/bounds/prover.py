@@ -114,6 +114,7 @@ class _Prover:
         """Loads, stores and other statements that need to be looked at where they stand."""
         self.groups: dict[_Group, list[tuple[int, Access]]] = {}
         """Accesses that differ by a constant alone, with that constant."""
+        self.guarded: dict[tuple[Fact | None, tuple[tuple[Expr, bool], ...]], Fact | None] = {}
         self.stripped: dict[Expr, tuple[Expr, int]] = {}
         self.extents: dict[Buffer, Bytes] = {}
         self.lane_values: dict[Var, Expr] = {}
@@ -236,10 +237,7 @@ class _Prover:
 
     def _group(self, group: _Group, members: list[tuple[int, Access]]) -> None:
         """Prove the first and the last of a group: the others lie between."""
-        fact = group.fact
-        for cond, holds in group.guards:
-            scalar = cond.value if isinstance(cond, Broadcast) else cond
-            fact = Holds(fact, 0 if fact is None else fact.depth + 1, None, scalar, not holds)
+        fact = self._guarded(group)
         members.sort(key=lambda member: member[0])
         ends = [members[0][1], members[-1][1]] if members[0][0] < members[-1][0] else [members[0][1]]
         if all(self._is_inside(fact, access) is _TRUE for access in ends):
@@ -251,6 +249,19 @@ class _Prover:
                 self.proof.proved += 1
             else:
                 self.proof.open.append(replace(access, when=when))
+
+    def _guarded(self, group: _Group) -> Fact | None:
+        """What holds where a group is accessed; groups under the same guards share what follows from it."""
+        if not group.guards:
+            return group.fact
+        fact = self.guarded.get((group.fact, group.guards))
+        if fact is None:
+            fact = group.fact
+            for cond, holds in group.guards:
+                scalar = cond.value if isinstance(cond, Broadcast) else cond
+                fact = Holds(fact, 0 if fact is None else fact.depth + 1, None, scalar, not holds)
+            self.guarded[group.fact, group.guards] = fact
+        return fact
 
     def _is_inside(self, fact: Fact | None, access: Access) -> Expr | None:
         """True, or a condition on sizes under which an access lies inside, or None where none is known."""

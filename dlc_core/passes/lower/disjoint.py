@@ -1,0 +1,304 @@
+"""Proofs that values which live at once lie apart in the arena, found from the code of an entry alone.
+
+The plan of memory is not asked.  A value is a window on the arena, together with all windows on it: parts that
+are computed where they lie in a join, views in another shape.  It lives from the first step that mentions it to
+the last; a branch or a loop is one step.  Of values that live at once the bytes are disjoint, except where a
+kernel writes an output over an input that ends with it, which the kernel has to allow (`tir.in_place`).  Parts
+of one value that steps write are disjoint too.
+
+For symbolic sizes that is proved of offsets and sizes as expressions; what is not proved becomes a condition on
+sizes that the entry tests, unless some sizes refute it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from dlc_core.arith import Analyzer
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import (
+    Call,
+    Expr,
+    Load,
+    Var,
+    const,
+    const_value,
+    post_order,
+    substitute,
+)
+from dlc_core.passes.lower.memory import room
+from dlc_core.passes.tir.bounds.prover import Access, Proof, extent_in_bytes
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.in_place import OVERWRITES
+from dlc_core.tir.intrinsics import kernel_symbol
+from dlc_core.tir.sizes import SIZES
+from dlc_core.tir.stmt import Eval, PrimFunc, Seq, Stmt, Store, View
+
+SAMPLE = 1021
+"""A size at which the order of symbolic offsets is looked at: larger than what sizes have subtracted."""
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """Bytes of the arena, [begin, end), and where they begin at some sizes."""
+
+    begin: Expr
+    end: Expr
+    at: int
+    until: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """A window on the arena, and the steps in which it lives, both included."""
+
+    view: View
+    extent: _Extent
+    first: int
+    last: int
+
+
+def prove_disjoint(
+    func: PrimFunc,
+    arena: Buffer,
+    functions: Mapping[str, object],
+    *,
+    lasting: Collection[Buffer] = (),
+    written: Collection[Buffer] = (),
+) -> Proof:
+    """Which pairs of values lie apart.
+
+    `lasting` are windows on the arena that live throughout, whatever mentions them; `written` those that steps
+    write to.  Pairs that are open have a condition on sizes, or none where they do overlap.
+    """
+    return _Checker(func, arena, functions, lasting, frozenset(written)).run()
+
+
+class _Checker:
+    def __init__(
+        self,
+        func: PrimFunc,
+        arena: Buffer,
+        functions: Mapping[str, object],
+        lasting: Collection[Buffer],
+        written: frozenset[Buffer],
+    ) -> None:
+        self.func, self.arena, self.functions = func, arena, functions
+        self.lasting, self.written = lasting, written
+        self.views = {s.buffer: s for s in stmts(func.body) if isinstance(s, View)}
+        self.proof = Proof()
+        self.dims = Analyzer()
+        for scalar in func.scalars:
+            if scalar.dtype.is_int:
+                self.dims.declare_dim(scalar, low=0)
+        self.dims.suppose(*(size >= 0 for size in func.attrs.get(SIZES, ())))
+        self.sample = {v: const(_sample_of(v, i)) for i, v in enumerate(func.scalars)}
+        self.extents: dict[tuple[Expr, Expr], _Extent] = {}
+        self.apart: dict[tuple[_Extent, _Extent], bool] = {}
+
+    def run(self) -> Proof:
+        steps = list(_steps(self.func.body))
+        values = self._values(steps)
+        active: list[tuple[int, int, int, _Value]] = []
+        ends: list[tuple[int, int, tuple[int, int, int, _Value]]] = []
+        for number, value in enumerate(sorted(values, key=lambda value: value.first)):
+            while ends and ends[0][0] < value.first:
+                active.remove(heappop(ends)[2])
+            entry = value.extent.at, value.extent.until, number, value
+            place = bisect_left(active, entry)
+            # The active ones lie behind one another, so the neighbours are enough.
+            for near in (active[place - 1 : place], active[place : place + 1]):
+                for *_, other in near:
+                    self._pair(other, value, steps)
+            insort(active, entry)
+            heappush(ends, (value.last, number, entry))
+        self._parts()
+        return self.proof
+
+    def _values(self, steps: Sequence[Stmt]) -> list[_Value]:
+        """The values in the arena that anything mentions, but empty ones."""
+        lives: dict[Buffer, tuple[int, int]] = {}
+        for number, step in enumerate(steps):
+            for buffer in _mentioned(step):
+                root = self._root(buffer)
+                if root is not None:
+                    lives[root] = lives.get(root, (number, number))[0], number
+        lives.update({buffer: (-1, len(steps)) for buffer in self.lasting if buffer in self.views})
+        made = [
+            _Value(self.views[root], self._extent(root), first, last) for root, (first, last) in lives.items()
+        ]
+        return [value for value in made if value.extent.begin is not value.extent.end]
+
+    def _root(self, buffer: Buffer) -> Buffer | None:
+        """The window on the arena that a buffer lies in."""
+        while (view := self.views.get(buffer)) is not None:
+            if view.base is self.arena:
+                return buffer
+            buffer = view.base
+        return None
+
+    def _extent(self, buffer: Buffer) -> _Extent:
+        begin, end = extent_in_bytes(buffer)
+        found = self.extents.get((begin, end))
+        if found is None:
+            key = begin, end
+            if const_value(begin) is None or const_value(end) is None:
+                begin, end = self.dims.simplify(begin), self.dims.simplify(end)
+                if not self.dims.prove(begin <= end):
+                    # Empty tensors with strides end before they begin.
+                    end = self.dims.simplify(begin + room(self.dims.simplify(end - begin)))
+            found = self.extents[key] = _Extent(begin, end, self._at_sample(begin), self._at_sample(end))
+        return found
+
+    def _at_sample(self, e: Expr) -> int:
+        value = const_value(e)
+        if value is None:
+            value = const_value(self.dims.simplify(substitute(e, self.sample)))
+        return 0 if value is None else int(value)
+
+    # Values
+
+    def _pair(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> None:
+        """Two values that live at once, the second one from a later step on."""
+        if self._is_over(one, other, steps):
+            self.proof.proved += 1
+            return
+        about = f"{other.view.buffer!r} lies where {one.view.buffer!r} lives"
+        self._disjoint(other.view, one.extent, other.extent, about)
+
+    def _disjoint(self, stmt: View, a: _Extent, b: _Extent, about: str) -> None:
+        low, high = (a, b) if (a.at, a.until) <= (b.at, b.until) else (b, a)
+        found = self.apart.get((low, high))
+        if found is None:
+            found = self.apart[low, high] = self.dims.prove(low.end <= high.begin)
+        if found:
+            self.proof.proved += 1
+            return
+        when: Expr | None = (a.end <= b.begin) | (b.end <= a.begin)
+        if low.until > high.at and low.at < low.until and high.at < high.until:
+            when = None  # sizes are known for which they overlap
+        why = f"{about}: bytes {a.begin} to {a.end}, and {b.begin} to {b.end}"
+        self.proof.open.append(Access(stmt, "places", stmt.buffer, (), (), why, when))
+
+    def _is_over(self, one: _Value, other: _Value, steps: Sequence[Stmt]) -> bool:
+        """Whether a kernel writes a value over another one that it reads for the last time."""
+        if one.last != other.first or one.extent is not other.extent:
+            return False
+        step = steps[one.last]
+        call = step.value if isinstance(step, Eval) else None
+        symbol = kernel_symbol(call) if isinstance(call, Call) else None
+        callee = None if symbol is None else self.functions.get(symbol)
+        if call is None or not isinstance(callee, PrimFunc):
+            return False
+        given = [_taken(arg) for arg in call.args]
+        roots = [None if buffer is None else self._root(buffer) for buffer in given]
+        allowed = callee.attrs.get(OVERWRITES, ())
+        for source, output in allowed:
+            ends = given[source], given[output]
+            if (roots[source], roots[output]) == (one.view.buffer, other.view.buffer) and None not in ends:
+                extents = [self._extent(buffer) for buffer in ends if buffer is not None]
+                alone = roots.count(roots[source]) == roots.count(roots[output]) == 1
+                return alone and extents[0] is extents[1]
+        return False
+
+    # Parts of values
+
+    def _parts(self) -> None:
+        """Parts of one buffer that steps write lie apart in it."""
+        parts: defaultdict[Buffer, list[View]] = defaultdict(list)
+        for buffer, view in self.views.items():
+            if buffer in self.written and view.base is not self.arena:
+                parts[view.base].append(view)
+        for whole, views in parts.items():
+            for number, one in enumerate(views):
+                for other in views[:number]:
+                    if _lie_apart(one.buffer, other.buffer, whole):
+                        self.proof.proved += 1
+                        continue
+                    about = f"{one.buffer!r} and {other.buffer!r} are parts of {whole!r}"
+                    self._disjoint(one, self._extent(other.buffer), self._extent(one.buffer), about)
+
+
+def _sample_of(var: Var, index: int) -> int:
+    """A size for a dim, within its bounds and another one for each."""
+    wanted = SAMPLE + 2 * index
+    if var.bounds is None:
+        return wanted
+    high = wanted if var.bounds.high is None else var.bounds.high
+    return max(var.bounds.low, min(wanted, high))
+
+
+def _steps(root: Stmt) -> Iterator[Stmt]:
+    """The statements of an entry in order, those of control flow whole."""
+    work = [root]
+    while work:
+        stmt = work.pop()
+        if isinstance(stmt, View):
+            work.append(stmt.body)
+        elif isinstance(stmt, Seq):
+            work += reversed(stmt.stmts)
+        else:
+            yield stmt
+
+
+def _mentioned(step: Stmt) -> Iterator[Buffer]:
+    """The buffers that a step reads, writes or passes on, some of them several times."""
+    for stmt in stmts(step):
+        if isinstance(stmt, Store):
+            yield stmt.buffer
+        for e in exprs_of(stmt):
+            for part in post_order(e):
+                if isinstance(part, Load):
+                    yield part.buffer
+
+
+def _taken(arg: Expr) -> Buffer | None:
+    if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
+        return arg.args[0].buffer
+    return None
+
+
+def _lie_apart(one: Buffer, other: Buffer, whole: Buffer) -> bool:
+    """Whether two parts of a whole are disjoint because they are in each row of it, or in each plane.
+
+    A stride that all outer ones are multiples of cuts memory into pieces; in each the parts take the same
+    place.
+    """
+    found = [_numbers(buffer, whole) for buffer in (one, other)]
+    if found[0] is None or found[1] is None:
+        return False
+    (a_begin, a_steps, a_sizes), (b_begin, b_steps, b_sizes) = found[0], found[1]
+    if a_steps != b_steps:
+        return False
+    for axis in range(1, len(a_steps)):
+        piece = a_steps[axis - 1]
+        if piece <= 0 or any(step % piece for step in a_steps[:axis]):
+            continue
+        inner = a_steps[axis:]
+        a_size, b_size = (
+            1 + sum((n - 1) * step for n, step in zip(sizes[axis:], inner, strict=True))
+            for sizes in (a_sizes, b_sizes)
+        )
+        a, b = a_begin % piece, b_begin % piece
+        if max(a + a_size, b + b_size) <= piece and (a + a_size <= b or b + b_size <= a):
+            return True
+    return False
+
+
+def _numbers(buffer: Buffer, whole: Buffer) -> tuple[int, list[int], list[int]] | None:
+    """Where a part begins in a whole, its strides and its sizes, in elements; the outermost size may be
+    symbolic.
+    """
+    begin = const_value(Analyzer().simplify(buffer.offset - whole.offset))
+    steps = [const_value(step) for step in buffer.element_strides()]
+    sizes = [const_value(size) for size in buffer.shape]
+    if begin is None or None in steps or None in sizes[1:] or not sizes:
+        return None
+    return int(begin), [int(s) for s in steps if s is not None], [int(n or 0) for n in sizes]
+
+
+__all__ = ["prove_disjoint"]
