@@ -1,0 +1,282 @@
+"""Values that live at once lie apart in the arena: proved from the code of entries, so that plans that are
+wrong are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.arith import Analyzer
+from dlc_core.diag import PassError
+from dlc_core.graph.node import Function, Node, constant, param
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.expr import Expr, Var, const, const_value, substitute
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.reference import evaluate
+from dlc_core.passes.lower import main as lowering
+from dlc_core.passes.lower import memory
+from dlc_core.passes.lower.disjoint import prove_disjoint
+from dlc_core.passes.lower.joins import Place, Window
+from dlc_core.passes.lower.memory import Request, room
+from dlc_core.passes.tir.bounds import Proof
+from dlc_core.script import parse
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import PrimFunc, View, seq, store
+
+CHECKED = "reference -level=tir -check=true"
+
+KERNELS = """
+@ir_module
+class M:
+    @T.prim_func
+    def one(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32")):
+        {attrs}
+        for i in range(8): b[i] = a[i]
+
+    @T.prim_func
+    def two(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32"), c: T.Buffer((8,), "float32")):
+        for i in range(8): c[i] = a[i] + b[i]
+
+    @T.prim_func
+    def main(x: T.Buffer((8,), "float32"), y: T.Buffer((8,), "float32"), arena: T.Buffer(({size},), "uint8")):
+        {body}
+"""
+"""`one` reads a and writes b, `two` reads two and writes c."""
+
+
+def call(kernel: str, *buffers: str) -> str:
+    return f'T.call_kernel("{kernel}", {", ".join(f"T.address_of({b})" for b in buffers)})'
+
+
+def window(name: str, begin: object, size: object = 8, base: str = "arena") -> str:
+    return f'{name} = T.view({base}, ({size},), "float32", offset={begin})'
+
+
+def proof(*body: str, attrs: str = "", size: object = 128, written: Sequence[str] = ()) -> Proof:
+    lines = [line for text in body for line in text.splitlines()]
+    made = parse(
+        KERNELS.format(body="\n        ".join(lines), attrs=attrs or 'T.func_attr({"k": 1})', size=size)
+    )
+    assert isinstance(made, IRModule)
+    func: PrimFunc = made["main"]
+    arena = next(b for b in func.buffers if b.name == "arena")
+    named = {s.buffer.name: s.buffer for s in stmts(func.body) if isinstance(s, View)}
+    return prove_disjoint(func, arena, made.functions, written=[named[name] for name in written])
+
+
+def chain(p: object, q: object, r: object) -> tuple[str, ...]:
+    """Values p and q live together, and q and r; p and r do not."""
+    windows = (window("p", p), window("q", q), window("r", r))
+    return (*windows, call("one", "x", "p"), call("two", "x", "p", "q"), call("two", "x", "q", "r"),
+            call("one", "r", "y"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("places", "fits"),
+    [
+        ((0, 8, 16), True),
+        ((0, 8, 0), True),  # r lies where p was
+        ((8, 0, 8), True),
+        ((0, 7, 16), False),
+        ((0, 8, 8), False),
+        ((0, 8, 1), False),
+        ((0, 8, 15), False),
+    ],
+)
+def test_places_of_a_chain(places: tuple[int, int, int], fits: bool) -> None:
+    found = proof(*chain(*places))
+    assert (not found.open) is fits
+    assert found.proved + len(found.open) == 2
+    for access in found.open:
+        assert access.when is None
+        assert "lives" in str(access)
+
+
+def test_a_value_lives_until_its_last_reader() -> None:
+    """The reader is no neighbour of what overwrites it."""
+    body = (window("p", 0), window("q", 8), window("r", 0), call("one", "x", "p"), call("one", "x", "q"),
+            call("one", "q", "r"), call("two", "p", "r", "y"))  # fmt: skip
+    assert [str(a) for a in proof(*body).open] == [
+        "r: float32[8] lies where p: float32[8] lives: bytes 0 to 32, and 0 to 32"
+    ]
+    assert not proof(*body[:-1], call("one", "r", "y")).open
+
+
+def test_windows_on_a_window_are_part_of_its_life() -> None:
+    body = (window("p", 0), window("v", 4, 4, "p"), window("q", 0), call("one", "x", "p"))
+    after = (call("one", "x", "q"), call("one", "v", "y"))
+    assert len(proof(*body, *after).open) == 1
+    assert not proof(*body, *after[::-1]).open
+
+
+def test_outputs_over_inputs_have_to_be_allowed() -> None:
+    body = (
+        window("p", 0),
+        window("q", 0),
+        call("one", "x", "p"),
+        call("one", "p", "q"),
+        call("one", "q", "y"),
+    )
+    allowed = 'T.func_attr({"overwrites": ((0, 1),)})'
+    assert len(proof(*body).open) == 1
+    assert not proof(*body, attrs=allowed).open
+    later = (*body[:4], call("two", "p", "q", "y"))
+    assert len(proof(*later, attrs=allowed).open) == 1  # p is read afterwards
+    shifted = (window("p", 0), window("q", 4), *body[2:])
+    assert len(proof(*shifted, attrs=allowed).open) == 1
+
+
+def test_branches_and_loops_are_one_step() -> None:
+    inside = f"for i in range(2):\n    {call('one', 'x', 'p')}\n    {call('one', 'p', 'q')}"
+    before = (window("p", 0), window("q", 8), window("r", 0), call("one", "x", "r"))
+    assert len(proof(*before, inside, call("two", "r", "q", "y")).open) == 1
+    assert not proof(*before, call("one", "r", "y"), inside, call("one", "q", "y")).open
+
+
+def test_parts_that_are_written_lie_apart() -> None:
+    def joined(first: str, second: str) -> Proof:
+        whole = 'w = T.view(arena, (2, 16), "float32")'
+        parts = [f'{n} = T.view(w, (2, 8), "float32", {at})' for n, at in (("p", first), ("q", second))]
+        return proof(whole, *parts, call("one", "x", "p"), call("one", "x", "q"), written=["p", "q"])
+
+    strided = "strides=(16, 1), offset={}".format
+    assert not joined(strided(0), strided(8)).open
+    assert len(joined(strided(0), strided(7)).open) == 1
+    assert len(joined(strided(0), strided(9)).open) == 1  # it goes on in the next row
+    assert not joined("offset=0", "offset=16").open
+    assert len(joined("offset=0", "offset=15").open) == 1
+
+
+def test_symbolic_places() -> None:
+    n = Var("n")
+    x, arena = Buffer("x", (n, 4)), Buffer("arena", (64 * n + 64,), "uint8")
+
+    def at(offset: Expr) -> Proof:
+        p, q = Buffer("p", (n, 4)), Buffer("q", (n, 4), offset=offset)
+        body = seq(store(p, [0, 0], x[0, 0]), store(q, [0, 0], x[0, 0]), store(x, [0, 0], p[0, 0]))
+        func = PrimFunc("main", (x, arena, n), View(p, arena, View(q, arena, body)))
+        return prove_disjoint(func, arena, {})
+
+    assert not at(n * 4).open
+    assert not at((n * 16 + 63) // 64 * 16).open
+    assert at(n * 4 - 1).open[0].when is None  # there are sizes for which they overlap
+    (unsure,) = at(n * n).open
+    assert unsure.when is not None  # they lie apart from n = 4 on
+    for size, apart in ((3, False), (4, True), (9, True)):
+        assert bool(const_value(Analyzer().simplify(substitute(unsure.when, {n: const(size)})))) is apart
+
+
+def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
+    """Rows with padding behind each but the last: of none of them the size is negative."""
+    n = Var("n")
+    rows = (n * 1040 - 16) * 4
+    requests = [Request(n * 64, 0, 1), Request(room(rows), 0, 0), Request(n * 4096, 0, 1)]
+    offsets, total = memory.plan(requests)
+
+    def at(e: Expr, size: int) -> int:
+        value = const_value(Analyzer().simplify(substitute(e, {n: const(size)})))
+        assert isinstance(value, int)
+        return value
+
+    for size in (0, 1, 7):
+        ends = [at(offset + request.size, size) for offset, request in zip(offsets, requests, strict=True)]
+        assert max(ends) <= at(total, size)
+        assert at(requests[1].size, size) >= max(0, at(rows, size))
+    assert room(n * 8) is n * 8
+    assert at(room(n * n - (n - 3) * 8), 0) >= 24
+
+
+# Whole compiles
+
+
+def model(batch: int | Var, *, joins: bool = False) -> IRModule:
+    """Products of which the first is read again at the end; with `joins` three are put side by side."""
+    x = param("x", tensor_type((batch, 16)))
+    rng = np.random.default_rng(0)
+
+    def product(value: Node, columns: int = 16) -> Node:
+        return std.matmul(value, constant(rng.standard_normal((value.shape[1], columns)).astype(np.float32)))
+
+    first = product(x)
+    second = product(first, 24)
+    third = product(second)
+    if joins:
+        parts = product(third), std.relu(product(third, 8)), std.exp(product(second))
+        third = product(std.concat(*parts, axis=1))
+    last = product(product(third))
+    return IRModule({"main": Function("main", (x,), std.add(product(last), product(first)))})
+
+
+def built(module: IRModule, target: str = CHECKED) -> dlc.Executable:
+    return dlc.compile(module, target, cache=False)
+
+
+def _shorter(request: Request) -> Request:
+    return replace(request, last=max(request.first, request.last - 1))
+
+
+def _later(request: Request) -> Request:
+    return replace(request, first=min(request.last, request.first + 1))
+
+
+def _smaller(request: Request) -> Request:
+    return replace(request, size=request.size // 2)
+
+
+@pytest.mark.parametrize("batch", [4, Var("n")], ids=["4", "n"])
+@pytest.mark.parametrize("joins", [False, True])
+@pytest.mark.parametrize("wrong", [_shorter, _later, _smaller])
+def test_wrong_plans_are_refused(
+    wrong: Callable[[Request], Request], joins: bool, batch: int | Var, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exe = built(model(batch, joins=joins))
+    x = np.random.default_rng(1).standard_normal((4, 16)).astype(np.float32)
+    expected = evaluate(model(batch, joins=joins)["main"], [x])
+    np.testing.assert_allclose(exe(x), expected, rtol=1e-4, atol=1e-2)
+
+    def plan(requests: Sequence[Request], align: int) -> object:
+        return memory.plan([wrong(request) for request in requests], align)
+
+    monkeypatch.setattr(lowering, "plan", plan)
+    with pytest.raises(PassError, match="the memory of main is planned wrong"):
+        built(model(batch, joins=joins))
+
+
+def test_joins_at_wrong_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = lowering.windows_of
+
+    def moved(function: Function) -> dict[Place, Window]:
+        found = plain(function)
+        return {
+            place: replace(window, offset=window.offset - 1) if number == 1 else window
+            for number, (place, window) in enumerate(found.items())
+        }
+
+    exe = built(model(4, joins=True))
+    assert sum("in_place" in kernel.name for kernel in exe.explain().kernels) == 3
+    monkeypatch.setattr(lowering, "windows_of", moved)
+    with pytest.raises(PassError, match="the memory of main is planned wrong") as caught:
+        built(model(4, joins=True))
+    assert "are parts of" in str(caught.value)
+
+
+def test_outputs_over_inputs_that_need_them_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product reads what it would be written over."""
+    built(model(4))
+
+    def over(self: lowering._Builder, direct: set[Place], step: Mapping[Node, int]) -> None:
+        for one, other in pairwise(self.order):
+            if one in other.args and (other, 0) not in direct:
+                self.over[other, 0] = self.over.get((one, 0), (one, 0))
+
+    monkeypatch.setattr(lowering._Builder, "_write_over", over)
+    with pytest.raises(PassError, match="the memory of main is planned wrong"):
+        built(model(4))
