@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dlc_core import job, passes, placing, schedule
     from dlc_core.graph import bind, resize
     from dlc_core.graph import donate as donating
+    from dlc_core.graph import node as nodes
     from dlc_core.passes import watch
     from dlc_core.passes.lower import single
     from dlc_core.runtime import library
@@ -40,6 +41,7 @@ else:
     donating = lazy("dlc_core.graph.donate")
     job = lazy("dlc_core.job")
     library = lazy("dlc_core.runtime.library")
+    nodes = lazy("dlc_core.graph.node")
     passes = lazy("dlc_core.passes")
     resize = lazy("dlc_core.graph.resize")
     placing = lazy("dlc_core.placing")
@@ -99,7 +101,8 @@ def load(
     unknown = [name for name in context if name not in getattr(reader, "options", ("shapes",))]
     if unknown:
         raise UsageError(f"the frontend {reader.name!r} takes no {unknown[0]}")
-    result: IRModule = reader.load(model, context)
+    with nodes.in_world(nodes.World()):
+        result: IRModule = reader.load(model, context)
     return result
 
 

@@ -13,7 +13,8 @@
     Function = (name, params, body, attrs)   closed: the body reaches no params but its own
 
 Attributes are keyed by type and bits, so that 1, True and 1.0, or 0.0 and -0.0, make different nodes.
-Spans live outside equality: a node that stands for several merged model nodes has the spans of all.
+Spans live outside equality: a node that stands for several merged model nodes has the spans of all.  They are
+those of one model: nodes without arguments are interned for each `World`, and so is what is made of them.
 """
 
 from __future__ import annotations
@@ -99,6 +100,29 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValu
 _current_spans: ContextVar[tuple[Span, ...]] = ContextVar("dlc_current_spans", default=())
 
 
+class World:
+    """What nodes belong to that are made together, by one import and by what compiles it.
+
+    Equal nodes of one world are one node, with the spans of all model nodes that it stands for.  Those of two
+    worlds are two: an error in a model does not name the nodes of another one that is alive.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+_current_world: ContextVar[World | None] = ContextVar("dlc_current_world", default=None)
+
+
+@contextmanager
+def in_world(world: World | None) -> Iterator[None]:
+    """Nodes built inside belong to this world; None is that of whatever no import makes."""
+    token = _current_world.set(world)
+    try:
+        yield
+    finally:
+        _current_world.reset(token)
+
+
 MOST_SPANS = 512
 """Model nodes that are known of one node: where long chains of them merge, all would take quadratic time."""
 
@@ -115,12 +139,13 @@ def merged_spans(known: tuple[Span, ...], more: Iterable[Span]) -> tuple[Span, .
 class Node(Structured):
     """A value of the graph.  Build it with `node(...)`; never mutate it (its spans excepted)."""
 
-    __slots__ = ("__weakref__", "args", "attrs", "op", "spans", "type")
+    __slots__ = ("__weakref__", "args", "attrs", "op", "spans", "type", "world")
     op: Op
     args: tuple[Node, ...]
     attrs: Mapping[str, Any]
     type: Type
     spans: tuple[Span, ...]
+    world: World | None
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -214,13 +239,16 @@ def node(op: Op, args: Sequence[Node], attrs: Mapping[str, Any], type_: Type) ->
     """The node with these fields: the existing one, or a new one.  The current spans are added to it."""
     frozen = {name: freeze_attr(value) for name, value in sorted(attrs.items())}
     # The key holds args and op by identity: they live as long as the node, which the entry does not outlive.
-    key = (op, tuple(args), tuple((name, attr_key(value)) for name, value in frozen.items()), type_)
+    # What has arguments is of their world.
+    world = args[0].world if args else _current_world.get()
+    fields = tuple((name, attr_key(value)) for name, value in frozen.items())
+    key = (op, tuple(args) or world, fields, type_)
     spans = _current_spans.get()
     found = _interned.get(key)
     if found is None:
         fresh = object.__new__(Node)
         fresh.op, fresh.args, fresh.attrs, fresh.type = op, tuple(args), MappingProxyType(frozen), type_
-        fresh.spans = spans
+        fresh.spans, fresh.world = spans, world
         found = _interned.setdefault(key, fresh)
     if found.spans is not spans:
         found.add_spans(spans)
@@ -232,7 +260,7 @@ def param(name: str, type_: Type) -> Node:
     fresh = object.__new__(Node)
     fresh.op, fresh.args, fresh.type = PARAM, (), type_
     fresh.attrs = MappingProxyType({"name": name})
-    fresh.spans = _current_spans.get()
+    fresh.spans, fresh.world = _current_spans.get(), _current_world.get()
     return fresh
 
 
@@ -312,6 +340,11 @@ def post_order(*roots: Node) -> Iterator[Node]:
             seen.add(current)
             stack.append((current, True))
             stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
+
+
+def world_of(function: Function) -> World | None:
+    """The world of a function: that of its params, or of a leaf of its body where it has none."""
+    return function.params[0].world if function.params else function.body.world
 
 
 def users_of(*roots: Node) -> dict[Node, list[Node]]:

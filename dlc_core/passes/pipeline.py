@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dlc_core.decisions import DECISIONS, forced
 from dlc_core.diag import DlcError, PassError, UnsupportedError
+from dlc_core.graph.node import Function, in_world, world_of
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
 from dlc_core.passes.reproducer import write_reproducer
@@ -57,7 +58,9 @@ class Pipeline:
         """
         context = PassContext.current() if context is None else context
         passes = self.active(context).passes
-        with context, forced(str(context.config.get(DECISIONS, ""))):
+        entry = module.functions.get(module.entry)
+        world = world_of(entry) if isinstance(entry, Function) else None
+        with context, in_world(world), forced(str(context.config.get(DECISIONS, ""))):
             for index, one in enumerate(passes):
                 module = _run_one(one, module, context, passes[index:])
         return module

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.json import graph_kinds
-from dlc_core.graph.node import Op
+from dlc_core.graph.node import Op, World, in_world
 from dlc_core.ir.json import EXPR_KINDS, decode, encode
 from dlc_core.tir.json import TIR_KINDS
 
@@ -29,4 +29,5 @@ def from_json(
     `ops` finds declared ops by name; without it ops are bare names, enough to print and to compare.
     Raises ArtifactError for malformed data, also where it names an unknown op.
     """
-    return decode(data, (*EXPR_KINDS, *TIR_KINDS, *graph_kinds(ops)), arrays)
+    with in_world(World()):
+        return decode(data, (*EXPR_KINDS, *TIR_KINDS, *graph_kinds(ops)), arrays)

@@ -1,13 +1,13 @@
 """Proofs that values which live at once lie apart in the arena, found from the code of an entry alone.
 
-The plan of memory is not asked.  A value is a window on the arena, together with all windows on it: parts that
-are computed where they lie in a join, views in another shape.  It lives from the first step that mentions it to
-the last; a branch or a loop is one step.  Of values that live at once the bytes are disjoint, except where a
-kernel writes an output over an input that ends with it, which the kernel has to allow (`tir.in_place`).  Parts
-of one value that steps write are disjoint too.
+The plan of memory is not asked.  A value is a window on the arena, together with all windows on it: parts
+that are computed where they lie in a join, views in another shape.  It lives from the first step that
+mentions it to the last; a branch or a loop is one step.  Of values that live at once the bytes are disjoint,
+except where a kernel writes an output over an input that ends with it, which the kernel has to allow
+(`tir.in_place`).  Parts of one value that steps write are disjoint too.
 
-For symbolic sizes that is proved of offsets and sizes as expressions; what is not proved becomes a condition on
-sizes that the entry tests, unless some sizes refute it.
+For symbolic sizes that is proved of offsets and sizes as expressions; what is not proved becomes a condition
+on sizes that the entry tests, unless some sizes refute it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def prove_disjoint(
 ) -> Proof:
     """Which pairs of values lie apart.
 
-    `lasting` are windows on the arena that live throughout, whatever mentions them; `written` those that steps
-    write to.  Pairs that are open have a condition on sizes, or none where they do overlap.
+    `lasting` are windows on the arena that live throughout, whatever mentions them; `written` those that
+    steps write to.  Pairs that are open have a condition on sizes, or none where they do overlap.
     """
     return _Checker(func, arena, functions, lasting, frozenset(written)).run()
 
