@@ -1,7 +1,7 @@
 """What the proof of bounds costs, and what it finds: `python -m benchmarks.bounds [NAME ...] [--threads 1,2]`
 
-Models are compiled in one process and without the cache; times are what processors spent.
-pass `prove_bounds` in the time of a compile, `main %` that of the proof of the entry and of its memory.
+Models are compiled in one process and without the cache; times are what processors spent.  `pass %` is the
+share of the pass `prove_bounds` in a compile, `main %` that of the proof of the entry and of its memory.
 Accesses are proved, versioned (proved under a condition on sizes that the kernel tests once, and checked
 where it fails) or checked while the kernel runs.
 """
@@ -32,9 +32,11 @@ from dlc_core.config import config
 from dlc_core.ir.expr import const_value
 from dlc_core.passes.lower import main as lowering
 from dlc_core.passes.tir import prove_bounds
+from dlc_core.passes.tir.bounds import prove
 
 TITLES = (
-    "model", "threads", "compile s", "pass s", "pass %", "main %", "proved", "versioned", "checked", "kernels",
+    "model", "threads", "compile s", "pass s", "pass %", "main %", "proved", "versioned", "checked",
+    "kernels",
 )  # fmt: skip
 
 
@@ -77,6 +79,9 @@ class _Graph:
     def weight(self, *shape: int) -> str:
         return self.array(self.rng.standard_normal(shape, np.float32) / np.float32(np.sqrt(shape[0])))
 
+    def integers(self, value: int | Sequence[int]) -> str:
+        return self.array(np.array(value, np.int64))
+
     def array(self, value: Any) -> str:
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.asarray(value), name))
@@ -99,23 +104,23 @@ def encoder(layers: int = 6, width: int = 256, heads: int = 4, tokens: int | str
     g = _Graph()
     vocabulary, most, size = 1000, 512, width // heads
     embedded = g.op("Gather", g.weight(vocabulary, width), "ids")
-    length = g.op("Gather", g.op("Shape", "ids"), g.array(np.int64(1)), axis=0)
-    ends = g.op("Unsqueeze", length, g.array(np.int64([0])))
-    places = g.op("Slice", g.weight(most, width), g.array(np.int64([0])), ends, g.array(np.int64([0])))
+    length = g.op("Gather", g.op("Shape", "ids"), g.integers(1), axis=0)
+    ends = g.op("Unsqueeze", length, g.integers([0]))
+    places = g.op("Slice", g.weight(most, width), g.integers([0]), ends, g.integers([0]))
     x = _normed(g, g.op("Add", embedded, places), width)
-    mask = g.op("Unsqueeze", "mask", g.array(np.int64([1, 2])))
+    mask = g.op("Unsqueeze", "mask", g.integers([1, 2]))
     bias = g.op("Mul", g.op("Sub", g.array(np.float32(1)), mask), g.array(np.float32(-1e4)))
     for _ in range(layers):
         made = []
         for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]):
             projected = g.op("Add", g.op("MatMul", x, g.weight(width, width)), g.weight(width))
-            split = g.op("Reshape", projected, g.array(np.int64([0, 0, heads, size])))
+            split = g.op("Reshape", projected, g.integers([0, 0, heads, size]))
             made.append(g.op("Transpose", split, perm=perm))
         query, key, value = made
         scores = g.op("Div", g.op("MatMul", query, key), g.array(np.float32(np.sqrt(size))))
         weights = g.op("Softmax", g.op("Add", scores, bias), axis=-1)
         mixed = g.op("Transpose", g.op("MatMul", weights, value), perm=[0, 2, 1, 3])
-        joined = g.op("Reshape", mixed, g.array(np.int64([0, 0, width])))
+        joined = g.op("Reshape", mixed, g.integers([0, 0, width]))
         out = g.op("Add", g.op("MatMul", joined, g.weight(width, width)), g.weight(width))
         x = _normed(g, g.op("Add", out, x), width)
         wide = g.op("Add", g.op("MatMul", x, g.weight(width, 4 * width)), g.weight(4 * width))
@@ -157,7 +162,7 @@ def detector(levels: int = 3, classes: int = 80) -> ModelProto:
     above, wide = features[-1]
     joined = [(above, wide)]
     for below, narrow in reversed(features[:-1]):
-        larger = g.op("Resize", above, "", g.array(np.float32([1, 1, 2, 2])), mode="nearest")
+        larger = g.op("Resize", above, "", g.array(np.array([1, 1, 2, 2], np.float32)), mode="nearest")
         above = conv(g.op("Concat", larger, below, axis=1), wide + narrow, narrow, 1)
         wide = narrow
         joined.append((above, narrow))
@@ -166,10 +171,10 @@ def detector(levels: int = 3, classes: int = 80) -> ModelProto:
         boxes = conv(conv(feature, narrow, 64), 64, 64, 1)
         scores = conv(conv(feature, narrow, classes), classes, classes, 1)
         both = g.op("Concat", boxes, scores, axis=1)
-        heads.append(g.op("Reshape", both, g.array(np.int64([1, 64 + classes, -1]))))
+        heads.append(g.op("Reshape", both, g.integers([1, 64 + classes, -1])))
     whole = g.op("Concat", *heads, axis=2)
     boxes, scores = (
-        g.op("Slice", whole, *(g.array(np.int64([n])) for n in (low, high, 1)))
+        g.op("Slice", whole, *(g.integers([n]) for n in (low, high, 1)))
         for low, high in ((0, 64), (64, 64 + classes))
     )
     g.op("Concat", boxes, g.op("Sigmoid", scores), axis=1)
@@ -188,11 +193,10 @@ MODELS: Mapping[str, Callable[[], ModelProto]] = {
 @contextmanager
 def _watched(figure: Figure) -> Iterator[None]:
     """Inside, what is proved counts for a figure."""
-    plain = prove_bounds.prove
     run_pass, prove_main = prove_bounds.ProveBounds.run_function, lowering._Builder.proved
 
     def counted(func: Any, module: Any = None) -> Any:
-        found = plain(func, module)
+        found = prove(func, module)
         figure.count += 1
         versioned = sum(a.when is not None and const_value(a.when) is None for a in found.open)
         figure.accesses.update(proved=found.proved, versioned=versioned, checked=len(found.open) - versioned)

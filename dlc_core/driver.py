@@ -27,10 +27,10 @@ from dlc_core.runtime.saving import Saved, read
 from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
+    import dlc_core.graph.node as nodes
     from dlc_core import job, passes, placing, schedule
     from dlc_core.graph import bind, resize
     from dlc_core.graph import donate as donating
-    from dlc_core.graph import node as nodes
     from dlc_core.passes import watch
     from dlc_core.passes.lower import single
     from dlc_core.runtime import library

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dlc_core as dlc
 from dlc_core.diag import DlcError
 from dlc_core.graph.node import Function as GraphFunction
-from dlc_core.graph.node import World, constant, in_world, node, post_order
+from dlc_core.graph.node import Node, World, constant, in_world, node, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.op import std
 from dlc_core.passes.base import Pass, PassContext
@@ -42,7 +43,7 @@ def model(label: str, *, wrong: bool = False, size: int = 4) -> onnx.ModelProto:
     """Nodes of constants alone, which are equal in all such models, and others; with an index out of range
     among the constants where it is `wrong`."""
 
-    def made(op: str, inputs: Sequence[str], output: str, **attrs: object) -> onnx.NodeProto:
+    def made(op: str, inputs: Sequence[str], output: str, **attrs: Any) -> onnx.NodeProto:
         return helper.make_node(op, inputs, [output], f"{label}/{output}", **attrs)
 
     nodes = [
@@ -113,7 +114,7 @@ def test_models_that_are_compiled_at_once() -> None:
 
 
 def test_nodes_are_one_in_a_world_and_two_in_two() -> None:
-    def built() -> tuple[object, object]:
+    def built() -> tuple[Node, Node]:
         one = constant(np.float32(1))
         return one, std.exp(one)
 

@@ -24,7 +24,7 @@ from dlc_core.op.reference import evaluate
 from dlc_core.passes.lower import main as lowering
 from dlc_core.passes.lower import memory
 from dlc_core.passes.lower.disjoint import prove_disjoint
-from dlc_core.passes.lower.joins import Place, Window
+from dlc_core.passes.lower.joins import Place, Window, windows_of
 from dlc_core.passes.lower.memory import Request, room
 from dlc_core.passes.tir.bounds import Proof
 from dlc_core.script import parse
@@ -251,10 +251,9 @@ def test_wrong_plans_are_refused(
 
 
 def test_joins_at_wrong_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = lowering.windows_of
 
     def moved(function: Function) -> dict[Place, Window]:
-        found = plain(function)
+        found = windows_of(function)
         return {
             place: replace(window, offset=window.offset - 1) if number == 1 else window
             for number, (place, window) in enumerate(found.items())

@@ -190,9 +190,10 @@ class _Checker:
             return False
         step = steps[one.last]
         call = step.value if isinstance(step, Eval) else None
-        symbol = kernel_symbol(call) if isinstance(call, Call) else None
-        callee = None if symbol is None else self.functions.get(symbol)
-        if call is None or not isinstance(callee, PrimFunc):
+        if not isinstance(call, Call):
+            return False
+        callee = self.functions.get(kernel_symbol(call) or "")
+        if not isinstance(callee, PrimFunc):
             return False
         given = [_taken(arg) for arg in call.args]
         roots = [None if buffer is None else self._root(buffer) for buffer in given]
