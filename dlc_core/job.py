@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from dlc_core.config import config as settings
+from dlc_core.decisions import DECISIONS, Choice, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
@@ -35,6 +36,7 @@ from dlc_core.script import script
 from dlc_core.shares import share_out
 from dlc_core.target import Artifact, Target
 from dlc_core.target.target import STAGES
+from dlc_core.tir.stmt import PrimFunc
 
 ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
 """Attributes of modules that executables keep, as JSON data."""
@@ -171,7 +173,8 @@ class Job:
         """Compile a module; `again` gives it once more, for sources that are asked for later."""
         if self.context.placement is not None:
             check_places(self.context.placement, module)
-        module, seconds = lower(module, self.context, self._share)
+        with scope(module.entry) as choices:
+            module, seconds = lower(module, self.context, self._share)
         self.seconds.update(seconds)
         regions = self._regions(module)
         if regions:
@@ -190,6 +193,7 @@ class Job:
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
         if self.failed:
             about["placed"] = _without(about["placed"], self.failed)
+        about[DECISIONS] = _decisions(choices, module)
         if "entries" in module.attrs:
             about["entries"] = _entries(module)
         program = _host_program(module)
@@ -365,6 +369,14 @@ def _without(placed: Mapping[str, Any], failed: Mapping[str, str]) -> dict[str, 
             region = {**region, "target": placed["host"]}
         regions.append(region)
     return {**placed, "regions": regions, "why_not": why_not}
+
+
+def _decisions(choices: Iterable[Choice], module: IRModule) -> list[str]:
+    """The choices of a compile as text, each once: those of its graph, then those of its kernels."""
+    kernels: Iterable[PrimFunc] = module.of_kind(PrimFunc).values()
+    texts = [str(choice) for choice in choices]
+    texts += [text for func in kernels for text in func.attrs.get(DECISIONS, ())]
+    return list(dict.fromkeys(texts))
 
 
 def _entries(module: IRModule) -> dict[str, Any]:

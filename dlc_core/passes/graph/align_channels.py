@@ -17,12 +17,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from dlc_core.decisions import Decision
 from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 
 CONV, MATMUL, PAD = OPS["conv"], OPS["matmul"], OPS["pad"]
+CHANNELS = Decision(
+    "dots.channels",
+    "Whether reduced channels are padded to whole groups of the target's dot products.",
+    ("padded", "kept"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,9 @@ class AlignChannels(GraphPass):
             weights, channels = const_array(w), x.shape[-1]
             if dot is None or weights is None or not isinstance(channels, int) or channels % dot.group == 0:
                 return None
-            if channels > self.most and weights.shape[-1] < self.results:
+            pays = channels <= self.most or weights.shape[-1] >= self.results
+            where = f"{x.shape} {w.shape}"
+            if CHANNELS.choose("padded" if pays else "kept", where=where) == "kept":
                 return None
             more = -channels % dot.group
             wide = PAD.build(x, pads=(*(0,) * len(x.shape), *(0,) * (len(x.shape) - 1), more))

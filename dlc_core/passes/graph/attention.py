@@ -24,6 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dlc_core.decisions import Decision
 from dlc_core.graph.node import Function, Node, const_array, constant, node, param, post_order, rewrite
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import Dim, tensor_type
@@ -43,6 +44,18 @@ EQUAL, GREATER = OPS["equal"], OPS["greater"]
 MATMUL, SOFTMAX, ATTENTION = (OPS[name] for name in ("matmul", "softmax", "attention"))
 RESHAPE, TRANSPOSE, BROADCAST = (OPS[name] for name in ("reshape", "transpose", "broadcast_to"))
 UNSQUEEZE, REPEAT, CAST = (OPS[name] for name in ("unsqueeze", "repeat", "cast"))
+
+FORM = Decision(
+    "attention.form",
+    "Whether attention is one kernel, by panels of keys for a tile of queries or key by key for one query, "
+    "or is spelt out as products and a softmax; and queries of a tile and keys of a panel.",
+    ("panels", "one_query", "spelt_out"),
+    has_values=True,
+)
+APART = (0, 0)
+"""The tile of attention that is spelt out."""
+ROWS = (1, 2, 3, 4, 6)
+"""Queries of a tile that may be forced."""
 
 _FLOATS = ("float32", "float64")
 
@@ -436,4 +449,16 @@ def _tiled(value: Node, machine: Description) -> Node | None:
         # A power of two: numbers of tokens often are multiples of it.
         most = choose(None, 2 * lanes, lanes, machine.usable_registers).rows
         tile = (1 << (most.bit_length() - 1), lanes)
-    return _formed(value, tile=tile)
+
+    def candidates() -> list[tuple[int, int]]:
+        few = [each for each in ROWS if not isinstance(rows, int) or each <= rows]
+        return [APART, tile, *((1, 1) for _ in range(rows == 1)), *((each, lanes) for each in few)]
+
+    chosen = FORM.pick(
+        tile,
+        candidates,
+        lambda one: "spelt_out" if one == APART else "one_query" if one == (1, 1) else "panels",
+        lambda one: "" if one == APART else "{}x{}".format(*one),
+        where=[arg.shape for arg in value.args],
+    )
+    return _spelt_out(value) if chosen == APART else _formed(value, tile=chosen)

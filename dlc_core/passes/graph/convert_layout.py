@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import CONST, PARAM, Function, Node, const_array, constant, node, post_order, spanned
 from dlc_core.ir.types import TensorType
@@ -33,6 +34,11 @@ TRANSPOSE, RESHAPE, CONCAT, BATCH_NORM = (
     OPS[name] for name in ("transpose", "reshape", "concat", "batch_norm")
 )
 LAYOUTS = ("NXC", "NCX")
+LAYOUT = Decision(
+    "layout.windows",
+    "Whether a convolution or pooling works on channels last, which vectors read side by side, or first.",
+    ("last", "first"),
+)
 
 
 @dataclass(frozen=True)
@@ -118,22 +124,25 @@ class _Converter:
         rank = len(current.shape)
         last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
         order = identity(rank)
-        if current.attrs["layout"] != self.layout:
-            order = last if self.layout == "NXC" else first
-        attrs = {**current.attrs, "layout": self.layout}
+        where = f"{current.op.name} {current.args[0].shape} {current.shape}"
+        preferred = "last" if self.layout == "NXC" else "first"
+        layout = "NXC" if LAYOUT.choose(preferred, where=where) == "last" else "NCX"
+        if current.attrs["layout"] != layout:
+            order = last if layout == "NXC" else first
+        attrs = {**current.attrs, "layout": layout}
         args = [self.view(current.args[0], order)]
         if current.op in (CONV, CONV_TRANSPOSE):
-            kernel, attrs["kernel_layout"] = self.kernel(current)
+            kernel, attrs["kernel_layout"] = self.kernel(current, layout)
             args += [kernel, *map(self.plain, current.args[2:])]
         decl = current.op
         assert isinstance(decl, OpDecl)
         return decl.build(*args, **attrs), order
 
-    def kernel(self, current: Node) -> tuple[Node, str]:
+    def kernel(self, current: Node, layout: str) -> tuple[Node, str]:
         """The weights in the layout that goes with that of the values."""
         own = current.attrs["kernel_layout"]
         channels_first = "OIX" if current.op is CONV else "IOX"
-        wanted = "XIO" if self.layout == "NXC" else channels_first
+        wanted = "XIO" if layout == "NXC" else channels_first
         rank = len(current.args[1].shape)
         window = tuple(range(2, rank))
         if own == wanted:

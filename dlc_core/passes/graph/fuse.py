@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import Span
 from dlc_core.graph.node import (
     CONST,
@@ -33,6 +34,18 @@ from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, kind_of, why_not
 
 NAME_LENGTH = 64
+MOST = Decision(
+    "fuse.most",
+    "The most operations of a kernel.",
+    ("all", "few", "one"),
+    has_values=True,
+)
+MOVES = Decision(
+    "fuse.moves",
+    "Whether contractions read operands through the moves in front of them, or these write copies.",
+    ("copied", "read_through"),
+)
+FEW = (2, 4)
 SCALED = frozenset({"quantize", "dequantize", "requantize", "requantize_fixed"})
 """Ops whose arguments behind the first are scales and zero points."""
 
@@ -51,8 +64,14 @@ class Fuse(GraphPass):
     moves: bool = False
 
     def run_function(self, function: Function, context: PassContext) -> Function:
-        limit = self.max_ops if context.opt_level > 0 else 1
-        return _with_kernels(function, limit, self.moves)
+        limit = MOST.pick(
+            self.max_ops if context.opt_level > 0 else 1,
+            lambda: [self.max_ops, *FEW, 1],
+            lambda most: "one" if most == 1 else "few" if most in FEW else "all",
+            where=function.name,
+        )
+        moves = MOVES.choose("read_through" if self.moves else "copied", where=function.name)
+        return _with_kernels(function, limit, moves == "read_through")
 
     def why_not(self, function: Function) -> tuple[NotFused, ...]:
         """For each producer and consumer that this pass leaves in different kernels the reason."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import Span
 from dlc_core.graph.node import Function, Node, functions_of, post_order, touches_texts
 from dlc_core.ir.types import Dim, TensorType
@@ -56,6 +57,16 @@ LOOKAHEAD = 24
 """How many nodes behind an anchor are looked at for the end of a diamond."""
 MAX_CONTEXTS = 4
 """How many times per result element a cheap member may be computed."""
+EPILOGUE = Decision(
+    "fuse.epilogue",
+    "Whether an elementwise operation behind a contraction or reduction is computed in its kernel.",
+    ("fused", "apart"),
+)
+PRODUCER = Decision(
+    "fuse.producer",
+    "Whether a value that one kernel reads is computed in that, or by a kernel of its own.",
+    ("fused", "apart"),
+)
 
 
 @dataclass(frozen=True)
@@ -247,7 +258,10 @@ class _Grouper:
             return f"{_article(kind)} operation does not follow {_article(self.kinds[anchor])} in one kernel"
         if consumer.shape != anchor.shape:
             return "the consumer has another shape than the result of the kernel"
-        return f"the kernel has max_ops={self.max_ops} operations" if size >= self.max_ops else ""
+        if size >= self.max_ops:
+            return f"the kernel has max_ops={self.max_ops} operations"
+        chosen = EPILOGUE.choose("fused", where=self.index[consumer])
+        return "" if chosen == "fused" else "the decision fuse.epilogue is forced"
 
     # Phase 2: everything else, from the results backwards.
 
@@ -304,7 +318,8 @@ class _Grouper:
         times = len(self.contexts_of(current))
         if times > (1 if current.op.name in COSTLY else MAX_CONTEXTS):
             return f"the producer would be computed {times} times for each element"
-        return ""
+        chosen = PRODUCER.choose("fused", where=self.index[current])
+        return "" if chosen == "fused" else "the decision fuse.producer is forced"
 
     def pair_obstacle(self, current: Node, user: Node, group: Group) -> str:
         kind, used_by = self.kinds[current], self.kinds[user]

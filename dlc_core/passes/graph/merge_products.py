@@ -22,6 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dlc_core.decisions import Decision
 from dlc_core.graph.node import Function, Node, attr_key, const_array, constant, post_order, rewrite
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.std import BY_NAME as OPS
@@ -33,6 +34,11 @@ from dlc_core.target.target import Description
 MATMUL, PACKED, SLICE = OPS["matmul"], OPS["packed_matmul"], OPS["slice"]
 GROUP_OPS = 48
 """The most operations of a kernel, as in the pass `fuse`."""
+PRODUCTS = Decision(
+    "products.merge",
+    "Whether products of one value by several constants become one product by the constants side by side.",
+    ("merged", "apart"),
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class MergeProducts(GraphPass):
             return function
         grouping = group_nodes(function, GROUP_OPS)
         machine = context.target.describe()
-        wanted = [alike for alike in _alike(grouping) if _pays([c.steps[0] for c in alike], machine)]
+        wanted = [alike for alike in _alike(grouping) if _is_chosen([c.steps[0] for c in alike], machine)]
         while wanted:
             merged, slices = _merged(function, wanted)
             groups = group_nodes(merged, GROUP_OPS).groups
@@ -73,6 +79,11 @@ class MergeProducts(GraphPass):
                 return merged
             wanted = [alike for alike, kept in zip(wanted, free, strict=True) if kept]
         return function
+
+
+def _is_chosen(products: Sequence[Node], machine: Description) -> bool:
+    where = [value.args[1].shape for value in products]
+    return PRODUCTS.choose("merged" if _pays(products, machine) else "apart", where=where) == "merged"
 
 
 def _pays(products: Sequence[Node], machine: Description) -> bool:

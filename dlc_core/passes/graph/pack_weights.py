@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
 from dlc_core.op.declare import NDArray
@@ -27,6 +28,11 @@ from dlc_core.passes.base import GraphPass, PassContext
 
 MATMUL, PACKED, DEQUANTIZE, REPEAT = (
     OPS[name] for name in ("matmul", "packed_matmul", "dequantize", "repeat")
+)
+STORED = Decision(
+    "weights.stored",
+    "Whether products by weights of few bits read these as they are stored, or floats that are made of them.",
+    ("packed", "floats"),
 )
 
 
@@ -49,11 +55,15 @@ class PackWeights(GraphPass):
         return function if body is function.body else function.with_body(body)
 
     def _visit(self, old: Node, args: tuple[Node, ...]) -> Node | None:
-        if old.op is PACKED and not self._are_few(args[0]):
+        if old.op is PACKED and not self._stay_packed(args):
             return _as_floats(old, args)
-        if old.op is MATMUL and args[1].op is DEQUANTIZE and self._are_few(args[0]):
+        if old.op is MATMUL and args[1].op is DEQUANTIZE and self._stay_packed(args):
             return _as_packed(old, args)
         return None
+
+    def _stay_packed(self, args: tuple[Node, ...]) -> bool:
+        preferred = "packed" if self._are_few(args[0]) else "floats"
+        return STORED.choose(preferred, where=f"{args[0].shape} {args[1].shape}") == "packed"
 
     def _are_few(self, x: Node) -> bool:
         lead = x.shape[:-1]

@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dlc_core.decisions import Decision
 from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
 from dlc_core.ir.types import Dim, dim
 from dlc_core.op.std import BY_NAME as OPS
@@ -40,6 +41,11 @@ MORE = 1.1
 """How many times as much one convolution multiplies as those of single phases, for these to be worth it."""
 MOST_PHASES = 8
 """Convolutions that one becomes, at most."""
+FORM = Decision(
+    "conv_transpose.phases",
+    "Whether the phases of a transposed convolution are one convolution or one each, or its input is spread.",
+    ("together", "apart", "spread"),
+)
 
 
 @dataclass(frozen=True)
@@ -95,9 +101,16 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     bias = const_array(args[2]) if len(args) > 2 else None
     attrs = {"padding": (*before, *after), "dilation": old.attrs["dilation"], "groups": conv.groups}
     attrs |= {name: old.attrs[name] for name in ("layout", "kernel_layout", "out_dtype")}
-    one_by_one = _one_by_one(old, args, weights, conv, attrs)
-    if one_by_one is not None:
-        return one_by_one
+    axes = _axes(old, conv)
+    form = FORM.choose(
+        "apart" if axes and _pays_apart(old, conv, axes) else "together",
+        FORM.alternatives if axes else ("together", "spread"),
+        where=f"{old.shape} {dict(old.attrs)}",
+    )
+    if form == "spread":
+        return None
+    if form == "apart":
+        return _one_by_one(args, weights, conv, axes, attrs)
     given = [args[0], constant(_apart(weights, conv, taps))]
     if bias is not None:
         shape = (conv.groups, math.prod(steps), conv.group_outputs)
@@ -108,21 +121,33 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     return ADD.build(result, args[2]) if len(args) > 2 and bias is None else result
 
 
-def _one_by_one(
-    old: Node, args: Sequence[Node], weights: Array, conv: Conv, attrs: Mapping[str, Any]
-) -> Node | None:
-    """Convolutions of single phases, interleaved, where they multiply much less than one of all phases."""
-    steps, rank = conv.window.strides, len(conv.window.strides)
-    axes = [_phases(conv, axis, old.shape[1 + axis]) for axis in range(rank)]
-    if conv.groups != 1 or not all(axes) or math.prod(steps) > MOST_PHASES:
-        return None
+def _axes(old: Node, conv: Conv) -> list[list[Phase]]:
+    """The phases of each axis; none where they cannot be convolutions of their own."""
+    steps = conv.window.strides
+    axes = [_phases(conv, axis, old.shape[1 + axis]) for axis in range(len(steps))]
+    return axes if conv.groups == 1 and all(axes) and math.prod(steps) <= MOST_PHASES else []
+
+
+def _pays_apart(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]]) -> bool:
+    """Whether convolutions of single phases multiply much less than one of all."""
+    steps = conv.window.strides
     together = work = 1
     for step, phases, size, kernel in zip(steps, axes, old.shape[1:-1], conv.window.kernel, strict=True):
         results = size // step + (len({phase.before - phase.taps for phase in phases}) - 1)
         together *= results * step * -(-kernel // step)
         work *= size // step * sum(phase.taps for phase in phases)
-    if together < MORE * work:
-        return None
+    return together >= MORE * work
+
+
+def _one_by_one(
+    args: Sequence[Node],
+    weights: Array,
+    conv: Conv,
+    axes: Sequence[Sequence[Phase]],
+    attrs: Mapping[str, Any],
+) -> Node:
+    """Convolutions of single phases, interleaved."""
+    steps, rank = conv.window.strides, len(conv.window.strides)
     parts = []
     for chosen in product(*axes):
         taps = tuple(slice(phase.first, None, step) for phase, step in zip(chosen, steps, strict=True))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc_core.decisions import Decision
 from dlc_core.graph.node import CONST, Node, const_array
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.row_filter import STRIDES, TILES
@@ -15,6 +16,12 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.row_filter_plan import Window, direct_cycles, filtered_cycles
 
 CONV, WEIGHTS, FILTERED = (OPS[name] for name in ("conv", "row_filter_weights", "row_filter_conv"))
+FORM = Decision(
+    "row_filter.tile",
+    "Whether a convolution is computed by filtered rows, and rows of results of a tile.",
+    ("direct", "filtered"),
+    has_values=True,
+)
 
 
 def by_rows(value: Node, args: Sequence[Node], core: Core, most: int, gain: float) -> Node | None:
@@ -27,8 +34,18 @@ def by_rows(value: Node, args: Sequence[Node], core: Core, most: int, gain: floa
     costs = {tile: filtered_cycles(window, tile, core) for tile in TILES if tile <= most}
     limit, w = gain * direct_cycles(window, core), const_array(value.args[1])
     known = sorted((cycles, tile) for tile, cycles in costs.items() if cycles is not None and cycles <= limit)
-    close = (tile for _, tile in known if w is not None and rows_growth(w, tile, window.stride) <= MOST)
-    tile, padding = next(close, None), value.attrs["padding"]
+
+    def is_close(tile: int) -> bool:
+        return w is not None and rows_growth(w, tile, window.stride) <= MOST
+
+    tile = FORM.pick(
+        next((tile for _, tile in known if is_close(tile)), None),
+        lambda: [None, *(tile for tile, cycles in costs.items() if cycles is not None and is_close(tile))],
+        lambda one: "direct" if one is None else "filtered",
+        lambda one: "" if one is None else str(one),
+        where=window,
+    )
+    padding = value.attrs["padding"]
     if tile is None:
         return None
     weights = WEIGHTS.build(args[1], tile=tile, stride=window.stride)

@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from dlc_core.arith.analyzer import Analyzer
+from dlc_core.decisions import Decision
 from dlc_core.graph.node import CONST, Function, Node, const_array, constant, rewrite
 from dlc_core.ir.expr import as_expr, free_vars
 from dlc_core.op.declare import NDArray
@@ -49,6 +50,14 @@ GAIN = ((0.96, 0.985), (0.96, 0.96))
 """Part of the cost on a level less, the direct product's on none, that quarters must stay below to be worth
 the rounding, on cores that begin one multiply-add in a cycle or several: beside these, what is not counted
 takes a larger part.  Neighbours on different levels take memory that other threads have written."""
+FORM = Decision(
+    "strassen.form",
+    "Whether a product goes through quarters, once, twice or in blocks of rows, and how many columns of it.",
+    ("direct", "once", "twice", "blocks"),
+    has_values=True,
+)
+Form = tuple[int, int, int]
+"""Levels, columns and rows of a block, 0 for all."""
 READ, CHOSEN = 1, 2
 """How often scaling moves an element of the left-hand side to or from the last cache, and of the result."""
 
@@ -97,24 +106,57 @@ class Strassen(GraphPass):
         return function if body is function.body else function.with_body(body)
 
 
-def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> tuple[int, int, int] | None:
+def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> Form | None:
     """On how many levels to compute how many columns through quarters: all, or where the result may be in
     parts, those for which it costs least; and in blocks of how many rows, 0 for all.  None where it does not
     pay.  On two levels only a known number of rows; of an unknown one, which is `most` at most, blocks of
     which there may be several.
     """
-    if not known:
-        blocks = [block for block in BLOCKS if 2 * block <= most]
-        each = (_found_of(replace(shape, rows=block), core, parts, False) for block in blocks)
-        return next(((1, found[1], block) for block, found in zip(blocks, each) if found is not None), None)
-    return _found_of(shape, core, parts, True)
+    blocks = [0] if known else [block for block in BLOCKS if 2 * block <= most]
+
+    def of(block: int) -> Shape:
+        return replace(shape, rows=block) if block else shape
+
+    def in_blocks(form: Form, block: int) -> Form:
+        return (form[0], form[1], block) if block else form
+
+    each = ((block, _found_of(of(block), core, parts, known)) for block in blocks)
+    return FORM.pick(
+        next((in_blocks(form, block) for block, form in each if form is not None), None),
+        lambda: [
+            None,
+            *(
+                in_blocks(form, block)
+                for block in blocks
+                for _, form in _forms(of(block), core, parts, known)
+            ),
+        ],
+        _kind,
+        lambda form: "" if form is None else " ".join(map(str, form[1:])),
+        where=(shape, known),
+    )
 
 
-def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, int, int] | None:
+def _kind(form: Form | None) -> str:
+    if form is None:
+        return "direct"
+    return "twice" if form[0] == 2 else "blocks" if form[2] else "once"
+
+
+def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> Form | None:
     if waits_for_weights(shape, core):
         return None
+    forms = _forms(shape, core, parts, known)
+    if not forms:
+        return None
+    cycles, (levels, columns, block) = min(forms, key=lambda one: (one[0], -one[1][1], one[1][0], one[1][2]))
+    return None if cycles + _scaling(shape) > direct_cycles(shape, core) else (levels, columns, block)
+
+
+def _forms(shape: Shape, core: Core, parts: bool, known: bool) -> list[tuple[float, Form]]:
+    """The ways through quarters that there are, each with what it costs."""
     gain = GAIN[min(core.units, 2) - 1]
-    found = []
+    found: list[tuple[float, Form]] = []
     for levels in (1, 2) if known else (1,):
         step = 2**levels * core.lanes
         most = shape.columns // step * step
@@ -125,16 +167,13 @@ def _found_of(shape: Shape, core: Core, parts: bool, known: bool) -> tuple[int, 
             made = plan(replace(shape, columns=columns), core, levels)
             if made is not None:
                 beside = direct_cycles(replace(shape, columns=rest), core) if rest else 0.0
-                found.append(((made.cycles + beside) / math.prod(gain[:levels]), -columns, levels, 0))
+                found.append(((made.cycles + beside) / math.prod(gain[:levels]), (levels, columns, 0)))
     step = 2 * core.lanes
     if known and shape.inner % step == 0 and shape.columns % step == 0:
         blocks = plan_blocks(shape, core)
         if blocks is not None:
-            found.append((blocks[1].cycles / gain[0], -shape.columns, 1, blocks[0]))
-    if not found or min(found)[0] + _scaling(shape) > direct_cycles(shape, core):
-        return None
-    _, columns, levels, block = min(found)
-    return levels, -columns, block
+            found.append((blocks[1].cycles / gain[0], (1, shape.columns, blocks[0])))
+    return found
 
 
 def _scaling(shape: Shape) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.graph.node import CONST, PARAM, Function, Node, post_order, rewrite, spanned
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.types import TensorType
@@ -26,6 +27,12 @@ from dlc_core.passes.graph.halo import WINDOWED, Rows, all_rows, cut, needs, on_
 
 SETTING = "stream_rows"
 """Name of the setting, and, with a hyphen, of the option of targets: rows of a band; 0 streams nothing."""
+PART = Decision(
+    "stream_rows.part",
+    "Whether the first layers are computed a few rows at a time, where that is asked for, and up to which.",
+    ("whole", "streamed"),
+    has_values=True,
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class StreamRows(GraphPass):
             rows = context.target.describe().extra.get(SETTING, 0)
         if not rows or not any(n.op in WINDOWED for n in post_order(function.body)):
             return function
-        chosen = _Chooser(function, rows).best()
+        chosen = _Chooser(function, rows).chosen()
         return function if chosen is None else _streamed(function, chosen, rows)
 
 
@@ -156,6 +163,19 @@ class _Chooser:
                         found[n] = axis
                         break
         return found
+
+    def chosen(self) -> Part | None:
+        def candidates() -> list[Part | None]:
+            found = (self.part(end) for end in self.roots)
+            return [None, *(part for part in found if part is not None and self.peak(part) is not None)]
+
+        return PART.pick(
+            self.best(),
+            candidates,
+            lambda part: "whole" if part is None else "streamed",
+            lambda part: "" if part is None else f"{part.end.op.name} {self.index[part.end]}",
+            where=self.function.name,
+        )
 
     def best(self) -> Part | None:
         whole = self.peak(None)

@@ -15,7 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dlc_core.graph.node import Function, Node, const_array, constant
+from dlc_core.decisions import Decision
+from dlc_core.graph.node import Function, Node, const_array, constant, post_order
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
@@ -27,6 +28,11 @@ CONV, MATMUL, PAD, SUB, CAST, XOR = (
 )
 MOVED = 128
 FLIP = np.array(MOVED, np.uint8)
+BYTES = Decision(
+    "dots.bytes",
+    "Whether contractions of signed bytes take these as they are, or moved to unsigned ones.",
+    ("signed", "unsigned"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,21 @@ class UnsignBytes(GraphPass):
             return function
         machine = context.target.describe()
         signed, mixed = (machine.dot(a, "int8", "int32") for a in ("int8", "uint8"))
-        if signed is None or mixed is None or signed.steps <= mixed.steps:
+        if signed is None or mixed is None or not any(map(_is_of_bytes, post_order(function.body))):
+            return function
+        preferred = "signed" if signed.steps <= mixed.steps else "unsigned"
+        if BYTES.choose(preferred, where=function.name) == "signed":
             return function
         body = _Unsigned(function, machine, signed.group).run()
         return function if body is function.body else function.with_body(body)
+
+
+def _is_of_bytes(value: Node) -> bool:
+    """Whether a node sums products of signed bytes by constants."""
+    if value.op not in (CONV, MATMUL) or value.dtype.name != "int32":
+        return False
+    x, w = value.args[:2]
+    return x.dtype.name == w.dtype.name == "int8" and const_array(w) is not None
 
 
 class _Unsigned(StoredForm):

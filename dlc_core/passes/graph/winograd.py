@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, const_array, rewrite
 from dlc_core.ir.types import Dim, TensorType
@@ -39,6 +40,17 @@ RESHAPE, TRANSPOSE = OPS["reshape"], OPS["transpose"]
 TILES = (2, 4)
 GAIN = 0.9
 """Part of the direct convolution's cost that tiles must stay below to be worth the rounding."""
+FORM = Decision(
+    "winograd.tile",
+    "Whether a convolution of 3 × 3 windows is computed by tiles, and rows and columns of results of these.",
+    ("direct", "tiles"),
+    has_values=True,
+)
+PLANES = Decision(
+    "conv.planes",
+    "Whether planes of a volume that a window reaches over become channels of images.",
+    ("volume", "images"),
+)
 
 
 @dataclass(frozen=True)
@@ -80,8 +92,11 @@ class Winograd(GraphPass):
             moved = flat.args[0].tensor_type
             alone = moved.shape[-1] == args[0].shape[-1]
             found = tiled(flat, flat.args, 0.0 if alone else _copied(moved))
-            if found is None and alone and args[1].shape[0] != 1:
-                found = flat  # of all taps in depth one is inside
+            if found is None:
+                # Of all taps in depth one is inside.
+                pays = alone and args[1].shape[0] != 1
+                if PLANES.choose("images" if pays else "volume", where=_place(old)) == "images":
+                    found = flat
             return None if found is None else RESHAPE.build(found, shape=old.shape)
 
         def tiled(old: Node, args: tuple[Node, ...], before: float = 0.0) -> Node | None:
@@ -95,9 +110,16 @@ class Winograd(GraphPass):
             plans = sorted((plan(phases, shape, core) for shape in shapes), key=lambda found: found.cycles)
             cheap = (found for found in plans if found.cycles <= most)
             best = next((found for found in cheap if _is_close(old, found.tile, layer.stride)), None)
-            if best is None:
+            tile = FORM.pick(
+                None if best is None else best.tile,
+                lambda: [None, *(shape for shape in shapes if _is_close(old, shape, layer.stride))],
+                lambda one: "direct" if one is None else "tiles",
+                lambda one: "" if one is None else "{}x{}".format(*one),
+                where=_place(old),
+            )
+            if tile is None:
                 return None
-            attrs = {"tile": best.tile[0], "across": best.tile[1], "stride": layer.stride}
+            attrs = {"tile": tile[0], "across": tile[1], "stride": layer.stride}
             weights = WEIGHTS.build(args[1], **attrs)
             padding = [p // steps[i % 2] for i, p in enumerate(old.attrs["padding"] or (0,) * 4)]
             x = _apart(args[0], steps)
@@ -106,6 +128,11 @@ class Winograd(GraphPass):
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
+
+
+def _place(value: Node) -> str:
+    """What tells convolutions apart: those of one kind are computed alike, and share their kernels."""
+    return f"{value.args[0].shape} {value.args[1].shape} {dict(value.attrs)}"
 
 
 def _is_close(value: Node, tile: tuple[int, int], stride: int) -> bool:

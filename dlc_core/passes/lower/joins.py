@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import PassError, UnsupportedError
 from dlc_core.graph.donate import DONATED
 from dlc_core.graph.node import (
@@ -55,6 +56,16 @@ from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import PrimFunc
 
 CONCAT = OPS["concat"]
+JOIN = Decision(
+    "concat.write",
+    "Whether kernels write the parts of a concatenation where they are to lie, or it copies all of them.",
+    ("in_place", "copied"),
+)
+PIECE = Decision(
+    "concat.part",
+    "Whether a part of a concatenation that is written in place is so by its own kernel, or by a copy.",
+    ("in_place", "copied"),
+)
 JOINS, PART = "joins", "part"
 """Attributes of functions; PART tells copies of one value for several windows apart."""
 Place = tuple[Node, int]
@@ -119,6 +130,7 @@ class _Joiner:
         self.results = {function.body, *results, *(origin(result)[0] for result in results)}
         self.donated = {function.results[d.output]: d for d in donations_of(function)}
         self.taken: set[Node] = set()
+        self.order = {n: i for i, n in enumerate(post_order(function.body))}
         self.copies = 0
 
     def run(self) -> Function:
@@ -158,10 +170,16 @@ class _Joiner:
                 if others:
                     why = f"{others[0].op.name} reads it as compact memory"
                     raise self._refused(donation, why)
-            return [True, *(self._is_part(given.get(arg)) for arg in body.args[1:])]
+            return [
+                True,
+                *(self._is_part(given.get(arg), f"donated {i}") for i, arg in enumerate(body.args[1:])),
+            ]
         if strides_of(value.shape, None) is None or value.dtype.bits < 8:
             return None
-        found = [self._is_part(given.get(arg)) for arg in body.args]
+        where = self.order[value]
+        if JOIN.choose("in_place", where=where) == "copied":
+            return None
+        found = [self._is_part(given.get(arg), f"{where} {i}") for i, arg in enumerate(body.args)]
         return found if any(found) else None
 
     def _refused(self, donation: Donation, why: str) -> UnsupportedError:
@@ -171,14 +189,16 @@ class _Joiner:
             f"input {name!r} cannot be given away", why=why, hint=f"compile without {name!r} in `donate`"
         )
 
-    def _is_part(self, value: Node | None) -> bool:
-        """Whether a value can be a window: one kernel writes it, kernels alone read it."""
+    def _is_part(self, value: Node | None, where: str) -> bool:
+        """Whether a value becomes a window, which it can: one kernel writes it, kernels alone read it."""
         if value is None or value in self.taken or value in self.results:
             return False
         source = value.args[0] if value.op is GET else value
         if source.op is not CALL or source in self.results:
             return False
         if source.attrs["function"].body.op is CONCAT or not all(u.op is CALL for u in self.users[value]):
+            return False
+        if PIECE.choose("in_place", where=where) == "copied":
             return False
         self.taken.add(value)
         return True

@@ -14,6 +14,7 @@ from functools import partial
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
+from dlc_core.decisions import Decision
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import (
     CALL_PRIM,
@@ -38,7 +39,7 @@ from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan, room
 from dlc_core.passes.lower.names import unique_name
-from dlc_core.passes.lower.order import reordered
+from dlc_core.passes.lower.order import depth_first, reordered
 from dlc_core.passes.lower.records import Record, counted, dims_of, pass_records, workspaces_of
 from dlc_core.passes.lower.results import is_written, results_of
 from dlc_core.passes.lower.views import origin, result_types
@@ -57,6 +58,16 @@ from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, View, seq
 
 _Planned = tuple[list[Request], list[Place | Buffer], tuple[list[Expr], Expr]]
 """What needs memory, whose it is, where each lies, and the size of all."""
+ORDER = Decision(
+    "steps.order",
+    "In which order the kernels of a function run, of those in which each follows what it reads.",
+    ("given", "least_memory", "depth_first"),
+)
+RESULT = Decision(
+    "results.memory",
+    "Whether a kernel's result lies where an input does that nothing reads any more, or has its own memory.",
+    ("over_input", "own"),
+)
 
 
 @dataclass(frozen=True)
@@ -297,16 +308,22 @@ class _Builder:
 
     def _planned(self, direct: set[Place]) -> _Planned:
         """A place in the arena for all that needs one, in the order of steps that takes less."""
-        given, other = self.order, None
+        given = self.order
         planned = self._plan(direct)
-        if not self.controls and not donations_of(self.function) and self.apart is None:
-            other = reordered(given, self.function.body, partial(self._sizes, direct))
+        if self.controls or donations_of(self.function) or self.apart is not None:
+            return planned
+        other = reordered(given, self.function.body, partial(self._sizes, direct))
+        preferred = "given"
         if other is not None:
             self.order = other
             again = self._plan(direct)
             if (const_value(again[-1][1]) or 0) < (const_value(planned[-1][1]) or 0):
-                return again
-            self.order = given
+                preferred, planned = "least_memory", again
+        orders = {"given": given, "least_memory": other}
+        chosen = ORDER.choose(preferred, ORDER.alternatives if other else ("given", "depth_first"))
+        wanted = orders.get(chosen) or depth_first(given, self.function.body)
+        if wanted is not self.order:
+            self.order = wanted
             planned = self._plan(direct)
         return planned
 
@@ -397,7 +414,9 @@ class _Builder:
             for source, output in pairs:
                 place, result = given[source], (n, output - len(given))
                 dies = place[0] in step and self.last[place] == step[n] and wholes.count(place) == 1
-                if dies and result not in self.over and not {place, result} & apart:
+                if not dies or result in self.over or {place, result} & apart:
+                    continue
+                if RESULT.choose("over_input", where=f"{step[n]} {source} {output}") == "over_input":
                     self.over[result] = self.over.get(place, place)
                     apart.add(place)
 

@@ -10,10 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlc_core.arith import Analyzer
+from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, const, const_value, free_vars, maximum
 
 ALIGN = 64
 """Bytes; where a target names no other, every value starts at a multiple: a cache line, the widest vector."""
+ARENA = Decision(
+    "arena.share",
+    "In which order values take the lowest free bytes of the arena, or whether each has bytes of its own.",
+    ("largest_first", "first_used_first", "apart"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,10 @@ class Request:
 def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], Expr]:
     """The byte offset of each request, and the arena's size; all are multiples of `align`."""
     offsets: list[Expr | None] = [None] * len(requests)
-    total = _place_known(requests, offsets, align)
+    form = ARENA.choose("largest_first")
+    if form == "apart":
+        requests = [Request(request.size, 0, 0) for request in requests]
+    total = _place_known(requests, offsets, align, in_order=form == "first_used_first")
     size = _place_symbolic(requests, offsets, const(total), align)
     return [o for o in offsets if o is not None], size
 
@@ -77,11 +86,14 @@ def _rounded(size: int, align: int) -> int:
     return -(-size // align) * align
 
 
-def _place_known(requests: Sequence[Request], offsets: list[Expr | None], align: int) -> int:
+def _place_known(
+    requests: Sequence[Request], offsets: list[Expr | None], align: int, *, in_order: bool
+) -> int:
     known = [(value, i) for i, r in enumerate(requests) if (value := const_value(r.size)) is not None]
     placed: list[tuple[int, int, int]] = []
     end = 0
-    for size, i in sorted(known, key=lambda item: (-item[0], item[1])):
+    wanted = known if in_order else sorted(known, key=lambda item: (-item[0], item[1]))
+    for size, i in wanted:
         size = _rounded(size, align)
         start = 0
         for other_start, other_size, j in placed:

@@ -63,6 +63,22 @@ def reordered(
     return None if order is None else [steps[i] for i in order]
 
 
+def depth_first(steps: Sequence[Node], body: Node) -> list[Node]:
+    """The steps of a function with this body in an order in which what is read last is made first."""
+    wanted, found = set(steps), []
+    work: list[tuple[Node, bool]] = [(body, False)]
+    seen: set[Node] = set()
+    while work:
+        n, ready = work.pop()
+        if ready:
+            found.append(n)
+        elif n not in seen:
+            seen.add(n)
+            work.append((n, True))
+            work += [(arg, False) for arg in n.args]  # the last one comes off first
+    return [n for n in found if n in wanted]
+
+
 def better_order(steps: Sequence[Work]) -> list[int] | None:
     """An order in which clearly less lives than in the given one, where one is found."""
     readers: list[list[int]] = [[] for _ in steps]
@@ -148,4 +164,4 @@ def _after(steps: Sequence[Work], readers: Sequence[Sequence[int]], begun: _Begu
     return _Begun(max(begun.most, peak), live, order, ready, tuple(waiting))
 
 
-__all__ = ["Work", "better_order", "live_bytes", "reordered"]
+__all__ = ["Work", "better_order", "depth_first", "live_bytes", "reordered"]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, ClassVar, get_type_hints, overload
 
+from dlc_core.decisions import DECISIONS, scope
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
@@ -35,7 +36,10 @@ def map_prim_funcs(module: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> 
 
 @dataclass(frozen=True)
 class PrimFuncPass(Pass):
-    """A pass that treats every PrimFunc by itself.  It may be called with one, or with a module."""
+    """A pass that treats every PrimFunc by itself.  It may be called with one, or with a module.
+
+    The choices that it makes for a PrimFunc are added to the attribute `decisions` of that.
+    """
 
     stage: ClassVar[str] = "tir"
     separate: ClassVar[bool] = True
@@ -45,7 +49,14 @@ class PrimFuncPass(Pass):
         raise NotImplementedError(f"{type(self).__name__}.run_function")
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        return map_prim_funcs(module, lambda func: self.run_function(func, context))
+        def run(func: PrimFunc) -> PrimFunc:
+            with scope(func.name) as choices:
+                result = self.run_function(func, context)
+            known = result.attrs.get(DECISIONS, ())
+            new = [text for text in map(str, choices) if text not in known]
+            return result.with_attrs(**{DECISIONS: (*known, *new)}) if new else result
+
+        return map_prim_funcs(module, run)
 
     @overload
     def __call__(self, program: PrimFunc, context: PassContext | None = None) -> PrimFunc: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, Var, free_vars, loads_in
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
@@ -14,6 +15,12 @@ from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty
 from dlc_core.tir.functor import bound_vars, rename_bound, stmts
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, seq
+
+UNSWITCH = Decision(
+    "loops.unswitch",
+    "Whether a condition that a loop does not change is tested before it, or in each iteration.",
+    ("before", "inside"),
+)
 
 
 class _Hoister(Walker):
@@ -48,8 +55,11 @@ class _Hoister(Walker):
         for branch in parts:
             if isinstance(branch, If) and self.is_fixed(branch.cond, loop, around):
                 beside = [part for part in parts if part is not branch]
+                if any(self.memory.written(part) is None for part in beside):
+                    continue
                 fits = sum(map(_steps, beside)) <= self.max_copied
-                if fits and all(self.memory.written(part) is not None for part in beside):
+                where = f"{loop.var.name} {branch.cond}"
+                if UNSWITCH.choose("before" if fits else "inside", where=where) == "before":
                     return branch
         return None
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
     Binary,
@@ -38,6 +39,11 @@ from dlc_core.tir.stmt import Block, Eval, For, If, PrimFunc, Stmt, Store, seq
 
 PARTITION = "partition"
 """The annotation of a loop that is to be cut, whatever its kind and its size (or, if false, is not)."""
+CUT = Decision(
+    "loops.partition",
+    "Whether a loop is cut where conditions on its variable turn, or tests them in each iteration.",
+    ("cut", "tested"),
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,9 @@ class _Partition(Walker):
         if PARTITION in s.annotations:
             return bool(s.annotations[PARTITION])
         steps = sum(isinstance(x, (Store, Eval)) for x in stmts(s.body))
-        return not self.annotated and s.kind == "serial" and 2 * steps <= self.max_steps
+        if self.annotated or s.kind != "serial":
+            return False
+        return CUT.choose("cut" if 2 * steps <= self.max_steps else "tested", where=s.var.name) == "cut"
 
     def parts(self, s: For) -> list[For] | None:
         """The loop before, in and after the range where conditions are known; None where there is no such

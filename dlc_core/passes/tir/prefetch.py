@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
+from dlc_core.decisions import Decision
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Load, Ramp, Var, as_expr, free_vars, loads_in, substitute
 from dlc_core.passes.base import PassContext
@@ -17,6 +18,11 @@ from dlc_core.tir.intrinsics import address_of, prefetch
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, seq
 
 NOTES = {PREFETCH, PREFETCH_PART}
+HINTS = Decision(
+    "loops.prefetch",
+    "Whether loops ask for memory ahead of its use where the schedule says so.",
+    ("asked", "left_out"),
+)
 _FINE = 1 << 16
 
 
@@ -24,6 +30,7 @@ def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
     """The program with hints for annotated loops; `line` is the bytes that one brings."""
     if not any(isinstance(s, For) and PREFETCH in s.annotations for s in stmts(func.body)):
         return func
+    asked = HINTS.choose("asked") == "asked"
     around: dict[Var, list[For]] = {}
     for outer in stmts(func.body):
         if isinstance(outer, For) and PREFETCH_PART in outer.annotations:
@@ -36,7 +43,7 @@ def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
             return None
         notes = {key: value for key, value in stmt.annotations.items() if key not in NOTES}
         body = stmt.body
-        if PREFETCH in stmt.annotations:
+        if PREFETCH in stmt.annotations and asked:
             body = seq(*(Eval(hint) for hint in _hints(stmt, around.get(stmt.var, ()), line)), body)
         return replace(stmt, body=body, annotations=notes)
 

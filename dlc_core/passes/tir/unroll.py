@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import CodegenError
 from dlc_core.ir.expr import Call, Expr, const_value, post_order
 from dlc_core.passes.base import PassContext
@@ -24,6 +25,15 @@ from dlc_core.tir.stmt import Alloc, Eval, For, PrimFunc, Seq, Stmt, Store, View
 
 MAX_STEPS = "unroll_max_steps"
 """The annotation of a loop that unrolls it, and those in it, where at most as many steps come of it."""
+SMALL = Decision(
+    "loops.unroll",
+    "Whether small serial loops of known extents are written out, beside those that the schedule unrolls, "
+    "and up to how many stores.",
+    ("kept", "written_out"),
+    has_values=True,
+)
+SIZES = (4, 16)
+"""Stores up to which loops may be forced to be written out."""
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
@@ -220,10 +230,14 @@ class UnrollLoops(PrimFuncPass):
     explicit: bool = True
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        wanted = self.max_steps or any(
-            isinstance(s, For) and MAX_STEPS in s.annotations for s in stmts(func.body)
-        )
-        marked = mark_small_loops(func, self.max_steps) if wanted else func
+        loops = [s for s in stmts(func.body) if isinstance(s, For)]
+        most = self.max_steps
+        if any(s.kind == "serial" and const_value(s.extent) is not None for s in loops):
+            most = SMALL.pick(
+                most, lambda: [most, 0, *SIZES], lambda steps: "written_out" if steps else "kept"
+            )
+        wanted = most or any(MAX_STEPS in s.annotations for s in loops)
+        marked = mark_small_loops(func, most) if wanted else func
         return unroll_loops(marked) if self.explicit else marked
 
 

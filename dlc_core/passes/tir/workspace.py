@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
+from dlc_core.decisions import Decision
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Load, Var, ceildiv, const, const_value, free_vars, load
@@ -35,6 +36,16 @@ PARTS = 64
 """Most slices of one temporary, where the number of threads is not known."""
 PARTS_PER_THREAD = 4
 """Parts of a loop with large temporaries, so that a late thread costs little."""
+PLACE = Decision(
+    "temporaries.place",
+    "Whether small temporaries of a kernel live on the stack, or all of them in the caller's arena.",
+    ("stack", "arena"),
+)
+SLICES = Decision(
+    "temporaries.slices",
+    "Parts of a parallel loop with large temporaries, each of which has a slice of the arena.",
+    ("several_per_thread", "one_per_thread", "one"),
+)
 
 Loops = tuple[For, ...]
 Part = tuple[Var, int]
@@ -204,8 +215,14 @@ class HoistWorkspace(PrimFuncPass):
             return hoist_workspace(func)
         machine = context.target.describe()
         # What launches hand on is memory of their device: a host's stack is none.
-        stack = -1 if machine.thread_axes and has_axes(func.body) else machine.stack_bytes
-        return hoist_workspace(func, PARTS_PER_THREAD * max(1, machine.cores), stack)
+        stack, parts = -1 if machine.thread_axes and has_axes(func.body) else machine.stack_bytes, 0
+        temporaries = allocations_in_loops(func.body)
+        if any(on_stack(buffer, stack) for buffer, _ in temporaries) and PLACE.choose("stack") == "arena":
+            stack = -1
+        if any(not on_stack(buffer, stack) for buffer, _ in temporaries):
+            each = {"several_per_thread": PARTS_PER_THREAD, "one_per_thread": 1}
+            parts = each.get(SLICES.choose("several_per_thread"), 0) * max(1, machine.cores)
+        return hoist_workspace(func, max(1, parts), stack)
 
 
 __all__ = [

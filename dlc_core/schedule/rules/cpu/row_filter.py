@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.ir.expr import const_value
 from dlc_core.op.std.row_filter import STAGE
 from dlc_core.schedule.handles import LoopRV
@@ -19,13 +20,19 @@ from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
-from dlc_core.schedule.rules.cpu.row_filter_plan import strip_of
+from dlc_core.schedule.rules.cpu.row_filter_plan import strip_of, strips
 from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = ("inputs", "products", "checked", "results")
+STRIP = Decision(
+    "row_filter.strip",
+    "Columns of results of a row that are computed together, whose products shall stay in the cache.",
+    ("whole", "strips"),
+    has_values=True,
+)
 
 
 @dataclass(frozen=True)
@@ -51,12 +58,17 @@ class RowFilterRule(ScheduleRule):
 
         borders = s.get_producers(stage["inputs"])
         out = inline_behind(s, (*borders, *stage.values()), stage["results"])
+        strip = STRIP.pick(
+            strip_of(width, points, outputs, core),
+            lambda: strips(width),
+            lambda size: "whole" if size == width else "strips",
+        )
         products = s.cache_write(stage["products"], 0, "local")
         batch, height, pixels, channel = s.get_loops(out)
         group, row = s.split(height, [None, tile])
-        strips, column = s.split(pixels, [None, strip_of(width, points, outputs, core)], tail="exact")
+        pieces, column = s.split(pixels, [None, strip], tail="exact")
         vectors, lane = s.split(channel, [None, _lanes(outputs, lanes)], tail="exact")
-        s.reorder(strips, column, vectors, row, lane)
+        s.reorder(pieces, column, vectors, row, lane)
         s.unroll(row)
         if const_value(s.extent(lane)) != 1:
             s.vectorize(lane)
@@ -65,8 +77,8 @@ class RowFilterRule(ScheduleRule):
         if machine.workers > 1 and const_value(s.extent(group)) != 1:
             s.parallel(group)
 
-        s.compute_at(stage["checked"], strips)
-        s.compute_at(products, strips)
+        s.compute_at(stage["checked"], pieces)
+        s.compute_at(products, pieces)
         _, _, _, across, channel = s.get_loops(products)[-5:]
         chosen = choose(const_value(s.extent(across)), outputs, lanes, machine.registers)
         contract.pack(chosen)

@@ -41,13 +41,15 @@ def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
     best.
     """
     fitting = [
-        size
-        for size in range(1, width + 1)
-        if width % size == 0
-        and size % together(width) == 0
-        and points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
+        size for size in strips(width) if points * size * outputs * FLOAT <= NEAR_SHARE * core.caches[0]
     ]
     return min(fitting, key=lambda size: (_products(width, size, outputs, core), -size), default=width)
+
+
+def strips(width: int) -> list[int]:
+    """The sizes that strips can have: divisors of the columns, of whole tiles; at least one."""
+    found = [size for size in range(1, width + 1) if width % size == 0 and size % together(width) == 0]
+    return found or [width]
 
 
 def _products(width: int, strip: int, outputs: int, core: Core) -> float:
@@ -92,4 +94,4 @@ def _factors(matrix: Matrix) -> int:
     return sum(value != 0 for row in matrix for value in row)
 
 
-__all__ = ["Window", "direct_cycles", "filtered_cycles", "strip_of"]
+__all__ = ["Window", "direct_cycles", "filtered_cycles", "strip_of", "strips"]

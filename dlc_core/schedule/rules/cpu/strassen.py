@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
 from dlc_core.op.std.strassen_quarters import STAGE
@@ -34,7 +35,7 @@ from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
-from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan
+from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan, plans
 from dlc_core.schedule.rules.cpu.tile import Tile, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
@@ -49,6 +50,13 @@ AHEAD = MappingProxyType({"pairs": 1, "singles": 2})
 """How many halves of a panel ahead products that go one by one ask for weights: the first ones for the third
 quarter, and for the next panel's second one; those that read one quarter, and run last, for the other two of
 that."""
+TILE = Decision(
+    "strassen.tile",
+    "Rows and vectors of the register tiles of the seven products, and whether all products of a tile of "
+    "rows or all rows of a panel of columns come first.",
+    ("by_panels", "by_tiles"),
+    has_values=True,
+)
 
 
 @dataclass(frozen=True)
@@ -99,14 +107,20 @@ class Quarters:
         self.known_blocks = self.blocks and has_known_sizes(s.func)
         if self.known_blocks:
             core = replace(core, threads=1)
-        found = plan(Shape(rows, parts * self.depth, columns), core, self.levels)
+        shape = Shape(rows, parts * self.depth, columns)
+        found = plan(shape, core, self.levels)
         if found is None:
             raise ScheduleError(
                 f"no tile divides {columns // parts} columns", why="they are no whole vectors"
             )
-        self.plan = found
-        self.tile = found.tile
-        self.panel = found.tile.vectors * self.lanes
+        self.plan = TILE.pick(
+            found,
+            lambda: plans(shape, core, self.levels),
+            lambda one: "by_tiles" if one.by_tiles else "by_panels",
+            lambda one: f"{one.tile.rows}x{one.tile.vectors}",
+        )
+        self.tile = self.plan.tile
+        self.panel = self.tile.vectors * self.lanes
 
     def extent(self, stage: str, axis: int) -> int:
         return known_extent(self.s, self.stage[stage], axis)

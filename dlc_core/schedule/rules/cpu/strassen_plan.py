@@ -107,15 +107,21 @@ def waits_for_weights(shape: Shape, core: Core) -> bool:
 @lru_cache(maxsize=1024)
 def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
     """The cheapest tiles; None where the columns of a part are no whole vectors."""
+    return min(plans(shape, core, levels), key=lambda found: found.cycles, default=None)
+
+
+@lru_cache(maxsize=64)
+def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
+    """All tiles that caches have room for."""
     parts = 2**levels
     vectors, left = divmod(shape.columns // parts, core.lanes)
     if left or not vectors or (levels == 2 and shape.inner % parts):
-        return None
+        return ()
     rows, inner = -(-shape.rows // parts), shape.inner / parts
     stored = PRODUCTS**levels * rows * inner * FLOAT * core.threads
     if levels == 2 and stored > STORED * core.caches[-1]:
-        return None
-    best: Plan | None = None
+        return ()
+    found = []
     for width in range(1, min(vectors, WIDEST) + 1):
         if vectors % width:
             continue
@@ -134,16 +140,12 @@ def plan(shape: Shape, core: Core, levels: int = 1) -> Plan | None:
                 cycles = PRODUCTS**levels * inner * steps + combined
                 if levels == 2:
                     cycles += PRODUCTS**levels * panels * uneven * -(-rows // height) * width * TILE_CYCLES
-                found = Plan(Tile(height, width), cycles, by_tiles)
-                if best is None or found.cycles < best.cycles:
-                    best = found
-    if best is None:
-        return None
+                found.append(Plan(Tile(height, width), cycles, by_tiles))
     left = shape.rows * shape.inner * FLOAT
     near = levels == 1 and PRODUCTS / 4 * left <= SHARE_BY_TILES * core.second_cache
     sums = (NEAR_ROW_TRAFFIC if near else ROW_TRAFFIC[levels]) * left * core.threads / CACHE_BYTES_PER_CYCLE
     read = left * (core.threads - 1) / OTHERS_BYTES_PER_CYCLE
-    return replace(best, cycles=best.cycles + sums + read)
+    return tuple(replace(one, cycles=one.cycles + sums + read) for one in found)
 
 
 @lru_cache(maxsize=1024)
@@ -213,4 +215,4 @@ def _step_cycles(rows: int, vectors: int, core: Core) -> float:
     return max(arithmetic, loads, lines, FMA_LATENCY) + LOADS_BESIDE * min(arithmetic, loads) + STEP_OVERHEAD
 
 
-__all__ = ["Plan", "Shape", "direct_cycles", "plan", "plan_blocks", "waits_for_weights"]
+__all__ = ["Plan", "Shape", "direct_cycles", "plan", "plan_blocks", "plans", "waits_for_weights"]

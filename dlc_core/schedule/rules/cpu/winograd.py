@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dlc_core.decisions import Decision
 from dlc_core.ir.expr import const_value
 from dlc_core.op.std.winograd import STAGE, TAPS
 from dlc_core.schedule.handles import BlockRV, LoopRV
@@ -24,12 +25,19 @@ from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
-from dlc_core.schedule.rules.cpu.winograd_plan import Layer, part_tile, plan
+from dlc_core.schedule.rules.cpu.winograd_plan import Layer, Plan, part_tile, plan, plans
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
 STAGES = ("rows", "inputs", "products", "columns", "checked", "results")
+GROUPS = Decision(
+    "winograd.group",
+    "How tiles are dealt out to threads, and rows of tiles of a group: groups of all channels, each stage "
+    "for all images, or parts of the output channels.",
+    ("groups", "phases", "parts"),
+    has_values=True,
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,13 @@ class _Winograd:
         bits = s.get(self.stage["products"]).writes[0].buffer.dtype.bits
         self.core = Core.of(machine.description, machine.workers, bits)
         layer = Layer(batch, height, width, inputs, self.outputs, stride)
-        self.plan = plan(layer, (self.tile, self.wide), self.core)
+        shape = self.tile, self.wide
+        self.plan = GROUPS.pick(
+            plan(layer, shape, self.core),
+            lambda: list(plans(layer, shape, self.core)),
+            _kind,
+            lambda one: str(one.group),
+        )
         assert tiles == self.across * -(-height // self.tile)
 
     def _extent(self, stage: str, axis: int) -> int:
@@ -166,6 +180,10 @@ class _Winograd:
         vectors, lane = self._lanes(channel)
         s.reorder(width, vectors, a, lane)
         s.unroll(a)
+
+
+def _kind(one: Plan) -> str:
+    return "phases" if one.phases else "parts" if one.parts > 1 else "groups"
 
 
 __all__ = ["WinogradRule"]

@@ -125,10 +125,11 @@ def part_tile(rows: int, columns: int, core: Core) -> Tile:
 @lru_cache(maxsize=1024)
 def plan(layer: Layer, tile: tuple[int, int], core: Core) -> Plan:
     """The cheapest way to group the tiles of a size."""
-    return min(_plans(layer, tile, core), key=lambda found: found.cycles)
+    return min(plans(layer, tile, core), key=lambda found: found.cycles)
 
 
-def _plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
+def plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
+    """All ways to group the tiles of a size."""
     down, across = -(-layer.height // tile[0]), -(-layer.width // tile[1])
     points = points_of(tile[0], layer.stride) * points_of(tile[1], layer.stride)
     tiles = layer.batch * down * across
@@ -174,4 +175,4 @@ def _plans(layer: Layer, tile: tuple[int, int], core: Core) -> Iterator[Plan]:
             yield Plan(tile, group, True, _beside(cycles, moved) + exchanged + PHASES * shared)
 
 
-__all__ = ["Layer", "Plan", "direct_cycles", "part_tile", "plan", "tiles_of"]
+__all__ = ["Layer", "Plan", "direct_cycles", "part_tile", "plan", "plans", "tiles_of"]
