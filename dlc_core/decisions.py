@@ -230,7 +230,7 @@ class Decision:
 
     @staticmethod
     def _words(value: T, kind: Callable[[T], str], text: Callable[[T], str] | None) -> str:
-        return kind(value) if text is None else f"{kind(value)} {text(value)}"
+        return kind(value) if text is None else f"{kind(value)} {text(value)}".rstrip()
 
 
 def declared() -> dict[str, Decision]:

@@ -132,7 +132,7 @@ def _found(shape: Shape, core: Core, parts: bool, known: bool, most: float) -> F
             ),
         ],
         _kind,
-        lambda form: "" if form is None else " ".join(map(str, form[1:])),
+        lambda form: "" if form is None else f"{form[1]} by {form[2]}" if form[2] else str(form[1]),
         where=(shape, known),
     )
 

@@ -35,7 +35,7 @@ from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
-from dlc_core.schedule.rules.cpu.strassen_plan import Shape, plan, plans
+from dlc_core.schedule.rules.cpu.strassen_plan import Plan, Shape, plan, plans
 from dlc_core.schedule.rules.cpu.tile import Tile, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
@@ -115,12 +115,18 @@ class Quarters:
             )
         self.plan = TILE.pick(
             found,
-            lambda: plans(shape, core, self.levels),
+            lambda: self._plans(shape, core),
             lambda one: "by_tiles" if one.by_tiles else "by_panels",
             lambda one: f"{one.tile.rows}x{one.tile.vectors}",
         )
         self.tile = self.plan.tile
         self.panel = self.tile.vectors * self.lanes
+
+    def _plans(self, shape: Shape, core: Core) -> list[Plan]:
+        """All tiles, on one level in both orders."""
+        found = plans(shape, core, self.levels)
+        turned = (replace(one, by_tiles=not one.by_tiles) for one in found)
+        return [*found, *turned] if self.levels == 1 else list(found)
 
     def extent(self, stage: str, axis: int) -> int:
         return known_extent(self.s, self.stage[stage], axis)
