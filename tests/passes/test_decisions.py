@@ -1,0 +1,144 @@
+"""Every alternative of each decision of graph passes, lowering and loops computes the same values."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.decisions import Choice, declared
+from dlc_core.ir.module import IRModule
+from dlc_core.passes import PassContext
+from dlc_core.passes.tir import HoistConditions, PartitionLoops
+from tests.passes.decision_networks import NETWORKS, feed_of, module_of
+
+pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
+
+TARGET = "llvm -num-threads=2"
+TOLERANCE = 3e-5
+"""Of float32: the greatest error as a part of the largest result."""
+OPTIONS = {"square": {"precision": "fast"}}
+CONFIG = {"streamed": {"stream_rows": 3}}
+CASES = {
+    "arena.share": {"largest_first": "block", "first_used_first": "block", "apart": "block"},
+    "attention.form": {"panels": "one_query", "one_query": "one_query", "spelt_out": "heads"},
+    "concat.part": {"in_place": "symbolic", "copied": "branches"},
+    "concat.write": {"in_place": "symbolic", "copied": "symbolic"},
+    "conv.planes": {"images": "volume", "volume": "volume"},
+    "conv_transpose.phases": {"together": "spread", "apart": "spread", "spread": "spread"},
+    "dots.bytes": {"signed": "quantized", "unsigned": "quantized"},
+    "dots.channels": {"padded": "quantized", "kept": "quantized"},
+    "fuse.epilogue": {"fused": "symbolic", "apart": "symbolic"},
+    "fuse.most": {"all": "perceptron", "few": "perceptron", "one": "perceptron"},
+    "fuse.moves": {"copied": "block", "read_through": "block"},
+    "fuse.producer": {"fused": "chain", "apart": "chain"},
+    "layout.windows": {"last": "spread", "first": "spread"},
+    "loops.partition": {"cut": "borders", "tested": "borders"},
+    "loops.prefetch": {"asked": "square", "left_out": "square"},
+    "loops.unroll": {"kept": "chain", "written_out": "chain"},
+    "loops.unswitch": {"before": "large_windows", "inside": "large_windows"},
+    "products.merge": {"merged": "symbolic", "apart": "symbolic"},
+    "results.memory": {"over_input": "chain", "own": "chain"},
+    "row_filter.strip": {"whole": "wide_rows", "strips": "wide_rows"},
+    "row_filter.tile": {"direct": "wide_rows", "filtered": "wide_rows"},
+    "steps.order": {"given": "symbolic", "least_memory": "wide_and_narrow", "depth_first": "block"},
+    "strassen.form": {"direct": "square", "once": "square", "twice": "square", "blocks": "square"},
+    "strassen.tile": {"by_panels": "square", "by_tiles": "square"},
+    "stream_rows.part": {"whole": "streamed", "streamed": "streamed"},
+    "temporaries.place": {"stack": "perceptron", "arena": "perceptron"},
+    "temporaries.slices": {
+        "several_per_thread": "perceptron",
+        "one_per_thread": "perceptron",
+        "one": "perceptron",
+    },
+    "weights.stored": {"packed": "few_bits", "floats": "few_bits"},
+    "winograd.group": {"groups": "two_images", "phases": "two_images", "parts": "two_images"},
+    "winograd.tile": {"direct": "two_images", "tiles": "two_images"},
+}
+"""For each alternative a network for which it is a candidate."""
+BESIDE = {
+    "conv.planes": "winograd.tile=direct",
+    "loops.prefetch": "strassen.form=once",
+    "row_filter.strip": "row_filter.tile=filtered",
+    "strassen.tile": "strassen.form=once",
+    "temporaries.slices": "temporaries.place=arena",
+    "winograd.group": "winograd.tile=2x2",
+}
+"""What is forced, too, so that there is such a choice."""
+DOTS = ("dots.bytes", "dots.channels")
+QUICK = ("perceptron", "symbolic", "heads", "block", "chain", "borders", "few_bits", "spread")
+
+
+@cache
+def module(name: str) -> IRModule:
+    return module_of(name)
+
+
+@cache
+def expected(name: str) -> tuple[np.ndarray, ...]:
+    return as_tuple(dlc.compile(module(name), "reference", cache=False)(*feed_of(module(name))))
+
+
+def as_tuple(value: np.ndarray | tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def compiled(name: str, decisions: str) -> dlc.Executable:
+    """A network with forced decisions; conditions of loops are tested before these, or loops cut there."""
+    config = {"decisions": decisions, **CONFIG.get(name, {})}
+    with PassContext(passes=[("loops", HoistConditions()), ("loops", PartitionLoops())]):
+        return dlc.compile(module(name), TARGET, config=config, cache=False, **OPTIONS.get(name, {}))
+
+
+def check(name: str, exe: dlc.Executable) -> None:
+    """It computes what the reference does, on one thread and on two."""
+    for threads in (1, 2):
+        results = as_tuple(exe.with_threads(threads)(*feed_of(module(name))))
+        for found, wanted in zip(results, expected(name), strict=True):
+            assert found.shape == wanted.shape
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    ("decision", "alternative"), [(name, one) for name, found in CASES.items() for one in found]
+)
+def test_each_alternative_is_executed(decision, alternative):
+    name = CASES[decision][alternative]
+    beside = f",{BESIDE[decision]}" if decision in BESIDE else ""
+    exe = compiled(name, f"{decision}={alternative}{beside}")
+    if decision in DOTS and not exe.target.describe().dots:
+        pytest.skip("this machine has no dot products of bytes")
+    made = {
+        choice.alternative
+        for choice in map(Choice.parse, exe.about["decisions"])
+        if choice.decision == decision
+    }
+    assert alternative in made
+    check(name, exe)
+
+
+def test_all_alternatives_of_these_decisions_are_met():
+    for name, cases in CASES.items():
+        assert sorted(cases) == sorted(declared()[name].alternatives)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_random_choices(name):
+    check(name, compiled(name, "*=random:5"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20, 32))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_more_random_choices(name, seed):
+    check(name, compiled(name, f"*=random:{seed}"))
+
+
+def test_choices_are_told_once_those_of_kernels_too():
+    told = compiled("symbolic", "products.merge=apart").about["decisions"]
+    assert len(told) == len(set(told))
+    assert "products.merge=apart (forced; preferred merged)" in told
+    assert any(Choice.parse(text).decision == "schedule.rule" for text in told)
