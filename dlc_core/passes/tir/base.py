@@ -38,7 +38,8 @@ def map_prim_funcs(module: IRModule, change: Callable[[PrimFunc], PrimFunc]) -> 
 class PrimFuncPass(Pass):
     """A pass that treats every PrimFunc by itself.  It may be called with one, or with a module.
 
-    The choices that it makes for a PrimFunc are added to the attribute `decisions` of that.
+    The choices that it makes for a PrimFunc are added to the attribute `decisions`, where that is there or
+    one was forced.
     """
 
     stage: ClassVar[str] = "tir"
@@ -52,6 +53,8 @@ class PrimFuncPass(Pass):
         def run(func: PrimFunc) -> PrimFunc:
             with scope(func.name) as choices:
                 result = self.run_function(func, context)
+            if DECISIONS not in result.attrs and not any(choice.instead_of for choice in choices):
+                return result  # nobody asked: a program that a pass leaves alone stays the same object
             known = result.attrs.get(DECISIONS, ())
             new = [text for text in map(str, choices) if text not in known]
             return result.with_attrs(**{DECISIONS: (*known, *new)}) if new else result
