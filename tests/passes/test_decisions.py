@@ -24,7 +24,7 @@ CONFIG = {"streamed": {"stream_rows": 3}}
 CASES = {
     "arena.share": {"largest_first": "block", "first_used_first": "block", "apart": "block"},
     "attention.form": {"panels": "one_query", "one_query": "one_query", "spelt_out": "heads"},
-    "concat.part": {"in_place": "symbolic", "copied": "branches"},
+    "concat.part": {"in_place": "symbolic", "copied": "symbolic"},
     "concat.write": {"in_place": "symbolic", "copied": "symbolic"},
     "conv.planes": {"images": "volume", "volume": "volume"},
     "conv_transpose.phases": {"together": "spread", "apart": "spread", "spread": "spread"},
@@ -59,6 +59,8 @@ CASES = {
 }
 """For each alternative a network for which it is a candidate."""
 BESIDE = {
+    "concat.part": "products.merge=apart",
+    "concat.write": "products.merge=apart",
     "conv.planes": "winograd.tile=direct",
     "loops.prefetch": "strassen.form=once",
     "row_filter.strip": "row_filter.tile=filtered",
