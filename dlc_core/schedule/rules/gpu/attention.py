@@ -16,7 +16,7 @@ Panels that are hidden from all queries of a tile are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +25,7 @@ from dlc_core.ir.expr import const_value
 from dlc_core.op.std.attention_stages import ROWS, STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT, choose_tile
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.tile import PADDING
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages, stage_names
@@ -68,11 +69,19 @@ def shape_for(queries: int | None, size: int, features: int, facts: Description)
     """
     few = queries is not None and queries < LEAST_QUERIES
     most = None if queries is None else 2 * queries
-    for rows, panel in () if few else TILES:
-        found = dealt(rows, panel, size, features, facts)
-        if found is not None and (most is None or rows <= most):
-            return found
-    return None
+
+    def fitting() -> Iterator[Shape]:
+        for rows, panel in () if few else TILES:
+            found = dealt(rows, panel, size, features, facts)
+            if found is not None and (most is None or rows <= most):
+                yield found
+
+    best = next(fitting(), None)
+    if best is None:
+        return None
+    return choose_tile(
+        best, lambda: [*fitting()], lambda one: (one.rows, one.panel), lambda one: f"{one.rows}x{one.panel}"
+    )
 
 
 def dealt(rows: int, panel: int, size: int, features: int, facts: Description) -> Shape | None:
@@ -182,7 +191,7 @@ class _Attend:
         """Let rows begin some banks apart."""
         buffer = self.s.get(handle).writes[0].buffer
         offset, width = PADDING // 4, const_value(buffer.shape[-1])
-        if width is not None and width > offset:
+        if width is not None and width > offset and SHARED_LAYOUT.choose("padded") == "padded":
             self.s.storage_align(handle, 0, buffer.ndim + axis, min(self.banks, width), offset)
 
     def _fill(self, handle: BlockRV) -> None:

@@ -15,8 +15,8 @@ Nothing but queries, keys and values goes through memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar
 
@@ -30,6 +30,7 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.lanes import lanes_intrin
 from dlc_core.schedule.matrices import Digit, Tiles, chain_of, digits_of, matrix_intrin
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import SHARED_LAYOUT, choose_lanes, choose_stages, choose_tile
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
 from dlc_core.schedule.rules.gpu.tile import PADDING, REGISTERS, SPARE_REGISTERS
@@ -131,14 +132,22 @@ def plan_for(
     """
     if queries is not None and queries < LEAST_QUERIES:
         return None
-    for unit in filter(suits, facts.units_for(of, of, "float32")):
-        for subgroups, (panel, twice) in product(SUBGROUPS, PANELS):
-            plan = Plan(unit, subgroups, panel, twice)
-            many = queries is not None and subgroups > 1 and plan.rows // 2 >= queries
-            long = keys is not None and panel > LEAST_KEYS and panel // 2 >= keys
-            if not many and not long and plan.fits(size, features, facts):
-                return plan
-    return None
+
+    def fitting() -> Iterator[Plan]:
+        for unit in filter(suits, facts.units_for(of, of, "float32")):
+            for subgroups, (panel, twice) in product(SUBGROUPS, PANELS):
+                plan = Plan(unit, subgroups, panel, twice)
+                many = queries is not None and subgroups > 1 and plan.rows // 2 >= queries
+                long = keys is not None and panel > LEAST_KEYS and panel // 2 >= keys
+                if not many and not long and plan.fits(size, features, facts):
+                    yield plan
+
+    best = next(fitting(), None)
+    if best is None:
+        return None
+    return choose_tile(
+        best, lambda: [*fitting()], lambda one: (one.rows, one.panel), lambda one: f"{one.rows}x{one.panel}"
+    )
 
 
 @dataclass(frozen=True)
@@ -175,7 +184,8 @@ class _Attend:
         for unit, twice in product(filter(suits, facts.units_for(of, of, "float32")), (True, False)):
             plan = Plan(unit, rows // unit.m, panel, twice)
             if rows == plan.rows and panel % LEAST_KEYS == 0 and plan.fits(size, features, facts):
-                return plan
+                count = choose_stages(1 + plan.twice, range(1, 2 + plan.twice))
+                return replace(plan, twice=count > 1)
         raise ScheduleError("the tile of the attention does not fit this machine")
 
     def run(self) -> None:
@@ -220,6 +230,8 @@ class _Attend:
         """Let rows be an odd number of blocks long: blocks of rows side by side lie in different banks."""
         buffer = self.s.get(handle).writes[0].buffer
         block = PADDING // buffer.dtype.itemsize
+        if SHARED_LAYOUT.choose("padded") == "dense":
+            return
         self.s.storage_align(handle, 0, buffer.ndim - 2, 2 * block, block)
 
     def _fill(self, handle: BlockRV, lanes: int) -> None:
@@ -232,6 +244,7 @@ class _Attend:
         assert inner is not None
         while lanes > 1 and (inner % lanes or points < lanes * threads):
             lanes //= 2
+        lanes = choose_lanes(lanes, where=handle.name)
         turns, subgroup, thread, lane = s.split(
             s.fuse(*loops), [None, plan.subgroups, self.unit.width, lanes]
         )
@@ -314,6 +327,9 @@ class _Attend:
         self._bind_subgroup(found["high"])
         s.bind(s.fuse(*threads), self.grid.threads)
         side_by_side = [d for d in last if d.dim == d.step == 1 and lanes >= d.extent > 1]
+        if side_by_side:
+            extent = side_by_side[0].extent
+            side_by_side *= choose_lanes(extent, (1, extent), where="store") > 1
         for loop in (*rest, *inner):
             if side_by_side and loop == rest[-1]:
                 s.vectorize(loop)

@@ -30,14 +30,33 @@ from dlc_core.schedule.rules.analysis import (
     contraction_of,
     epilogue_of,
     extent_of,
+    inline_pointwise,
     is_pointwise,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import (
+    BLOCK_ORDER,
+    EPILOGUE,
+    SHARED_LAYOUT,
+    choose_lanes,
+    choose_parts,
+    choose_stages,
+    choose_tile,
+)
 from dlc_core.schedule.rules.gpu.dots import dot_of, group_steps
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
-from dlc_core.schedule.rules.gpu.maps import vector_lanes
+from dlc_core.schedule.rules.gpu.maps import map_points, vector_lanes
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product, neighbours, normalise
-from dlc_core.schedule.rules.gpu.tile import PADDING, Problem, Tile, choose, resident, shared_bytes
+from dlc_core.schedule.rules.gpu.tile import (
+    PADDING,
+    Problem,
+    Tile,
+    choose,
+    fitting,
+    resident,
+    shared_bytes,
+    splits_of,
+)
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Dot
 from dlc_core.tir.stmt import IterVar, PrimFunc, Store
@@ -65,7 +84,13 @@ class ContractionRule(ScheduleRule):
         tile = choose(problem, machine, grid)
         if tile is None:
             raise ScheduleError("no tile fits the machine")
-        normal = normal_of(s, grid, found, tile.splits)
+        splits = tile.splits
+        tile = choose_tile(
+            tile, lambda: fitting(problem, splits, machine, grid), lambda t: (t.rows, t.columns)
+        )
+        splits = choose_parts(tile.splits, lambda: splits_of(problem))
+        tile = replace(tile, splits=splits)
+        normal = normal_of(s, machine, grid, found, splits)
         if problem.k == 1:
             tile = replace(tile, depth=1)
         Contract(s, machine, grid, normal, tile, dot_of(found, machine, tile.depth)).run()
@@ -101,17 +126,28 @@ def problem_of(found: Contraction) -> Problem:
     )
 
 
-def normal_of(s: Schedule, grid: Grid, found: Contraction, splits: int) -> Normal:
+def normal_of(s: Schedule, machine: Machine, grid: Grid, found: Contraction, splits: int) -> Normal:
     """The normal form of a contraction whose steps so many groups share; ScheduleError where it has none."""
     block = BlockRV(found.block.name)
     if splits > 1:
         block, out = _split_steps(s, grid, found, splits)
     else:
-        out = epilogue_of(s, block)
+        out = _separated(s, machine, grid, block) or epilogue_of(s, block)
     made = contraction_of(s.get(block))
     if made is None:
         raise ScheduleError("the parts of the contraction are none")
     return normalise(s, made, out)
+
+
+def _separated(s: Schedule, machine: Machine, grid: Grid, block: BlockRV) -> BlockRV | None:
+    """What stores a contraction's results where what follows has a launch of its own; else None."""
+    outputs = s.get_output_blocks()
+    if len(outputs) != 1 or outputs == [block] or not is_pointwise(s.get(outputs[0])):
+        return None
+    if EPILOGUE.choose("fused") == "fused":
+        return None
+    map_points(s, grid, inline_pointwise(s), machine)
+    return s.cache_write(block, 0, "local")
 
 
 def _split_steps(s: Schedule, grid: Grid, found: Contraction, splits: int) -> tuple[BlockRV, BlockRV]:
@@ -219,7 +255,8 @@ class Contract:
         """Groups near in time read the same rows and columns."""
         s, grid = self.s, self.grid
         rows = const_value(s.extent(mo))
-        if isinstance(rows, int) and rows % SWIZZLED == 0 and rows > SWIZZLED:
+        swizzled = isinstance(rows, int) and rows % SWIZZLED == 0 and rows > SWIZZLED
+        if BLOCK_ORDER.choose("swizzled" if swizzled else "row_major") == "swizzled":
             tiles = s.swizzle(mo, no, SWIZZLED)
         else:
             tiles = s.fuse(mo, no)
@@ -242,7 +279,8 @@ class Contract:
         buffer = self.s.get(copy).writes[0].buffer
         size = buffer.dtype.itemsize
         row = self.machine.description.shared_banks * 4 // size
-        if buffer.ndim > 1 and width * size > PADDING:
+        padded = buffer.ndim > 1 and width * size > PADDING
+        if padded and SHARED_LAYOUT.choose("padded") == "padded":
             self.s.storage_align(copy, 0, buffer.ndim - 2, min(row, width), PADDING // size)
 
     def _fill(self, loops: list[LoopRV], side: Side) -> None:
@@ -265,6 +303,7 @@ class Contract:
         threads = self.tile.threads
         while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * threads):
             lanes //= 2
+        lanes = choose_lanes(lanes, where=side.buffer)
         flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
         if lanes > 1:
             turns, thread, lane = s.split(flat, [None, threads, lanes])
@@ -286,12 +325,10 @@ class Contract:
         twice = shared_bytes(self.tile, bits, 2)
         several = normal.k is None or normal.k > self.tile.depth
         fits = not facts.shared_bytes or twice <= facts.shared_bytes
-        return (
-            several
-            and fits
-            and resident(self.tile, bits, normal.bits, facts, 2)
-            == resident(self.tile, bits, normal.bits, facts)
-        )
+        if not several or not fits:
+            return False
+        at_once = [resident(self.tile, bits, normal.bits, facts, buffers) for buffers in (1, 2)]
+        return choose_stages(2 if at_once[0] == at_once[1] else 1, (1, 2)) == 2
 
     # After
 
@@ -299,6 +336,7 @@ class Contract:
         s = self.s
         i, j = s.get_loops(out)[-2:]
         s.unroll(i)
+        lanes = choose_lanes(lanes, (1, lanes), where="store")
         if lanes > 1:
             s.vectorize(j)
         else:

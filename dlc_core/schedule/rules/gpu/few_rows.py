@@ -30,6 +30,7 @@ from dlc_core.ir.expr import Load, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import anchor, extent_of, is_pointwise
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import choose_lanes, choose_parts, choose_tile
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid
 from dlc_core.schedule.rules.gpu.normal import Normal, is_product
@@ -82,6 +83,9 @@ class Plan:
     own: int
     splits: int = 1
 
+    def __str__(self) -> str:
+        return f"{self.columns}x{self.depth}/{self.threads}x{self.beside}"
+
     @property
     def columns(self) -> int:
         """Of a group."""
@@ -124,10 +128,18 @@ class FewRowsRule(ScheduleRule):
         if not along and const_value(found.rhs.factors[found.n.var]) != 1:
             raise ScheduleError("neither columns nor their steps lie side by side")
         run, bits = extent_of(found.k[-1] if along else found.n), found.rhs.load.dtype.bits
-        plan = plan_for(problem_of(found), along, run, bits, machine, grid)
+        problem = problem_of(found)
+        plan = plan_for(problem, along, run, bits, machine, grid)
         if plan is None:
             raise ScheduleError("no groups fit the product and the machine")
-        normal = normal_of(s, grid, found, plan.splits)
+        splits = plan.splits
+        best = choose_tile(
+            plan,
+            lambda: fitting(splits, problem, along, run, bits, machine, grid),
+            lambda one: (problem.m or 1, one.columns),
+        )
+        plan = replace(best, splits=choose_parts(splits, lambda: _parts(best, problem)))
+        normal = normal_of(s, machine, grid, found, plan.splits)
         _Stream(s, machine, grid, normal, plan).run()
 
 
@@ -184,6 +196,19 @@ def _plans(
                     plan = Plan(along, group // beside, beside, lane, own)
                     if _fits(plan, problem, bits, machine, grid):
                         yield from _shared(plan, problem, grid)
+
+
+def fitting(
+    splits: int, problem: Problem, along: bool, run: int | None, bits: int, machine: Machine, grid: Grid
+) -> list[Plan]:
+    """All plans that fit the machine, the best first, where so many groups share the steps."""
+    found = {replace(plan, splits=splits) for plan in _plans(along, run, problem, bits, machine, grid)}
+    return sorted(found, key=lambda plan: (cost(plan, problem, bits, machine, grid), str(plan)))
+
+
+def _parts(plan: Plan, problem: Problem) -> list[int]:
+    """In how many parts groups may share the steps of a plan, each of at least its depth."""
+    return [n for n in splits_of(problem) if n == 1 or plan.depth * n <= (problem.k or 0)]
 
 
 def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
@@ -340,7 +365,8 @@ class _Stream(Contract):
             whole = isinstance(extent, int) and extent > 1 and lanes % extent == 0 and side.run % extent == 0
             for loop in own[:-1]:
                 s.unroll(loop)
-            if whole:
+            width = extent if whole and isinstance(extent, int) else 1
+            if choose_lanes(width, (1, width), where=side.buffer) > 1:
                 s.vectorize(own[-1])
             else:
                 s.unroll(own[-1])

@@ -13,6 +13,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.gpu.choices import GRID_STRIDE, THREADS_PER_BLOCK, powers_of_two
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.threads import GROUP, THREAD, level_of
 
@@ -77,6 +78,39 @@ class Grid:
             return most if groups > most else None
         return None if self.most_groups >= ANY_NUMBER else min(self.most_groups, GROUPS_OF_ANY * self.units)
 
+    def choose_turns(self, groups: int | None, *, strides: bool = True, where: str = "") -> int | None:
+        """The extent of the axis of groups where each of them takes several turns, which it may where
+        `strides` says so; None where one is enough.
+        """
+
+        def candidates() -> list[int | None]:
+            found: list[int | None] = []
+            if self.most_groups >= (ANY_NUMBER if groups is None else groups):
+                found.append(None)
+            if strides and (groups is None or groups > 1):
+                found.append(min(self.most_groups, self.units, self.units if groups is None else groups // 2))
+            return found
+
+        return GRID_STRIDE.pick(
+            self.turns(groups),
+            candidates,
+            lambda n: "block_per_tile" if n is None else "grid_stride",
+            lambda n: "" if n is None else str(n),
+            where=where,
+        )
+
+    def choose_width(self, points: int | None) -> int:
+        """Threads of a group for so many points (None: many)."""
+
+        def kind(width: int) -> str:
+            if width <= max(1, self.subgroup):
+                return "one_subgroup"
+            return "most" if width == self.most_threads else "several_subgroups"
+
+        return THREADS_PER_BLOCK.pick(
+            self.width(points), lambda: powers_of_two(max(1, self.subgroup), self.most_threads), kind
+        )
+
     def width(self, points: int | None, most: int = THREADS) -> int:
         """Threads of a group for so many points (None: many): few groups are better smaller."""
         most = min(most, self.most_threads)
@@ -109,8 +143,8 @@ def bind_points(s: Schedule, grid: Grid, loops: Sequence[LoopRV], width: int = 0
     """
     points = count_of(s, loops)
     flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    width = 1 if points == 1 else width or grid.width(points)
-    groups = grid.turns(None if points is None else -(-points // width))
+    width = 1 if points == 1 else width or grid.choose_width(points)
+    groups = grid.choose_turns(None if points is None else -(-points // width), where=flat.var.name)
     if groups is None:
         group, thread = s.split(flat, [None, width])
         inner = thread

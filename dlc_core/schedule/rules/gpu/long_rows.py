@@ -14,6 +14,7 @@ from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import contiguous_over, is_pointwise, reductions, spatial
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.gpu.choices import ROW_STAGES, choose_parts
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
 from dlc_core.schedule.rules.gpu.maps import map_points
 from dlc_core.schedule.schedule import Schedule
@@ -22,6 +23,8 @@ WIDE = 8
 """Neighbouring results from which threads stand side by side along them."""
 PART = 1 << 11
 """Elements of a part of a long row."""
+PARTS = (2, 5, 16)
+"""Numbers of parts that may be asked for."""
 STEPS = 32
 """Elements of a part of a column, which one thread reduces."""
 FEW_COLUMNS = 64
@@ -50,7 +53,11 @@ def reduce_parts(s: Schedule, grid: Grid, handle: BlockRV) -> BlockRV | None:
     else:
         enough = count >= grid.units or length < 4 * PART
         parts = min(-(-length // PART), 4 * grid.units // count, grid.most_groups // count)
-    if enough or parts < 2:
+    most = min(length, grid.most_groups if beside else grid.most_groups // count)
+    parts = choose_parts(
+        1 if enough or parts < 2 else parts, lambda: (1, *(n for n in PARTS if n <= most)), handle.name
+    )
+    if parts < 2:
         return None
     inline_producers(s, handle)
     if rows:
@@ -80,7 +87,10 @@ def share_stages(s: Schedule, grid: Grid, machine: Machine) -> bool:
     sizes = [_sizes(s, BlockRV(b.name)) for b in found]
     if len(found) < 2 or any(count is None or length is None for count, length in sizes):
         return False
-    if not any(0 < (c or 0) < grid.units and (n or 0) >= 4 * PART for c, n in sizes):
+    preferred = any(0 < (c or 0) < grid.units and (n or 0) >= 4 * PART for c, n in sizes)
+    many = any(not 0 < (c or 0) <= grid.most_groups for c, _ in sizes) or len(s.get_output_blocks()) > 1
+    names = ("one_launch",) if many else ROW_STAGES.alternatives
+    if ROW_STAGES.choose("launch_per_stage" if preferred else "one_launch", names) == "one_launch":
         return False
     for block in found:
         handle = BlockRV(block.name)

@@ -20,6 +20,7 @@ from dlc_core.schedule.rules.analysis import (
     mergeable_tail,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import choose_lanes, powers_of_two
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_alone, bind_points, count_of
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -61,7 +62,9 @@ def map_points(s: Schedule, grid: Grid, handle: BlockRV, machine: Machine) -> No
         # A vector begins at a multiple of its width in every row only where rows are whole vectors.
         while lanes > 1 and (not isinstance(inner, int) or inner % lanes):
             lanes //= 2
-    if lanes > 1 and (points is None or points >= lanes * max(1, grid.subgroup)):
+    many = points is None or points >= lanes * max(1, grid.subgroup)
+    lanes = choose_lanes(lanes if many else 1, powers_of_two(1, lanes), where=handle.name)
+    if lanes > 1:
         loops[-1], lane = s.split(loops[-1], [None, lanes])
         s.vectorize(lane)
     bind_points(s, grid, loops)

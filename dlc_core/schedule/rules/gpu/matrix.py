@@ -15,7 +15,7 @@ values are neighbours.  Padding, splits, and the order of groups are those of `c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.diag import ScheduleError
@@ -26,10 +26,18 @@ from dlc_core.schedule.matrices import Tiles, digits_of, matrix_intrin, operand_
 from dlc_core.schedule.pipeline import STAGE
 from dlc_core.schedule.rules.analysis import Contraction, anchor
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import choose_lanes, choose_parts, choose_stages, choose_tile
 from dlc_core.schedule.rules.gpu.contraction import Contract, normal_of, problem_of
 from dlc_core.schedule.rules.gpu.grid import Grid, count_of
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
-from dlc_core.schedule.rules.gpu.matrix_tile import MatrixTile, choose_matrix, stages_of
+from dlc_core.schedule.rules.gpu.matrix_tile import (
+    MatrixTile,
+    choose_matrix,
+    fitting,
+    most_stages,
+    parts_of,
+    stages_of,
+)
 from dlc_core.schedule.rules.gpu.normal import Normal, Side, is_product
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.matrix import MatrixUnit
@@ -56,11 +64,21 @@ class MatrixRule(ScheduleRule):
         found = anchor(s.func)
         assert found is not None
         problem = problem_of(found)
-        tile = choose_matrix(units_for(found, machine), problem, machine, grid)
+        units = units_for(found, machine)
+        tile = choose_matrix(units, problem, machine, grid)
         if tile is None:
             raise ScheduleError("no tile of the matrix unit fits the product and the machine")
-        normal = normal_of(s, grid, found, tile.splits)
-        stages = stages_of(tile, problem, machine, grid)
+        splits = tile.splits
+        best = choose_tile(
+            tile, lambda: fitting(units, problem, splits, machine, grid), lambda t: (t.rows, t.columns)
+        )
+        tile = replace(best, splits=choose_parts(splits, lambda: parts_of(best, problem)))
+        normal = normal_of(s, machine, grid, found, tile.splits)
+        least = tile.buffers(problem.k) if tile.unit.in_place else 1
+        stages = choose_stages(
+            stages_of(tile, problem, machine, grid),
+            range(least, most_stages(tile, problem, machine) + 1),
+        )
         MatrixContract(s, machine, grid, normal, tile, stages).run()
 
 
@@ -193,6 +211,8 @@ class MatrixContract(Contract):
         s.bind(s.fuse(*lane) if len(lane) > 1 else lane[0], self.grid.threads)
         last = own[-1] if ("own", len(own) - 1) in found else None
         side_by_side = last is not None and last.dim == 1 and last.step == 1 and lanes >= last.extent > 1
+        if side_by_side and last is not None:
+            side_by_side = choose_lanes(last.extent, (1, last.extent), where="store") > 1
         for loop in (*rest, *values):
             if side_by_side and loop is values[-1]:
                 s.vectorize(loop)
@@ -214,6 +234,7 @@ class MatrixContract(Contract):
         lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
         while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * tile.threads):
             lanes //= 2
+        lanes = choose_lanes(lanes, where=side.buffer)
         flat = s.fuse(*others, one, last)
         turns, subgroup, thread, lane = s.split(flat, [None, self.blocks.subgroups, self.unit.width, lanes])
         if lanes > 1:
@@ -264,7 +285,7 @@ class MatrixContract(Contract):
         self.s.software_pipeline(loop, stages, order, spare)
 
     def _twice(self) -> bool:
-        return self.normal.k is None or self.normal.k > self.blocks.depth
+        return self.stages > 1
 
 
 def _inside(loops: Sequence[LoopRV], outer: LoopRV) -> Sequence[LoopRV]:

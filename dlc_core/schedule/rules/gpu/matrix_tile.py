@@ -63,6 +63,9 @@ class MatrixTile:
     deep: int
     splits: int = 1
 
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.depth}/{self.high}x{self.wide}"
+
     @property
     def subgroups(self) -> int:
         return self.high * self.wide
@@ -154,14 +157,8 @@ def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> M
         return [tile for _, _, tile in sorted(known, key=lambda one: one[:2])[:count]]
 
     # Depth and splits matter less than shapes, of which the best few are looked at again.
-    if unit.in_place:
-        # What is deeper than a row of memory is more stages; narrower units are narrower tiles.
-        deeps = [SWIZZLED_ROW * 8 // problem.bits // unit.k]
-        forms = product(GROUPS_IN_PLACE, (1, 2), (1,))
-    else:
-        deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in DEPTHS)} - {0})
-        forms = product(GROUPS, DOWN, ACROSS)
-    splits = splits_of(problem) if problem.m is not None else [1]
+    deeps, forms = _forms(unit, problem)
+    splits = _splits(problem)
     plain = (MatrixTile(unit, *group, down, across, deeps[0]) for group, down, across in forms)
     usual = (replace(tile, splits=_filling(tile, problem, splits, grid.units)) for tile in plain)
     shapes = best((replace(tile, deep=deep) for tile in usual for deep in deeps), FINALISTS)
@@ -170,19 +167,59 @@ def _best(unit: MatrixUnit, problem: Problem, machine: Machine, grid: Grid) -> M
     return found[0] if found else None
 
 
+def _forms(
+    unit: MatrixUnit, problem: Problem
+) -> tuple[list[int], Iterable[tuple[tuple[int, int], int, int]]]:
+    """How deep tiles of a unit may be, and how its subgroups may be laid out, and how much is of each."""
+    if unit.in_place:
+        # What is deeper than a row of memory is more stages; narrower units are narrower tiles.
+        return [SWIZZLED_ROW * 8 // problem.bits // unit.k], product(GROUPS_IN_PLACE, (1, 2), (1,))
+    deeps = sorted({1, *(depth * 8 // problem.bits // unit.k for depth in DEPTHS)} - {0})
+    return deeps, product(GROUPS, DOWN, ACROSS)
+
+
+def _splits(problem: Problem) -> list[int]:
+    return splits_of(problem) if problem.m is not None else [1]
+
+
+def fitting(
+    units: Sequence[MatrixUnit], problem: Problem, splits: int, machine: Machine, grid: Grid
+) -> list[MatrixTile]:
+    """All tiles that fit the machine, the best first, where so many groups share the steps."""
+    found = []
+    for unit in units:
+        deeps, forms = _forms(unit, problem)
+        for (group, down, across), deep in product(forms, deeps):
+            tile = MatrixTile(unit, *group, down, across, deep, splits)
+            if _fits(tile, problem, machine, grid):
+                found.append(tile)
+    return sorted(found, key=lambda tile: cost(tile, problem, machine, grid))
+
+
+def parts_of(tile: MatrixTile, problem: Problem) -> list[int]:
+    """In how many parts the steps of a tile may be cut, each of at least its depth."""
+    return [n for n in _splits(problem) if n == 1 or problem.k is None or n * tile.depth <= problem.k]
+
+
+def most_stages(tile: MatrixTile, problem: Problem, machine: Machine) -> int:
+    """Tiles of an operand in shared memory that a group has steps and memory for."""
+    facts, found = machine.description, tile.buffers(problem.k)
+    steps = UNKNOWN if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
+    while found < min(facts.pipeline_stages, steps) and (
+        not facts.shared_bytes or tile.shared_bytes(problem.bits, found + 1) <= facts.shared_bytes
+    ):
+        found += 1
+    return found
+
+
 def stages_of(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> int:
     """Tiles of an operand in shared memory, at most: further ones are asked for where that costs no group, of
     those that there are for a processor, its place."""
     facts = machine.description
-    found = tile.buffers(problem.k)
-    steps = UNKNOWN if problem.k is None else -(-problem.k // (tile.depth * tile.splits))
+    found, most = tile.buffers(problem.k), most_stages(tile, problem, machine)
     turns = -(-_groups(tile, problem) // grid.units)
     wanted = min(turns, tile.resident(problem, facts, found))
-    while found < min(facts.pipeline_stages, steps):
-        if facts.shared_bytes and tile.shared_bytes(problem.bits, found + 1) > facts.shared_bytes:
-            break
-        if tile.resident(problem, facts, found + 1) < wanted:
-            break
+    while found < most and tile.resident(problem, facts, found + 1) >= wanted:
         found += 1
     return found
 
@@ -247,4 +284,4 @@ def _fits(tile: MatrixTile, problem: Problem, machine: Machine, grid: Grid) -> b
     )
 
 
-__all__ = ["MatrixTile", "choose_matrix", "cost", "stages_of"]
+__all__ = ["MatrixTile", "choose_matrix", "cost", "fitting", "most_stages", "parts_of", "stages_of"]

@@ -14,7 +14,7 @@ thread that made them.  Few long rows are reduced in two launches: parts of rows
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -30,6 +30,7 @@ from dlc_core.schedule.rules.analysis import (
     reductions,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import ROWS, ROWS_PER_BLOCK, choose_lanes, powers_of_two
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of, power_of_two
 from dlc_core.schedule.rules.gpu.long_rows import WIDE, reduce_parts, share_stages
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
@@ -98,14 +99,11 @@ class _Rows:
         inner = [loop for v, loop in loops.items() if v not in rows]
         count = count_of(s, lead)
         beside = self._beside(rows)
-        if beside or (length is not None and length <= SHORT):
-            deal = self._columns(count, length)
-        else:
-            deal = self._row(count, length)
+        deal = self._deal(count, length, beside or (length is not None and length <= SHORT))
         self._inline(set(rows), deal.threads)
         stages = [handle for handle in s.get_blocks() if handle != out]
         self._order(lead, inner)
-        at = self._bind_rows(lead, inner, deal, beside or (length is not None and length <= SHORT), count)
+        at = self._bind_rows(lead, inner, deal, count)
         for handle in reversed([h for h in stages if not self._is_bound(h)]):
             s.compute_at(handle, at)
             s.set_scope(handle, 0, "local")
@@ -138,18 +136,50 @@ class _Rows:
                 return False
         return True
 
+    def _deal(self, count: int | None, length: int | None, points: bool) -> _Deal:
+        """What rows are dealt out to; `points` prefers that threads have rows of their own."""
+        grid = self.grid
+        preferred = self._columns(count, length) if points else self._row(count, length)
+
+        def candidates() -> list[_Deal]:
+            most = min(grid.most_threads, grid.group_threads)
+            lanes = self._row(count, length).lanes
+            rows = [_Deal(grid.threads, n, lanes) for n in powers_of_two(max(1, grid.subgroup), most)]
+            parts = self._parts()
+            return [*rows, *([_Deal(grid.rows, parts)] if grid.rows and parts > 1 else []), _Deal("", 1)]
+
+        def kind(deal: _Deal) -> str:
+            if deal.axis != grid.threads:
+                return "column_block" if deal.axis else "thread"
+            return "warp" if deal.threads <= max(1, grid.subgroup) else "block"
+
+        deal = ROWS.pick(preferred, candidates, kind, lambda deal: str(deal.threads))
+        if deal.axis != grid.threads or length is None or grid.turns(count) is not None:
+            return deal
+        widest = self._widest()
+        return replace(
+            deal,
+            lanes=choose_lanes(
+                deal.lanes, [n for n in powers_of_two(1, widest) if length % n == 0], where="row"
+            ),
+        )
+
+    def _parts(self) -> int:
+        """Threads of a column, where these are few."""
+        return min(PARTS, self.grid.most_rows, max(1, self.grid.group_threads // COLUMNS))
+
     def _columns(self, count: int | None, length: int | None) -> _Deal:
         """Threads side by side; where these are few, parts of a column too."""
         grid = self.grid
         few = count is not None and count < grid.units * COLUMNS * PARTS
         if not grid.rows or not few or (length is not None and length < 2 * PARTS):
             return _Deal("", 1)
-        return _Deal(grid.rows, min(PARTS, grid.most_rows, max(1, grid.group_threads // COLUMNS)))
+        return _Deal(grid.rows, self._parts())
 
     def _row(self, count: int | None, length: int | None) -> _Deal:
         grid = self.grid
         most = min(grid.most_threads, grid.group_threads)
-        # Rows under a condition, as the last turn has them, are not copied to registers.
+        # See `_bind_rows` on vectors and turns.
         lanes = self._lanes(length) if grid.turns(count) is None else 1
         if count is None or count >= grid.units:
             most = min(most, ROW_THREADS)
@@ -162,33 +192,33 @@ class _Rows:
         """Elements that a thread takes at once along a row."""
         if length is None:
             return 1
-        blocks = reductions(self.s.func)
-        lanes = min((_reduced_lanes(b, self.machine) for b in blocks), default=1)
+        lanes = self._widest()
         most = min(self.grid.most_threads, ROW_THREADS)
         while lanes > 1 and (length % lanes or 2 * length < lanes * self.grid.subgroup):
             lanes //= 2
         # Vectors of a row go through registers, which have to hold it.
         return lanes if length <= most * KEPT else 1
 
-    def _bind_rows(
-        self, lead: list[LoopRV], inner: list[LoopRV], deal: _Deal, points: bool, count: int | None
-    ) -> LoopRV:
+    def _widest(self) -> int:
+        """Neighbours along a row that a thread can load at once."""
+        return min((_reduced_lanes(b, self.machine) for b in reductions(self.s.func)), default=1)
+
+    def _bind_rows(self, lead: list[LoopRV], inner: list[LoopRV], deal: _Deal, count: int | None) -> LoopRV:
         """Bind what is left and right of a row; gives the loop that stages are computed in."""
         s, grid = self.s, self.grid
         if not lead:
             lead = [s.add_unit_loop(inner[0] if inner else self.out)]
             count = 1
-        if points:
-            parts = deal.threads
-            width = min(grid.width(count), max(1, grid.group_threads // parts)) if parts == 1 else COLUMNS
-            return bind_points(s, grid, lead, min(width, grid.most_threads))
+        if deal.axis != grid.threads:
+            return bind_points(s, grid, lead, min(COLUMNS, grid.most_threads) if deal.threads > 1 else 0)
         row = s.fuse(*lead) if len(lead) > 1 else lead[0]
         beside = self._rows_beside(deal.threads, count)
         tiles: LoopRV | None = None
         if beside > 1:
             row, one = s.split(row, [None, beside])
             count = None if count is None else count // beside
-        groups = grid.turns(count)
+        # Rows under a condition, as the last turn has them, are not copied to registers.
+        groups = grid.choose_turns(count, strides=deal.lanes == 1, where="rows")
         if groups is not None:
             tiles, row = s.split(row, [None, groups])
             s.reorder(row, tiles)
@@ -207,7 +237,12 @@ class _Rows:
         beside = 1
         while beside * 2 <= most and count % (beside * 2) == 0 and count // (beside * 2) >= grid.units:
             beside *= 2
-        return beside
+        limit = min(grid.most_rows, grid.group_threads // threads)
+        return ROWS_PER_BLOCK.pick(
+            beside,
+            lambda: [n for n in powers_of_two(1, limit) if count % n == 0],
+            lambda n: "one" if n == 1 else "several",
+        )
 
     def _order(self, lead: list[LoopRV], inner: list[LoopRV]) -> None:
         if lead and inner:

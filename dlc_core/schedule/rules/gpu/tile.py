@@ -35,6 +35,7 @@ PADDING = 16
 MOST_GROUPS = 8
 """Groups of a unit beyond which more of them make no difference."""
 MOST_SPLITS, MOST_THREADS = 32, 256
+DEPTHS = (8, 16, 32)
 FINALISTS = 6
 """Shapes of tiles that are looked at with every depth."""
 
@@ -51,6 +52,9 @@ class Tile:
     own_rows: int
     own_columns: int
     splits: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.depth}/{self.own_rows}x{self.own_columns}"
 
     @property
     def threads(self) -> int:
@@ -86,11 +90,18 @@ def choose(problem: Problem, machine: Machine, grid: Grid) -> Tile | None:
     found = [
         tile
         for shape in shapes
-        for depth in (8, 16, 32)
+        for depth in DEPTHS
         for splits in splits_of(problem)
         if _fits(tile := replace(shape, depth=depth, splits=splits), problem, machine, grid)
     ]
     return next(iter(best(found, 1)), None)
+
+
+def fitting(problem: Problem, splits: int, machine: Machine, grid: Grid) -> list[Tile]:
+    """All tiles that fit the machine, the best first, where so many groups share the steps."""
+    every = (replace(shape, depth=depth, splits=splits) for shape in _shapes() for depth in DEPTHS)
+    found = [tile for tile in every if _fits(tile, problem, machine, grid)]
+    return sorted(found, key=lambda tile: cost(tile, problem, machine, grid))
 
 
 def cost(tile: Tile, problem: Problem, machine: Machine, grid: Grid) -> float:
@@ -180,4 +191,4 @@ def splits_of(problem: Problem) -> list[int]:
     return found
 
 
-__all__ = ["PADDING", "Problem", "Tile", "choose", "cost", "resident", "shared_bytes", "splits_of"]
+__all__ = ["PADDING", "Problem", "Tile", "choose", "cost", "fitting", "resident", "shared_bytes", "splits_of"]

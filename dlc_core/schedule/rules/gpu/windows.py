@@ -26,6 +26,7 @@ from dlc_core.schedule.rules.analysis import (
     spatial,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.gpu.choices import RESULTS_PER_THREAD, choose_lanes
 from dlc_core.schedule.rules.gpu.grid import Grid, bind_points, count_of
 from dlc_core.schedule.rules.gpu.long_rows import inline_producers, is_beside
 from dlc_core.schedule.rules.gpu.maps import vector_lanes
@@ -66,9 +67,13 @@ class WindowsRule(ScheduleRule):
             raise ScheduleError("channels of windows are not side by side")
         if len(loops) != len(axes) or len(loops) < 2:
             raise ScheduleError(f"the loops around block {out.name!r} are not its axes one to one")
-        lanes = self._lanes(s, machine, block, out)
+        lanes = choose_lanes(self._lanes(s, machine, block, out))
         *lead, line, channels = loops
-        pixels = self._pixels(s, grid, block, loops, lanes)
+        pixels = RESULTS_PER_THREAD.pick(
+            self._pixels(s, grid, block, loops, lanes),
+            lambda: [1, *(n for n in PIXELS if (const_value(s.extent(loops[-2])) or 1) % n == 0)],
+            lambda n: "one" if n == 1 else "several",
+        )
         line, pixel = s.split(line, [None, pixels])
         channels, lane = s.split(channels, [None, lanes])
         s.reorder(*lead, line, channels, pixel, lane)
