@@ -138,7 +138,7 @@ class FewRowsRule(ScheduleRule):
             lambda: fitting(splits, problem, along, run, bits, machine, grid),
             lambda one: (problem.m or 1, one.columns),
         )
-        plan = replace(best, splits=choose_parts(splits, lambda: _parts(best, problem)))
+        plan = replace(best, splits=choose_parts(splits, lambda: splits_of(problem)))
         normal = normal_of(s, machine, grid, found, plan.splits)
         _Stream(s, machine, grid, normal, plan).run()
 
@@ -204,11 +204,6 @@ def fitting(
     """All plans that fit the machine, the best first, where so many groups share the steps."""
     found = {replace(plan, splits=splits) for plan in _plans(along, run, problem, bits, machine, grid)}
     return sorted(found, key=lambda plan: (cost(plan, problem, bits, machine, grid), str(plan)))
-
-
-def _parts(plan: Plan, problem: Problem) -> list[int]:
-    """In how many parts groups may share the steps of a plan, each of at least its depth."""
-    return [n for n in splits_of(problem) if n == 1 or plan.depth * n <= (problem.k or 0)]
 
 
 def _shared(plan: Plan, problem: Problem, grid: Grid) -> Iterator[Plan]:
