@@ -1,19 +1,18 @@
-"""Small kernels of odd sizes, of every kind that the rules know, each with a machine that is quick to interpret."""
+"""Small kernels of odd sizes, of each kind that the rules know, with machines that are quick to interpret."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dlc_core.graph.node import Node, param
+from dlc_core.graph.node import Node
 from dlc_core.ir.expr import Var
-from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.target import Description
 from dlc_core.testing.schedules import kernel_of
 from dlc_core.tir.stmt import PrimFunc
 from tests.schedule.rules.gpu import test_attention, test_attention_matrix
-from tests.schedule.rules.gpu.machines import NARROW, QUICK, USUAL
+from tests.schedule.rules.gpu.machines import QUICK, USUAL
 from tests.schedule.rules.gpu.test_contraction import TINY, product, tensor
 from tests.schedule.rules.gpu.test_few_rows import turned
 from tests.schedule.rules.gpu.test_matrix import PLACES
@@ -31,9 +30,8 @@ class Case:
     make: Callable[[], PrimFunc]
     machine: Description
     sizes: dict[Var, int] = field(default_factory=dict)
-
-    def on(self, machine: Description) -> Case:
-        return replace(self, machine=machine)
+    besides: str = ""
+    """Decisions that are forced so that others have alternatives."""
 
 
 def _kernel(make: Callable[[], Node]) -> Callable[[], PrimFunc]:
@@ -86,7 +84,9 @@ CASES: dict[str, Case] = {
     "unknown rows": Case(_kernel(lambda: _biased(M, 9, 12)), TINY, {M: 13}),
     "convolution": Case(_kernel(_conv), TINY),
     "units": Case(_kernel(lambda: _biased(9, 11, 40, "float16")), DEEP),
-    "small units": Case(_kernel(lambda: product(9, 4, 24, dtype="float16")), DEEP),
+    "small units": Case(
+        _kernel(lambda: product(9, 4, 40, dtype="float16")), DEEP, besides="gpu.tile=8x4x16/1x1"
+    ),
     "units of many steps": Case(_kernel(lambda: _split(9, 4, 256)), DEEP),
     "units in place": Case(_kernel(lambda: _split(9, 60, 34)), PLACES),
     "convolution by units": Case(_kernel(lambda: _conv("float16")), DEEP),
@@ -121,4 +121,4 @@ CASES: dict[str, Case] = {
     "pooling": Case(_kernel(_pool), QUICK),
 }  # fmt: skip
 
-__all__ = ["CASES", "DEEP", "NARROW", "USUAL", "Case"]
+__all__ = ["CASES", "Case"]
