@@ -1,0 +1,206 @@
+"""Mutation testing of index arithmetic: a wrong sum, factor or bound must not go unseen.
+
+    python -m tests.mutation.run --count 220 --processes 2
+
+First every check runs once on the code as it is: which nodes it evaluates, how long it takes, and how many
+accesses the proof leaves open.  Then each mutant runs the checks that evaluate it, the quickest first, in a
+process of its own, until one notices: where an access is not proved that was before, where the process does
+not survive (as in guard mode), where numbers differ, or where something raises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.check import Check
+from tests.mutation.kernels import kernel_checks
+from tests.mutation.mutants import Mutant, all_mutants, apply, drawn, probe
+from tests.mutation.programs import program_checks
+from tests.mutation.rules import rule_checks
+
+SURVIVED = "survived"
+SECONDS, TIMES = 20, 10
+"""A check may take this long and so many times what it took: one that takes longer is noticed."""
+MEMORY = 12 << 30
+"""Bytes of address space that a process may take."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A check on the code as it is: seconds, accesses that are not proved, the numbers of evaluated nodes."""
+
+    check: Check
+    seconds: float
+    open: int
+    nodes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a mutant was noticed and by which check, or that it survived them all."""
+
+    said: str
+    check: str
+
+    @property
+    def kind(self) -> str:
+        """The way in which it was noticed."""
+        if self.said.startswith("ended by"):
+            return "the process does not survive"
+        kinds = {"NotProvedError": "an access is not proved", "AssertionError": "numbers differ"}
+        return kinds.get(self.said, self.said if self.said == SURVIVED else "the compiler or a check refuses")
+
+
+class NotProvedError(Exception):
+    """More accesses are open than on the code as it is."""
+
+
+def all_checks() -> list[Check]:
+    return [*program_checks(), *rule_checks(), *kernel_checks()]
+
+
+def in_processes(jobs: Sequence[Callable[[], Iterator[str]]], processes: int) -> Iterator[tuple[int, list[str]]]:
+    """Run jobs, so many at a time, each in a fork of this process; the number of each and the lines it gave.
+
+    The last line of one that did not come to its end says what ended it.
+    """
+    waiting, running = list(enumerate(jobs))[::-1], dict[int, tuple[int, int]]()
+    while waiting or running:
+        while waiting and len(running) < processes:
+            number, job = waiting.pop()
+            reader, writer = os.pipe()
+            child = os.fork()
+            if not child:
+                os.close(reader)
+                _child(job, writer)
+            os.close(writer)
+            running[child] = number, reader
+        child, status = os.wait()
+        number, reader = running.pop(child)
+        with os.fdopen(reader) as text:
+            lines = text.read().splitlines()
+        if os.WIFSIGNALED(status):
+            lines.append(f"ended by {signal.Signals(os.WTERMSIG(status)).name}")
+        yield number, lines
+
+
+def _child(job: Callable[[], Iterator[str]], writer: int) -> None:
+    """Write what a job gives, line by line; the process ends here."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        for line in job():
+            os.write(writer, f"{line}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def facts_of(checks: Sequence[Check], mutants: Sequence[Mutant], processes: int) -> list[Facts]:
+    """Run all checks on the code as it is.  SystemExit where one of them does not pass."""
+    places = [m.place for m in mutants]
+
+    def job(check: Check) -> Iterator[str]:
+        seen = probe(places)
+        begin = time.monotonic()
+        try:
+            found = check.run()
+        except BaseException as error:  # noqa: BLE001  (it is told)
+            yield json.dumps(f"{type(error).__name__}: {error}"[:2000])
+        else:
+            yield json.dumps([time.monotonic() - begin, found, sorted(seen())])
+
+    made = []
+    jobs = [lambda check=check: job(check) for check in checks]
+    for number, lines in in_processes(jobs, processes):
+        found = json.loads(lines[0]) if lines and lines[0][:1] in '["' else str(lines)
+        if isinstance(found, str):
+            raise SystemExit(f"the code as it is does not pass {checks[number].name}: {found}")
+        seconds, left, nodes = found
+        made.append(Facts(checks[number], seconds, left, frozenset(nodes)))
+    return made
+
+
+def verdicts(
+    mutants: Sequence[Mutant], checks: Sequence[Sequence[Facts]], processes: int
+) -> Iterator[tuple[int, Verdict]]:
+    """What becomes of each mutant under checks of its own; its number first."""
+
+    def job(mutant: Mutant, own: Sequence[Facts]) -> Iterator[str]:
+        apply(mutant)
+        for each in own:
+            yield each.check.name
+            signal.alarm(int(SECONDS + TIMES * each.seconds))
+            try:
+                if each.check.run() > each.open:
+                    raise NotProvedError
+            except BaseException as error:  # noqa: BLE001  (whatever it is, it was seen)
+                yield type(error).__name__
+                return
+        yield SURVIVED
+
+    jobs = [lambda m=m, own=own: job(m, own) for m, own in zip(mutants, checks, strict=True)]
+    for number, lines in in_processes(jobs, processes):
+        name, said = lines[-2:] if len(lines) > 1 else ("", lines[-1] if lines else "nothing")
+        if said == "AssertionError" or said in ("Failed",):
+            said = "AssertionError"
+        yield number, Verdict(said, name)
+
+
+def evaluated(mutants: Sequence[Mutant], facts: Sequence[Facts]) -> list[tuple[Mutant, list[Facts]]]:
+    """The mutants that some check evaluates, with these, the quickest first."""
+    by_place: dict[int, list[Facts]] = {}
+    for each in sorted(facts, key=lambda f: (f.seconds, f.check.name)):
+        for node in each.nodes:
+            by_place.setdefault(node, []).append(each)
+    # Mutants of one node share a place; the last of them has its number.
+    last = {m.place: number for number, m in enumerate(mutants)}
+    return [(m, by_place[last[m.place]]) for m in mutants if last[m.place] in by_place]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Change index arithmetic and see what notices.")
+    parser.add_argument("--count", type=int, default=220)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", default="", help="part of the text of the mutants wanted")
+    options = parser.parse_args()
+    mutants, begin = all_mutants(), time.monotonic()
+    facts = facts_of(all_checks(), mutants, options.processes)
+    known = evaluated(mutants, facts)
+    total = sum(f.seconds for f in facts)
+    print(f"{len(facts)} checks of {total:.0f} s evaluate {len(known)} of {len(mutants)} mutants", flush=True)
+    if options.only:
+        known = [(m, own) for m, own in known if options.only in str(m)]
+    chosen = drawn(known, options.count, options.seed)
+    outcomes, kinds = Counter[str](), Counter[str]()
+    for number, found in verdicts(*zip(*chosen, strict=True), options.processes):
+        outcomes[found.said] += 1
+        kinds[found.kind] += 1
+        mutant = chosen[number][0]
+        print(f"{found.said:24} {found.check:40} {mutant}", flush=True)
+    caught = len(chosen) - kinds[SURVIVED]
+    share = caught / max(len(chosen), 1)
+    print(f"{caught} of {len(chosen)} noticed ({share:.1%}) in {time.monotonic() - begin:.0f} s")
+    for said, number in kinds.most_common():
+        print(f"{number:5}  {said}")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["SURVIVED", "Facts", "Verdict", "all_checks", "evaluated", "facts_of", "verdicts"]
