@@ -47,19 +47,17 @@ def kernel_checks() -> Iterator[Check]:
             yield Check(f"graph/{name}/{mode}", partial(_graph, name, NATIVE, 1, guard=mode))
         yield Check(f"graph/{name}/threads", partial(_graph, name, NATIVE, 2))
         yield Check(f"graph/{name}/interpreted", partial(_graph, name, INTERPRETED, 1))
-    for name in (*NETWORKS, *BLOCKS):
-        for mode in MODES:
-            yield Check(f"network/{name}/{mode}", partial(_network, name, 1, guard=mode))
+    for name in ("keywords", "recurrent", "encoder"):
+        yield Check(f"network/{name}/end", partial(_network, name, 1, guard="end"))
         yield Check(f"network/{name}/threads", partial(_network, name, 2))
-    for seed in range(24):
+    for seed in range(8):
         yield Check(f"control/{seed}", partial(_control, seed, False))
         yield Check(f"control/stacking {seed}", partial(_control, seed, True))
         yield Check(f"random/{seed}/interpreted", partial(_random, seed, INTERPRETED))
         yield Check(f"random/{seed}/end", partial(_random, seed, NATIVE, guard="end"))
         yield Check(f"random/{seed}/off", partial(_random, seed, NATIVE))
-    for rounds in range(4):
-        yield Check(f"control/every kind/{rounds}", partial(_every_kind, rounds, {}))
-        yield Check(f"control/every kind/{rounds} end", partial(_every_kind, rounds, {"guard": "end"}))
+    yield Check("control/every kind/off", _every_kind)
+    yield Check("control/every kind/end", partial(_every_kind, guard="end"))
     for name in _JOINS:
         yield Check(f"joins/{name}", partial(_joined, name))
 
@@ -72,27 +70,25 @@ def _samples() -> Iterator[Check]:
         for decl in family.OPS:
             for number, sample in enumerate(decl.samples):
                 dtype = (sample.dtypes or decl.dtypes)[0]
-                for mode in MODES:
-                    key = f"op/{decl.name}/{number}/{mode}"
-                    yield Check(key, partial(_sample, decl, number, dtype, NATIVE, guard=mode))
-                key = f"op/{decl.name}/{number}/interpreted"
-                yield Check(key, partial(_sample, decl, number, dtype, INTERPRETED))
+                mode = MODES[number % 2]
+                key = f"op/{decl.name}/{number}/{mode}"
+                yield Check(key, partial(_sample, decl, number, dtype, guard=mode))
             for start in range(4):
                 yield Check(f"op/{decl.name}/symbolic {start}", partial(_symbolic, decl, start))
 
 
-def _sample(decl: OpDecl, number: int, dtype: str, target: str, **config: str) -> int:
+def _sample(decl: OpDecl, number: int, dtype: str, **config: str) -> int:
     found = [c for c in op_cases(decl, (dtype,)) if c.name == f"ops/{decl.name}/{number}/{dtype}"]
-    return sum(_case(case, target, **config) for case in found)
+    return sum(_case(case, **config) for case in found)
 
 
 def _symbolic(decl: OpDecl, start: int) -> int:
     """Every fourth sample with its dims left open."""
-    return sum(_case(case, NATIVE, guard="end") for case in islice(symbolic_cases(decl), start, None, 4))
+    return sum(_case(case, guard="end") for case in islice(symbolic_cases(decl), start, None, 4))
 
 
-def _case(case: Case, target: str, **config: str) -> int:
-    exe = _compiled(case.module, target, 1, **config)
+def _case(case: Case, **config: str) -> int:
+    exe = _compiled(case.module, NATIVE, 1, **config)
     for trial in case.trials:
         with np.errstate(all="ignore"):
             found = outputs_of(exe(*trial.inputs))
@@ -232,9 +228,14 @@ def _compare(module: IRModule, exe: Executable, feeds: Sequence[Any]) -> None:
     """What an executable gives twice is what the reference gives."""
     expected = outputs_of(dlc.compile(module, "reference", cache=False)(*feeds))
     for _ in range(2):
-        wrong = difference(outputs_of(exe(*feeds)), expected, CLOSE)
-        if wrong is not None:
-            raise AssertionError(wrong)
+        _differ(outputs_of(exe(*feeds)), expected)
+
+
+def _differ(found: Results, expected: Results) -> None:
+    """AssertionError where results are not what is expected."""
+    wrong = difference(found, expected, CLOSE)
+    if wrong is not None:
+        raise AssertionError(wrong)
 
 
 def _network(name: str, threads: int, **config: str) -> int:
@@ -271,15 +272,17 @@ def _control(seed: int, stacking: bool) -> int:
     return 0
 
 
-def _every_kind(rounds: int, config: dict[str, str]) -> int:
+def _every_kind(**config: str) -> int:
     module = every_kind()
     exe = _compiled(module, NATIVE, 1, **config)
-    rng = np.random.default_rng(rounds)
-    for size in (0, 1, 7):
+    wanted = dlc.compile(module, "reference", cache=False)
+    rng = np.random.default_rng(0)
+    for size, rounds in ((0, 1), (1, 0), (7, 3), (7, 2), (2, 1)):
         vectors = [rng.standard_normal(size).astype(np.float32) for _ in range(2)]
         rows = rng.standard_normal((rounds, size)).astype(np.float32)
         for count in range(6):
-            _compare(module, exe, [*vectors, rows, np.int32(count)])
+            feeds = [*vectors, rows, np.int32(count)]
+            _differ(outputs_of(exe(*feeds)), outputs_of(wanted(*feeds)))
     return _open(exe)
 
 

@@ -46,10 +46,12 @@ from tests.schedule import test_rules_strassen as strassen
 from tests.schedule import test_rules_tiles as tiles
 from tests.schedule import test_rules_winograd as winograd
 
+_WITH_TEMPORARIES = ("conv/padded", "conv/1d", "norm", "softmax", "lanes/odd", "lanes/symbolic", "winograd/odd",
+                     "row filter/odd", "matmul/across tiles", "matmul/batched", "rows")  # fmt: skip
+"""Kernels that are tried with their temporaries as parameters."""
 Kernel = Callable[[], PrimFunc]
 Sizes = Mapping[Var, int]
 N, M = Var("n"), Var("m")
-SMALL_CACHE = Description(vector_bits=256, vector_registers=16, cores=2, caches=(1 << 10, 1 << 13))
 FEW_WAYS = Description(vector_bits=256, vector_registers=16, cores=3, caches=(1 << 11, 1 << 14), cache_ways=2)
 
 
@@ -60,8 +62,9 @@ def rule_checks() -> Iterator[Check]:
             for number, given in enumerate(sizes):
                 key = f"rule/{name}/{machine_name}/{number}"
                 yield Check(key, partial(_scheduled, make, machine, given))
-        machine_name, machine = next(iter(machines.items()))
-        yield Check(f"parts/{name}/{machine_name}", partial(_in_parts, make, machine, sizes[-1]))
+        if name.startswith(_WITH_TEMPORARIES):
+            machine_name, machine = list(machines.items())[-1]
+            yield Check(f"parts/{name}/{machine_name}", partial(_in_parts, make, machine, sizes[-1]))
     for group, phases, parts in ((1, False, 1), (2, True, 1), (4, True, 1), (2, False, 2), (4, False, 2)):
         key = f"rule/winograd/group {group} {phases} {parts}"
         yield Check(key, partial(_winograd, group, phases, parts))
@@ -120,7 +123,8 @@ def _kernels() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Si
 
 
 def _contractions() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Sizes]]]:
-    machines = {**contraction.MACHINES, "small cache": SMALL_CACHE, "few ways": FEW_WAYS}
+    machines = {name: contraction.MACHINES[name] for name in ("scalar", "usual", "wide")}
+    machines["few ways"] = FEW_WAYS
     shuffled = {
         name: replace(machine, intrinsics=frozenset({"vector_shuffle"})) for name, machine in machines.items()
     }
@@ -137,23 +141,22 @@ def _contractions() -> Iterator[tuple[str, Kernel, Mapping[str, Description], li
         yield f"conv/{name}", make, machines, [{}]
     for name, make in contraction.CONVS.items():
         yield f"conv/{name} NCX", partial(make, layout="NCX"), {"usual": machines["usual"]}, [{}]
-    for m, k, n in ((1, 300, 40), (29, 16, 49), (7, 64, 100), (64, 64, 64), (2, 257, 33)):
+    for m, k, n in ((1, 300, 40), (29, 4, 49), (7, 20, 100), (2, 257, 9)):
         make = partial(contraction.matmul, (m, k), (k, n), constants=(1,), finish=True)
         yield f"matmul/{m} {k} {n}", make, machines, [{}]
-    for m, k, n in ((20, 64, 256), (17, 32, 128)):
+    for m, k, n in ((20, 16, 64), (17, 8, 128)):
         yield f"matmul/computed {m} {k} {n}", partial(contraction.matmul, (m, k), (k, n)), machines, [{}]
     wide = {f"{cores}": replace(panels.WIDE, cores=cores, vector_registers=20) for cores in (1, 2)}
-    for height, width in ((2, 7), (1, 13)):
+    for height, width in ((1, 5), (1, 13)):
         yield f"panels/{height} {width}", partial(panels.convolution, height, width, 80), wide, [{}]
-    yield "panels/matmul", partial(
-        contraction.matmul, (12, 240), (240, 96), constants=(1,), finish=True
-    ), wide, [{}]  # fmt: skip
+    long = partial(contraction.matmul, (9, 240), (240, 50), constants=(1,), finish=True)
+    yield "panels/matmul", long, {"2": wide["2"]}, [{}]
     for size_name, size in tiles.SIZES.items():
         for kind, types in tiles.PAIRS.items():
             make = partial(tiles.product, *size, types, bias=True)
             yield f"tiles/{size_name} {kind}", make, {"units": tiles.MACHINE}, [{}]
     deals = {"threads": strassen.WIDE, "many": strassen.MANY, "alone": strassen.ALONE}
-    for name, case in strassen.CASES.items():
+    for name, case in list(strassen.CASES.items())[:6]:
         yield f"strassen/{name}", partial(strassen.kernel, *case), deals, [{}]
     for name, case in winograd.CASES.items():
         made = {"threads": winograd.WIDE, "alone": winograd.ALONE}
@@ -167,32 +170,34 @@ def _contractions() -> Iterator[tuple[str, Kernel, Mapping[str, Description], li
 
 
 def _windows() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Sizes]]]:
+    machines = {name: lanes.MACHINES[name] for name in ("scalar", "small cache", "wide")}
     for name, make in lanes.CASES.items():
-        yield f"lanes/{name}", make, lanes.MACHINES, [{}]
+        yield f"lanes/{name}", make, machines, [{}]
     roomy = {"roomy": Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 18)),
              "one": Description(vector_bits=256, cores=1, parallel=False, caches=(1 << 12, 1 << 16))}  # fmt: skip
     wide = {"kernel": 5, "padding": (2, 2, 2, 2)}
-    yield "lanes/bands", partial(lanes.depthwise, 1, 16, 8, 64, **wide), {**lanes.MACHINES, **roomy}, [{}]
-    yield "lanes/strips", partial(lanes.depthwise, 1, 12, 10, 70, padding=(1, 1, 1, 1)), roomy, [{}]
+    yield "lanes/bands", partial(lanes.depthwise, 1, 8, 3, 40, **wide), {**machines, **roomy}, [{}]
+    yield "lanes/strips", partial(lanes.depthwise, 1, 6, 5, 70, padding=(1, 1, 1, 1)), roomy, [{}]
     symbolic = partial(lanes.depthwise, lanes.B, lanes.H, lanes.W, 8, padding=(1, 1, 1, 1))
     sizes = [{lanes.B: b, lanes.H: h, lanes.W: w} for b, h, w in ((1, 5, 6), (2, 9, 3), (0, 3, 3), (1, 1, 1))]
-    yield "lanes/symbolic", symbolic, lanes.MACHINES, sizes
+    yield "lanes/symbolic", symbolic, machines, sizes
     for size in range(7, 16):
         make = partial(lanes.depthwise, 1, size, size + 1, 9, padding=(1, 2, 2, 1))
         yield f"lanes/size {size}", make, {"wide": lanes.MACHINES["wide"]}, [{}]
 
 
 def _reductions() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Sizes]]]:
+    few = {name: rows.MACHINES[name] for name in ("scalar", "usual")}
     for shape in rows.SHAPES:
         for axes in rows.axes_of(shape):
             make = partial(rows.reduction, std.reduce_sum, shape, axes)
-            yield f"sum/{shape} {axes}", make, rows.MACHINES, [{}]
+            yield f"sum/{shape} {axes}", make, few, [{}]
         for axis in range(len(shape)):
-            yield f"softmax/{shape} {axis}", partial(_softmax, shape, axis), rows.MACHINES, [{}]
+            yield f"softmax/{shape} {axis}", partial(_softmax, shape, axis), few, [{}]
     for shape, axis in (((3, 37), -1), ((2, 3, 16), -1), ((2, 3, 4, 9), -2), ((3, 1), -1)):
-        yield f"norm/{shape}", partial(rows.norm, shape, axis, residual=axis == -1), rows.MACHINES, [{}]
+        yield f"norm/{shape}", partial(rows.norm, shape, axis, residual=axis == -1), few, [{}]
     for name, make in rows.SYMBOLIC.items():
-        yield f"rows/{name}", make, {n: rows.MACHINES[n] for n in ("scalar", "usual")}, list(rows.SIZES)
+        yield f"rows/{name}", make, few, list(rows.SIZES)
     for axes in rows.axes_of((rows.B, rows.M, rows.N)):
         make = partial(rows.reduction, std.reduce_max, (rows.B, rows.M, rows.N), axes)
         yield f"max/{axes}", make, {"usual": rows.USUAL}, list(rows.SIZES)
@@ -212,18 +217,19 @@ def _cumsum(axis: int) -> PrimFunc:
 
 
 def _maps() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Sizes]]]:
+    machines = {name: maps.MACHINES[name] for name in ("narrow", "wide")}
     grouped = {**maps.MACHINES, "groups": replace(maps.MACHINES["wide"], vector_group=4)}
     for shape in ((32, 16), (16, 64), (17, 33), (5, 40), (40, 5), (3, 50), (50, 2), (1, 20)):
-        yield f"turned/{shape}", partial(_turned, shape, (1, 0)), maps.MACHINES, [{}]
+        yield f"turned/{shape}", partial(_turned, shape, (1, 0)), machines, [{}]
     for perm in permutations(range(3)):
-        yield f"turned/{perm}", partial(_turned, (4, 18, 35), perm), maps.MACHINES, [{}]
+        yield f"turned/{perm}", partial(_turned, (4, 18, 35), perm), machines, [{}]
     for parts in (2, 3, 4, 8):
         for shape in ((6, parts, 32), (6, 32, parts), (5, 37, parts), (3, parts, 21)):
-            yield f"turned/{shape}", partial(_turned, shape, (0, 2, 1)), maps.MACHINES, [{}]
+            yield f"turned/{shape}", partial(_turned, shape, (0, 2, 1)), machines, [{}]
     for shape in ((64, 64), (4, 160), (3, 30), (7, 19)):
         yield f"map/{shape}", partial(_long_map, shape), grouped, [{}]
     for parts in (2, 3, 4):
-        yield f"joined/{parts}", partial(_joined, parts), maps.MACHINES, [{}]
+        yield f"joined/{parts}", partial(_joined, parts), machines, [{}]
 
 
 def _turned(shape: tuple[int, ...], perm: tuple[int, ...]) -> PrimFunc:
