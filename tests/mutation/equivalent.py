@@ -4,7 +4,86 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-COSTS: Mapping[str, Mapping[str, str]] = {}
+COSTS: Mapping[str, Mapping[str, str]] = {
+    "dlc_core.passes.tir.unroll": {
+        "_marked": "counts steps for the limit up to which loops are unrolled",
+    },
+    "dlc_core.passes.tir.partition": {
+        "_Partition.wanted": "the size up to which loops are cut",
+        "_Partition.length": "chooses between two right ranges by their length",
+    },
+    "dlc_core.passes.tir.strided": {
+        "_Run.by_cases": "how many outcomes of conditions are written apart",
+    },
+    "dlc_core.passes.tir.workspace": {
+        "on_stack": "whether a temporary lives on the stack or in the workspace",
+        "HoistWorkspace.run_function": "the number of slices, any of which is right",
+    },
+    "dlc_core.passes.tir.common": {
+        "_Namer.ops_of": "the work from which a value is named",
+    },
+    "dlc_core.passes.lower.memory": {
+        "live_peak": "a figure of the report",
+    },
+    "dlc_core.schedule.rules.analysis": {
+        "bytes_of": "sizes that caches are compared with",
+        "work_of": "the work from which threads are woken",
+        "_iterations": "the work from which threads are woken",
+        "mergeable_tail": "which loops are fused: any may be",
+    },
+    "dlc_core.schedule.rules.cpu.contraction": {
+        "Contract._keep_rows_apart": "strides of a copy, which all its accesses follow",
+        "Contract._weights_are_near": "compares with caches",
+        "Contract._steps_at_once": "compares with caches",
+        "Contract._chunk": "how many steps are summed by themselves",
+    },
+    "dlc_core.schedule.rules.cpu.rows": {
+        "_mergeable": "which loops are fused: any may be",
+        "reduce_in_lanes": "where a loop with a condition is cut: it may be anywhere",
+    },
+    "dlc_core.schedule.rules.cpu.bands": {
+        "_rows": "compares with caches; the split takes any divisor",
+    },
+    "dlc_core.schedule.rules.cpu.panels": {
+        "steps_at_once": "compares with caches",
+        "_panel_bytes": "compares with caches",
+        "ask_ahead": "prefetches",
+        "_readers": "prefetches",
+    },
+    "dlc_core.schedule.rules.cpu.maps": {
+        "schedule_map": "the width of vectors",
+        "_group": "the width of vectors",
+    },
+    "dlc_core.schedule.rules.cpu.edges": {
+        "Edges.cuts": "where a loop with conditions is cut: it may be anywhere",
+        "_edges": "where a loop with conditions is cut: it may be anywhere",
+    },
+    "dlc_core.schedule.rules.cpu.lanes": {
+        "LanesRule.apply": "sizes of tiles, and where loops with conditions are cut",
+        "_bands": "whether threads are dealt bands",
+        "_near": "compares with caches",
+        "_points": "the size of tiles",
+    },
+    "dlc_core.schedule.rules.cpu.turned": {
+        "turned": "which loops are fused: any may be",
+        "schedule_turned": "the size of tiles",
+        "_tiled": "the size of tiles",
+        "_columns": "the width of vectors",
+    },
+    "dlc_core.schedule.rules.cpu.tiles": {
+        "tile_of": "the size of tiles",
+    },
+    "dlc_core.schedule.rules.cpu.vector": {
+        "vectorize_columns": "the width of vectors; what is left is treated again",
+        "vectorize_long": "the extent up to which loops are unrolled",
+    },
+    "dlc_core.schedule.rules.cpu.strassen": {
+        "Quarters.keep_apart": "strides of a copy, which all its accesses follow",
+        "Quarters.shares": "how many panels a thread is dealt",
+        "Quarters._with_weights": "prefetches",
+        "Quarters.sums_at_a_time": "the width of vectors",
+    },
+}
 """By module and function, why whatever the function says leaves results as they are."""
 
 EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {}
