@@ -9,7 +9,7 @@ import importlib
 import random
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -73,12 +73,12 @@ def _functions(body: Sequence[ast.stmt], path: Path_ = ()) -> Iterator[tuple[Pat
             yield from _functions(stmt.body, (*path, stmt.name))
 
 
-def mutants_of(module: str) -> Iterator[Mutant]:
-    """All mutants of a module, those of functions that only weigh costs left out."""
+def mutants_of(module: str, *, costs: bool = False) -> Iterator[Mutant]:
+    """All mutants of a module; those of functions that only weigh costs where `costs` says so."""
     functions = list(_functions(ast.parse(_source(module)[0]).body))
     count = Counter(path for path, _ in functions)
     for path, function in functions:
-        if count[path] > 1 or ".".join(path) in COSTS.get(module, {}):
+        if count[path] > 1 or (not costs and ".".join(path) in COSTS.get(module, {})):
             continue
         for number, n in enumerate(ast.walk(function)):
             yield from (Mutant(module, path, n.lineno, number, kind) for kind in _kinds(n, function))
@@ -124,16 +124,22 @@ def apply(mutant: Mutant) -> None:
 
 def _replace(module: str, path: Path_, code: types.CodeType) -> None:
     """Give the function at a path the code that it has in other code of its module."""
+    found, own = _found(module, path, code)
+    found.__code__ = own
+
+
+def _found(module: str, path: Path_, code: types.CodeType) -> tuple[types.FunctionType, types.CodeType]:
+    """The function at a path, and its code in other code of its module."""
     found: object = importlib.import_module(module)
     for name in path:
         found = vars(found)[name]
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
     while not isinstance(found, types.FunctionType):
         found = getattr(found, "__wrapped__", None) or getattr(found, "fget", None) or found.__func__  # type: ignore[attr-defined]
-    found.__code__ = code
+    return found, code
 
 
-class _Probes(ast.NodeTransformer):
+class _Probing(ast.NodeTransformer):
     """Puts a call before the evaluation of some nodes, which says that they are evaluated."""
 
     def __init__(self, wanted: Mapping[int, int]) -> None:
@@ -148,25 +154,35 @@ class _Probes(ast.NodeTransformer):
         return ast.copy_location(ast.BoolOp(ast.Or(), [call, node]), node)
 
 
-def probe(places: Sequence[Place]) -> Callable[[], set[int]]:
-    """Watch the evaluation of nodes in this process; the result gives the numbers of those that were."""
-    seen: set[int] = set()
-    numbers: dict[str, dict[Path_, dict[int, int]]] = {}
-    for number, (module, path, node) in enumerate(places):
-        numbers.setdefault(module, {}).setdefault(path, {})[node] = number
-    for module, paths in numbers.items():
-        text, file = _source(module)
-        tree = ast.parse(text)
-        functions = dict(_functions(tree.body))
-        wanted = {}
-        for path, own in paths.items():
-            nodes = list(ast.walk(functions[path]))
-            wanted.update({id(nodes[node]): number for node, number in own.items()})
-        code = compile(ast.fix_missing_locations(_Probes(wanted).visit(tree)), file, "exec")
-        vars(importlib.import_module(module))[_PROBE] = seen.add
-        for path in paths:
-            _replace(module, path, code)
-    return lambda: seen
+class Probes:
+    """Watches the evaluation of nodes: made once, put in place in processes of their own."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.codes: list[tuple[types.FunctionType, types.CodeType]] = []
+        self.modules: list[str] = []
+        numbers: dict[str, dict[Path_, dict[int, int]]] = {}
+        for number, (module, path, node) in enumerate(places):
+            numbers.setdefault(module, {}).setdefault(path, {})[node] = number
+        for module, paths in numbers.items():
+            text, file = _source(module)
+            tree = ast.parse(text)
+            functions = dict(_functions(tree.body))
+            wanted = {}
+            for path, own in paths.items():
+                nodes = list(ast.walk(functions[path]))
+                wanted.update({id(nodes[node]): number for node, number in own.items()})
+            code = compile(ast.fix_missing_locations(_Probing(wanted).visit(tree)), file, "exec")
+            self.codes += [_found(module, path, code) for path in paths]
+            self.modules.append(module)
+
+    def install(self) -> set[int]:
+        """Watch in this process from now on; the set grows by the numbers of places that are evaluated."""
+        seen: set[int] = set()
+        for module in self.modules:
+            vars(importlib.import_module(module))[_PROBE] = seen.add
+        for function, code in self.codes:
+            function.__code__ = code
+        return seen
 
 
 def all_mutants() -> list[Mutant]:
@@ -179,4 +195,4 @@ def drawn(mutants: Sequence[Mutant], count: int, seed: int = 0) -> list[Mutant]:
     return random.Random(seed).sample(mutants, min(count, len(mutants)))
 
 
-__all__ = ["MODULES", "Mutant", "Place", "all_mutants", "apply", "drawn", "mutants_of", "probe"]
+__all__ = ["MODULES", "Mutant", "Place", "Probes", "all_mutants", "apply", "drawn", "mutants_of"]

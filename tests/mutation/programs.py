@@ -27,7 +27,7 @@ from tests.schedule.products import TINY, TINY_EXTERN
 from tests.schedule.test_random_te import around_intrinsics
 from tests.schedule.test_rules_any_program import check as any_program
 
-SCHEDULES, OTHERS, PROGRAMS = range(300), range(40), range(16)
+SCHEDULES, OTHERS, PROGRAMS = range(200), range(30), range(8)
 
 
 def program_checks() -> Iterator[Check]:

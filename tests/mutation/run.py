@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.mutation.check import Check
 from tests.mutation.kernels import kernel_checks
-from tests.mutation.mutants import Mutant, Place, all_mutants, apply, drawn, probe
+from tests.mutation.mutants import Mutant, Place, Probes, all_mutants, apply, drawn
 from tests.mutation.programs import program_checks
 from tests.mutation.rules import rule_checks
 
@@ -113,16 +113,17 @@ def _child(job: Callable[[], Iterator[str]], writer: int) -> None:
 def facts_of(checks: Sequence[Check], mutants: Sequence[Mutant], processes: int) -> list[Facts]:
     """Run all checks on the code as it is.  SystemExit where one of them does not pass."""
     names = list(dict.fromkeys(m.place for m in mutants))
+    probes = Probes(names)
 
     def job(check: Check) -> Iterator[str]:
-        seen = probe(names)
+        seen = probes.install()
         begin = time.monotonic()
         try:
             found = check.run()
         except BaseException as error:  # noqa: BLE001  (it is told)
             yield json.dumps(f"{type(error).__name__}: {error}"[:2000])
         else:
-            yield json.dumps([time.monotonic() - begin, found, sorted(seen())])
+            yield json.dumps([time.monotonic() - begin, found, sorted(seen)])
 
     made = []
     jobs = [partial(job, check) for check in checks]

@@ -372,6 +372,15 @@ def test_rows_a_power_of_two_apart_are_kept_apart():
     assert strides(matmul((6, 32), (32, 64), constants=(1,))) == []
 
 
+@pytest.mark.parametrize("name", ["padded", "strides", "1d", "3d"])
+def test_rows_of_a_padded_copy_are_kept_apart(name):
+    """Several blocks write the copy, its borders and what is inside: one of them is asked for its strides."""
+    machine = replace(MACHINES["usual"], caches=(1 << 11, 1 << 14), cache_ways=2)
+    func = check_schedule(CONVS[name](), machine)
+    is_contraction(func)
+    assert any(s.buffer.strides is not None for s in stmts(func.body) if isinstance(s, Alloc))
+
+
 def test_panels_are_dealt_out_evenly():
     """Five panels would leave one of two threads idle for a third of the time."""
     assert choose(49, 160, 16, 32).vectors == 2
