@@ -27,7 +27,6 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     },
     "dlc_core.schedule.rules.analysis": {
         "bytes_of": "sizes that caches are compared with",
-        "work_of": "the work from which threads are woken",
         "_iterations": "the work from which threads are woken",
         "mergeable_tail": "which loops are fused: any may be",
     },

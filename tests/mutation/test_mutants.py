@@ -10,8 +10,8 @@ from tests.mutation.run import SURVIVED, all_checks, evaluated, facts_of, verdic
 
 pytest.importorskip("dlc_backend_llvm", reason="kernels run in guard mode on the backend for this machine")
 
-FEW = ("schedule/", "op/concat/", "op/max_pool/0", "graph/split and flip/end", "rule/conv/padded/usual")
-"""Checks of every kind, of a few seconds in all."""
+FEW = ("schedule/1", "schedule/4", "schedule/8", "op/concat/0/end", "op/max_pool/0/end")
+"""Checks of some kinds, of a few seconds in all."""
 
 
 def test_mutants_are_noticed_and_the_code_as_it_is_passes():
@@ -26,7 +26,7 @@ def test_mutants_are_noticed_and_the_code_as_it_is_passes():
         }
     ]
     assert len(mutants) == 3
-    checks = [c for c in all_checks() if c.name.startswith(FEW)][::9]
+    checks = [c for c in all_checks() if c.name in FEW]
     chosen = evaluated(mutants, facts_of(checks, mutants, 1))
     assert len(chosen) == 3
     found = dict(verdicts(*zip(*chosen, strict=True), 1))
@@ -54,7 +54,7 @@ def functions_of(module: str) -> set[str]:
 def test_probes_say_what_is_evaluated():
     mutants = list(mutants_of("dlc_core.schedule.regions"))
     assert Probes([m.place for m in mutants]).codes
-    checks = [c for c in all_checks() if c.name == "schedule/0"]
+    checks = [c for c in all_checks() if c.name == "schedule/8"]
     (facts,) = facts_of(checks, mutants, 1)
     assert facts.nodes
     assert facts.nodes < {m.place for m in mutants}
