@@ -1,5 +1,5 @@
-"""Checks of compiled code: samples of ops and small networks in guard mode and without it, on this machine and
-by the interpreter, against the reference.
+"""Checks of compiled code against the reference: samples of ops and small networks, in guard mode and without
+it, on this machine and by the interpreter.
 """
 
 from __future__ import annotations
@@ -206,8 +206,12 @@ _GRAPHS: dict[str, Callable[[], tuple[Node, list[Node]]]] = {
     "open chain": _open_chain,
     "image": _image,
 }  # fmt: skip
-_SIZES = ({"n": 21, "m": 18, "h": 9, "w": 11}, {"n": 1, "m": 1, "h": 4, "w": 3}, {"n": 4, "m": 33, "h": 7, "w": 5},
-          {"n": 0, "m": 3, "h": 5, "w": 1})  # fmt: skip
+_SIZES = (
+    {"n": 21, "m": 18, "h": 9, "w": 11},
+    {"n": 1, "m": 1, "h": 4, "w": 3},
+    {"n": 4, "m": 33, "h": 7, "w": 5},
+    {"n": 0, "m": 3, "h": 5, "w": 1},
+)
 
 
 def _graph(name: str, target: str, threads: int, **config: str) -> int:

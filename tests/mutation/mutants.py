@@ -11,7 +11,7 @@ import types
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from tests.mutation.equivalent import COSTS, is_equivalent
@@ -58,7 +58,7 @@ class Mutant:
         return self.module, self.function, self.node
 
 
-@lru_cache(maxsize=None)
+@cache
 def _source(module: str) -> tuple[str, str]:
     path = importlib.import_module(module).__file__
     assert path is not None
@@ -89,10 +89,13 @@ def _kinds(n: ast.AST, function: ast.FunctionDef) -> Iterator[str]:
         yield f"{ast.unparse(n)}: another operator"
         if any(isinstance(side, ast.Constant) and type(side.value) is int for side in (n.left, n.right)):
             yield f"{ast.unparse(n)}: constant + 1"
-    elif isinstance(n, ast.Compare) and type(n.ops[0]) in _BOUNDS:
-        # Those that Python itself asks decide what is built: these become part of what is built.
-        if any(n in call.args for call in ast.walk(function) if isinstance(call, ast.Call)):
-            yield f"{ast.unparse(n)}: bound"
+    elif (
+        isinstance(n, ast.Compare)
+        and type(n.ops[0]) in _BOUNDS
+        # Arguments become part of what is built; what Python itself asks only decides what is.
+        and any(n in call.args for call in ast.walk(function) if isinstance(call, ast.Call))
+    ):
+        yield f"{ast.unparse(n)}: bound"
 
 
 def _is_text(n: ast.BinOp) -> bool:
@@ -187,7 +190,9 @@ class Probes:
 
 def all_mutants() -> list[Mutant]:
     """Those that change what is computed: the ones that are known to change nothing are left out."""
-    return [m for module in MODULES for m in mutants_of(module) if not is_equivalent(m.module, m.function, m.kind)]
+    return [
+        m for module in MODULES for m in mutants_of(module) if not is_equivalent(m.module, m.function, m.kind)
+    ]
 
 
 def drawn(mutants: Sequence[Mutant], count: int, seed: int = 0) -> list[Mutant]:

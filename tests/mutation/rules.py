@@ -1,4 +1,4 @@
-"""Checks of schedule rules by the interpreter, on machines of every kind: the kernels of the ordinary tests."""
+"""Checks of schedule rules by the interpreter, on machines of every kind: kernels of the ordinary tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 from unittest import mock
-
-import numpy as np
 
 from dlc_core.ir.expr import Var
 from dlc_core.op import std
@@ -46,8 +44,8 @@ from tests.schedule import test_rules_strassen as strassen
 from tests.schedule import test_rules_tiles as tiles
 from tests.schedule import test_rules_winograd as winograd
 
-_WITH_TEMPORARIES = ("conv/padded", "conv/1d", "norm", "softmax", "lanes/odd", "lanes/symbolic", "winograd/odd",
-                     "row filter/odd", "matmul/across tiles", "matmul/batched", "rows")  # fmt: skip
+_WITH_TEMPORARIES = ("conv/padded", "conv/1d", "norm", "softmax", "lanes/odd", "lanes/symbolic",
+                     "winograd/odd", "row filter/odd", "matmul/across tiles", "matmul/batched", "rows")  # fmt: skip
 """Kernels that are tried with their temporaries as parameters."""
 Kernel = Callable[[], PrimFunc]
 Sizes = Mapping[Var, int]
@@ -176,7 +174,7 @@ def _windows() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Si
     for name, make in lanes.CASES.items():
         yield f"lanes/{name}", make, machines, [{}]
     roomy = {"roomy": Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 18)),
-             "one": Description(vector_bits=256, cores=1, parallel=False, caches=(1 << 12, 1 << 16))}  # fmt: skip
+             "one": Description(vector_bits=256, parallel=False, caches=(1 << 12, 1 << 16))}  # fmt: skip
     wide = {"kernel": 5, "padding": (2, 2, 2, 2)}
     yield "lanes/bands", partial(lanes.depthwise, 1, 8, 3, 40, **wide), {**machines, **roomy}, [{}]
     yield "lanes/strips", partial(lanes.depthwise, 1, 6, 5, 70, padding=(1, 1, 1, 1)), roomy, [{}]
@@ -258,7 +256,12 @@ def _attentions() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list
         yield "attention/symbolic", partial(own, n, m), {name: machine}, sizes
     usual = {"usual": attention.USUAL}
     for size, past in (((9, 9), 0), ((5, 21), 16), ((1, 6), 5), ((9, 4), 0)):
-        yield f"attention/causal {size}", partial(attention.kernel, *size, causal=True, past=past), usual, [{}]
+        yield (
+            f"attention/causal {size}",
+            partial(attention.kernel, *size, causal=True, past=past),
+            usual,
+            [{}],
+        )
     mask = {"batch": 2, "mask": ((6, 11), "bool")}
     yield "attention/mask", partial(attention.kernel, 6, 11, **mask), usual, [{}]
     shared = {"heads": 6, "groups": 2, "batch": 2}

@@ -11,11 +11,11 @@ not survive (as in guard mode), where numbers differ, or where something raises.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,15 +30,17 @@ from tests.mutation.programs import program_checks
 from tests.mutation.rules import rule_checks
 
 SURVIVED = "survived"
-SECONDS, TIMES = 20, 10
-"""A check may take this long and so many times what it took: one that takes longer is noticed."""
+SECONDS, TIMES, WAIT = 20, 10, 900
+"""A check may compute this long and so many times what it took, and may take so long with all that it waits
+for, in seconds: one that takes longer is noticed.
+"""
 MEMORY = 12 << 30
 """Bytes of address space that a process may take."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A check on the code as it is: seconds, accesses that are not proved, the evaluated nodes."""
+    """A check on the code as it is: seconds of the processor, accesses that are not proved, the evaluated nodes."""
 
     check: Check
     seconds: float
@@ -70,7 +72,9 @@ def all_checks() -> list[Check]:
     return [*program_checks(), *rule_checks(), *kernel_checks()]
 
 
-def in_processes(jobs: Sequence[Callable[[], Iterator[str]]], processes: int) -> Iterator[tuple[int, list[str]]]:
+def in_processes(
+    jobs: Sequence[Callable[[], Iterator[str]]], processes: int
+) -> Iterator[tuple[int, list[str]]]:
     """Run jobs, so many at a time, each in a fork of this process; the number of each and the lines it gave.
 
     The last line of one that did not come to its end says what ended it.
@@ -99,7 +103,8 @@ def _child(job: Callable[[], Iterator[str]], writer: int) -> None:
     """Write what a job gives, line by line; the process ends here."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for each in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(each, signal.SIG_DFL)
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
@@ -117,13 +122,13 @@ def facts_of(checks: Sequence[Check], mutants: Sequence[Mutant], processes: int)
 
     def job(check: Check) -> Iterator[str]:
         seen = probes.install()
-        begin = time.monotonic()
+        begin = time.process_time()
         try:
             found = check.run()
         except BaseException as error:  # noqa: BLE001  (it is told)
             yield json.dumps(f"{type(error).__name__}: {error}"[:2000])
         else:
-            yield json.dumps([time.monotonic() - begin, found, sorted(seen)])
+            yield json.dumps([time.process_time() - begin, found, sorted(seen)])
 
     made = []
     jobs = [partial(job, check) for check in checks]
@@ -136,6 +141,37 @@ def facts_of(checks: Sequence[Check], mutants: Sequence[Mutant], processes: int)
     return made
 
 
+def kept_facts(file: Path | None, mutants: Sequence[Mutant], processes: int) -> list[Facts]:
+    """What a file keeps of these sources, or what running all checks says, which it keeps then."""
+    checks, sources = all_checks(), _digest()
+    if file is not None and file.exists():
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["sources"] == sources:
+            by_name = {check.name: check for check in checks}
+            places = [(module, tuple(path), node) for module, path, node in kept["places"]]
+            return [
+                Facts(by_name[name], seconds, left, frozenset(places[n] for n in nodes))
+                for name, seconds, left, nodes in kept["checks"]
+            ]
+    facts = facts_of(checks, mutants, processes)
+    if file is not None:
+        numbers = {place: n for n, place in enumerate(sorted({p for f in facts for p in f.nodes}))}
+        rows = [[f.check.name, f.seconds, f.open, sorted(numbers[p] for p in f.nodes)] for f in facts]
+        text = json.dumps({"sources": sources, "places": list(numbers), "checks": rows})
+        file.write_text(text, encoding="utf-8")
+    return facts
+
+
+def _digest() -> str:
+    """A digest of everything that says what checks evaluate."""
+    here = Path(__file__).resolve()
+    files = [*(here.parents[2] / "dlc_core").rglob("*.py"), *here.parent.glob("*.py")]
+    made = hashlib.sha256()
+    for file in sorted(set(files) - {here.with_name("equivalent.py")}):
+        made.update(file.read_bytes())
+    return made.hexdigest()
+
+
 def verdicts(
     mutants: Sequence[Mutant], checks: Sequence[Sequence[Facts]], processes: int
 ) -> Iterator[tuple[int, Verdict]]:
@@ -145,7 +181,8 @@ def verdicts(
         apply(mutant)
         for each in own:
             yield each.check.name
-            signal.alarm(int(SECONDS + TIMES * each.seconds))
+            signal.alarm(WAIT)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS + TIMES * each.seconds)
             try:
                 if each.check.run() > each.open:
                     raise NotProvedError
@@ -174,17 +211,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=220)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--facts", type=Path, help="a file that keeps what checks evaluate, while sources stay"
+    )
     parser.add_argument("--only", default="", help="part of the text of the mutants wanted")
     options = parser.parse_args()
     mutants, begin = all_mutants(), time.monotonic()
-    import pickle
-    cache = Path("/work/ext/mutants/facts.pickle")
-    if cache.exists():
-        byname = {c.name: c for c in all_checks()}
-        facts = [Facts(byname[n], s, o, ns) for n, s, o, ns in pickle.loads(cache.read_bytes()) if n in byname]
-    else:
-        facts = facts_of(all_checks(), mutants, options.processes)
-        cache.write_bytes(pickle.dumps([(f.check.name, f.seconds, f.open, f.nodes) for f in facts]))
+    facts = kept_facts(options.facts, mutants, options.processes)
     known = evaluated(mutants, facts)
     total = sum(f.seconds for f in facts)
     print(f"{len(facts)} checks of {total:.0f} s evaluate {len(known)} of {len(mutants)} mutants", flush=True)
@@ -202,7 +235,6 @@ def main() -> None:
     print(f"{caught} of {len(chosen)} noticed ({share:.1%}) in {time.monotonic() - begin:.0f} s")
     for said, number in kinds.most_common():
         print(f"{number:5}  {said}")
-    sys.exit(0)
 
 
 if __name__ == "__main__":
