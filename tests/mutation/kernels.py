@@ -160,7 +160,7 @@ def _image() -> tuple[Node, list[Node]]:
     parts = std.split(e, sizes=(5, 11), axis=1)
     first, second = get_item(parts, 0), get_item(parts, 1)
     down = std.avg_pool(second, kernel=(2, 2), strides=(2, 2))
-    return make_tuple([std.exp(first), std.conv(down, _weights(9, 11, 3, 3), strides=(2, 2))]), [x]
+    return make_tuple([std.neg(first), std.conv(down, _weights(9, 11, 3, 3), strides=(2, 2))]), [x]
 
 
 def _binary(make: Callable[[Node, Node], Node], a: Sequence[Any], b: Sequence[Any]) -> Any:

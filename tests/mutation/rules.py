@@ -45,7 +45,7 @@ from tests.schedule import test_rules_tiles as tiles
 from tests.schedule import test_rules_winograd as winograd
 
 _WITH_TEMPORARIES = ("conv/padded", "conv/1d", "norm", "softmax", "lanes/odd", "lanes/symbolic",
-                     "winograd/odd", "row filter/odd", "matmul/across tiles", "matmul/batched", "rows")  # fmt: skip
+                     "winograd/odd", "row filter/odd", "matmul/across tiles", "rows")  # fmt: skip
 """Kernels that are tried with their temporaries as parameters."""
 Kernel = Callable[[], PrimFunc]
 Sizes = Mapping[Var, int]

@@ -40,7 +40,7 @@ MEMORY = 12 << 30
 
 @dataclass(frozen=True)
 class Facts:
-    """A check on the code as it is: seconds of the processor, accesses that are not proved, the evaluated nodes."""
+    """A check on the code as it is: its seconds of computing, accesses not proved, evaluated nodes."""
 
     check: Check
     seconds: float
