@@ -16,6 +16,7 @@ from benchmarks.exported.recipes import (
     torch_recipes,
     vision_recipes,
 )
+from benchmarks.exported.sizes import sized_recipes
 
 FAMILIES = {
     torch_recipes: ("torch",),
@@ -25,6 +26,7 @@ FAMILIES = {
     classic_recipes: ("sklearn", "lightgbm", "xgboost"),
     pipeline_recipes: ("sklearn",),
     quantized_recipes: ("quantized",),
+    sized_recipes: ("sized",),
     published_recipes: tuple({name.partition("/")[0] for name in PUBLISHED}),
 }
 
