@@ -63,7 +63,8 @@ class Pyramid(nn.Module):
 class YoloV8(nn.Module):
     """YOLOv8n with its decoded head: boxes as distributions over 16 distances, of 80 classes.
 
-    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024].
+    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024], and apart the scores, which are much smaller than
+    the boxes.
     """
 
     def __init__(self, size: int, classes: int = 80, bins: int = 16) -> None:
@@ -95,7 +96,7 @@ class YoloV8(nn.Module):
         self.register_buffer("steps", torch.cat(steps, 1))
         self.register_buffer("distances", torch.arange(bins, dtype=torch.float32).view(1, bins, 1, 1))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         third = self.third(self.stem(x))
         fourth = self.fourth(third)
         fifth = self.fifth(fourth)
@@ -113,7 +114,8 @@ class YoloV8(nn.Module):
         near, far = (shares * self.distances).sum(1).chunk(2, 1)
         first, last = self.places - near, self.places + far
         decoded = torch.cat([(first + last) / 2, last - first], 1) * self.steps
-        return torch.cat([decoded, score.sigmoid()], 1)
+        scores = score.sigmoid()
+        return torch.cat([decoded, scores], 1), scores
 
 
 class Resnet(nn.Module):

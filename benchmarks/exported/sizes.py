@@ -1,7 +1,8 @@
 """Models at the sizes that they are published in: random weights, wanted outputs of PyTorch.
 
-Two differ from what is published, for memory and time: the UNet of Stable Diffusion has half of its channels,
-SAM's image encoder four of its twelve blocks (two with windows, two over all).
+Some differ from what is published, for memory and time: the UNet of Stable Diffusion has half of its channels,
+SAM's image encoder four of its twelve blocks (two with windows, two over all), Mamba and Qwen2 have four of
+their 24 layers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def write(path: Path, made: Network) -> None:
     import torch
 
     torch.backends.mha.set_fastpath_enabled(False)  # it is one operator that only PyTorch knows
-    module = lively(made.module)
+    module = lively(made.module, made.args)
     with torch.no_grad():
         found = module(*made.args)
         outputs = found if isinstance(found, tuple) else (found,)
@@ -73,25 +74,34 @@ def write(path: Path, made: Network) -> None:
     np.savez(path.with_suffix(".npz"), **arrays, **{n: a.numpy() for n, a in zip(names, outputs)})  # type: ignore[arg-type]
 
 
-def lively(module: Any) -> Any:
-    """Random statistics in batch norms, and values where parameters begin as (nearly) nothing: otherwise
-    layers would do nothing, and what is fed would hardly matter.
+def lively(module: Any, args: tuple[Any, ...]) -> Any:
+    """Values where parameters begin as (nearly) nothing, and in batch norms the statistics of what comes
+    there, about: otherwise layers would do nothing, or values vanish, and what is fed would hardly matter.
     """
     import torch
-    from torch import nn
+    from torch.nn.modules.batchnorm import _BatchNorm
 
     rng = torch.Generator().manual_seed(SEED)
+
+    def measure(part: Any, given: tuple[Any, ...]) -> None:
+        values = given[0].transpose(0, 1).flatten(1)
+        noise = torch.rand(len(values), generator=rng) + 0.5
+        part.running_mean.copy_(values.mean(1))
+        part.running_var.copy_(values.var(1, correction=0) * noise if values[0].numel() > 1 else noise)
+
     with torch.no_grad():
-        for part in module.modules():
-            if isinstance(part, nn.BatchNorm2d) and part.running_mean is not None:
-                size = part.running_mean.shape
-                part.running_mean.copy_(torch.randn(size, generator=rng) * 0.1)
-                part.running_var.copy_(torch.rand(size, generator=rng) + 0.5)  # type: ignore[union-attr]
         for param in module.parameters():
             if param.abs().max() < 1e-4:
                 drawn = torch.randn(param.shape, generator=rng)
                 param.copy_(drawn / max(1, param[0].numel()) ** 0.5 if param.dim() > 1 else drawn * 0.05)
-    return module.eval()
+        module.eval()
+        norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
+        hooks = [part.register_forward_pre_hook(measure) for part in norms]
+        if norms:
+            module(*args)
+        for hook in hooks:
+            hook.remove()
+    return module
 
 
 def call(inner: Any, keys: Sequence[str], outputs: Sequence[str], **fixed: Any) -> Any:
@@ -216,8 +226,8 @@ def _sam_decoder() -> Network:
 
 @network("depth-anything-518")
 def _depth() -> Network:
-    output = "predicted_depth"
-    return _seen("DepthAnythingConfig", "DepthAnythingForDepthEstimation", 3, 518, 518, output=output)
+    values = {"output": "predicted_depth", "depth_estimation_type": "metric", "max_depth": 20}
+    return _seen("DepthAnythingConfig", "DepthAnythingForDepthEstimation", 3, 518, 518, **values)
 
 
 @network("yolos-512x864")
@@ -321,12 +331,12 @@ def _t5() -> Network:
     return made
 
 
-@network("mamba-130m-64")
+@network("mamba-130m-24")
 def _mamba() -> Network:
     import transformers as tf
 
-    config = tf.MambaConfig(vocab_size=50280, use_cache=False)
-    return _heard("MambaForCausalLM", config, ["input_ids"], ["logits"], tokens(50280, 1, 64))
+    config = tf.MambaConfig(num_hidden_layers=4, use_cache=False)
+    return _heard("MambaForCausalLM", config, ["input_ids"], ["logits"], tokens(50280, 1, 24))
 
 
 @network("wav2vec2-base-16000")
@@ -440,7 +450,6 @@ def _gpt2_prompt() -> Network:
 
 @network("qwen2-0.5b-step-127")
 def _qwen() -> Network:
-    """Four of its 24 layers."""
     import torch
     import transformers as tf
 

@@ -31,13 +31,15 @@ def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) 
     if hasattr(entry, "evaluate"):
         return Evaluating(signature, device, entry, weights)
     mode = mode_of(config.guard) if signature.guard is None else signature.guard.mode
-    if mode is not None and not signature.donated:
+    if mode is not None:
         if shares_memory(device):
-            return guarded.GuardedInPlace(signature, device, entry, weights, mode)
+            way = guarded.GuardedDonating if signature.donated else guarded.GuardedInPlace
+            return way(signature, device, entry, weights, mode)
         if hasattr(device, "alloc_guarded"):
             return guarded.GuardedCopying(signature, device, entry, weights, mode)
-    way = (donating.Donating if signature.donated else InPlace) if shares_memory(device) else Copying
-    return way(signature, device, entry, weights)
+    if not shares_memory(device):
+        return Copying(signature, device, entry, weights)
+    return (donating.Donating if signature.donated else InPlace)(signature, device, entry, weights)
 
 
 __all__ = ["caller_for"]

@@ -50,7 +50,7 @@ class Donating(InPlace):
                 raise UsageError(
                     f"input {value.name!r} is given away without room for what its output adds",
                     why=f"it is no view of memory of {capacity} elements along axis {axis}",
-                    hint=f"buffer = np.empty({_roomy(array.shape, rooms[index])}); bind buffer[{cut}]",
+                    hint=f"buffer = np.empty({roomy(array.shape, rooms[index])}); bind buffer[{cut}]",
                 )
             if index not in rooms and not is_plain(array):
                 raise UsageError(
@@ -106,7 +106,7 @@ class Donating(InPlace):
             found = None if own else self.output_array(index, wanted, shape)
             if index in taken:
                 donation = taken[index]
-                made = _begin(_whole(given[donation.input], donation), donation.axis, shape)
+                made = beginning(_whole(given[donation.input], donation), donation.axis, shape)
                 if found is not None and (address(found), found.strides) != (address(made), made.strides):
                     name = self.signature.inputs[donation.input].name
                     raise UsageError(
@@ -131,7 +131,7 @@ class Donating(InPlace):
         return results
 
 
-def _roomy(shape: Shape, donation: Donation) -> Shape:
+def roomy(shape: Shape, donation: Donation) -> Shape:
     """The shape of all the memory of an input given away."""
     return (*shape[: donation.axis], donation.capacity, *shape[donation.axis + 1 :])
 
@@ -140,11 +140,11 @@ def _whole(array: Host, donation: Donation) -> Host:
     """All the memory of which an input given away is a part."""
     owner = _owner(array)
     offset = address(array) - address(owner)
-    whole: Host = np.ndarray(_roomy(array.shape, donation), array.dtype, owner, offset, array.strides)
+    whole: Host = np.ndarray(roomy(array.shape, donation), array.dtype, owner, offset, array.strides)
     return whole
 
 
-def _begin(whole: Host, axis: int, shape: Shape) -> Host:
+def beginning(whole: Host, axis: int, shape: Shape) -> Host:
     """The begin of memory along an axis."""
     part: Host = whole[(slice(None),) * axis + (slice(shape[axis]),)]
     return part
@@ -160,7 +160,7 @@ def _owner(array: Host) -> Host:
 def _strides(array: Host, donation: Donation) -> tuple[int, ...]:
     """Strides in bytes of memory with room."""
     found, step = [], array.itemsize
-    for size in reversed(_roomy(array.shape, donation)):
+    for size in reversed(roomy(array.shape, donation)):
         found.append(step)
         step *= size
     return tuple(reversed(found))
@@ -178,7 +178,7 @@ def _has_room(array: Host, donation: Donation, result: Shape) -> bool:
         return False
     owner = _owner(array)
     begin = address(array) - address(owner)
-    size = math.prod(_roomy(array.shape, donation)) * array.itemsize
+    size = math.prod(roomy(array.shape, donation)) * array.itemsize
     return bool(owner.flags.c_contiguous) and 0 <= begin <= owner.nbytes - size
 
 
@@ -186,10 +186,10 @@ def _with_room(array: Host, donation: Donation, result: Shape) -> Host:
     """The array itself where it has room, else a copy that has."""
     if _has_room(array, donation, result):
         return array
-    memory = empty(_roomy(array.shape, donation), array.dtype)
-    part = _begin(memory, donation.axis, array.shape)
+    memory = empty(roomy(array.shape, donation), array.dtype)
+    part = beginning(memory, donation.axis, array.shape)
     part[...] = array
     return part
 
 
-__all__ = ["Donating"]
+__all__ = ["Donating", "beginning", "roomy"]

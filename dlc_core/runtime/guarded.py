@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import UnsupportedError
+from dlc_core.diag import RuntimeFailure, UnsupportedError
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.runtime.calling import Copying, InPlace
 from dlc_core.runtime.checked import Host, failing
 from dlc_core.runtime.device import Device
+from dlc_core.runtime.donating import Donating, beginning, roomy
 from dlc_core.runtime.failures import RECORD_BYTES
 from dlc_core.runtime.guard import NAN_BYTE, PAGE, Layout, Region, alone, fill_of, regions_of
 from dlc_core.runtime.guarded_memory import GuardedMemory, guarded_copy, shaped
 from dlc_core.runtime.memory import ALIGN, address, bytes_of
-from dlc_core.runtime.ndarray import NDArray
-from dlc_core.runtime.signature import Plan, Shape, Signature
+from dlc_core.runtime.ndarray import NDArray, contiguous
+from dlc_core.runtime.signature import Donation, Plan, Shape, Signature
 
 RECORD = Region("the record of failed checks", 0, RECORD_BYTES, 0)
 
@@ -70,7 +71,7 @@ def _fill_weights(memory: GuardedMemory, weights: Host) -> None:
         memory.part(region)[:] = weights[region.offset - begin : region.end - begin]
 
 
-class GuardedInPlace(InPlace):
+class _Guarded(InPlace):
     """Calls on this process's memory; inputs and constants may not be written."""
 
     def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host, mode: str) -> None:
@@ -80,21 +81,25 @@ class GuardedInPlace(InPlace):
         self._constants.seal()
         super().__init__(signature, device, entry, self._constants.bytes)
 
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        given = self.ready(arrays)
-        plan = self.plan(self.signature.facts(given))
-        layouts, values = self._layouts, self.signature
-        inputs = [
-            guarded_copy(layouts.value(f"input {v.name!r}", a.shape, v.dtype), a)
-            for v, a in zip(values.inputs, given, strict=True)
-        ]
-        outputs = [
-            GuardedMemory(layouts.value(f"output {v.name!r}", shape, v.dtype))
-            for v, shape in zip(values.outputs, plan.outputs, strict=True)
-        ]
-        for memory in inputs:
-            memory.seal()
-        arena = GuardedMemory(layouts.arena(plan))
+    def _sealed(self, index: int, array: Host) -> GuardedMemory:
+        """A copy of an input, which nobody may write."""
+        value = self.signature.inputs[index]
+        made = guarded_copy(
+            self._layouts.value(f"input {value.name!r}", array.shape, value.dtype), contiguous(array)
+        )
+        made.seal()
+        return made
+
+    def _unwritten(self, index: int, shape: Shape) -> GuardedMemory:
+        """Memory for an output."""
+        value = self.signature.outputs[index]
+        return GuardedMemory(self._layouts.value(f"output {value.name!r}", shape, value.dtype))
+
+    def _launch(
+        self, inputs: Sequence[GuardedMemory], outputs: Sequence[GuardedMemory], plan: Plan, threads: int
+    ) -> None:
+        """One call with scratch memory of its own; RuntimeFailure where it wrote beside a value."""
+        arena = GuardedMemory(self._layouts.arena(plan))
         arena.bytes[: RECORD_BYTES if self._checks else 0] = 0
         held = (*inputs, *outputs, self._constants, arena)
         with failing(self._device):
@@ -103,6 +108,17 @@ class GuardedInPlace(InPlace):
             self.examine(arena.bytes)
         for memory in held:
             memory.check()
+
+
+class GuardedInPlace(_Guarded):
+    """Calls that give new arrays."""
+
+    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        given = self.ready(arrays)
+        plan = self.plan(self.signature.facts(given))
+        inputs = [self._sealed(index, array) for index, array in enumerate(given)]
+        outputs = [self._unwritten(index, shape) for index, shape in enumerate(plan.outputs)]
+        self._launch(inputs, outputs, plan, threads)
         return [
             shaped(memory.bytes, shape, type_).copy()
             for memory, shape, type_ in zip(outputs, plan.outputs, self.results, strict=True)
@@ -112,6 +128,57 @@ class GuardedInPlace(InPlace):
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
         return self.bound_calls(self.call, inputs, outputs, threads)
+
+
+class GuardedDonating(_Guarded, Donating):
+    """Calls that take inputs over.
+
+    Memory given away is copied, as much of it as the input takes, to guarded memory with the same room, the
+    rest of which nobody has written; its output is copied back.
+    """
+
+    def _prepared(
+        self, given: Sequence[Host], results: Sequence[Host], arena: Host, plan: Plan, threads: int
+    ) -> Callable[[], None]:
+        rooms = {donation.input: donation for donation in self.signature.donated}
+        continued = {donation.output: donation.input for donation in self.signature.donated}
+
+        def run() -> None:
+            inputs = [
+                self._roomy(rooms[index], array) if index in rooms else self._sealed(index, array)
+                for index, array in enumerate(given)
+            ]
+            outputs = [
+                inputs[continued[index]] if index in continued else self._unwritten(index, shape)
+                for index, shape in enumerate(plan.outputs)
+            ]
+            self._launch(inputs, outputs, plan, threads)
+            for index, (memory, result) in enumerate(zip(outputs, results, strict=True)):
+                if index in continued:
+                    self._take_back(rooms[continued[index]], memory, result)
+                else:
+                    result[...] = shaped(memory.bytes, result.shape, result.dtype)
+
+        return run
+
+    def _roomy(self, donation: Donation, array: Host) -> GuardedMemory:
+        """Memory with room, in which an input lies."""
+        shape, value = roomy(array.shape, donation), self.signature.inputs[donation.input]
+        made = GuardedMemory(self._layouts.value(f"input {value.name!r}", shape, value.dtype))
+        beginning(shaped(made.bytes, shape, array.dtype), donation.axis, array.shape)[...] = array
+        return made
+
+    def _take_back(self, donation: Donation, memory: GuardedMemory, result: Host) -> None:
+        """RuntimeFailure where more was written than the output."""
+        whole = shaped(memory.bytes, roomy(result.shape, donation), result.dtype)
+        part = beginning(whole, donation.axis, result.shape)
+        result[...] = part
+        part.view(np.uint8)[...] = memory.layout.regions[0].fill
+        written = int((memory.bytes != memory.layout.regions[0].fill).sum())
+        if written:
+            raise RuntimeFailure(
+                f"{written} bytes of {memory.layout.regions[0].name} behind what its output takes have been written"
+            )
 
 
 class GuardedCopying(Copying):
@@ -171,4 +238,4 @@ class GuardedCopying(Copying):
         """It is not used again."""
 
 
-__all__ = ["GuardedCopying", "GuardedInPlace", "Layouts"]
+__all__ = ["GuardedCopying", "GuardedDonating", "GuardedInPlace", "Layouts"]

@@ -3,7 +3,7 @@
     | record | page | value 0, as many pages as it takes | page | value 1 … | page |
 
 A value ends where its pages end, or begins where they begin (see `runtime.guard`).  None is laid where
-another one was.
+another one was, and after the last step that reads it, it is filled again as before it was written.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, const
+from dlc_core.ir.expr import Expr, Var, const
 from dlc_core.passes.base import PassContext
 from dlc_core.runtime.failures import Site
 from dlc_core.runtime.guard import BEGIN, GUARD, PAGE, Guard, Slot, fill_of
 from dlc_core.target.target import Description
+from dlc_core.tir.stmt import For, Stmt, Store
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,16 @@ class Apart:
         """Of two values of one size that lie behind one another: bytes of both, and from one to the other."""
         step = self.span(size) + PAGE
         return step + self.span(size), step
+
+    def refilled(self, arena: Buffer, slots: Sequence[Slot]) -> list[Stmt]:
+        """What fills values that nothing reads any more, where entries do more than launch kernels."""
+        if not self.notes:
+            return []
+        found: list[Stmt] = []
+        for one in slots:
+            i = Var("i")
+            found.append(For(i, const(0), one.size, Store(arena, (one.offset + i,), const(one.fill, "uint8"))))
+        return found
 
     def guard(self, slots: Sequence[Slot], calls: Sequence[Site]) -> Guard:
         """What the caller of an entry needs to know, its constants aside."""

@@ -210,8 +210,12 @@ class _Builder:
         if self.checked or self.apart is not None:
             begin = self.record.reserved(self.align if self.apart is None else PAGE)
             offsets, size = [offset + begin for offset in offsets], size + begin
-        self.slots = [] if self.apart is None else self._slots(owners, offsets)
         arena = Buffer("arena", (size,), "uint8", align=ALIGN)
+        refills: dict[int, list[Stmt]] = {}
+        if self.apart is not None:
+            for request, slots in zip(requests, self._slots(owners, offsets), strict=True):
+                self.slots += slots
+                refills.setdefault(request.last, []).extend(self.apart.refilled(arena, slots))
         if self.checked and not self.record.nested:
             self.views.append((self.record.buffer, arena))
         for place, offset in zip(owners, offsets, strict=True):
@@ -227,7 +231,7 @@ class _Builder:
             self.buffers[place] = self._at(_buffer_of(place), offset)
             self.views.append((self.buffers[place], arena))
         self._place_windows()
-        calls = seq(*(self._call(n) for n in self.order))
+        calls = seq(*(s for i, n in enumerate(self.order) for s in (self._call(n), *refills.get(i, ()))))
         weights = Buffer("weights", (self.held.size,), "uint8", align=ALIGN)
         if self.controls:
             calls = substitute_stmt(calls, {}, {self.weights: weights})
@@ -333,19 +337,19 @@ class _Builder:
             return requests, owners, plan(requests, self.align)
         return requests, owners, self.apart.plan([request.size for request in requests])
 
-    def _slots(self, owners: Sequence[Place | Buffer], offsets: Sequence[Expr]) -> list[Slot]:
-        """Where values lie, those of bodies and of loops in their turns too."""
-        found: list[Slot] = []
+    def _slots(self, owners: Sequence[Place | Buffer], offsets: Sequence[Expr]) -> list[list[Slot]]:
+        """Where the values of each owner lie: those of bodies and of loops in their turns are several."""
+        found: list[list[Slot]] = []
         inner = {space: slots for control in self.controls.values() for space, slots in control.slots.items()}
         for owner, offset in zip(owners, offsets, strict=True):
             if not isinstance(owner, Buffer):
                 type_ = _type_of(owner)
                 name = f"the result of {_name_of(owner[0])}"
-                found.append(slot(name, offset, _size(type_), type_.dtype))
+                found.append([slot(name, offset, _size(type_), type_.dtype)])
             elif owner in inner:
-                found += [replace(one, offset=one.offset + offset) for one in inner[owner]]
+                found.append([replace(one, offset=one.offset + offset) for one in inner[owner]])
             else:
-                found.append(slot(f"workspace {owner.name!r}", offset, _bytes(owner), owner.dtype))
+                found.append([slot(f"workspace {owner.name!r}", offset, _bytes(owner), owner.dtype)])
         return found
 
     def _at(self, buffer: Buffer, offset: Expr) -> Buffer:

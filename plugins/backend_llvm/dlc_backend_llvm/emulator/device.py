@@ -18,6 +18,7 @@ from dlc_core.backend import Blocks
 from dlc_core.diag import ArtifactError
 from dlc_core.lazy import lazy
 from dlc_core.runtime.failures import status_failure
+from dlc_core.runtime.guard import PAGE, Layout
 from dlc_core.target import Artifact
 
 if TYPE_CHECKING:
@@ -45,13 +46,58 @@ def server_for(cpu: HostCpu) -> Server:
 
 @dataclass
 class _Block:
-    """Memory: its bytes here, or its place in a foreign process."""
+    """Memory: its bytes here, or its place in a foreign process.
+
+    With a layout, that of guard mode, what may not be touched is protected there.
+    """
 
     size: int
     align: int
     here: bytearray | None
     server: Server | None = None
     place: int = 0
+    layout: Layout | None = None
+
+    def move(self, server: Server) -> None:
+        """To a foreign process."""
+        data = self.here
+        if data is None and self.server is not None:
+            self._protect(True)
+            data = bytearray(self.server.read(self.place, self.size))
+            self.release()
+        if self.layout is None:
+            place = server.alloc(self.size, self.align)
+        else:
+            place = server.map(self._mapped) + PAGE + self.layout.begin
+        if data:
+            server.write(place, memoryview(data))
+        self.server, self.place, self.here = server, place, None
+        self._protect(False)
+
+    def release(self) -> None:
+        """Give back what it has in a foreign process."""
+        if self.server is None or not self.server.alive:
+            return
+        if self.layout is None:
+            self.server.free(self.place)
+        else:
+            self.server.unmap(self.place - self.layout.begin - PAGE, self._mapped)
+
+    @property
+    def _mapped(self) -> int:
+        """Bytes of its pages and of one before and one behind them."""
+        return self.size if self.layout is None else -(-self.layout.size // PAGE) * PAGE + 2 * PAGE
+
+    def _protect(self, touched: bool) -> None:
+        """Say whether the pages between values may be touched."""
+        if self.layout is None or self.server is None:
+            return
+        first = self.place - self.layout.begin
+        last, end = first - PAGE, first - PAGE + self._mapped
+        for _, begin, behind in self.layout.pages():
+            self.server.protect(last, first + begin - last, touched)
+            last = first + behind
+        self.server.protect(last, end - last, touched)
 
 
 @dataclass(frozen=True)
@@ -95,10 +141,19 @@ class EmulatorDevice:
         """Memory of zeros; RuntimeFailure where not so much is free."""
         return self._blocks.add(size, lambda: _Block(size, align, bytearray(size)))
 
+    def alloc_guarded(self, layout: Layout) -> int:
+        """Memory whose values lie apart, for guard mode."""
+
+        def make() -> _Block:
+            whole = bytearray(layout.size)
+            for region, first, end in layout.pages():
+                whole[first:end] = bytes([region.fill]) * (min(end, layout.size) - first)
+            return _Block(layout.size - layout.begin, PAGE, whole[layout.begin :], layout=layout)
+
+        return self._blocks.add(layout.size - layout.begin, make)
+
     def free(self, handle: int) -> None:
-        block = self._blocks.take(handle)
-        if block.server is not None and block.server.alive:
-            block.server.free(block.place)
+        self._blocks.take(handle).release()
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         block, source = self._part(handle, offset, data.nbytes), data.cast("B") if data.nbytes else data
@@ -123,14 +178,7 @@ class EmulatorDevice:
         """The address of memory in a process, moved there where it is elsewhere."""
         block = self._blocks.get(handle).memory
         if block.server is not server:
-            data = block.here
-            if data is None and block.server is not None:
-                data = bytearray(block.server.read(block.place, block.size))
-                block.server.free(block.place)
-            place = server.alloc(block.size, block.align)
-            if data:
-                server.write(place, memoryview(data))
-            block.server, block.place, block.here = server, place, None
+            block.move(server)
         return block.place
 
     # Code

@@ -25,7 +25,7 @@ from dlc_backend_llvm.linking import find_compiler, link_shared
 from dlc_backend_llvm.pool_text import pool_ir
 from dlc_core.diag import CodegenError, RuntimeFailure
 
-_ALLOC, _FREE, _WRITE, _READ, _LOAD, _SYMBOL, _CALL = range(1, 8)
+_ALLOC, _FREE, _WRITE, _READ, _LOAD, _SYMBOL, _CALL, _MAP, _UNMAP, _PROTECT = range(1, 11)
 _REQUEST = struct.Struct("<6q")
 _ANSWER = struct.Struct("<q")
 
@@ -34,6 +34,7 @@ _PROGRAM = r"""
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 typedef int32_t entry_t(void **, int64_t *, int32_t);
@@ -104,6 +105,13 @@ int main(void) {
       answer(entry(buffers, words + r[2], (int32_t)r[4]));
       free(buffers);
       free(words);
+    } else if (r[0] == 8) {
+      void *memory = mmap(0, r[1], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      answer(memory == MAP_FAILED ? 0 : (int64_t)(intptr_t)memory);
+    } else if (r[0] == 9) {
+      answer(munmap((void *)(intptr_t)r[1], r[2]));
+    } else if (r[0] == 10) {
+      answer(mprotect((void *)(intptr_t)r[1], r[2], r[3] ? PROT_READ | PROT_WRITE : PROT_NONE));
     }
   }
 }
@@ -151,6 +159,21 @@ class Server:
 
     def free(self, place: int) -> None:
         self._ask(_FREE, place)
+
+    def map(self, size: int) -> int:
+        """Address of new pages."""
+        place = self._ask(_MAP, size)
+        if not place:
+            raise RuntimeFailure(f"the emulated process has no {size} bytes left")
+        return place
+
+    def unmap(self, place: int, size: int) -> None:
+        self._ask(_UNMAP, place, size)
+
+    def protect(self, place: int, size: int, touched: bool) -> None:
+        """Say whether pages may be touched; RuntimeFailure where these are none."""
+        if size and self._ask(_PROTECT, place, size, touched):
+            raise RuntimeFailure("the emulated process cannot protect pages")
 
     def write(self, place: int, data: memoryview) -> None:
         self._ask(_WRITE, place, data.nbytes, data=data)
