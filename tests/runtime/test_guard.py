@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,12 +20,16 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
+from dlc_core.passes.base import Pass
 from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.guard import MODES, PAGE, Layout, Region, alone, fill_of, mode_of
 from dlc_core.runtime.guarded import Layouts
 from dlc_core.runtime.guarded_memory import GuardedMemory, owner_of
 from dlc_core.runtime.memory import address
 from dlc_core.testing.control_programs import every_kind
+from dlc_core.tir.functor import stmts, transform_stmt
+from dlc_core.tir.intrinsics import kernel_symbol
+from dlc_core.tir.stmt import Eval, Seq, seq
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pages are protected by POSIX calls")
 
@@ -143,6 +149,50 @@ def test_bodies_and_turns_of_loops_have_pages_of_their_own(mode, target, size):
     places = sorted((r.offset // PAGE, -(-r.end // PAGE)) for r in regions)
     assert all(end < begin for (_, end), (begin, _) in pairwise(places))
     assert sum("state" in r.name for r in regions) == 6
+
+
+@pytest.mark.parametrize("rows", [2, 700, "n"])
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_what_nothing_reads_any_more_is_filled_again(target, rows, monkeypatch):
+    exe = dlc.compile(chain(Var("n") if rows == "n" else rows), target, config={"guard": "end"})
+    left = []
+
+    def look(memory):
+        left.extend(
+            (region, bool((memory.part(region) == region.fill).all())) for region in memory.layout.regions
+        )
+
+    monkeypatch.setattr(GuardedMemory, "check", look)
+    exe(np.ones((700 if rows == "n" else rows, 6), np.float32))
+    values = [(region.name, filled) for region, filled in left if region.name.startswith("the result")]
+    assert len(values) >= 2
+    assert all(filled for _, filled in values)
+
+
+@dataclass(frozen=True)
+class Late(Pass):
+    """Break an entry: it calls a kernel once more at its end, when what that reads is no longer there."""
+
+    name: ClassVar[str] = "late"
+    stage: ClassVar[str] = "main"
+    place: ClassVar[tuple[float, ...]] = (101,)
+
+    def run(self, module, context):
+        main = module["main"]
+        (inner,) = [s for s in stmts(main.body) if isinstance(s, Seq)]
+        last = [s for s in inner.stmts if isinstance(s, Eval) and kernel_symbol(s.value)][-1]
+        body = transform_stmt(main.body, stmt_fn=lambda s: seq(s, last) if s is inner else None)
+        return module.with_function("main", replace(main, body=body))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reads_behind_a_live_range_show(mode):
+    """A matmul that runs when its operand's last reader has run."""
+    plain = dlc.compile(chain(2), "llvm", cache=False)(X)
+    with PassContext(passes=[Late()]):
+        exe = dlc.compile(chain(2), "llvm", config={"guard": mode}, cache=False)
+    assert np.isfinite(plain).all()
+    assert np.isnan(exe(X)).all()
 
 
 def test_the_knob_is_what_compiles_ask_for_and_part_of_their_key():

@@ -23,9 +23,9 @@ TRUSTED = tuple(op for op in all_templates() if op not in MISREAD.split())
 KNOWN_WRONG = {"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"}
 
 
-def wrong(tests, **options):
+def wrong(tests, target="llvm", **options):
     """What of some tests is not right."""
-    found = score.score_of(tests, target="llvm", **options)
+    found = score.score_of(tests, target=target, **options)
     bad = [verdict for outcome in ("wrong", "crashed", "late") for verdict in found.of(outcome)]
     return [f"{v.name}: {v.outcome}: {v.reason}" for v in bad if v.name not in KNOWN_WRONG]
 
@@ -46,7 +46,10 @@ def test_many_random_models(mode, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("target", ["llvm", "c"])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_suite_of_onnx(mode, monkeypatch):
+def test_the_suite_of_onnx(mode, target, monkeypatch):
+    if target == "c":
+        pytest.importorskip("dlc_backend_c", reason="the backend for C is not installed")
     monkeypatch.setenv("DLC_GUARD", mode)
-    assert wrong(score.load_tests(), limit=120.0) == []
+    assert wrong(score.load_tests(), target, limit=120.0) == []

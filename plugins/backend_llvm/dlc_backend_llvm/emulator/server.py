@@ -243,11 +243,12 @@ class Server:
 
     def _ended(self) -> RuntimeFailure:
         status = self._process.wait()
+        how = f"ended with status {status}"
         with contextlib.suppress(ValueError):
-            status = -signal.Signals(-status) if status < 0 else status
+            how = f"died of {signal.Signals(-status).name}"
         said = self._said.read_text("utf-8", "replace").split("\n")
         return RuntimeFailure(
-            f"the emulated process for {self.cpu.triple} ended with status {status}",
+            f"the emulated process for {self.cpu.triple} {how}",
             details=[line for line in said if line][-5:],
             hint="an illegal instruction is one that the processor shown by the emulator has not",
         )
