@@ -42,6 +42,10 @@ $(VENV)/.ready-opencl: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_opencl[pocl]'
 	@touch $@
 
+$(VENV)/.ready-exported: $(VENV)/.ready
+	@$(PIP) install -e '.[exported]'
+	@touch $@
+
 $(VENV)/.ready-cuda: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_cuda[compiler]' nvidia-cuda-nvcc-cu12
 	@touch $@

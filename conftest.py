@@ -50,3 +50,14 @@ def counted() -> Callable[[Callable[[], Result]], tuple[Result, int]]:
         return result, calls
 
     return run
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The outcomes of models at their published sizes (tests/models/test_sizes.py)."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    rows = [text for report in reports for name, text in report.user_properties if name == "sized"]
+    if rows:
+        phases = ("1 thread", "2 threads", "cached", "guarded")
+        terminalreporter.write_sep("=", "published sizes: seconds to compile / of the first call")
+        for line in (f"| model | {' | '.join(phases)} | error |", *sorted(rows)):
+            terminalreporter.write_line(line)

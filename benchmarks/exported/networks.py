@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 
 class ConvAct(nn.Sequential):
@@ -63,8 +63,7 @@ class Pyramid(nn.Module):
 class YoloV8(nn.Module):
     """YOLOv8n with its decoded head: boxes as distributions over 16 distances, of 80 classes.
 
-    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024], and apart the scores, which are much smaller than
-    the boxes.
+    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024], and apart the scores, much smaller than the boxes.
     """
 
     def __init__(self, size: int, classes: int = 80, bins: int = 16) -> None:
@@ -100,8 +99,8 @@ class YoloV8(nn.Module):
         third = self.third(self.stem(x))
         fourth = self.fourth(third)
         fifth = self.fifth(fourth)
-        four = self.up4(torch.cat([F.interpolate(fifth, scale_factor=2.0), fourth], 1))
-        small = self.up3(torch.cat([F.interpolate(four, scale_factor=2.0), third], 1))
+        four = self.up4(torch.cat([functional.interpolate(fifth, scale_factor=2.0), fourth], 1))
+        small = self.up3(torch.cat([functional.interpolate(four, scale_factor=2.0), third], 1))
         medium = self.join4(torch.cat([self.down4(small), four], 1))
         large = self.join5(torch.cat([self.down5(medium), fifth], 1))
         found = []
@@ -130,8 +129,8 @@ class Resnet(nn.Module):
         self.short = nn.Conv2d(inner, outer, 1) if inner != outer else nn.Identity()
 
     def forward(self, x: Tensor, step: Tensor) -> Tensor:
-        y = self.conv1(F.silu(self.norm1(x))) + self.step(F.silu(step))[:, :, None, None]
-        return self.short(x) + self.conv2(F.silu(self.norm2(y)))
+        y = self.conv1(functional.silu(self.norm1(x))) + self.step(functional.silu(step))[:, :, None, None]
+        return self.short(x) + self.conv2(functional.silu(self.norm2(y)))
 
 
 class Attention(nn.Module):
@@ -148,7 +147,9 @@ class Attention(nn.Module):
         def split(y: Tensor) -> Tensor:
             return y.view(y.shape[0], y.shape[1], self.heads, -1).transpose(1, 2)
 
-        found = F.scaled_dot_product_attention(*map(split, (self.q(x), self.k(context), self.v(context))))
+        found = functional.scaled_dot_product_attention(
+            *map(split, (self.q(x), self.k(context), self.v(context)))
+        )
         return self.out(found.transpose(1, 2).reshape(x.shape))
 
 
@@ -161,7 +162,7 @@ class Gated(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         value, gate = self.inner(x).chunk(2, -1)
-        return self.outer(value * F.gelu(gate))
+        return self.outer(value * functional.gelu(gate))
 
 
 class Spatial(nn.Module):
@@ -272,7 +273,7 @@ class UNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         kept = []
         for part in self.down:
-            x = part(F.max_pool2d(x, 2) if kept else x)
+            x = part(functional.max_pool2d(x, 2) if kept else x)
             kept.append(x)
         for rise, part, other in zip(self.rise, self.up, kept[-2::-1]):
             x = part(torch.cat([other, rise(x)], 1))

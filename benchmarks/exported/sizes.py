@@ -1,8 +1,8 @@
 """Models at the sizes that they are published in: random weights, wanted outputs of PyTorch.
 
-Some differ from what is published, for memory and time: the UNet of Stable Diffusion has half of its channels,
-SAM's image encoder four of its twelve blocks (two with windows, two over all), Mamba and Qwen2 have four of
-their 24 layers.
+Some differ from what is published, for memory and time: the UNet of Stable Diffusion has half of its
+channels, SAM's image encoder four of its twelve blocks (two with windows, two over all), Mamba and Qwen2 have
+four of their 24 layers.
 """
 
 from __future__ import annotations

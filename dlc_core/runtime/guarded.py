@@ -176,9 +176,8 @@ class GuardedDonating(_Guarded, Donating):
         part.view(np.uint8)[...] = memory.layout.regions[0].fill
         written = int((memory.bytes != memory.layout.regions[0].fill).sum())
         if written:
-            raise RuntimeFailure(
-                f"{written} bytes of {memory.layout.regions[0].name} behind what its output takes have been written"
-            )
+            name = memory.layout.regions[0].name
+            raise RuntimeFailure(f"{written} bytes of {name} behind what its output takes have been written")
 
 
 class GuardedCopying(Copying):

@@ -76,7 +76,9 @@ class Apart:
         found: list[Stmt] = []
         for one in slots:
             i = Var("i")
-            found.append(For(i, const(0), one.size, Store(arena, (one.offset + i,), const(one.fill, "uint8"))))
+            found.append(
+                For(i, const(0), one.size, Store(arena, (one.offset + i,), const(one.fill, "uint8")))
+            )
         return found
 
     def guard(self, slots: Sequence[Slot], calls: Sequence[Site]) -> Guard:

@@ -14,7 +14,7 @@ from dlc_backend_llvm.emulator import device, qemu, server
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import RuntimeFailure
-from dlc_core.graph.node import Function, constant, make_tuple, param
+from dlc_core.graph.node import Function, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
