@@ -63,7 +63,7 @@ class Pyramid(nn.Module):
 class YoloV8(nn.Module):
     """YOLOv8n with its decoded head: boxes as distributions over 16 distances, of 80 classes.
 
-    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024], and apart the scores, much smaller than the boxes.
+    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024], and apart the scores, which are smaller.
     """
 
     def __init__(self, size: int, classes: int = 80, bins: int = 16) -> None:

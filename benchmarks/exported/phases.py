@@ -31,8 +31,8 @@ TOLERANCE = {"float32": 1e-4, "float64": 1e-9, "float16": 1e-2}
 
 
 def run_phase(path: Path, phase: str) -> dict[str, Any]:
-    """The outcome of one phase in this process, whose cache is the model's; `error` is that of the worst output
-    in units of its largest magnitude.
+    """The outcome of one phase in this process, whose cache is the model's; `error` is that of the worst
+    output in units of its largest magnitude.
     """
     import dlc_core as dlc
 

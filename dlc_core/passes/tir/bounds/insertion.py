@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from dlc_core.ir.dtype import BOOL, INDEX
 from dlc_core.ir.expr import (
@@ -52,7 +53,7 @@ from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View, While, seq
 
 Guards = tuple[tuple[Expr, bool], ...]
-_TRUE = const(True, BOOL)
+_TRUE, _FALSE = const(True, BOOL), const(False, BOOL)
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _with_checks(old: Stmt, new: Stmt, checks: list[Check], writer: _Writer) -> 
     cond: Expr = new.cond
     after: list[Stmt] = []
     for one in reversed(checks):
-        cond = if_then_else(one.holds, cond, const(False, BOOL))
+        cond = if_then_else(one.holds, cond, _FALSE)
         after.insert(0, writer.tested(one))
     return seq(While(cond, new.body), *after)
 
@@ -173,9 +174,9 @@ def _checks_of(access: Access, writer: _Writer, name: str) -> list[Check]:
         elif scalars:
             ends = [vector_reduce(op, wide) for op in ("min", "max")] if wide.dtype.lanes > 1 else [wide]
         else:
-            # Lanes that are not accessed count as being inside.
-            made = _in_all_lanes(guards, lanes)
-            values = select(made, _wide(wide, lanes), _wide(const(0), lanes))
+            # Lanes that are not accessed count as being inside; what an index is read from ends with them.
+            chosen = if_then_else if loads_in(wide) else select
+            values = chosen(_in_all_lanes(guards, lanes), _wide(wide, lanes), _wide(const(0), lanes))
             ends = [vector_reduce(op, values) for op in ("min", "max")]
         checks.update(dict.fromkeys(Check(guard, end, const(0), limit, code) for end in ends))
     return list(checks)
@@ -186,8 +187,11 @@ def _wide(e: Expr, lanes: int) -> Expr:
 
 
 def _in_all_lanes(guards: Guards, lanes: int) -> Expr:
-    """Which lanes all conditions hold in."""
-    return logical_and(*(_wide(cond if holds else ~cond, lanes) for cond, holds in guards))
+    """Which lanes all conditions hold in; one that reads is asked where those before it hold."""
+    wide = [_wide(cond if holds else ~cond, lanes) for cond, holds in guards]
+    if not any(map(loads_in, wide[1:])):
+        return logical_and(*wide)
+    return reduce(lambda inner, cond: if_then_else(cond, inner, _wide(_FALSE, lanes)), wide[::-1])
 
 
 def _all_of(guards: Guards | list[tuple[Expr, bool]]) -> Expr:
@@ -195,7 +199,7 @@ def _all_of(guards: Guards | list[tuple[Expr, bool]]) -> Expr:
     result: Expr = _TRUE
     for cond, holds in reversed(guards):
         own = cond if holds else ~cond
-        result = own if result is _TRUE else if_then_else(own, result, const(False, BOOL))
+        result = own if result is _TRUE else if_then_else(own, result, _FALSE)
     return result
 
 
