@@ -13,18 +13,20 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PROJECTS := $(wildcard pyproject.toml plugins/*/pyproject.toml)
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 EDITABLE := $(foreach plugin,$(PLUGINS),-e ./$(plugin))
+DECISIONS := $(addprefix tests/,decisions passes/test_decisions.py schedule/rules/gpu/test_decisions.py schedule/test_rules_tiles.py)
 TESTS := dlc_core $(wildcard tests plugins/*/tests)
 
-.PHONY: help demo test test-all lint format bench clean
+.PHONY: help demo test test-all decisions lint format bench clean
 
 help:
-	@echo "make demo      run a model end to end"
-	@echo "make test      the fast tests (ARGS='-k name' adds options of pytest)"
-	@echo "make test-all  all tests, the slow ones too"
-	@echo "make lint      style, format, types"
-	@echo "make format    apply the style"
-	@echo "make bench     measure against installed peers"
-	@echo "make clean     remove $(VENV) and the tools' caches"
+	@echo "make demo       run a model end to end"
+	@echo "make test       the fast tests (ARGS='-k name' adds options of pytest)"
+	@echo "make test-all   all tests, the slow ones too"
+	@echo "make decisions  decision coverage: the alternatives of the compiler that tests execute"
+	@echo "make lint       style, format, types"
+	@echo "make format     apply the style"
+	@echo "make bench      measure against installed peers"
+	@echo "make clean      remove $(VENV) and the tools' caches"
 
 $(VENV)/.ready: $(PROJECTS)
 	@test -n "$(PYTHON)" || { echo "no Python 3.10 or newer with venv found; set PYTHON=..." >&2; exit 1; }
@@ -58,6 +60,11 @@ test: $(VENV)/.ready
 
 test-all: $(VENV)/.ready
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(JOBS) $(TESTS) $(ARGS)
+
+decisions: $(VENV)/.ready
+	@rm -rf build/decisions
+	@DLC_DECISION_COVERAGE=build/decisions $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(DECISIONS) $(ARGS)
+	@$(BIN)/python -m dlc_core.testing.decision_coverage build/decisions
 
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dlc_core.config import config as settings
-from dlc_core.decisions import DECISIONS, Choice, scope
+from dlc_core.decisions import DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
@@ -58,6 +58,8 @@ def context_for(
     """The pass context of a compile: the current one, with this target and what the plugins give."""
     known = registry()
     current = PassContext.current() if current is None else current
+    wanted = {"reproducer_dir": settings.reproducer_dir, **merged_settings(config, precision)}
+    parse_forced(wanted.get(DECISIONS, "")).check()
     return current.with_(
         opt_level=opt_level,
         target=target,
@@ -67,7 +69,7 @@ def context_for(
         tuner=current.tuner or (known.schedule if known.has_tuner else None),
         tensor_intrins=dict(known.tensor_intrins),
         watchers=(*current.watchers, *watchers),
-        config={"reproducer_dir": settings.reproducer_dir, **merged_settings(config, precision)},
+        config=wanted,
     )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from dlc_core.cli.options import Json
 from dlc_core.cli.tables import first_line, print_records
+from dlc_core.decisions import declared
 from dlc_core.passes.graph import RULES
 from dlc_core.registry import registry
 from dlc_core.rewrite import Rule
@@ -17,19 +18,32 @@ def rules(
     schedule: Annotated[
         bool, typer.Option("--schedule", help="List the rules that choose schedules instead.")
     ] = False,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="List what passes and schedule rules choose among instead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the rewrite rules of the graph, or the rules that choose kernels' schedules.
+    """List the rewrite rules of the graph, the rules that schedule kernels, or the decisions of both.
 
     An approximate rule may change bits of results, within the ops' tolerances; it runs from level 2 on.
+    A decision is a choice among alternatives that compute the same; `DLC_DECISIONS=name=alternative` forces
+    it.
 
     Examples:
 
     - `dlc rules`
     - `dlc rules --schedule`
+    - `dlc rules --decisions`
     - `dlc rules --json`
     """
-    if schedule:
+    records: list[dict[str, Any]]
+    if decisions:
+        registry()  # plugins declare decisions, too
+        records = [
+            {"decision": name, "alternatives": list(each.alternatives), "what": each.about}
+            for name, each in declared().items()
+        ]
+    elif schedule:
         known = registry().schedule_rules
         chosen = sorted(known.values(), key=lambda rule: -getattr(rule, "priority", 0))
         records = [

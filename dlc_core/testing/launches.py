@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from dlc_core.decisions import DECISIONS
 from dlc_core.ir.expr import Load, Ramp, Var, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import first_difference
@@ -24,6 +25,7 @@ from dlc_core.passes.tir.schedule_kernels import TRACES
 from dlc_core.passes.tir.split_host_device import launch_problems
 from dlc_core.target import Description
 from dlc_core.testing.cases import difference
+from dlc_core.testing.decision_coverage import executed
 from dlc_core.testing.schedules import (
     TOLERANCES,
     Array,
@@ -135,6 +137,7 @@ def check_launches(
     wrong = difference(found, expected, TOLERANCES)
     if wrong is not None:
         raise AssertionError(f"{wrong}, scheduled by {launched.rule}")
+    executed(launched.scheduled.attrs.get(DECISIONS, ()))
     return launched
 
 

@@ -37,6 +37,7 @@ from dlc_core.schedule.lanes import lanes_intrins
 from dlc_core.schedule.matrices import matrix_intrin, matrix_tiles
 from dlc_core.target import Description, Target, TargetKind
 from dlc_core.testing.cases import difference
+from dlc_core.testing.decision_coverage import executed
 from dlc_core.tir.failures import RECORD, SITE, parameters_of
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.interpreter import run
@@ -144,6 +145,7 @@ def check_schedule(
     wrong = difference(found, expected, TOLERANCES)
     if wrong is not None:
         raise AssertionError(f"{wrong}, scheduled by {scheduled.attrs['rule']}")
+    executed(scheduled.attrs.get(DECISIONS, ()))
     return scheduled
 
 

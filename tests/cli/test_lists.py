@@ -54,6 +54,12 @@ def test_passes_and_their_pipelines(dlc, dlc_json):
     assert "lower_blocks | " in dlc("passes", "--pipeline")
 
 
+def test_decisions(dlc_json):
+    records = {record["decision"]: record for record in dlc_json("rules", "--decisions")}
+    assert records["gemm.prefetch"]["alternatives"] == ["none", "steps", "panel"]
+    assert "prefetch" in records["gemm.prefetch"]["what"]
+
+
 def test_rules(dlc_json):
     names = {record["rule"]: record for record in dlc_json("rules")}
     assert names["mul_1.0"]["at"] == ["mul"]

@@ -17,6 +17,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.testing.cases import module_of
+from dlc_core.testing.decision_coverage import executed
 
 pytest.importorskip("dlc_backend_llvm", reason="kernels run on the backend for this machine")
 
@@ -74,6 +75,9 @@ FEEDS = {
     for name, (_, params) in GRAPHS.items()
 }
 SHOWN = {
+    "gemm.tile": ("dense", "symbolic rows", "conv"),
+    "gemm.k_block": tuple(GRAPHS),
+    "gemm.pad_rows": tuple(GRAPHS),
     "gemm.partial_sums": ("one row",),
     "gemm.tails": ("symbolic rows",),
     "gemm.transposed": ("transposed", "transposed row"),
@@ -89,20 +93,7 @@ SHOWN = {
     "map.transpose": ("transpose",),
     "loops.threads": ("map",),
 }
-"""Kernels in which the alternatives of a decision are looked for first."""
-OURS = {
-    name: one
-    for name, one in declared().items()
-    if name.split(".")[0] in ("loops", "gemm", "window", "conv", "rows", "map")
-}
-NOT_HERE = {
-    (
-        "gemm.instructions",
-        "dot",
-    ): "needs a processor with a matrix unit: tests of the emulated device force it",
-    ("gemm.instructions", "matrix-unit"): "needs a processor with a matrix unit, as above",
-}
-"""Alternatives that no test here can execute, and why."""
+"""For each decision the kernels in which its alternatives are looked for."""
 
 
 def check(name: str, decisions: str, threads: int = 1, guard: str = "off") -> set[tuple[str, str]]:
@@ -114,6 +105,7 @@ def check(name: str, decisions: str, threads: int = 1, guard: str = "off") -> se
     found = exe(*FEEDS[name])
     scale = max(1.0, float(np.abs(expected).max()))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5 * scale, err_msg=f"{name}: {decisions}")
+    executed(exe.about[DECISIONS])
     made = [Choice.parse(text) for site in exe.about["sites"] for text in site[DECISIONS]]
     return {(choice.decision, choice.alternative) for choice in made}
 
@@ -126,14 +118,12 @@ def _expected(name: str) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("decision", "alternative"),
-    [(name, alternative) for name, one in OURS.items() for alternative in one.alternatives],
+    [(name, alternative) for name in SHOWN for alternative in declared()[name].alternatives],
 )
 def test_an_alternative_is_executed(decision, alternative):
     """Some kernel takes each alternative where it is forced, and computes the right values."""
     wanted = decision, alternative
-    if wanted in NOT_HERE:
-        pytest.skip(NOT_HERE[wanted])
-    for name in SHOWN.get(decision, GRAPHS):
+    for name in SHOWN[decision]:
         if wanted in check(name, f"{decision}={alternative}"):
             return
     pytest.fail(f"no kernel takes {decision}={alternative}")

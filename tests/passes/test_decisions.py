@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.decisions import Choice, declared
+from dlc_core.decisions import DECISIONS, Choice, declared
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir import HoistConditions, PartitionLoops
+from dlc_core.testing.decision_coverage import executed
 from tests.passes.decision_networks import NETWORKS, feed_of, module_of
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
@@ -22,24 +23,24 @@ TOLERANCE = 3e-5
 OPTIONS = {"square": {"precision": "fast"}}
 CONFIG = {"streamed": {"stream_rows": 3}}
 CASES = {
-    "arena.share": {"largest_first": "block", "first_used_first": "block", "apart": "block"},
-    "attention.form": {"panels": "one_query", "one_query": "one_query", "spelt_out": "heads"},
+    "arena.share": {"largest_first": "block", "first_used_first": "block", "separate": "block"},
+    "attention.form": {"tiled": "one_query", "one_query": "one_query", "unfused": "heads"},
     "concat.part": {"in_place": "symbolic", "copied": "symbolic"},
     "concat.write": {"in_place": "symbolic", "copied": "symbolic"},
     "conv.planes": {"images": "volume", "volume": "volume"},
-    "conv_transpose.phases": {"together": "spread", "apart": "spread", "spread": "spread"},
+    "conv_transpose.phases": {"together": "spread", "separate": "spread", "spread": "spread"},
     "dots.bytes": {"signed": "quantized", "unsigned": "quantized"},
     "dots.channels": {"padded": "quantized", "kept": "quantized"},
-    "fuse.epilogue": {"fused": "symbolic", "apart": "symbolic"},
+    "fuse.epilogue": {"fused": "symbolic", "separate": "symbolic"},
     "fuse.most": {"all": "perceptron", "few": "perceptron", "one": "perceptron"},
     "fuse.moves": {"copied": "block", "read_through": "block"},
-    "fuse.producer": {"fused": "chain", "apart": "chain"},
+    "fuse.producer": {"fused": "chain", "separate": "chain"},
     "layout.windows": {"last": "spread", "first": "spread"},
-    "loops.partition": {"cut": "borders", "tested": "borders"},
-    "loops.prefetch": {"asked": "square", "left_out": "square"},
-    "loops.unroll": {"kept": "chain", "written_out": "chain"},
-    "loops.unswitch": {"before": "large_windows", "inside": "large_windows"},
-    "products.merge": {"merged": "symbolic", "apart": "symbolic"},
+    "loops.partition": {"split": "borders", "predicated": "borders"},
+    "loops.prefetch": {"issued": "square", "omitted": "square"},
+    "loops.unroll": {"rolled": "chain", "unrolled": "chain"},
+    "loops.unswitch": {"hoisted": "large_windows", "inside": "large_windows"},
+    "products.merge": {"merged": "symbolic", "separate": "symbolic"},
     "results.memory": {"over_input": "chain", "own": "chain"},
     "row_filter.strip": {"whole": "wide_rows", "strips": "wide_rows"},
     "row_filter.tile": {"direct": "wide_rows", "filtered": "wide_rows"},
@@ -59,8 +60,8 @@ CASES = {
 }
 """For each alternative a network for which it is a candidate."""
 BESIDE = {
-    "concat.part": "products.merge=apart",
-    "concat.write": "products.merge=apart",
+    "concat.part": "products.merge=separate",
+    "concat.write": "products.merge=separate",
     "conv.planes": "winograd.tile=direct",
     "loops.prefetch": "strassen.form=once",
     "row_filter.strip": "row_filter.tile=filtered",
@@ -102,6 +103,7 @@ def check(name: str, exe: dlc.Executable) -> None:
             assert found.shape == wanted.shape
             assert found.dtype == wanted.dtype
             np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * np.abs(wanted).max())
+    executed(exe.about[DECISIONS])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_more_random_choices(name, seed):
 
 
 def test_choices_are_told_once_those_of_kernels_too():
-    told = compiled("symbolic", "products.merge=apart").about["decisions"]
+    told = compiled("symbolic", "products.merge=separate").about["decisions"]
     assert len(told) == len(set(told))
-    assert "products.merge=apart (forced; preferred merged)" in told
+    assert "products.merge=separate (forced; preferred merged)" in told
     assert any(Choice.parse(text).decision == "schedule.rule" for text in told)

@@ -49,7 +49,7 @@ FORM = Decision(
     "attention.form",
     "Whether attention is one kernel, by panels of keys for a tile of queries or key by key for one query, "
     "or is spelt out as products and a softmax; and queries of a tile and keys of a panel.",
-    ("panels", "one_query", "spelt_out"),
+    ("tiled", "one_query", "unfused"),
     has_values=True,
 )
 APART = (0, 0)
@@ -457,7 +457,7 @@ def _tiled(value: Node, machine: Description) -> Node | None:
     chosen = FORM.pick(
         tile,
         candidates,
-        lambda one: "spelt_out" if one == APART else "one_query" if one == (1, 1) else "panels",
+        lambda one: "unfused" if one == APART else "one_query" if one == (1, 1) else "tiled",
         lambda one: "" if one == APART else "{}x{}".format(*one),
         where=[arg.shape for arg in value.args],
     )

@@ -60,12 +60,12 @@ MAX_CONTEXTS = 4
 EPILOGUE = Decision(
     "fuse.epilogue",
     "Whether an elementwise operation behind a contraction or reduction is computed in its kernel.",
-    ("fused", "apart"),
+    ("fused", "separate"),
 )
 PRODUCER = Decision(
     "fuse.producer",
     "Whether a value that one kernel reads is computed in that, or by a kernel of its own.",
-    ("fused", "apart"),
+    ("fused", "separate"),
 )
 
 

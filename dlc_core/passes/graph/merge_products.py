@@ -37,7 +37,7 @@ GROUP_OPS = 48
 PRODUCTS = Decision(
     "products.merge",
     "Whether products of one value by several constants become one product by the constants side by side.",
-    ("merged", "apart"),
+    ("merged", "separate"),
 )
 
 
@@ -83,7 +83,7 @@ class MergeProducts(GraphPass):
 
 def _is_chosen(products: Sequence[Node], machine: Description) -> bool:
     where = [value.args[1].shape for value in products]
-    return PRODUCTS.choose("merged" if _pays(products, machine) else "apart", where=where) == "merged"
+    return PRODUCTS.choose("merged" if _pays(products, machine) else "separate", where=where) == "merged"
 
 
 def _pays(products: Sequence[Node], machine: Description) -> bool:

@@ -44,7 +44,7 @@ MOST_PHASES = 8
 FORM = Decision(
     "conv_transpose.phases",
     "Whether the phases of a transposed convolution are one convolution or one each, or its input is spread.",
-    ("together", "apart", "spread"),
+    ("together", "separate", "spread"),
 )
 
 
@@ -103,13 +103,13 @@ def _gathered(old: Node, args: tuple[Node, ...]) -> Node | None:
     attrs |= {name: old.attrs[name] for name in ("layout", "kernel_layout", "out_dtype")}
     axes = _axes(old, conv)
     form = FORM.choose(
-        "apart" if axes and _pays_apart(old, conv, axes) else "together",
+        "separate" if axes and _pays_apart(old, conv, axes) else "together",
         FORM.alternatives if axes else ("together", "spread"),
         where=f"{old.shape} {dict(old.attrs)}",
     )
     if form == "spread":
         return None
-    if form == "apart":
+    if form == "separate":
         return _one_by_one(args, weights, conv, axes, attrs)
     given = [args[0], constant(_apart(weights, conv, taps))]
     if bias is not None:

@@ -18,7 +18,7 @@ ALIGN = 64
 ARENA = Decision(
     "arena.share",
     "In which order values take the lowest free bytes of the arena, or whether each has bytes of its own.",
-    ("largest_first", "first_used_first", "apart"),
+    ("largest_first", "first_used_first", "separate"),
 )
 
 
@@ -38,7 +38,7 @@ def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], E
     """The byte offset of each request, and the arena's size; all are multiples of `align`."""
     offsets: list[Expr | None] = [None] * len(requests)
     form = ARENA.choose("largest_first")
-    if form == "apart":
+    if form == "separate":
         requests = [Request(request.size, 0, 0) for request in requests]
     total = _place_known(requests, offsets, align, in_order=form == "first_used_first")
     size = _place_symbolic(requests, offsets, const(total), align)

@@ -19,7 +19,7 @@ from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, St
 UNSWITCH = Decision(
     "loops.unswitch",
     "Whether a condition that a loop does not change is tested before it, or in each iteration.",
-    ("before", "inside"),
+    ("hoisted", "inside"),
 )
 
 
@@ -59,7 +59,7 @@ class _Hoister(Walker):
                     continue
                 fits = sum(map(_steps, beside)) <= self.max_copied
                 where = f"{loop.var.name} {branch.cond}"
-                if UNSWITCH.choose("before" if fits else "inside", where=where) == "before":
+                if UNSWITCH.choose("hoisted" if fits else "inside", where=where) == "hoisted":
                     return branch
         return None
 

@@ -42,7 +42,7 @@ PARTITION = "partition"
 CUT = Decision(
     "loops.partition",
     "Whether a loop is cut where conditions on its variable turn, or tests them in each iteration.",
-    ("cut", "tested"),
+    ("split", "predicated"),
 )
 
 
@@ -77,7 +77,8 @@ class _Partition(Walker):
         steps = sum(isinstance(x, (Store, Eval)) for x in stmts(s.body))
         if self.annotated or s.kind != "serial":
             return False
-        return CUT.choose("cut" if 2 * steps <= self.max_steps else "tested", where=s.var.name) == "cut"
+        preferred = "split" if 2 * steps <= self.max_steps else "predicated"
+        return CUT.choose(preferred, where=s.var.name) == "split"
 
     def parts(self, s: For) -> list[For] | None:
         """The loop before, in and after the range where conditions are known; None where there is no such

@@ -21,7 +21,7 @@ NOTES = {PREFETCH, PREFETCH_PART}
 HINTS = Decision(
     "loops.prefetch",
     "Whether loops ask for memory ahead of its use where the schedule says so.",
-    ("asked", "left_out"),
+    ("issued", "omitted"),
 )
 _FINE = 1 << 16
 
@@ -30,7 +30,7 @@ def inject_prefetches(func: PrimFunc, line: int) -> PrimFunc:
     """The program with hints for annotated loops; `line` is the bytes that one brings."""
     if not any(isinstance(s, For) and PREFETCH in s.annotations for s in stmts(func.body)):
         return func
-    asked = HINTS.choose("asked") == "asked"
+    asked = HINTS.choose("issued") == "issued"
     around: dict[Var, list[For]] = {}
     for outer in stmts(func.body):
         if isinstance(outer, For) and PREFETCH_PART in outer.annotations:

@@ -29,7 +29,7 @@ SMALL = Decision(
     "loops.unroll",
     "Whether small serial loops of known extents are written out, beside those that the schedule unrolls, "
     "and up to how many stores.",
-    ("kept", "written_out"),
+    ("rolled", "unrolled"),
     has_values=True,
 )
 SIZES = (4, 16)
@@ -234,7 +234,7 @@ class UnrollLoops(PrimFuncPass):
         most = self.max_steps
         if any(s.kind == "serial" and const_value(s.extent) is not None for s in loops):
             most = SMALL.pick(
-                most, lambda: [most, 0, *SIZES], lambda steps: "written_out" if steps else "kept"
+                most, lambda: [most, 0, *SIZES], lambda steps: "unrolled" if steps else "rolled"
             )
         wanted = most or any(MAX_STEPS in s.annotations for s in loops)
         marked = mark_small_loops(func, most) if wanted else func

@@ -41,21 +41,20 @@ def test_random_models_are_right():
 
 
 def test_a_wrong_result_is_found_and_cut_down(tmp_path, monkeypatch):
-    honest = differential.by_dlc
+    class Wrong(differential.ByDlc):
+        def __call__(self, model, feeds):
+            found = list(super().__call__(model, feeds))
+            if any(node.op_type == "Relu" for node in model.graph.node):
+                found = [array + 1 if array.dtype.kind == "f" else array for array in found]
+            return found
 
-    def wrong(model, feeds, target=None):
-        found = list(honest(model, feeds, "reference"))
-        if any(node.op_type == "Relu" for node in model.graph.node):
-            found = [array + 1 if array.dtype.kind == "f" else array for array in found]
-        return found
-
-    monkeypatch.setattr(differential, "by_dlc", wrong)
     # An honest peer that is always there: onnxruntime may be missing, or not know a model's dtypes.
-    monkeypatch.setattr(differential, "by_onnxruntime", partial(honest, target="reference"))
+    monkeypatch.setattr(differential, "by_onnxruntime", differential.ByDlc("reference"))
+    monkeypatch.setattr(differential, "ByDlc", Wrong)
     found = {}
     for seed in range(20):
         try:
-            differential.judge(seed, folder=tmp_path, ops=("Relu", "Add", "Reshape", "Transpose"))
+            differential.judge(seed, "reference", tmp_path, ("Relu", "Add", "Reshape", "Transpose"))
         except AssertionError as error:
             found[f"seed{seed}.onnx"] = str(error)
     assert found
@@ -87,5 +86,5 @@ def test_what_random_models_found(body):
     model = parse(f"g (float[n, m, k] x) => ({kind}) <float[3] w = {{1, 2, 3}}> {{ {body} }}")
     x = np.arange(30, dtype=np.float32).reshape(2, 3, 5) % 7
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
-    (found,) = differential.by_dlc(model, {"x": x})
+    (found,) = differential.ByDlc()(model, {"x": x})
     assert differential.difference(found, wanted) == ""

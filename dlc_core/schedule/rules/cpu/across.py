@@ -50,7 +50,7 @@ def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
 
 
 def _copied(found: Contraction) -> bool:
-    return TRANSPOSED.choose("dot-products" if _rows(found) < LEAST_ROWS else "copy") == "copy"
+    return TRANSPOSED.choose("dot_products" if _rows(found) < LEAST_ROWS else "copy") == "copy"
 
 
 def _rows(found: Contraction) -> int:

@@ -232,7 +232,7 @@ class Contract:
         # Where there is a copy anyhow, it costs nothing to be careful.
         fine = -(-tile.rows // places) <= facts.cache_ways // (4 if copied else 2)
         fine = fine or (columns < MANY_COLUMNS and not copied)
-        if PAD_ROWS.choose("as-is" if fine else "padded") == "as-is":
+        if PAD_ROWS.choose("dense" if fine else "padded") == "dense":
             return
         line = facts.cache_line // buffer.dtype.itemsize
         if not copied:

@@ -36,17 +36,17 @@ PARTIAL_SUMS = Decision(
 PAD_ROWS = Decision(
     "gemm.pad_rows",
     "Whether a copy of the left-hand side pads its rows, so that they fall on different sets of the cache.",
-    ("as-is", "padded"),
+    ("dense", "padded"),
 )
 TRANSPOSED = Decision(
     "gemm.transposed",
     "Whether a computed right-hand side with K innermost is copied with columns innermost.",
-    ("dot-products", "copy"),
+    ("dot_products", "copy"),
 )
 INSTRUCTIONS = Decision(
     "gemm.instructions",
     "What computes the tiles of narrow elements: dot products of groups, or a matrix unit.",
-    ("dot", "matrix-unit"),
+    ("dot", "matrix_unit"),
 )
 
 

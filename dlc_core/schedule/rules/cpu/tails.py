@@ -10,7 +10,7 @@ TAILS = Decision(
     "gemm.tails",
     "Which tiles compute the rows that whole tiles leave of an unknown number: single rows alone, or shorter "
     "tiles before them; values are heights.",
-    ("single-rows", "short-tiles"),
+    ("single_rows", "short_tiles"),
     has_values=True,
 )
 SHORT = 3
@@ -25,7 +25,7 @@ def tail_heights(rows: int) -> list[int]:
     shorter = [height for height in range(2, rows) if rows % height]
     preferred = next((height for height in shorter if height >= rows // SHORT), 0)
     short = TAILS.pick(
-        preferred, lambda: [0, *shorter], lambda height: "short-tiles" if height else "single-rows"
+        preferred, lambda: [0, *shorter], lambda height: "short_tiles" if height else "single_rows"
     )
     return [height for height in (rows, short) if height > 1]
 

@@ -45,8 +45,8 @@ def unit_for(found: Contraction, dot: Dot | None, machine: Machine) -> MatrixUni
         return None
     if columns < unit.n:
         return None
-    preferred = "dot" if rows < LEAST_ROWS else "matrix-unit"
-    if INSTRUCTIONS.choose(preferred) != "matrix-unit":
+    preferred = "dot" if rows < LEAST_ROWS else "matrix_unit"
+    if INSTRUCTIONS.choose(preferred) != "matrix_unit":
         return None
     sizes = (min(rows, unit.m), unit.n, min(steps, unit.k))
     return whole_unit(unit.a, unit.b, unit.acc, sizes, unit.products)

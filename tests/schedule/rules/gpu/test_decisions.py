@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.decisions import Choice, declared, forced, scope
+from dlc_core.testing.decision_coverage import executed
 from dlc_core.testing.launches import Launched, check_launches
 from tests.schedule.rules.gpu.small_kernels import CASES
 
@@ -83,6 +84,7 @@ def run(name: str, text: str) -> tuple[Launched, list[Choice]]:
     case = CASES[name]
     with forced(f"{case.besides},{text}"), scope(name) as before:
         launched = check_launches(case.make(), case.machine, case.sizes)
+    executed(before)
     return launched, [*before, *map(Choice.parse, launched.scheduled.attrs["decisions"])]
 
 

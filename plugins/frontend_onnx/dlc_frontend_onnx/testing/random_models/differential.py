@@ -24,7 +24,9 @@ import numpy as np
 from onnx import ModelProto, defs
 
 from dlc_core.config import config as settings
+from dlc_core.decisions import DECISIONS
 from dlc_core.diag import DlcError
+from dlc_core.testing.decision_coverage import executed
 from dlc_frontend_onnx.bisect.cut import cut
 from dlc_frontend_onnx.specialized import CallableModel
 from dlc_frontend_onnx.testing.random_models.builder import Builder, Refused
@@ -102,9 +104,18 @@ def wrong_outputs(
     return {name: text for name, text in told.items() if text}
 
 
-def by_dlc(model: ModelProto, feeds: Mapping[str, Array], target: str | None = None) -> Sequence[Any]:
-    """The outputs by dlc."""
-    return CallableModel(model, target)(feeds)
+@dataclass
+class ByDlc:
+    """Runs models by dlc; `decisions` are the choices of the compile that the last outputs are of."""
+
+    target: str | None = None
+    decisions: Sequence[str] = ()
+
+    def __call__(self, model: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Any]:
+        made = CallableModel(model, self.target)
+        outputs = made(feeds)
+        self.decisions = made.latest.about[DECISIONS]
+        return outputs
 
 
 def by_onnxruntime(model: ModelProto, feeds: Mapping[str, Array]) -> Sequence[Any]:
@@ -172,9 +183,10 @@ def judge(
 
 def _judge(seed: int, target: str | None, folder: Path | None, ops: Sequence[str]) -> None:
     case = draw(seed, ops=ops)
-    ours = partial(by_dlc, target=target)
+    ours = ByDlc(target)
     told = wrong_outputs(case, ours)
     if not told or third_opinion(case, ours(case.model, case.feeds)) == "agrees with dlc":
+        executed(ours.decisions)
         return
 
     def fails(smaller: Case) -> bool:

@@ -1,0 +1,92 @@
+"""Decision coverage: which alternatives of the compiler's decisions differential tests have executed.
+
+    make decisions                                         the tests that force decisions, then the report
+    DLC_DECISION_COVERAGE=folder pytest tests/decisions    collect in a folder what any tests execute
+    python -m dlc_core.testing.decision_coverage folder    the report of a folder
+
+A test that has compared results calls `executed` with the choices of what it compiled.  An alternative counts
+as executed once such results were right.  The report ends with 1 where less than 95% have been.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import dlc_core
+from dlc_core.decisions import Choice, declared
+from dlc_core.registry import registry
+
+FOLDER = "DLC_DECISION_COVERAGE"
+"""The environment variable with the folder that collects alternatives; without it nothing is collected."""
+GOAL = 0.95
+
+
+def executed(choices: Iterable[str | Choice]) -> None:
+    """Count the alternatives of choices, or of their texts: what was compiled with them computed the right
+    results.
+    """
+    if not (folder := os.environ.get(FOLDER)):
+        return
+    made = [Choice.parse(each) if isinstance(each, str) else each for each in choices]
+    lines = dict.fromkeys(f"{each.decision}={each.alternative}\n" for each in made)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with (Path(folder) / f"{os.getpid()}.txt").open("a", encoding="utf-8") as file:
+        file.writelines(lines)
+
+
+def counts(folder: Path) -> Counter[tuple[str, str]]:
+    """How often each alternative (decision, alternative) was executed, by kernel or model."""
+    found = Counter[tuple[str, str]]()
+    for file in sorted(folder.glob("*.txt")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            decision, _, alternative = line.partition("=")
+            found[decision, alternative] += 1
+    return found
+
+
+def alternatives() -> list[tuple[str, str]]:
+    """All declared alternatives (decision, alternative), those of the core and of loaded plugins."""
+    for module in walk_packages(dlc_core.__path__, f"{dlc_core.__name__}."):
+        if ".testing." not in module.name and not module.name.endswith("__main__"):
+            import_module(module.name)
+    registry()
+    return [(name, one) for name, decision in declared().items() for one in decision.alternatives]
+
+
+def report(folder: Path) -> tuple[str, float]:
+    """A line for each decision with how often each alternative was executed, and the share that was."""
+    found, known = counts(folder), alternatives()
+    by_name: dict[str, list[str]] = {}
+    for name, one in known:
+        by_name.setdefault(name, []).append(f"{one} {found[name, one]}")
+    missing = [f"{name}={one}" for name, one in known if not found[name, one]]
+    share = 1 - len(missing) / max(len(known), 1)
+    lines = [f"{name:24} {', '.join(texts)}" for name, texts in by_name.items()]
+    met = f"{len(known) - len(missing)} of {len(known)} alternatives of {len(by_name)} decisions"
+    lines.append(f"{met} were executed ({share:.1%})")
+    lines += [f"not executed: {each}" for each in missing]
+    return "\n".join(lines), share
+
+
+def main() -> int:
+    """The command line; 1 where the share is below the goal."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {__spec__.name}", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("folder", type=Path, help=f"what {FOLDER} named while tests ran")
+    text, share = report(parser.parse_args().folder)
+    sys.stdout.write(text + "\n")
+    return int(share < GOAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+__all__ = ["FOLDER", "GOAL", "alternatives", "counts", "executed", "report"]
