@@ -51,7 +51,7 @@ def run_phase(path: Path, phase: str) -> dict[str, Any]:
         problems.append(f"the cache said {exe.report['cache']}")
     if phase != "guarded":
         other = list(exe.run({name: np.flip(array).copy() for name, array in feeds.items()}).values())
-        if not any(_differ(a, b) for a, b in zip(found, other)):
+        if all(a.tobytes() == b.tobytes() for a, b in zip(found, other)):
             problems.append("other inputs give the same outputs")
         again = list(exe.run(feeds).values())
         if any(a.tobytes() != b.tobytes() for a, b in zip(found, again)):
@@ -88,11 +88,6 @@ def _error(got: Any, want: Any) -> float:
         return float("inf")
     scale = max(float(np.abs(want.astype(np.float64)).max(initial=0)), 1e-30)
     return float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max(initial=0)) / scale
-
-
-def _differ(before: Any, after: Any) -> bool:
-    """Whether outputs differ by more than errors may be."""
-    return _error(after, before) > 10 * TOLERANCE.get(str(before.dtype), 0.0)
 
 
 def outcomes(path: Path, phases: Sequence[str] = PHASES, limit: float = LIMIT) -> dict[str, dict[str, Any]]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from dlc_core.decisions import forced
 from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.std.strassen import BLOCK
-from dlc_core.schedule.rules.cpu import strassen_plan
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.strassen_plan import Shape, direct_cycles, plan, plan_blocks
 from dlc_core.target import Description
@@ -37,13 +37,11 @@ def kernel(lead, inner, columns, constants=(1,), **form):
     return kernel_of(std.relu(std.add(std.add(y, params[2]), params[3])), params, constants=constants)
 
 
-@pytest.fixture(params=[strassen_plan.SHARE_BY_TILES, 0.0], ids=["tile by tile", "product by product"])
-def order(request, monkeypatch):
+@pytest.fixture(params=["by_tiles", "by_panels"])
+def order(request):
     """Either order of the products; whether it is tile by tile."""
-    monkeypatch.setattr(strassen_plan, "SHARE_BY_TILES", request.param)
-    strassen_plan.plan.cache_clear()
-    yield request.param > 0
-    strassen_plan.plan.cache_clear()
+    with forced(f"strassen.tile={request.param}"):
+        yield request.param == "by_tiles"
 
 
 CASES = {
