@@ -20,6 +20,7 @@ from heapq import heappop, heappush
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import EQUAL, Condition
 from dlc_core.ir.expr import (
     Call,
     Expr,
@@ -30,7 +31,6 @@ from dlc_core.ir.expr import (
     post_order,
     substitute,
 )
-from dlc_core.passes.lower.memory import room
 from dlc_core.passes.tir.bounds.prover import Access, Proof, extent_in_bytes
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.in_place import OVERWRITES
@@ -44,12 +44,16 @@ SAMPLE = 1021
 
 @dataclass(frozen=True)
 class _Extent:
-    """Bytes of the arena, [begin, end), and where they begin at some sizes."""
+    """Bytes of the arena, [begin, end), and where they begin and end at some sizes.
+
+    Empty tensors with strides end before they begin: `ordered` says that this cannot be.
+    """
 
     begin: Expr
     end: Expr
     at: int
     until: int
+    ordered: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,10 @@ class _Value:
     last: int
 
 
+_Entry = tuple[int, int, int, _Value]
+"""Where a value begins and ends at some sizes, its number, and itself."""
+
+
 def prove_disjoint(
     func: PrimFunc,
     arena: Buffer,
@@ -69,13 +77,15 @@ def prove_disjoint(
     *,
     lasting: Collection[Buffer] = (),
     written: Collection[Buffer] = (),
+    needs: Sequence[Condition] = (),
 ) -> Proof:
     """Which pairs of values lie apart.
 
     `lasting` are windows on the arena that live throughout, whatever mentions them; `written` those that
-    steps write to.  Pairs that are open have a condition on sizes, or none where they do overlap.
+    steps write to; `needs` is what callers' sizes fulfil.  Pairs that are open have a condition on sizes, or
+    none where they overlap for sizes that callers may have.
     """
-    return _Checker(func, arena, functions, lasting, frozenset(written)).run()
+    return _Checker(func, arena, functions, lasting, frozenset(written), needs).run()
 
 
 class _Checker:
@@ -86,6 +96,7 @@ class _Checker:
         functions: Mapping[str, object],
         lasting: Collection[Buffer],
         written: frozenset[Buffer],
+        needs: Sequence[Condition],
     ) -> None:
         self.func, self.arena, self.functions = func, arena, functions
         self.lasting, self.written = lasting, written
@@ -96,25 +107,37 @@ class _Checker:
             if scalar.dtype.is_int:
                 self.dims.declare_dim(scalar, low=0)
         self.dims.suppose(*(size >= 0 for size in func.attrs.get(SIZES, ())))
-        self.sample = {v: const(_sample_of(v, i)) for i, v in enumerate(func.scalars)}
+        self.sample = _sample(func.scalars, needs)
+        sizes = (size >= 0 for size in func.attrs.get(SIZES, ()))
+        self.possible = all(
+            const_value(self.dims.simplify(substitute(e, self.sample))) == 1
+            for e in (*sizes, *(need.expr() for need in needs))
+        )
+        """Whether callers may have the sizes of the sample."""
         self.extents: dict[tuple[Expr, Expr], _Extent] = {}
         self.apart: dict[tuple[_Extent, _Extent], bool] = {}
 
     def run(self) -> Proof:
         steps = list(_steps(self.func.body))
         values = self._values(steps)
-        active: list[tuple[int, int, int, _Value]] = []
-        ends: list[tuple[int, int, tuple[int, int, int, _Value]]] = []
+        active: list[_Entry] = []
+        others: list[_Entry] = []
+        ends: list[tuple[int, int, _Entry]] = []
         for number, value in enumerate(sorted(values, key=lambda value: value.first)):
             while ends and ends[0][0] < value.first:
-                active.remove(heappop(ends)[2])
+                entry = heappop(ends)[2]
+                (active if entry[-1].extent.ordered else others).remove(entry)
             entry = value.extent.at, value.extent.until, number, value
-            place = bisect_left(active, entry)
-            # The active ones lie behind one another, so the neighbours are enough.
-            for near in (active[place - 1 : place], active[place : place + 1]):
-                for *_, other in near:
-                    self._pair(other, value, steps)
-            insort(active, entry)
+            near = others
+            if value.extent.ordered:
+                # The active ones lie behind one another, so the neighbours are enough.
+                place = bisect_left(active, entry)
+                near = [*active[max(place - 1, 0) : place + 1], *near]
+            else:
+                near = [*active, *near]
+            for *_, other in near:
+                self._pair(other, value, steps)
+            insort(active if value.extent.ordered else others, entry)
             heappush(ends, (value.last, number, entry))
         self._parts()
         return self.proof
@@ -148,10 +171,9 @@ class _Checker:
             key = begin, end
             if const_value(begin) is None or const_value(end) is None:
                 begin, end = self.dims.simplify(begin), self.dims.simplify(end)
-                if not self.dims.prove(begin <= end):
-                    # Empty tensors with strides end before they begin.
-                    end = self.dims.simplify(begin + room(self.dims.simplify(end - begin)))
-            found = self.extents[key] = _Extent(begin, end, self._at_sample(begin), self._at_sample(end))
+            ordered = self.dims.prove(begin <= end)
+            found = _Extent(begin, end, self._at_sample(begin), self._at_sample(end), ordered)
+            self.extents[key] = found
         return found
 
     def _at_sample(self, e: Expr) -> int:
@@ -174,13 +196,20 @@ class _Checker:
         low, high = (a, b) if (a.at, a.until) <= (b.at, b.until) else (b, a)
         found = self.apart.get((low, high))
         if found is None:
-            found = self.apart[low, high] = self.dims.prove(low.end <= high.begin)
+            found = self.dims.prove(low.end <= high.begin)
+            if not found and not (low.ordered and high.ordered):
+                found = self.dims.prove(high.end <= low.begin)
+            self.apart[low, high] = found
         if found:
             self.proof.proved += 1
             return
-        when: Expr | None = (a.end <= b.begin) | (b.end <= a.begin)
-        if low.until > high.at and low.at < low.until and high.at < high.until:
-            when = None  # sizes are known for which they overlap
+        away = (a.end <= b.begin) | (b.end <= a.begin)
+        for each in (a, b):
+            away = away if each.ordered else away | (each.end <= each.begin)
+        when: Expr | None = away
+        known = self.possible or all(const_value(e) is not None for e in (a.begin, a.end, b.begin, b.end))
+        if known and low.until > high.at and low.at < low.until and high.at < high.until:
+            when = None  # they overlap for sizes that callers may have
         why = f"{about}: bytes {a.begin} to {a.end}, and {b.begin} to {b.end}"
         self.proof.open.append(Access(stmt, "places", stmt.buffer, (), (), why, when))
 
@@ -222,6 +251,17 @@ class _Checker:
                         continue
                     about = f"{one.buffer!r} and {other.buffer!r} are parts of {whole!r}"
                     self._disjoint(one, self._extent(other.buffer), self._extent(one.buffer), about)
+
+
+def _sample(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
+    """A size for each dim; where dims have to be equal to something, that."""
+    found: dict[Var, Expr] = {v: const(_sample_of(v, i)) for i, v in enumerate(dims)}
+    for need in needs:
+        for one, other in ((need.left, need.right), (need.right, need.left)):
+            if need.kind == EQUAL and isinstance(one, Var) and one in found:
+                found[one] = substitute(other, found)
+                break
+    return found
 
 
 def _sample_of(var: Var, index: int) -> int:

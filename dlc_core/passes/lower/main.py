@@ -16,6 +16,7 @@ from typing import ClassVar
 from dlc_core.arith import Analyzer
 from dlc_core.decisions import Decision
 from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import (
     CALL_PRIM,
     CONST,
@@ -26,6 +27,7 @@ from dlc_core.graph.node import (
 )
 from dlc_core.graph.told import told_dims
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
@@ -274,7 +276,8 @@ class _Builder:
         functions = self.module.functions
         inside = prove(func, functions)
         lasting = [self.record.buffer] if self.checked else []
-        apart = prove_disjoint(func, arena, functions, lasting=lasting, written=self.written)
+        needs = conditions_of(self.function.attrs.get(NEEDS, ()))
+        apart = prove_disjoint(func, arena, functions, lasting=lasting, written=self.written, needs=needs)
         left = [*inside.open, *apart.open]
         func = func.with_attrs(**{BOUNDS: (inside.proved + apart.proved, len(left))})
         return replace(func, body=viewed(self.record.guarded(func, calls, left))) if left else func
@@ -400,9 +403,7 @@ class _Builder:
                     requests.append(Request(_size(_type_of(place)), now, last.get(place, now)))
                     owners.append(place)
             for workspace in self._workspaces(n):
-                size = _bytes(workspace)
-                # Where values lie apart they take pages, and end where these do.
-                requests.append(Request(room(size) if self.apart is None else size, now, now))
+                requests.append(Request(room(_bytes(workspace)), now, now))
                 owners.append(workspace)
         return requests, owners
 

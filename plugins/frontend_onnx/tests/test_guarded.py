@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+import onnx
 import pytest
 from dlc_frontend_onnx.testing import score
 from dlc_frontend_onnx.testing.random_models import differential
 from dlc_frontend_onnx.testing.random_models.templates import all_templates
+from onnx.reference import ReferenceEvaluator
 
+import dlc_core as dlc
 from dlc_core.runtime.guard import MODES
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
@@ -35,6 +39,30 @@ def test_random_models(mode, monkeypatch):
     monkeypatch.setenv("DLC_GUARD", mode)
     tests = {f"random {n}": partial(differential.judge, n, "llvm", ops=TRUSTED) for n in range(5000, 5040)}
     assert wrong(tests) == []
+
+
+RECURRENT = """<ir_version: 10, opset_import: ["": 14]>
+g (float[seq, batch, 5] x, float[dirs, batch, hidden] h)
+    => (float[s, dirs, batch, hidden] y, float[dirs, batch, hidden] last)
+<float[2, 3, 5] w = {%s}, float[2, 3, 3] r = {%s}>
+{ y, last = RNN <direction = "bidirectional", hidden_size = 3> (x, w, r, "", "", h) }"""
+
+
+@pytest.mark.parametrize("decisions", ["", "*=random:1", "*=random:2", "arena.share=separate"])
+@pytest.mark.parametrize("mode", ["off", *MODES])
+def test_sizes_that_have_to_be_equal(mode, decisions):
+    """Slots in the arena are apart for sizes that callers may have, whatever others would do."""
+    rng = np.random.default_rng(0)
+    texts = [", ".join(map(str, rng.standard_normal(size).round(2))) for size in (30, 18)]
+    model = onnx.parser.parse_model(RECURRENT % tuple(texts))
+    feeds = {
+        name: rng.standard_normal(shape).astype(np.float32)
+        for name, shape in (("x", (4, 2, 5)), ("h", (2, 2, 3)))
+    }
+    exe = dlc.compile(model, "llvm", cache=False, config={"guard": mode, "decisions": decisions})
+    wanted = ReferenceEvaluator(model).run(None, feeds)
+    for one, other in zip(exe.run(feeds).values(), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
