@@ -15,13 +15,10 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 
-import dlc_core
 from dlc_core.decisions import Choice, declared
-from dlc_core.registry import registry
+from dlc_core.job import pipelines
 
 FOLDER = "DLC_DECISION_COVERAGE"
 """The environment variable with the folder that collects alternatives; without it nothing is collected."""
@@ -53,10 +50,7 @@ def counts(folder: Path) -> Counter[tuple[str, str]]:
 
 def alternatives() -> list[tuple[str, str]]:
     """All declared alternatives (decision, alternative), those of the core and of loaded plugins."""
-    for module in walk_packages(dlc_core.__path__, f"{dlc_core.__name__}."):
-        if ".testing." not in module.name and not module.name.endswith("__main__"):
-            import_module(module.name)
-    registry()
+    pipelines(None)  # loads the passes, the rules and the plugins, which declare them
     return [(name, one) for name, decision in declared().items() for one in decision.alternatives]
 
 

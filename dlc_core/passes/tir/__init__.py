@@ -23,6 +23,7 @@ from dlc_core.passes.tir.note_overwrites import NoteOverwrites
 from dlc_core.passes.tir.partition import PartitionLoops
 from dlc_core.passes.tir.prefetch import InjectPrefetches
 from dlc_core.passes.tir.prove_bounds import ProveBounds
+from dlc_core.passes.tir.prove_regions import ProveRegions
 from dlc_core.passes.tir.registers import PromoteRegisters
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.simplify import SimplifyTir
@@ -43,6 +44,7 @@ PASSES: tuple[type[Pass], ...] = (
     LowerCrossThreadReduction,
     InjectSoftwarePipeline,
     UnifyThreadBinding,
+    ProveRegions,
     LowerBlocks,
     InjectVirtualThread,
     ThreadSync,

@@ -8,6 +8,7 @@ from typing import ClassVar
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.bounds import prove, with_access_checks, with_index_checks, with_own_checks
+from dlc_core.passes.tir.prove_regions import REGIONS
 from dlc_core.tir.stmt import PrimFunc
 
 BOUNDS = "bounds"
@@ -52,7 +53,8 @@ class ProveBounds(PrimFuncPass):
         func = with_index_checks(with_own_checks(func), bool(context.config.get("check_indices", True)))
         found = prove(func)
         checked = with_access_checks(func, found.open, versions=True)
-        return checked.with_attrs(**{BOUNDS: (found.proved, len(found.open))})
+        proved = found.proved + func.attrs.get(REGIONS, 0)
+        return checked.with_attrs(**{BOUNDS: (proved, len(found.open))})
 
 
 __all__ = ["BOUNDS", "ProveBounds"]

@@ -4,8 +4,8 @@ What is proved, of each program by itself:
   * loads and stores: each index is in [0, dim) of its buffer, in all lanes;
   * windows on buffers (`View`): their bytes are bytes of the buffer that they look at;
   * addresses that are passed on: bulk copies stay in both buffers, and the parameters of a called kernel are
-    no larger than what is passed.  What functions outside of the module do with an address is not
-    proved.
+    no larger than what is passed.  What functions outside of the module touch, blocks declare: see
+    `bounds.regions`.
 
 First constant ranges of loops are tried, which settles nearly all accesses of programs with known sizes; then
 what is left is proved under loops, conditions and names around it, with symbolic sizes.  Hints (`prefetch`)
@@ -98,10 +98,10 @@ def prove(func: PrimFunc, module: Mapping[str, object] | None = None) -> Proof:
     Blocks of schedules are understood: their axes are in their domains where that is proved of the values
     that are bound to them.  `module` has the kernels that the program calls; of others nothing is asked.
     """
-    return _Prover(func, module or {}).run()
+    return Prover(func, module or {}).run()
 
 
-class _Prover:
+class Prover:
     def __init__(self, func: PrimFunc, module: Mapping[str, object]) -> None:
         self.func = func
         self.module = module
@@ -122,12 +122,16 @@ class _Prover:
         self.holders: dict[Stmt, Stmt] = {}
         """Branches on conditions of lanes, by the statements in them."""
 
-    def run(self) -> Proof:
+    def learn_ranges(self) -> None:
+        """Give each loop, name and axis its constant range, and decide what these settle."""
         for stmt in stmts(self.func.body):
             self._by_ranges(stmt)
+
+    def run(self) -> Proof:
+        self.learn_ranges()
         self.proof.proved += len(self.proved)
         if self.left:
-            for stmt, fact in _with_facts(self.func.body):
+            for stmt, fact in with_facts(self.func.body):
                 self._where_it_stands(stmt, fact)
             for group, members in self.groups.items():
                 self._group(group, members)
@@ -303,6 +307,18 @@ class _Prover:
                     result = None if result is None or enough is None else logical_and(result, enough)
         return result
 
+    def is_between(self, index: Expr, dim: Expr, fact: Fact | None) -> Expr | None:
+        """True, or a condition on sizes under which 0 <= index < dim where a fact holds, or None."""
+        low, high = self.ranges.of(index)
+        if low >= 0 and high < self.ranges.of(dim)[0]:
+            return _TRUE
+        goal = self._goal(
+            self.knowledge.at(fact), self.knowledge.moving(fact), self.knowledge.conditions(fact)
+        )
+        if goal.is_between(index.astype(INDEX), dim.astype(INDEX)):
+            return _TRUE
+        return goal.sufficient[-1] if goal.sufficient else None
+
     def _goal(self, az: Analyzer, moving: Sequence[Var], conds: Sequence[Expr]) -> Goal:
         sizes = frozenset(self.func.scalars)
         return Goal(az, self.knowledge.dims, tuple(moving), tuple(conds), sizes)
@@ -465,7 +481,7 @@ def _guarded_loads(
         work += [(child, guards) for child in e.children]
 
 
-def _with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
+def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
     """Every statement with what holds where it stands, in order of execution."""
     work: list[tuple[Stmt, Fact | None]] = [(root, None)]
     while work:
@@ -489,11 +505,11 @@ def _with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
                 work.append((stmt.then, Holds(fact, depth, stmt.then, stmt.cond)))
             continue
         elif isinstance(stmt, Block):
-            inside = _in_block(stmt, fact)
+            inside = facts_in_block(stmt, fact)
         work += [(child, inside) for child in reversed(child_stmts(stmt))]
 
 
-def _in_block(block: Block, fact: Fact | None) -> Fact | None:
+def facts_in_block(block: Block, fact: Fact | None) -> Fact | None:
     """What holds in a block: its axes have the values bound to them, which are in their domains, and its
     predicate holds.
     """
@@ -507,4 +523,4 @@ def _in_block(block: Block, fact: Fact | None) -> Fact | None:
     return fact
 
 
-__all__ = ["Access", "Proof", "extent_in_bytes", "prove"]
+__all__ = ["Access", "Proof", "Prover", "extent_in_bytes", "facts_in_block", "prove", "with_facts"]
