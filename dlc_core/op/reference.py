@@ -18,6 +18,7 @@ import numpy as np
 
 from dlc_core.arith import eval_expr
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError, UsageError, VerifyError, bytes_text
+from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
@@ -32,6 +33,7 @@ from dlc_core.graph.node import (
     param,
     post_order,
 )
+from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
@@ -58,7 +60,8 @@ def evaluate(
 
     `feeds` maps params (nodes or their names) to arrays; for a function it may be a sequence in the order of
     the params. Symbolic dims are bound by the shapes of the feeds.  Raises UsageError for feeds that do not
-    fit and VerifyError where a result contradicts inference.
+    fit, and for dims that contradict what a function notes of them as `needs`, VerifyError where a result
+    contradicts inference.
     """
     params = graph.params if isinstance(graph, Function) else _params(graph)
     body = graph.body if isinstance(graph, Function) else graph
@@ -68,7 +71,8 @@ def evaluate(
         values[own] = _bind(own.type, fed, env, f"feed {own.attrs['name']!r}")
     for own in params:
         _check_dims(own.type, values[own], env, f"feed {own.attrs['name']!r}", UsageError)
-    return _run(body, values, env, call_prim)
+    needs = conditions_of(graph.attrs.get(NEEDS, ())) if isinstance(graph, Function) else ()
+    return _run(body, values, env, call_prim, needs)
 
 
 def apply(
@@ -99,13 +103,19 @@ def apply(
                 np.empty(size, np.uint8)  # before time is spent on it; no page of it is touched
             with np.errstate(all="ignore"):
                 result = decl.reference(*wide, **values)
-        except (MemoryError, ValueError) as error:
-            if isinstance(error, ValueError) and not _TOO_LARGE.search(str(error)):
-                raise
+        except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
+            if not isinstance(error, MemoryError) and not _TOO_LARGE.search(str(error)):
+                raise _misfit(decl, args, error) from error
             what = f"{decl.name} needs more memory than there is"
             why = f"its result has {bytes_text(size)}: {error}" if size else str(error)
             raise RuntimeFailure(what, why=why, hint="give it smaller sizes") from error
     return _bind(type_, result, env, decl.name, VerifyError)
+
+
+def _misfit(decl: OpDecl, args: Sequence[Value], error: Exception) -> RuntimeFailure:
+    """The error for arguments that NumPy refuses: sizes or indices that only data tells."""
+    given = ", ".join(str(_type_of(arg)) for arg in args)
+    return RuntimeFailure(f"{decl.name} does not fit its inputs", why=str(error), details=[f"inputs: {given}"])
 
 
 def _bytes_of(type_: Type, env: Symbols) -> int:
@@ -150,7 +160,20 @@ def evaluate_dim(value: Dim, env: Mapping[Var, int]) -> int:
     return eval_expr(value, env)
 
 
-def _run(root: Node, values: dict[Node, Value], env: Symbols, call_prim: CallPrim | None) -> Value:
+def _checked(needs: Sequence[Condition], env: Symbols) -> list[Condition]:
+    """The conditions on dims that are not known by now; the others hold, or there is a UsageError."""
+    check_conditions((c for c in needs if all(var in env for var in c.dims)), env, evaluate_dim)
+    return [c for c in needs if any(var not in env for var in c.dims)]
+
+
+def _run(
+    root: Node,
+    values: dict[Node, Value],
+    env: Symbols,
+    call_prim: CallPrim | None,
+    needs: Sequence[Condition] = (),
+) -> Value:
+    waiting = _checked(needs, env)
     order = list(post_order(root))
     uses: dict[Node, int] = {root: 1}
     for node in order:
@@ -159,7 +182,10 @@ def _run(root: Node, values: dict[Node, Value], env: Symbols, call_prim: CallPri
     for node in order:
         if node not in values:
             try:
+                known = len(env)
                 values[node] = _step(node, [values[arg] for arg in node.args], env, call_prim)
+                if waiting and len(env) > known:
+                    waiting = _checked(waiting, env)
             except DlcError as error:
                 raise error.at(node.spans) from error.__cause__
         for arg in node.args:

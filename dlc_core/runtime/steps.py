@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.arith import solve_dim
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.dims import NEEDS, dims_used
-from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
+from dlc_core.graph.node import CALL, CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
 from dlc_core.graph.told import told_dims
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
-from dlc_core.ir.expr import Expr, Var
-from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
+from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.resident import fetch, hold
@@ -147,12 +148,20 @@ class Steps:
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
-        # What dims that elements tell must fulfil, who calls has checked.
+        self._formulas = [
+            (place, axis, dim)
+            for place, shape in enumerate(self._params)
+            for axis, dim in enumerate(shape)
+            if isinstance(dim, Expr) and not isinstance(dim, Var)
+        ]
+        # What dims that elements tell must fulfil, alone and with those of inputs, who calls has checked.
         told = {*told_dims(function)}
-        needs = [c for c in conditions_of(function.attrs.get(NEEDS, ())) if told.isdisjoint(c.dims)]
-        given = {dim for shape in self._params for dim in shape}
-        self._needs = [c for c in needs if given.issuperset(c.dims)]
-        later = [c for c in needs if not given.issuperset(c.dims)]
+        called = told.union(v for p in function.params for v in p.tensor_type.symbols())
+        needs = [
+            c
+            for c in conditions_of(function.attrs.get(NEEDS, ()))
+            if told.isdisjoint(c.dims) or not called.issuperset(c.dims)
+        ]
         for p in function.params:
             self._slot(p, None)
         order = [n for n in post_order(function.body) if n not in self._slots]
@@ -160,6 +169,10 @@ class Steps:
             value = n.attrs["value"].data if n.op is CONST else None
             self._slot(n, value if devices is None or value is None else hold(value))
         computed = [n for n in order if n.op is not CONST]
+        # All other dims are there when the first step runs: those of params, and of the function around a body.
+        left = {var for n in computed for var in _brought(n)}
+        self._needs = [c for c in needs if left.isdisjoint(c.dims)]
+        later = [c for c in needs if not left.isdisjoint(c.dims)]
         if devices is not None:
             computed = launches_first(computed, devices)
         last = {arg: i for i, n in enumerate(computed) for arg in n.args}
@@ -173,10 +186,10 @@ class Steps:
             dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
             at = [self._slots[a] for a in n.args]
             step = self._step(n, at) if devices is None else self._on_held(n, at)
-            told_here = _told(n.type, [v for c in later for v in c.dims if v not in given])
+            told_here = _told(n.type, [v for v in _brought(n) if v in left])
             if told_here:
-                given.update(var for var, _, _ in told_here)
-                ready = [c for c in later if given.issuperset(c.dims)]
+                left.difference_update(var for var, _, _ in told_here)
+                ready = [c for c in later if left.isdisjoint(c.dims)]
                 later = [c for c in later if c not in ready]
                 step = _checking(step, told_here, ready, isinstance(n.type, TupleType))
             self._steps.append((step, self._slots[n], tuple(self._slots[a] for a in dead), n))
@@ -192,6 +205,8 @@ class Steps:
             for dim, size in zip(shape, array.shape):
                 if isinstance(dim, Var):
                     dims[dim] = size
+        for place, axis, formula in self._formulas:
+            _solve(formula, arrays[place].shape[axis], dims)
         check_conditions(self._needs, dims, evaluate_dim)
         for step, slot, dead, n in self._steps:
             try:
@@ -283,6 +298,24 @@ def _checking(
         return found
 
     return checked
+
+
+def _brought(n: Node) -> list[Var]:
+    """The dims that are known when a node has run, and not before."""
+    if n.op not in (CALL, CALL_PRIM):
+        return fresh_dims(n)
+    given = {var for arg in n.args for var in symbols_of(arg.type)}
+    return [var for var in symbols_of(n.type) if var not in given]
+
+
+def _solve(dim: Expr, size: int, dims: Symbols) -> None:
+    """Take note of the one symbol of a dim that is not known, where its size tells it."""
+    unknown = [var for var in free_vars(dim) if var not in dims]
+    if len(unknown) == 1:
+        known = {var: const(dims[var]) for var in free_vars(dim) if var in dims}
+        solved = solve_dim(substitute(dim, known), size, unknown[0])
+        if solved is not None:
+            dims[unknown[0]] = solved
 
 
 def _told(type_: Type, wanted: Sequence[Var]) -> list[tuple[Var, int, int]]:

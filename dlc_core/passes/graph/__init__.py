@@ -13,7 +13,7 @@ from dlc_core.passes.graph.fold_constants import FoldConstants
 from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
-from dlc_core.passes.graph.infer import Infer
+from dlc_core.passes.graph.infer import Infer, NoteConditions
 from dlc_core.passes.graph.limit_boxes import LimitBoxes
 from dlc_core.passes.graph.merge_products import MergeProducts
 from dlc_core.passes.graph.mixed_precision import MixedPrecision
@@ -34,6 +34,7 @@ RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *ATTENTION_RULES)
 
 PASSES = (
     Infer,
+    NoteConditions,
     Simplify,
     FoldQuantization,
     PackWeights,
@@ -78,6 +79,7 @@ __all__ = [
     "FoldScaleAxis",
     "Fuse",
     "Infer",
+    "NoteConditions",
     "LimitBoxes",
     "MergeProducts",
     "MixedPrecision",

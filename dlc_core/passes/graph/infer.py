@@ -33,16 +33,41 @@ class Infer(GraphPass):
     place: ClassVar[tuple[float, ...]] = (100,)
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
-        module = super().run(module, context)
-        entry = module.functions.get(module.entry)
-        found = needs_of(entry) if isinstance(entry, Function) else ()
-        if not isinstance(entry, Function) or found == entry.attrs.get(NEEDS, ()):
-            return module
-        return module.with_functions({module.entry: entry.with_attrs(**{NEEDS: found})})
+        return _noted(super().run(module, context))
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         body = rewrite(function.body, _again)
         return function if body is function.body else function.with_body(body)
+
+
+@dataclass(frozen=True)
+class NoteConditions(GraphPass):
+    """Of a graph that runs as it is: note what its dims must fulfil, and change nothing else."""
+
+    name: ClassVar[str] = "note_conditions"
+    stage: ClassVar[str] = "interface"
+    place: ClassVar[tuple[float, ...]] = (25,)
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        return _noted(super().run(module, context))
+
+    def run_function(self, function: Function, context: PassContext) -> Function:
+        body = rewrite(function.body, _with_conditions)
+        return function if body is function.body else function.with_body(body)
+
+
+def _noted(module: IRModule) -> IRModule:
+    """The module whose entry has the attribute `needs`, where its dims must fulfil something."""
+    entry = module.functions.get(module.entry)
+    found = needs_of(entry) if isinstance(entry, Function) else ()
+    if not isinstance(entry, Function) or found == entry.attrs.get(NEEDS, ()):
+        return module
+    return module.with_functions({module.entry: entry.with_attrs(**{NEEDS: found})})
+
+
+def _with_conditions(old: Node, args: tuple[Node, ...]) -> Node | None:
+    functions = _with_needs(old)
+    return node(old.op, args, {**old.attrs, **functions}, old.type) if functions else None
 
 
 def _again(old: Node, args: tuple[Node, ...]) -> Node | None:

@@ -89,8 +89,8 @@ def _conditions(function: Function) -> Iterator[Condition]:
 
 
 def _where(n: Node) -> str:
-    """The node of the model that a node is of."""
-    span = next((s for s in n.spans if s.name or s.op), None)
+    """The node of the model that a node is of: the innermost, which comes behind those that it is in."""
+    span = next((s for s in reversed(n.spans) if s.name or s.op), None)
     if span is None:
         return n.op.name
     name = repr(span.name) if span.name else "(unnamed)"

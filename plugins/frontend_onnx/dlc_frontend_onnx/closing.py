@@ -23,15 +23,16 @@ def close(
     holders: Mapping[Var, Node],
     *,
     always_tuple: bool = False,
+    checks: bool = True,
 ) -> tuple[Function, list[Node]]:
     """A closed function with the params `own` and further ones, and the outer nodes that these stand for.
 
     `captured` are the nodes around that the graph names; constants and integers of shapes stay inside.
     `holders` maps a symbolic dim to a value that has it: functions need an argument for each of their dims,
-    but for those that data tells inside.
+    but for those that data tells inside.  With `checks` the function makes those that its params are in.
     """
     if isinstance(holders, Holders):
-        results = holders.anchored(results, own, entry=False)
+        results = holders.anchored(results, own, entry=False, checks=checks)
     edge = {value for value in captured if not _stays(value)} - set(own)
     outer: list[Node] = []
     made: dict[Node, Node] = {value: value for value in own}

@@ -113,7 +113,10 @@ class Holders(dict[Var, Node]):
         self.elements = ElementTable()
         self.told: dict[Var, tuple[Expr, str]] = {}
         """What each dim is, in the order of their making, and what is wrong where that is negative."""
-        self._required: set[Var] = set()
+        self._required: dict[Var, None] = {}
+        """The dims that are checks."""
+        self._placed: set[Var] = set()
+        """Those of them that are in a body already."""
         self._dims: dict[Expr, Var] = {}
         self._nodes: dict[Expr, Node] = {}
 
@@ -152,7 +155,7 @@ class Holders(dict[Var, Node]):
 
     def require(self, failing: Expr, what: str) -> None:
         """Refuse calls for which a number is negative."""
-        self._required.add(self.dim(failing, what, "required"))
+        self._required[self.dim(failing, what, "required")] = None
 
     def number(self, size: Expr) -> Node:
         """The integer or truth as a scalar of the graph."""
@@ -180,29 +183,46 @@ class Holders(dict[Var, Node]):
         made: Node = getattr(std, _OPS[e.op])(*args)
         return made
 
-    def anchored(self, results: Sequence[Node], params: Sequence[Node], *, entry: bool) -> list[Node]:
+    def anchored(
+        self, results: Sequence[Node], params: Sequence[Node], *, entry: bool, checks: bool = True
+    ) -> list[Node]:
         """Results of a function with the dims that data tells in it: those that they mention and its checks.
 
         What depends on no param of a body is told outside of it; `entry` has the rest, but for checks that
-        callers make (see `attributes`).
+        callers make (see `attributes`).  Without `checks` the function has none.
         """
         if all(value.op is PARAM for value in self.values()):
             return list(results)
         own = set(params)
         bound = {var for value in params for var in symbols_of(value.type)}
         checked = self._tellable(params) if entry else {}
-        waiting = [*_missing(results, bound), *(var for var in self._required if var not in checked)]
+        checks_left = self._required.keys() - self._placed - checked.keys() if checks else ()
+        waiting = [*_missing(results, bound), *(var for var in self._required if var in checks_left)]
         inside: dict[Var, bool] = {}
         while waiting:
             var = waiting.pop()
             if var in self and var not in inside:
-                given = {n for n in post_order(self[var]) if n.op is PARAM}
+                given = self._behind(var)
                 inside[var] = given <= own if entry else bool(given & own)
                 waiting += _missing([self[var]], bound)
-        first = [self[var] for var in self if inside.get(var)]
-        if not first:
+        found = [var for var in self if inside.get(var)]
+        self._placed.update(var for var in found if var in self._required)
+        if not found:
             return list(results)
-        return [std.with_dims(*first, results[0]), *results[1:]]
+        return [std.with_dims(*(self[var] for var in found), results[0]), *results[1:]]
+
+    def _behind(self, var: Var) -> set[Node]:
+        """The params that a dim is computed of, be it by way of other dims."""
+        found: set[Node] = set()
+        seen = {var}
+        waiting = [var]
+        while waiting:
+            value = self[waiting.pop()]
+            found.update(n for n in post_order(value) if n.op is PARAM)
+            fresh = [other for other in _missing([value], set()) if other in self and other not in seen]
+            seen.update(fresh)
+            waiting += fresh
+        return found
 
     def attributes(self, params: Sequence[Node], body: Node) -> dict[str, Any]:
         """The attributes of the entry about the dims in it that elements of its params tell."""

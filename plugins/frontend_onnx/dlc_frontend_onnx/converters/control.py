@@ -330,7 +330,8 @@ def _while_loop(
     captured = [*_captured(c), *([most] if most is not None else [])]
     holders = c.scope.session.holders
     closed = [
-        close("cond", own, [running], captured, holders),
+        # The condition is asked once more than there are rounds: checks are the body's.
+        close("cond", own, [running], captured, holders, checks=False),
         close("body", own, [*step, *rows], captured, holders, always_tuple=True),
     ]
     (test, run), outer = aligned(closed, len(own))
