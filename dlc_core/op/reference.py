@@ -115,7 +115,9 @@ def apply(
 def _misfit(decl: OpDecl, args: Sequence[Value], error: Exception) -> RuntimeFailure:
     """The error for arguments that NumPy refuses: sizes or indices that only data tells."""
     given = ", ".join(str(_type_of(arg)) for arg in args)
-    return RuntimeFailure(f"{decl.name} does not fit its inputs", why=str(error), details=[f"inputs: {given}"])
+    return RuntimeFailure(
+        f"{decl.name} does not fit its inputs", why=str(error), details=[f"inputs: {given}"]
+    )
 
 
 def _bytes_of(type_: Type, env: Symbols) -> int:

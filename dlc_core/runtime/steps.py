@@ -20,7 +20,18 @@ import numpy as np
 from dlc_core.arith import solve_dim
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.dims import NEEDS, dims_used
-from dlc_core.graph.node import CALL, CALL_PRIM, CONST, GET, PARAM, TUPLE, Function, Node, functions_of, post_order
+from dlc_core.graph.node import (
+    CALL,
+    CALL_PRIM,
+    CONST,
+    GET,
+    PARAM,
+    TUPLE,
+    Function,
+    Node,
+    functions_of,
+    post_order,
+)
 from dlc_core.graph.told import told_dims
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
@@ -169,7 +180,7 @@ class Steps:
             value = n.attrs["value"].data if n.op is CONST else None
             self._slot(n, value if devices is None or value is None else hold(value))
         computed = [n for n in order if n.op is not CONST]
-        # All other dims are there when the first step runs: those of params, and of the function around a body.
+        # All other dims are known before the first step: those of params and of the function around a body.
         left = {var for n in computed for var in _brought(n)}
         self._needs = [c for c in needs if left.isdisjoint(c.dims)]
         later = [c for c in needs if not left.isdisjoint(c.dims)]

@@ -7,7 +7,7 @@ the sizes; of dims that data tells, where a host program has computed them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dlc_core.arith import Analyzer
@@ -33,16 +33,30 @@ def needs_of(function: Function) -> tuple[Need, ...]:
     data tells in it.  What the function's attribute holds already stays.
     """
     known = dims_known(function)
-    if not known:
-        return ()
     held = conditions_of(function.attrs.get(NEEDS, ()))
+    if not known and not held:
+        return ()
+    assumed = _conditions(post_order(function.body))
+    return _open(c for c in (*held, *assumed) if known.issuperset(c.dims))
+
+
+def needs_of_nodes(nodes: Iterable[Node]) -> tuple[Need, ...]:
+    """What the dims of some nodes must fulfil, each condition once, for nodes that nobody computes."""
+    return _open(_conditions(nodes))
+
+
+def _open(conditions: Iterable[Condition]) -> tuple[Need, ...]:
+    """Those that do not hold for all sizes, each once."""
     found: dict[tuple[str, Expr, Expr], Condition] = {}
     analyzer = Analyzer()
-    for var in known:
-        analyzer.declare_dim(var, 0)
-    for each in (*held, *_conditions(function)):
+    declared: set[Var] = set()
+    for each in conditions:
         key = (each.kind, each.left, each.right)
-        if key not in found and known.issuperset(each.dims) and not _always(each, analyzer):
+        for var in each.dims:
+            if var not in declared:
+                declared.add(var)
+                analyzer.declare_dim(var, 0)
+        if key not in found and not _always(each, analyzer):
             found[key] = each
     return tuple((c.kind, c.left, c.right, c.why, c.where) for c in found.values())
 
@@ -65,15 +79,15 @@ def _always(each: Condition, analyzer: Analyzer) -> bool:
     return analyzer.prove_equal(left, right) or (each.kind == ONE_OR and analyzer.prove_equal(left, 1))
 
 
-def _conditions(function: Function) -> Iterator[Condition]:
+def _conditions(nodes: Iterable[Node]) -> Iterator[Condition]:
     """What the nodes of a function assume, and of the bodies in it, in terms of the function's own dims; not
     of branches, which may not be taken, nor of bodies whose dims change from round to round.
     """
-    waiting: list[tuple[Function, Mapping[Var, Expr], str]] = [(function, {}, "")]
+    waiting: list[tuple[Iterable[Node], Mapping[Var, Expr], str]] = [(nodes, {}, "")]
     seen: set[tuple[int, tuple[tuple[Var, Expr], ...]]] = set()
     while waiting:
         current, dims, around = waiting.pop()
-        for n in post_order(current.body):
+        for n in current:
             where = _where(n) or around
             for each in _assumed(n):
                 left, right = substitute(each.left, dims), substitute(each.right, dims)
@@ -85,7 +99,7 @@ def _conditions(function: Function) -> Iterator[Condition]:
                 key = id(inner), tuple(own.items())
                 if key not in seen:
                     seen.add(key)
-                    waiting.append((inner, {**dims, **own}, where))
+                    waiting.append((post_order(inner.body), {**dims, **own}, where))
 
 
 def _where(n: Node) -> str:
@@ -126,4 +140,4 @@ def _pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
             yield from _pairs(one, other)
 
 
-__all__ = ["NEEDS", "Need", "dims_known", "needs_of"]
+__all__ = ["NEEDS", "Need", "dims_known", "needs_of", "needs_of_nodes"]

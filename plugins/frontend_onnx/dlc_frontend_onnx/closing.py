@@ -12,7 +12,8 @@ from dlc_core.graph.node import CONST, PARAM, Function, Node, make_tuple, node, 
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import symbols_of
 from dlc_core.op.declare import fresh_dims
-from dlc_frontend_onnx.sizes import Holders
+from dlc_core.passes.graph.needs import NEEDS, Need
+from dlc_frontend_onnx.sizes import Frame, Holders
 
 
 def close(
@@ -24,15 +25,24 @@ def close(
     *,
     always_tuple: bool = False,
     checks: bool = True,
+    frame: Frame | None = None,
+    branch: bool = False,
 ) -> tuple[Function, list[Node]]:
     """A closed function with the params `own` and further ones, and the outer nodes that these stand for.
 
     `captured` are the nodes around that the graph names; constants and integers of shapes stay inside.
     `holders` maps a symbolic dim to a value that has it: functions need an argument for each of their dims,
     but for those that data tells inside.  With `checks` the function makes those that its params are in.
+    `frame` is what was converted for it: conditions of what the results do not need are its attribute
+    `needs`; those that have nothing to do with its own dims are of the function around, unless it is a
+    `branch`.
     """
+    needs: list[Need] = []
     if isinstance(holders, Holders):
-        results = holders.anchored(results, own, entry=False, checks=checks)
+        if frame is not None:
+            needs = holders.unread(results, frame)
+            needs = needs if branch else holders.divided(needs, frame, own)
+        results = holders.anchored(results, own, entry=False, checks=checks, needs=needs, frame=frame)
     edge = {value for value in captured if not _stays(value)} - set(own)
     outer: list[Node] = []
     made: dict[Node, Node] = {value: value for value in own}
@@ -47,7 +57,8 @@ def close(
             made[current].add_spans(current.spans)
     bound = {dim for value in (*own, *outer) for dim in symbols_of(value.type)}
     bound.update(dim for value in made for dim in fresh_dims(value))
-    for var in _symbols(_inside(results, edge, {})):
+    asked = (var for need in needs for var in free_vars(need[1], need[2]))
+    for var in (*_symbols(_inside(results, edge, {})), *asked):
         if var not in bound and var in holders and holders[var] not in outer:
             holder = holders[var]
             outer.append(holder)
@@ -55,7 +66,8 @@ def close(
             bound.update(symbols_of(holder.type))
     bodies = [made[value] for value in results]
     body = bodies[0] if len(bodies) == 1 and not always_tuple else make_tuple(bodies)
-    return Function(name, (*own, *(made[value] for value in outer)), body), outer
+    attrs = {NEEDS: tuple(needs)} if needs else {}
+    return Function(name, (*own, *(made[value] for value in outer)), body, attrs), outer
 
 
 def aligned(

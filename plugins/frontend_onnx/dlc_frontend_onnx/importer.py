@@ -14,6 +14,7 @@ from typing import Any
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import replace_dims
 from dlc_core.ir.module import IRModule
+from dlc_core.passes.graph.needs import NEEDS
 from dlc_frontend_onnx.converters import SequenceValue
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.model import Model
@@ -92,12 +93,15 @@ def import_parts(
     names = [name for layout in layouts for name in names_in(layout)]
     tapped = wanted.results(params, names)
     results += [value for _, value in tapped]
-    results = session.holders.anchored(results, params, entry=True)
+    holders = session.holders
+    conditions = holders.unread(results, holders.frames[-1])
+    results = holders.anchored(results, params, entry=True, needs=conditions)
     body = results[0] if len(results) == 1 else make_tuple(results)
     attrs = {
         "inputs": tuple(own.attrs["name"] for own in params),
         "outputs": (*names, *(name for name, _ in tapped)),
-        **session.holders.attributes(params, body),
+        **holders.attributes(params, body),
+        **({NEEDS: tuple(conditions)} if conditions else {}),
     }
     main = replace_dims(Function("main", tuple(params), body).with_attrs(**attrs), sizes)
     return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts

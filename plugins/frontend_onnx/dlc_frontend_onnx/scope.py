@@ -200,7 +200,10 @@ class Scope:
         """As `run_graph`, but None, and no trace of the problems, where it fails."""
         before, tapped = len(self.session.problems), len(self.session.taps.found)
         try:
-            return self.run_graph(graph, args)
+            with self.session.holders.frame() as frame:
+                results = self.run_graph(graph, args)
+            self.session.holders.keep(frame)
+            return results
         except (NotMade, DlcError):
             del self.session.problems[before:]
             del self.session.taps.found[tapped:]

@@ -12,7 +12,9 @@ that native code has the dim from its first instruction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from dlc_core.ir.expr import post_order as operands_first
 from dlc_core.ir.types import TensorType, TupleType, symbols_of
 from dlc_core.op import std
 from dlc_core.op.declare import fresh_dims
+from dlc_core.passes.graph.needs import Need, needs_of_nodes
 from dlc_frontend_onnx.floats import FLOATS, in_floats
 from dlc_frontend_onnx.floats import RULES as FLOAT_RULES
 from dlc_frontend_onnx.shapes import Known, ShapeTable, at_most, element, has_elements, objects, simple
@@ -103,6 +106,16 @@ class ElementTable(ShapeTable):
         return objects(elements, shape)
 
 
+@dataclass
+class Frame:
+    """What is converted for one function: the outputs of its nodes, and conditions on dims (see
+    `dlc_core.passes.graph.needs`) of nodes that no function computes.
+    """
+
+    nodes: dict[Node, None] = field(default_factory=dict)
+    needs: list[Need] = field(default_factory=list)
+
+
 class Holders(dict[Var, Node]):
     """For each symbolic dim of a model a value whose shape has it; makes the dims that data tells."""
 
@@ -117,6 +130,8 @@ class Holders(dict[Var, Node]):
         """The dims that are checks."""
         self._placed: set[Var] = set()
         """Those of them that are in a body already."""
+        self.frames = [Frame()]
+        """Those of the entry and of the bodies around what is converted now, innermost last."""
         self._dims: dict[Expr, Var] = {}
         self._nodes: dict[Expr, Node] = {}
 
@@ -126,10 +141,55 @@ class Holders(dict[Var, Node]):
         return [dim.name for dim in self.told if dim not in self._required]
 
     def see(self, value: Node) -> None:
-        """Take note of the dims that a value is the first to show."""
+        """Take note of a node's output, and of the dims that it is the first to show."""
+        self.frames[-1].nodes[value] = None
         for size in value.shape if isinstance(value.type, TensorType) else ():
             if isinstance(size, Var):
                 self.setdefault(size, value)
+
+    @contextmanager
+    def frame(self) -> Iterator[Frame]:
+        """What is converted inside is a function's of its own, or comes to nothing."""
+        self.frames.append(Frame())
+        try:
+            yield self.frames[-1]
+        finally:
+            self.frames.pop()
+
+    def keep(self, frame: Frame) -> None:
+        """A frame that has ended is part of the one around."""
+        self.frames[-1].nodes.update(frame.nodes)
+        self.frames[-1].needs += frame.needs
+
+    def unread(self, results: Sequence[Node], frame: Frame) -> list[Need]:
+        """The conditions of a frame's nodes that its results do not need, such as those only asked for their
+        shapes: a run of all nodes would fail by them.
+        """
+        live = set(post_order(*results))
+        waiting = [n for n in frame.nodes if n not in live]
+        found: dict[Node, None] = {}
+        while waiting:
+            n = waiting.pop()
+            around = n not in frame.nodes and any(n in other.nodes for other in self.frames)
+            if n not in live and n not in found and n.op is not PARAM and not around:
+                found[n] = None
+                waiting += n.args
+        return [*frame.needs, *needs_of_nodes(found)]
+
+    def divided(self, needs: Sequence[Need], frame: Frame, own: Sequence[Node]) -> list[Need]:
+        """Those of a loop's conditions that are about dims in it; the others go to the frame around."""
+        inside = []
+        for need in needs:
+            dims = [self.get(var) for var in free_vars(need[1], need[2])]
+            params = set(own)
+            if any(n is None or n in frame.nodes or n in params or self._reads(n, params) for n in dims):
+                inside.append(need)
+            else:
+                self.frames[-1].needs.append(need)
+        return inside
+
+    def _reads(self, holder: Node, params: set[Node]) -> bool:
+        return any(n in params for n in post_order(holder))
 
     def dim(self, size: Expr, what: str, name: str) -> Var:
         """The dim that is an integer expression; one that is negative at run time is refused by `what`."""
@@ -184,9 +244,17 @@ class Holders(dict[Var, Node]):
         return made
 
     def anchored(
-        self, results: Sequence[Node], params: Sequence[Node], *, entry: bool, checks: bool = True
+        self,
+        results: Sequence[Node],
+        params: Sequence[Node],
+        *,
+        entry: bool,
+        checks: bool = True,
+        needs: Sequence[Need] = (),
+        frame: Frame | None = None,
     ) -> list[Node]:
-        """Results of a function with the dims that data tells in it: those that they mention and its checks.
+        """Results of a function with the dims that data tells in it: those that they mention, its checks, and
+        those that conditions are about.
 
         What depends on no param of a body is told outside of it; `entry` has the rest, but for checks that
         callers make (see `attributes`).  Without `checks` the function has none.
@@ -196,14 +264,21 @@ class Holders(dict[Var, Node]):
         own = set(params)
         bound = {var for value in params for var in symbols_of(value.type)}
         checked = self._tellable(params) if entry else {}
+        live = set(post_order(*results)) if needs else set()
+        asked = dict.fromkeys(var for need in needs for var in free_vars(need[1], need[2]))
+        made = frame.nodes if frame is not None else {}
         checks_left = self._required.keys() - self._placed - checked.keys() if checks else ()
-        waiting = [*_missing(results, bound), *(var for var in self._required if var in checks_left)]
+        waiting = [
+            *_missing(results, bound),
+            *(var for var in self._required if var in checks_left),
+            *(var for var in asked if var not in bound and self.get(var) not in live),
+        ]
         inside: dict[Var, bool] = {}
         while waiting:
             var = waiting.pop()
             if var in self and var not in inside:
                 given = self._behind(var)
-                inside[var] = given <= own if entry else bool(given & own)
+                inside[var] = given <= own if entry else bool(given & own) or self[var] in made
                 waiting += _missing([self[var]], bound)
         found = [var for var in self if inside.get(var)]
         self._placed.update(var for var in found if var in self._required)
@@ -274,4 +349,4 @@ def _missing(roots: Sequence[Node], bound: set[Var]) -> list[Var]:
     return list(found)
 
 
-__all__ = ["ElementTable", "Holders"]
+__all__ = ["ElementTable", "Frame", "Holders"]

@@ -22,6 +22,7 @@ from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, conver
 from dlc_frontend_onnx.converters.ragged import form_of, in_form, paired, rebuilt, tensors_in
 from dlc_frontend_onnx.model import Graph
 from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.sizes import Frame
 from dlc_frontend_onnx.symbols import identifier
 
 MAX_UNROLLED = 1024
@@ -35,7 +36,12 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
     known = c.array(cond)
     if known is not None:
         return c.inline(branches[0 if known.reshape(()).item() else 1], ())
-    given = [_branch(c, graph) for graph in branches]
+    holders = c.scope.session.holders
+    given, frames = [], []
+    for graph in branches:
+        with holders.frame() as frame:
+            given.append(_branch(c, graph))
+        frames.append(frame)
     if len(given[0]) != len(given[1]) or len(given[0]) < len(c.node.outputs):
         raise c.error(f"the branches give {len(given[0])} and {len(given[1])} values")
     pairs = [paired(c, one, other) for one, other in zip(*given)]
@@ -57,8 +63,8 @@ def if_(c: Call, cond: Node) -> Sequence[Value]:
     ]
     captured = _captured(c)
     closed = [
-        close(name, (), values, captured, c.scope.session.holders, always_tuple=True)
-        for name, values in zip(("then_branch", "else_branch"), both)
+        close(name, (), values, captured, holders, always_tuple=True, frame=frame, branch=True)
+        for name, values, frame in zip(("then_branch", "else_branch"), both, frames)
     ]
     (chosen, other), outer = aligned(closed, 0)
     sizes = [Var(identifier(f"{names[index]}_{axis}")) for index, axis in changing]
@@ -185,7 +191,9 @@ def _scanned_loop(
     """
     number = param(body.inputs[0].name, TensorType((), DType("int64")))
     params = _state_params(body, state)
-    results = c.attempt(body, (number, c.const(True, "bool"), *params))
+    holders = c.scope.session.holders
+    with holders.frame() as frame:
+        results = c.attempt(body, (number, c.const(True, "bool"), *params))
     if results is None or not all(isinstance(value, Node) for value in results):
         return None
     cond, *values = (value for value in results if isinstance(value, Node))
@@ -195,7 +203,7 @@ def _scanned_loop(
     if rounds is None:
         return None
     function, outer = close(
-        "body", (*params, number), values, _captured(c), c.scope.session.holders, always_tuple=True
+        "body", (*params, number), values, _captured(c), holders, always_tuple=True, frame=frame
     )
     return _scan(c, function, params, outer, state, [std.arange(stop=rounds, dtype="int64")], len(values))
 
@@ -217,6 +225,7 @@ def _scan(
     whole, rest = close("body", ordered, results, (), {}, always_tuple=True)
     if rest:
         raise AssertionError("a closed body reaches outside")
+    whole = whole.with_attrs(**function.attrs)
     made = std.scan(*state, *outer, *items, num_state=own + len(outer), body=whole)
     places = [*range(own), *range(own + len(outer), len(outer) + count)]
     return [get_item(made, place) for place in places]
@@ -270,11 +279,14 @@ class _Rounds:
         self.names = [
             info.name for info, value in zip(body.inputs[2:], self.values) for _ in tensors_in(value)
         ]
+        self.frame = Frame()
+        """What the last call has converted."""
 
     def _formed(self, state: Sequence[Value]) -> list[Value]:
         """The state with ragged sequences; an empty one has the form that a round gives it."""
         c = self.c
-        after: Sequence[Value | None] | None = c.attempt(self.body, (self.number, self.cond, *state))
+        with c.scope.session.holders.frame():
+            after: Sequence[Value | None] | None = c.attempt(self.body, (self.number, self.cond, *state))
         found: list[Value] = []
         for value, result in zip(state, after[1:] if after else [None] * len(state)):
             if isinstance(value, Node):
@@ -294,7 +306,8 @@ class _Rounds:
         """The condition, the state behind a round, and what is stacked."""
         c, tensors = self.c, iter(params)
         given = [rebuilt(value, tensors) for value in self.values]
-        cond, *results = c.inline(self.body, (self.number, self.cond, *given))
+        with c.scope.session.holders.frame() as self.frame:
+            cond, *results = c.inline(self.body, (self.number, self.cond, *given))
         for index, value in enumerate(self.values):
             if isinstance(value, SequenceValue):
                 made = in_form(c, results[index], form_of(value))
@@ -332,14 +345,16 @@ def _while_loop(
     closed = [
         # The condition is asked once more than there are rounds: checks are the body's.
         close("cond", own, [running], captured, holders, checks=False),
-        close("body", own, [*step, *rows], captured, holders, always_tuple=True),
+        close("body", own, [*step, *rows], captured, holders, always_tuple=True, frame=body.frame),
     ]
     (test, run), outer = aligned(closed, len(own))
     inner = run.params[len(own) :]
     after = [*run.results[: len(own)], *inner, *run.results[len(own) :]]
+    attrs = run.attrs
     run, rest = close("body", run.params, after, (), {}, always_tuple=True)
     if rest:
         raise AssertionError("a closed body reaches outside")
+    run = run.with_attrs(**attrs)
     assert first is not None
     given = (c.const(0, "int64"), first, *state, *outer)
     if stacking:
@@ -440,11 +455,13 @@ def _scanned(c: Call, args: Sequence[Node], directions: Sequence[int] | None) ->
         param(info.name, TensorType(value.shape[1:], value.dtype))
         for info, value in zip(body.inputs[count:], items)
     ]
-    results = _tensors(c, c.inline(body, (*params, *own)), "the body")
+    holders = c.scope.session.holders
+    with holders.frame() as frame:
+        results = _tensors(c, c.inline(body, (*params, *own)), "the body")
     if not _same_types(params, results[:count]):
         raise c.unsupported("the shapes of the state change from round to round")
     function, outer = close(
-        "body", (*params, *own), results, _captured(c), c.scope.session.holders, always_tuple=True
+        "body", (*params, *own), results, _captured(c), holders, always_tuple=True, frame=frame
     )
     made = _scan(c, function, params, outer, state, items, len(results))
     return [*made[:count], *_scan_outputs(c, made[count:])]
