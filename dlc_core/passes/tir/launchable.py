@@ -12,8 +12,9 @@ from dlc_core.passes.tir.split_host_device import launch_problems, split_host_de
 from dlc_core.passes.tir.thread_sync import insert_barriers
 from dlc_core.passes.tir.unify_threads import unify_thread_binding
 from dlc_core.passes.tir.virtual_threads import inject_virtual_threads
+from dlc_core.passes.tir.workspace import allocations_in_loops, is_of_one_thread
 from dlc_core.target.target import Description
-from dlc_core.tir.functor import allocations, child_stmts
+from dlc_core.tir.functor import child_stmts
 from dlc_core.tir.stmt import PrimFunc, Stmt, Store
 from dlc_core.tir.threads import is_axis
 
@@ -31,15 +32,16 @@ def check_launches(func: PrimFunc, machine: Description) -> None:
     left = _outside(func.body)
     if left:
         raise ScheduleError(f"{func.name}: no launch writes {left[0].buffer.name}")
-    for kernel in kernels.values():
-        problems = launch_problems(kernel, machine)
-        problems += [
-            f"the size of {b.name} is not known"
-            for b in allocations(kernel.body)
-            if const_value(b.num_elements()) is None
-        ]
-        if problems:
-            raise ScheduleError(f"{func.name} cannot be launched", why="; ".join(problems))
+    problems = [problem for kernel in kernels.values() for problem in launch_problems(kernel, machine)]
+    problems += [
+        f"the size of {buffer.name} is not known"
+        for buffer, loops in allocations_in_loops(func.body)
+        if any(map(is_axis, loops))
+        and const_value(buffer.num_elements()) is None
+        and not is_of_one_thread(buffer, loops)
+    ]
+    if problems:
+        raise ScheduleError(f"{func.name} cannot be launched", why="; ".join(problems))
 
 
 def _outside(root: Stmt) -> list[Store]:

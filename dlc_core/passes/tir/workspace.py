@@ -57,13 +57,15 @@ def hoist_workspace(func: PrimFunc, parts: int = PARTS, stack: int | None = None
     `workspaces` counts them.
 
     One inside a parallel loop has at most `parts` slices there; of nested parallel loops the outermost stays
-    parallel.  Those inside thread loops stay: they belong to the device.  Expects flat buffers.  Raises
-    CodegenError where a size has no bound that is known before the program runs.
+    parallel.  Those inside thread loops stay: they belong to the device; but for those of a size that only
+    the call tells, in launches of a single thread.  Expects flat buffers.  Raises CodegenError where a size
+    has no bound that is known before the program runs.
     """
     wanted = {
         buffer: loops
         for buffer, loops in allocations_in_loops(func.body)
-        if not on_stack(buffer, stack) and all(loop.kind != "thread" for loop in loops)
+        if not on_stack(buffer, stack)
+        and (all(loop.kind != "thread" for loop in loops) or is_of_one_thread(buffer, loops))
     }
     if not wanted:
         return func
@@ -111,6 +113,14 @@ def on_stack(buffer: Buffer, limit: int | None = None) -> bool:
     """Whether a temporary is small enough for the stack; `limit` in bytes (STACK_BYTES)."""
     size = const_value(buffer.num_elements())
     return size is not None and size * buffer.dtype.itemsize <= (STACK_BYTES if limit is None else limit)
+
+
+def is_of_one_thread(buffer: Buffer, loops: Sequence[For]) -> bool:
+    """Whether a temporary in a launch has a size that only the call tells, and a single thread uses it: the
+    caller can give it.
+    """
+    threads = (loop for loop in loops if loop.kind == "thread")
+    return const_value(buffer.num_elements()) is None and all(const_value(t.extent) == 1 for t in threads)
 
 
 def allocations_in_loops(root: Stmt) -> list[tuple[Buffer, Loops]]:
@@ -230,6 +240,7 @@ __all__ = [
     "HoistWorkspace",
     "allocations_in_loops",
     "hoist_workspace",
+    "is_of_one_thread",
     "on_stack",
     "size_bound",
 ]
