@@ -109,7 +109,7 @@ class ElementTable(ShapeTable):
 @dataclass
 class Frame:
     """What is converted for one function: the outputs of its nodes, and conditions on dims (see
-    `dlc_core.passes.graph.needs`) of nodes that no function computes.
+    `dlc_core.passes.graph.needs`) that inference of no node in a function gives.
     """
 
     nodes: dict[Node, None] = field(default_factory=dict)
@@ -161,9 +161,13 @@ class Holders(dict[Var, Node]):
         self.frames[-1].nodes.update(frame.nodes)
         self.frames[-1].needs += frame.needs
 
+    def note(self, need: Need) -> None:
+        """A condition on dims of what is converted now."""
+        self.frames[-1].needs.append(need)
+
     def unread(self, results: Sequence[Node], frame: Frame) -> list[Need]:
-        """The conditions of a frame's nodes that its results do not need, such as those only asked for their
-        shapes: a run of all nodes would fail by them.
+        """The conditions of a frame's that its results do not have: those noted, and those of nodes that the
+        results do not need, such as nodes only asked for their shapes.  A run of all nodes would fail by them.
         """
         live = set(post_order(*results))
         waiting = [n for n in frame.nodes if n not in live]
@@ -185,7 +189,7 @@ class Holders(dict[Var, Node]):
             if any(n is None or n in frame.nodes or n in params or self._reads(n, params) for n in dims):
                 inside.append(need)
             else:
-                self.frames[-1].needs.append(need)
+                self.note(need)
         return inside
 
     def _reads(self, holder: Node, params: set[Node]) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
 from dlc_core.graph.node import PARAM, Node, constant
+from dlc_core.ir.conditions import AT_LEAST
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, select
 from dlc_core.ir.types import Dim, TensorType
@@ -347,6 +348,16 @@ class Call:
             raise self.error(what)
         if failing != 0:
             self.scope.session.holders.require(failing, f"{what} in {self._named}")
+
+    def at_least(self, have: Dim, least: Dim, what: str) -> None:
+        """Refuse calls for which a size is less than another."""
+        if isinstance(have, int) and isinstance(least, int):
+            if have < least:
+                raise self.error(f"{have} is given, at least {least} is needed", why=what)
+            return
+        name = self.node.name or next(filter(None, self.node.outputs), "")
+        where = f"node {name!r} ({self.node.op})"
+        self.scope.session.holders.note((AT_LEAST, as_expr(have), as_expr(least), what, where))
 
     @property
     def _named(self) -> str:

@@ -76,6 +76,7 @@ def tensor_scatter(c: Call, past: Node, update: Node, indices: Node | None = Non
     if axis == 0 or len(update.shape) != rank:
         raise c.error(f"an update of {update.type} along axis {axis} of {past.type}")
     batch, steps, limit = past.shape[0], update.shape[axis], past.shape[axis]
+    c.at_least(limit, steps, "an update is no longer than the cache")
     start = (
         std.full(shape=(batch,), value=0.0, dtype="int64") if indices is None else c.cast(indices, "int64")
     )
