@@ -21,7 +21,7 @@ import numpy as np
 
 from dlc_core.diag import DlcError, ModelError, UnsupportedError
 from dlc_core.graph.node import PARAM, Node, constant
-from dlc_core.ir.conditions import AT_LEAST
+from dlc_core.ir.conditions import AT_LEAST, EQUAL, Condition
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, as_expr, select
 from dlc_core.ir.types import Dim, TensorType
@@ -350,14 +350,21 @@ class Call:
             self.scope.session.holders.require(failing, f"{what} in {self._named}")
 
     def at_least(self, have: Dim, least: Dim, what: str) -> None:
-        """Refuse calls for which a size is less than another."""
-        if isinstance(have, int) and isinstance(least, int):
-            if have < least:
-                raise self.error(f"{have} is given, at least {least} is needed", why=what)
-            return
+        """Refuse calls for which a size is less than another; `what` is a law about them."""
+        self._condition(AT_LEAST, have, least, what)
+
+    def equal(self, have: Dim, wanted: Dim, what: str) -> None:
+        """Refuse calls for which two sizes differ; `what` is a law about them."""
+        self._condition(EQUAL, have, wanted, what)
+
+    def _condition(self, kind: str, have: Dim, wanted: Dim, what: str) -> None:
         name = self.node.name or next(filter(None, self.node.outputs), "")
         where = f"node {name!r} ({self.node.op})"
-        self.scope.session.holders.note((AT_LEAST, as_expr(have), as_expr(least), what, where))
+        need = Condition(kind, as_expr(have), as_expr(wanted), what, where)
+        if need.dims:
+            self.scope.session.holders.note((kind, need.left, need.right, what, where))
+        elif isinstance(have, int) and isinstance(wanted, int) and not need.holds(have, wanted):
+            raise self.error(what, why=f"they are {have} and {wanted}")
 
     @property
     def _named(self) -> str:

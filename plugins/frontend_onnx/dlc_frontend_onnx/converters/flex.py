@@ -29,8 +29,9 @@ def flex_attention(c: Call, q: Node, k: Node, v: Node) -> Node:
     heads, shared, size = q.shape[1], k.shape[1], q.shape[3]
     if not isinstance(heads, int) or not isinstance(shared, int) or not isinstance(size, int):
         raise c.unsupported(f"FlexAttention of {q.type}", hint="pin the dims with shapes={...}")
-    if shared < 1 or heads % shared or v.shape[1] != shared:
+    if shared < 1 or heads % shared:
         raise c.error(f"{heads} heads of queries do not share {shared} of keys")
+    c.equal(v.shape[1], shared, "keys and values have as many heads")
     if heads != shared:
         k, v = (std.repeat(x, repeats=heads // shared, axis=1) for x in (k, v))
     scale = c.real("scale", 1 / math.sqrt(size)) if size > 0 else 1.0

@@ -57,8 +57,9 @@ def _scattered(c: Call, x: Node, updates: Node, scatter: Callable[[Node, Node, s
 def one_hot(c: Call, indices: Node, depth: Node, values: Node) -> Node:
     number = depth if depth.dtype.is_int else std.cast(depth, to="int64")
     (size,) = c.sizes(std.reshape(number, shape=(1,)), "the depth")
-    if values.tensor_type.static_shape() not in (None, (2,)):
+    if len(values.shape) != 1:
         raise c.error(f"the values must be two, not {values.type}")
+    c.equal(values.shape[0], 2, "the values are two: off and on")
     hot = std.one_hot(c.cast(indices, "int64"), depth=size, axis=c.integer("axis", -1), dtype="bool")
     found = c.array(values)
     if found is not None and np.array_equal(found, np.array([0, 1], found.dtype)):
@@ -76,7 +77,7 @@ def tensor_scatter(c: Call, past: Node, update: Node, indices: Node | None = Non
     if axis == 0 or len(update.shape) != rank:
         raise c.error(f"an update of {update.type} along axis {axis} of {past.type}")
     batch, steps, limit = past.shape[0], update.shape[axis], past.shape[axis]
-    c.at_least(limit, steps, "an update is no longer than the cache")
+    c.at_least(limit, steps, "a cache is at least as long as its update")
     start = (
         std.full(shape=(batch,), value=0.0, dtype="int64") if indices is None else c.cast(indices, "int64")
     )

@@ -243,9 +243,10 @@ def _recurrent(
     batch_first = c.integer("layout", 0) == 1
     if not all(len(value.shape) == 3 for value in (x, w, r)):
         raise c.error(f"x, w and r need three dims, not {x.type}, {w.type}, {r.type}")
-    hidden = r.shape[2]
-    if not isinstance(hidden, int) or c.integer("hidden_size", hidden) != hidden:
-        raise c.error(f"hidden_size is {c.integer('hidden_size', None)}, but the weights are {r.type}")
+    hidden = c.integer("hidden_size", r.shape[2])
+    if not isinstance(hidden, int):
+        raise c.unsupported(f"the weights are {r.type}", hint="pin the dims with shapes={...}")
+    c.equal(r.shape[2], hidden, "the weights are of hidden_size")
     activations = _activations(c, len(defaults), directions, defaults)
     c.ignore("clip", "output_sequence")
     if batch_first:

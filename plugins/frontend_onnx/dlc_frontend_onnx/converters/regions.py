@@ -57,8 +57,9 @@ def deform_conv(
         for n, k, s, d, low, high in zip(sizes, kernel, strides, dilation, pads[:rank], pads[rank:])
     )
     fits = offset.shape[1] == sets * taps * rank and counts == wanted and sets > 0 and channels % sets == 0
-    if not fits or groups < 1 or w.shape[1] != channels // groups:
+    if not fits or groups < 1:
         raise c.error(f"offsets {offset.type} do not fit {x.type} and weights {w.type}")
+    c.equal(w.shape[1], channels // groups, "weights have the channels of a group")
     batch = x.shape[0]
     moves = std.reshape(offset, shape=(batch * sets, taps, rank, *counts))
     moves = moves if x.dtype.name == "float64" else c.cast(moves, "float32")

@@ -51,8 +51,11 @@ def _one(c: Call, value: Node, what: str) -> Dim:
 def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
     """x is [..., 1] of real or [..., 2] of complex numbers."""
     rank = len(x.shape)
-    if rank < 2 or x.shape[-1] not in (1, 2):
+    if rank < 2 or (isinstance(x.shape[-1], int) and x.shape[-1] not in (1, 2)):
         raise c.error(f"the last dim of {x.type} must be 1 or 2")
+    if not isinstance(x.shape[-1], int):
+        what = f"the last dim of {x.type} says whether the numbers are real"
+        raise c.unsupported(what, hint="pin the dim with shapes={...}")
     given = None if length is None else _one(c, length, "the length")
     inverse, onesided = c.flag("inverse"), c.flag("onesided")
     place = c.check_axis(axis, rank) if isinstance(axis, int) else None
