@@ -112,7 +112,7 @@ def function_body(node: NodeDef, version: int, values: Sequence[Value | None]) -
             made: bytes = schema.get_context_dependent_function_with_opset_version(
                 max(known), message.SerializeToString(), types
             )
-            return made
+            return made or None  # nothing where a body asks for sizes that are not known
     return None
 
 
