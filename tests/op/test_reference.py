@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlc_core.diag import Span, UnsupportedError, UsageError, VerifyError
+from dlc_core.diag import RuntimeFailure, Span, UnsupportedError, UsageError, VerifyError
 from dlc_core.graph.node import (
     CALL_PRIM,
     Function,
@@ -27,6 +27,7 @@ from dlc_core.op import std
 from dlc_core.op.declare import op
 from dlc_core.op.infer import same_type
 from dlc_core.op.reference import evaluate
+from dlc_core.passes.graph.needs import needs_of
 
 F32 = tensor_type((2, 3))
 DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -161,3 +162,23 @@ def test_branches_bind_symbols_of_their_arguments() -> None:
     data = np.array([1, 2, 3], np.float32)
     for taken, expected in ((True, data * 2), (False, data * 0)):
         np.testing.assert_array_equal(evaluate(chosen, {"c": np.bool_(taken), "x": data}), expected)
+
+
+def test_sizes_that_only_data_tells_are_checked_by_name() -> None:
+    mask, values = param("mask", tensor_type((Var("m"),))), param("values", tensor_type((Var("n"),)))
+    with spanned([Span("model", "count", "NonZero")]):
+        places = std.cast(std.nonzero(mask, count=Var("count")), to="float32")
+    with spanned([Span("model", "product", "MatMul")]):
+        value = std.matmul(places, std.unsqueeze(values, axes=(1,)))
+    feeds = {"mask": np.float32([1, 0, 1]), "values": np.ones(2, np.float32)}
+    function = Function("f", (mask, values), value)
+    noted = function.with_attrs(needs=needs_of(function))
+    assert evaluate(noted, feeds) == evaluate(value, feeds)
+    wrong = {**feeds, "values": np.ones(3, np.float32)}
+    with pytest.raises(UsageError, match=r"node 'product' \(MatMul\): n is 3, 2 \(count\) is needed"):
+        evaluate(noted, wrong)
+    # Where nothing is noted, what NumPy says is an error that names the node and the types.
+    with pytest.raises(RuntimeFailure, match="matmul does not fit its inputs") as caught:
+        evaluate(value, wrong)
+    assert caught.value.spans[0].name == "product"
+    assert "float32[1, 2], float32[3, 1]" in str(caught.value)

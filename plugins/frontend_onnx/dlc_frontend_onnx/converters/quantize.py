@@ -22,9 +22,9 @@ def shaped(value: Node, shape: tuple[Dim, ...]) -> Node:
     array = const_array(value)
     if tuple(value.shape) == shape:
         return value
-    if array is None or not all(isinstance(size, int) for size in shape):
-        return std.reshape(value, shape=shape)
-    return constant(array.reshape([int(size) for size in shape]))  # type: ignore[arg-type]
+    made = std.reshape(value, shape=shape)  # it refuses what does not fit
+    known = made.tensor_type.static_shape()
+    return made if array is None or known is None else constant(array.reshape(known))
 
 
 def turned(value: Node, axes: tuple[int, ...] = (1, 0)) -> Node:
