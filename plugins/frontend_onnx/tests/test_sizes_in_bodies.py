@@ -224,8 +224,11 @@ def test_branches_that_are_not_taken_are_not_checked(target):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mode", ["linear", "circular"])
 def test_updates_that_are_longer_than_their_cache(mode, target):
-    model = parse(f"""g (float[b, s, 4] x, float[b, t, 4] u, int64[b] i) => (float[b, s, 4] y)
-        {{ y = TensorScatter<mode = "{mode}">(x, u, i) }}""", 24)
+    model = parse(
+        f"""g (float[b, s, 4] x, float[b, t, 4] u, int64[b] i) => (float[b, s, 4] y)
+        {{ y = TensorScatter<mode = "{mode}">(x, u, i) }}""",
+        24,
+    )
     exe = dlc.compile(model, target)
     x = floats(1, 6, 4)
     for size in (0, 2, 6):
