@@ -166,8 +166,8 @@ class Holders(dict[Var, Node]):
         self.frames[-1].needs.append(need)
 
     def unread(self, results: Sequence[Node], frame: Frame) -> list[Need]:
-        """The conditions of a frame's that its results do not have: those noted, and those of nodes that the
-        results do not need, such as nodes only asked for their shapes.  A run of all nodes would fail by them.
+        """The conditions of a frame that its results do not have: those noted, and those of nodes that the
+        results do not need, such as nodes only asked for their shapes.  A run of all nodes would fail.
         """
         live = set(post_order(*results))
         waiting = [n for n in frame.nodes if n not in live]

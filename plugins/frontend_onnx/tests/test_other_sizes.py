@@ -1,8 +1,8 @@
 """Operators with symbolic dims, called with sizes that do not fit each other: refused wherever the model of
 these numbers is, and computed as that computes.
 
-The cases are those of the onnx package: one for each operator of several inputs and their ranks, with all dims
-of the inputs open, and with one of them.  The sizes are declared equal by use, not by name.
+The cases are those of the onnx package: one for each operator of several inputs and their ranks, with all
+dims of the inputs open, and with one of them.  The sizes are declared equal by use, not by name.
 """
 
 from __future__ import annotations

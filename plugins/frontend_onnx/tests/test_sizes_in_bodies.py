@@ -28,7 +28,7 @@ def ints(*values):
 
 
 MASK = np.float32([1, 0, 1, 1])
-KNOWN = """<bool yes = {1}, int64[1] flat = {-1}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] most = {99},
+KNOWN = """<bool yes = {1}, int64[1] flat = {-1}, int64[1] one = {1}, int64[1] most = {99},
             int64[2] ones = {1, 1}, int64[2] rows = {-1, 3}, float f0 = {0}, float[3] three = {5, 6, 7}>"""
 PLACES = "q = NonZero(m) q1 = Reshape(q, flat) p = Cast<to = 1>(q1)"
 """As many floats as the mask has that are not 0."""
@@ -171,8 +171,8 @@ UNREAD = {
         {"x": floats(2, 2), "y": floats(3, 2)}, [{"x": floats(2, 3), "y": floats(3, 2)}],
     ),
     "data": (
-        f"(float[j] m, float[k] v) => (int64[1] z) {KNOWN} {{ {PLACES} u = Reshape(p, rows) t = MatMul(u, v)"
-        " z = Shape(t) }",
+        f"""(float[j] m, float[k] v) => (int64[1] z) {KNOWN}
+        {{ {PLACES} u = Reshape(p, rows) t = MatMul(u, v) z = Shape(t) }}""",
         {"m": MASK, "v": floats(3)}, [{"m": MASK, "v": floats(4)}],
     ),
     "the body of a loop": (
