@@ -132,6 +132,8 @@ class Holders(dict[Var, Node]):
         """Those of them that are in a body already."""
         self.frames = [Frame()]
         """Those of the entry and of the bodies around what is converted now, innermost last."""
+        self._read: dict[Var, tuple[set[Node], list[Var]]] = {}
+        """The params that the value which shows a dim is computed of, and the dims that it mentions."""
         self._dims: dict[Expr, Var] = {}
         self._nodes: dict[Expr, Node] = {}
 
@@ -296,9 +298,13 @@ class Holders(dict[Var, Node]):
         seen = {var}
         waiting = [var]
         while waiting:
-            value = self[waiting.pop()]
-            found.update(n for n in post_order(value) if n.op is PARAM)
-            fresh = [other for other in _missing([value], set()) if other in self and other not in seen]
+            each = waiting.pop()
+            if each not in self._read:
+                value = self[each]
+                self._read[each] = {n for n in post_order(value) if n.op is PARAM}, _missing([value], set())
+            params, dims = self._read[each]
+            found |= params
+            fresh = [other for other in dims if other in self and other not in seen]
             seen.update(fresh)
             waiting += fresh
         return found

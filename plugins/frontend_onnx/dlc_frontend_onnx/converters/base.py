@@ -357,6 +357,12 @@ class Call:
         """Refuse calls for which two sizes differ; `what` is a law about them."""
         self._condition(EQUAL, have, wanted, what)
 
+    def fixed(self, value: Node, shape: Sequence[Dim], what: str) -> Node:
+        """The value in a shape that it must have; `what` is a law about it."""
+        for have, wanted in zip(value.shape, shape, strict=True):
+            self.equal(have, wanted, what)
+        return value if tuple(value.shape) == tuple(shape) else std.reshape(value, shape=tuple(shape))
+
     def _condition(self, kind: str, have: Dim, wanted: Dim, what: str) -> None:
         name = self.node.name or next(filter(None, self.node.outputs), "")
         where = f"node {name!r} ({self.node.op})"

@@ -20,8 +20,7 @@ def affine_grid(c: Call, theta: Node, size: Node) -> Node:
     rank = len(wanted) - 2
     if rank not in (2, 3) or len(theta.shape) != 3:
         raise c.error(f"an affine grid of {len(wanted)} sizes by {theta.type}")
-    for have, size_of in zip(theta.shape[1:], (rank, rank + 1)):
-        c.equal(have, size_of, f"maps of {rank} dims are {rank} by {rank + 1}")
+    theta = c.fixed(theta, (theta.shape[0], rank, rank + 1), f"maps of {rank} dims are {rank} by {rank + 1}")
     batch, _, *dims = wanted
     c.require(eq(as_expr(batch), theta.shape[0]), "the size has another batch than the maps")
     align = c.flag("align_corners")

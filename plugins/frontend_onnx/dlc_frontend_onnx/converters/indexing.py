@@ -59,7 +59,7 @@ def one_hot(c: Call, indices: Node, depth: Node, values: Node) -> Node:
     (size,) = c.sizes(std.reshape(number, shape=(1,)), "the depth")
     if len(values.shape) != 1:
         raise c.error(f"the values must be two, not {values.type}")
-    c.equal(values.shape[0], 2, "the values are two: off and on")
+    values = c.fixed(values, (2,), "the values are two: off and on")
     hot = std.one_hot(c.cast(indices, "int64"), depth=size, axis=c.integer("axis", -1), dtype="bool")
     found = c.array(values)
     if found is not None and np.array_equal(found, np.array([0, 1], found.dtype)):
