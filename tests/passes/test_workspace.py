@@ -55,6 +55,15 @@ def test_a_size_that_varies_is_bounded_by_its_largest() -> None:
     assert [str(d) for d in func.buffers[-1].shape] == ["rows * 3 - 3"]
 
 
+@pytest.mark.parametrize(("threads", "count"), [(1, 1), (4, 0)])
+def test_launches_of_one_thread_are_given_temporaries_of_told_sizes(threads: int, count: int) -> None:
+    func = reversed_rows("serial")
+    thread = For(Var("thread"), as_expr(0), as_expr(threads), func.body, "thread", "thread.x")
+    made = hoist_workspace(PrimFunc("f", func.params, thread))
+    assert made.attrs.get("workspaces", 0) == count
+    assert any(isinstance(s, Alloc) for s in stmts(made.body)) == (not count)
+
+
 def test_a_size_without_a_bound_is_refused() -> None:
     func = reversed_rows("serial")
     i = func.body.var
