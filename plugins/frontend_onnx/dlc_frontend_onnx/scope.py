@@ -240,6 +240,12 @@ class Scope:
             return self._call(entry, node, version, values)
         except TypeInferenceError as error:
             raise _refused(node, values, error) from error
+        except ModelError as error:
+            if _is_about_symbols(error, values):
+                # The model may be fine: these dims are not known yet.
+                hint = "pin the dims with shapes={...}"
+                raise node.place.unsupported(error.what, why=error.why, hint=hint) from error
+            raise
 
     def _call(
         self, entry: Entry, node: NodeDef, version: int, values: list[Value | None]
@@ -327,6 +333,12 @@ def located(error: DlcError, node: NodeDef) -> None:
 
 _WANTS_NUMBER = "it must be a number"
 """What ops say of a dim that is symbolic."""
+
+
+def _is_about_symbols(error: ModelError, values: Sequence[Value | None]) -> bool:
+    """Whether an error tells of the type of a value that has symbolic dims."""
+    types = (v.type for v in values if isinstance(v, Node) and symbols_of(v.type))
+    return any(str(type_) in error.what for type_ in types)
 
 
 def _refused(

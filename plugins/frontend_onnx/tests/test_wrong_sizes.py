@@ -13,7 +13,7 @@ from dlc_frontend_onnx.testing.build import tensor
 from onnx import helper
 
 import dlc_core as dlc
-from dlc_core.diag import UsageError
+from dlc_core.diag import UnsupportedError, UsageError
 
 
 @dataclass
@@ -178,7 +178,27 @@ CASES = [
     Case("SkipLayerNormalization", {"x": "b s c", "y": "b s c", "a": ones(8)},
          {"b": 1, "s": 2, "c": 8}, [{"c": 4}], domain="com.microsoft"),
     Case("BiasGelu", {"x": "n c", "b": ones(8)}, {"n": 2, "c": 8}, [{"c": 4}], domain="com.microsoft"),
+    Case("GroupQueryAttention",
+         {"q": "1 1 64", "k": "1 1 32", "v": "1 1 32", "p": "1 2 s 16", "o": "1 2 t h",
+          "l": np.array([6], np.int32), "n": np.array(7, np.int32)},
+         {"s": 6, "t": 6, "h": 16}, [{"s": 5}, {"s": 0}, {"t": 5}, {"h": 8}],
+         {"num_heads": 4, "kv_num_heads": 2}, outputs=3, domain="com.microsoft"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attrs"),
+    [
+        ("MatMulNBits", {"x": "2 k", "b": np.zeros((3, 2, 16), np.uint8), "s": ones(6)},
+         {"K": 64, "N": 3, "bits": 4, "block_size": 32}),
+        ("MultiHeadAttention", {"q": "1 4 h", "k": "1 5 8", "v": "1 5 8"}, {"num_heads": 2}),
+        ("Attention", {"x": "1 4 8", "w": "8 h"}, {"num_heads": 2}),
+    ],
+)  # fmt: skip
+def test_sizes_that_must_be_numbers_are_no_fault_of_the_model(op, inputs, attrs):
+    case = Case(op, inputs, {}, (), attrs, domain="com.microsoft")
+    with pytest.raises(UnsupportedError, match="pin the dims"):
+        dlc.load(case.model())
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -132,6 +132,13 @@ def group_query_attention(
         q, k = (_turned(c, x, places, cosines, sines) for x in (q, k))
     else:
         c.ignore("rotary_interleaved")
+    if past_key is not None and past_value is not None:
+        if not len(past_key.shape) == len(past_value.shape) == 4:
+            raise c.error(f"caches of {past_key.type} and {past_value.type}")
+        for have, wanted in zip(past_value.shape[:3], past_key.shape):
+            c.equal(have, wanted, "the caches of keys and values are of one shape")
+        whole = (*past_value.shape[:3], v.shape[3])
+        past_value = c.fixed(past_value, whole, "heads in a cache are of the size of new ones")
     keys, values = (_cached(c, past, new, begins, total) for past, new in ((past_key, k), (past_value, v)))
     there = std.arange(stop=keys.shape[2], dtype="int64")
     here = std.unsqueeze(rows, axes=(1, 3))
