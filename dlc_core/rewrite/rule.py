@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from dlc_core.diag import PassError, UsageError
 from dlc_core.graph.node import Node, Op, constant
+from dlc_core.ir.expr import Expr
+from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl
 from dlc_core.rewrite.pattern import (
     AttrVar,
@@ -61,7 +63,8 @@ class Rule:
         return found if found is None or self.condition is None or self.condition(found) else None
 
     def replace(self, found: Match) -> Node | None:
-        """What a match becomes; None where the rule leaves it as it is.
+        """What a match becomes; None where the rule leaves it as it is, as where types are one only by what
+        symbolic dims must fulfil: [2] and [n] are joined along another axis.
 
         Raises PassError where the replacement has another type.
         """
@@ -73,6 +76,8 @@ class Rule:
         if new is None or new is root:
             return None
         if new.type != root.type:
+            if _may_be_one(new.type, root.type):
+                return None
             raise PassError(
                 f"rule {self.name!r} changes the type of {root.op.name} from {root.type} to {new.type}",
                 spans=root.spans,
@@ -98,6 +103,17 @@ def instantiate(pattern: Pattern, found: Match) -> Node:
     if not isinstance(made, OpDecl) or pattern.args is None:
         raise UsageError(f"a template cannot build this {made.name!r}", hint="use a function")
     return made.build(*(instantiate(arg, found) for arg in pattern.args), **attrs)
+
+
+def _may_be_one(a: Type, b: Type) -> bool:
+    """Whether some sizes of symbolic dims make two types one."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        pairs = zip(a.shape, b.shape)
+        open_or_same = all(x == y or isinstance(x, Expr) or isinstance(y, Expr) for x, y in pairs)
+        return a.dtype is b.dtype and a.ndim == b.ndim and open_or_same
+    if isinstance(a, TupleType) and isinstance(b, TupleType):
+        return len(a.fields) == len(b.fields) and all(map(_may_be_one, a.fields, b.fields))
+    return False
 
 
 def by_root(rules: Iterable[Rule]) -> dict[Op, list[Rule]]:

@@ -8,6 +8,7 @@ import pytest
 from dlc_core.diag import PassError, Span, UsageError, VerifyError
 from dlc_core.graph.node import Op, constant, node, param, post_order, spanned
 from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.rewrite import (
@@ -199,6 +200,18 @@ def test_a_rule_must_keep_the_type(a):
     wrong = Rule("wrong", match_op(NEG, x), match_op(TRANSPOSE, x))
     with pytest.raises(PassError, match=r"rule 'wrong' changes the type of neg from float32\[2, 3\]"):
         rewrite_body(std.neg(a), [wrong])
+
+
+def test_a_rule_is_left_where_only_some_sizes_keep_the_type():
+    """[2, 3] and [n, 4] are joined where n is 2; a part of the second is [n, 2], not [2, 2]."""
+    whole, other = param("whole", tensor_type((2, 3))), param("other", tensor_type((Var("n"), 4)))
+    part = std.slice(std.concat(whole, other, axis=1), begins=(3,), ends=(5,), axes=(1,))
+    shorter = Rule(
+        "shorter",
+        match_op(std.BY_NAME["slice"], x),
+        lambda found: std.slice(other, begins=(0,), ends=(2,), axes=(1,)),
+    )
+    assert shorter.apply(part) is None
 
 
 def test_patterns_of_one_argument_do_not_commute():
