@@ -107,6 +107,9 @@ def problems(op: str, model: onnx.ModelProto, arrays: list[Any], target: str, ea
             exe = dlc.compile(opened(model, arrays, dims), target)
         except (ModelError, UnsupportedError):
             continue  # an operator may want to know some of these sizes
+        except DlcError as error:
+            yield f"{op} of {dims} cannot be compiled: {error}"
+            continue
         for index, axis in dims:
             now = arrays[index].shape[axis]
             for size in sorted({1, now - 1, now + 1, 2 * now} - {0, now}):

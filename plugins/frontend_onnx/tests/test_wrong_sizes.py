@@ -193,10 +193,13 @@ CASES = [
          {"K": 64, "N": 3, "bits": 4, "block_size": 32}),
         ("MultiHeadAttention", {"q": "1 4 h", "k": "1 5 8", "v": "1 5 8"}, {"num_heads": 2}),
         ("Attention", {"x": "1 4 8", "w": "8 h"}, {"num_heads": 2}),
+        ("ConvInteger", {"x": "1 1 7 7", "w": "4 1 3 3", "p": np.array(3, np.uint8), "z": "k"}, {}),
     ],
 )  # fmt: skip
 def test_sizes_that_must_be_numbers_are_no_fault_of_the_model(op, inputs, attrs):
-    case = Case(op, inputs, {}, (), attrs, domain="com.microsoft")
+    domain = "" if op == "ConvInteger" else "com.microsoft"
+    bytes_ = dict.fromkeys("xwz", "uint8") if op == "ConvInteger" else {}
+    case = Case(op, inputs, {}, (), attrs, domain=domain, dtypes=bytes_)
     with pytest.raises(UnsupportedError, match="pin the dims"):
         dlc.load(case.model())
 

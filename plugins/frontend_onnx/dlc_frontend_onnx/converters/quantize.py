@@ -213,6 +213,7 @@ def _integer_conv(c: Call, x: Node, w: Node, x_zero: Node | None, w_zero: Node |
     if not is_zero(c, x_zero) or not is_zero(c, w_zero):
         zeros.append(c.const(0, x.dtype) if x_zero is None else plain(x_zero))
     if w_zero is not None and not is_zero(c, w_zero):
+        c.static(w_zero, "the zero point of the kernel")
         zeros.append(along(c, w_zero, w, 0))
     groups = c.integer("group", 1)
     return std.integer_conv(x, w, *zeros, strides=strides, padding=pads, dilation=dilation, groups=groups)
