@@ -36,6 +36,7 @@ def ranges(func) -> list[tuple[str, str, bool]]:
         ("30 >= 2 * i", [("0", "16", False), ("16", "20", True)]),
         ("i == 0", [("0", "1", True), ("1", "20", False)]),
         ("i != 19", [("0", "19", False), ("19", "20", True)]),
+        ("i * 2 == i + 19", [("0", "19", False), ("19", "20", True)]),
         ("i < 50", [("0", "20", False)]),
         ("i + j < 18", [("0", "15", False), ("15", "20", True)]),
         ("i + j >= 3 and i - j <= 16", [("0", "3", True), ("3", "17", False), ("17", "20", True)]),
@@ -60,6 +61,48 @@ def test_conditions_of_all_kinds(cond, expected):
     if expected is not None:
         assert ranges(cut) == expected
         assert PartitionLoops()(cut) is cut or any(has for *_, has in expected)
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("factor", [1, 2, 3, -1, -2, -3])
+def test_loops_are_cut_exactly_where_a_condition_turns(op, factor):
+    """The longer of the two ranges asks nothing, and the iterations that ask all say the other."""
+    begin, end = 2, 13
+    turns = [factor * i + off for i in (begin - 1, begin, 4, 7, 10, end - 1, end) for off in (-1, 0, 1)]
+    for bound in sorted(set(turns)):
+        func = text(f"""
+            @T.prim_func
+            def f(A: T.Buffer((20,), "int32")):
+                for i in range({begin}, {end}):
+                    if i * ({factor}) {op} {bound}:
+                        A[i] = A[i] + 1
+                    else:
+                        A[i] = 2
+        """)
+        parts = ranges(keeps_results(PartitionLoops(), func))
+        said = {i: eval(f"{i} * {factor} {op} {bound}") for i in range(begin, end)}  # noqa: S307
+        free = [range(int(low), int(high)) for low, high, asks in parts if not asks]
+        asking = [range(int(low), int(high)) for low, high, asks in parts if asks]
+        assert len(free) == 1, (bound, parts)
+        assert len({said[i] for i in free[0]}) == 1, (bound, parts)
+        assert all(said[i] != said[free[0][0]] for one in asking for i in one), (bound, parts)
+        assert len(free[0]) >= sum(map(len, asking)), (bound, parts)
+        assert sorted(i for one in (*free, *asking) for i in one) == list(said)
+
+
+@pytest.mark.parametrize("cond", ["i * 3 < n", "i * 2 + 1 <= n", "n - i * 2 > 3", "5 >= n - i * 3"])
+def test_a_condition_on_a_size_of_the_call(cond):
+    func = text(f"""
+        @T.prim_func
+        def f(A: T.Buffer((20,), "int32"), n: T.int64):
+            for i in range(2, 20):
+                if {cond}:
+                    A[i] = A[i] + 1
+                else:
+                    A[i] = 2
+    """)
+    cut = keeps_results(PartitionLoops(), func)
+    assert not all(asks for *_, asks in ranges(cut))
 
 
 def test_symbolic_ends_are_clamped():
