@@ -1,0 +1,123 @@
+"""Loops and axes that do not begin at 0, and regions that primitives work out exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule import BlockRV, Schedule
+from dlc_core.testing.prim_passes import text
+from dlc_core.testing.schedules import make_arrays, run_kernel
+from dlc_core.tir.functor import stmts
+from dlc_core.tir.stmt import Alloc, PrimFunc
+from dlc_core.tir.verify import verify_func
+
+TOTAL = """
+    @T.prim_func
+    def f(A: T.Buffer((6, 12), "int32"), B: T.Buffer((6,), "int32")):
+        for i in range(6):
+            for r in range(3, 12):
+                with T.block("total"):
+                    v = T.axis.spatial(6, i)
+                    k = T.axis.reduce((3, 9), r)
+                    T.reads(A[v, k])
+                    T.writes(B[v])
+                    with T.init():
+                        B[v] = 0
+                    B[v] = B[v] + A[v, k]
+"""
+CHAIN = """
+    @T.prim_func
+    def f(A: T.Buffer((12,), "int32"), B: T.Buffer((8,), "int32")):
+        X = T.alloc_buffer((8,), "int32")
+        for i in range(2, 10):
+            with T.block("x"):
+                v = T.axis.spatial((2, 8), i)
+                T.reads(A[v])
+                T.writes(X[v - 2])
+                X[v - 2] = A[v] * 3
+        for j in range(8):
+            with T.block("y"):
+                w = T.axis.spatial(8, j)
+                T.reads(X[w])
+                T.writes(B[w])
+                B[w] = X[w] - 1
+"""
+WINDOWS = """
+    @T.prim_func
+    def f(A: T.Buffer((9,), "int32"), B: T.Buffer((8,), "int32")):
+        X = T.alloc_buffer((9,), "int32")
+        for i in range(9):
+            with T.block("x"):
+                v = T.axis.spatial(9, i)
+                T.reads(A[v])
+                T.writes(X[v])
+                X[v] = A[v] * 3
+        for j in range(8):
+            with T.block("y"):
+                w = T.axis.spatial(8, j)
+                T.reads(X[w], X[w + 1])
+                T.writes(B[w])
+                B[w] = X[w] - X[w + 1]
+"""
+X, Y = BlockRV("x"), BlockRV("y")
+
+
+def same(sch: Schedule, func: PrimFunc) -> None:
+    """The scheduled program is lawful and gives what the plain one gives."""
+    verify_func(sch.func, level=2)
+    arrays = make_arrays(func, {}, 0)
+    last = [len(arrays) - 1]
+    (expected,), (found,) = (run_kernel(one, arrays, {}, last, check=True) for one in (func, sch.func))
+    assert found.tolist() == expected.tolist()
+
+
+def allocated(sch: Schedule, name: str) -> tuple[int, ...]:
+    return next(
+        s.buffer for s in stmts(sch.func.body) if isinstance(s, Alloc) and s.buffer.name == name
+    ).static_shape()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_partial_results_of_a_loop_that_begins_later(axis):
+    func = text(TOTAL)
+    sch = Schedule(func)
+    partial = sch.rfactor(sch.get_loops(BlockRV("total"))[1], axis)
+    assert allocated(sch, "B_rf") == ((9, 6) if axis == 0 else (6, 9))
+    assert sch.get(partial).writes[0].buffer.name == "B_rf"
+    same(sch, func)
+
+
+@pytest.mark.parametrize("which", ["A", "X"])
+def test_axes_that_begin_later_are_indices_from_zero(which):
+    func = text(CHAIN)
+    sch = Schedule(func)
+    sch.reindex(X, which)
+    assert allocated(sch, f"{which}_reindex") == (8,)
+    same(sch, func)
+
+
+def test_a_consumer_goes_where_a_loop_that_begins_later_makes_its_input():
+    func = text(CHAIN)
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
+    sch.reverse_compute_at(Y, outer)
+    assert [const_value(sch.extent(loop)) for loop in sch.get_loops(Y)] == [2, 4]
+    sch.compact_buffers()
+    assert allocated(sch, "X") == (4,)
+    same(sch, func)
+
+
+def test_a_producer_goes_where_a_loop_that_begins_later_reads_it():
+    """The iterations of a producer begin where those of the cut consumer do."""
+    func = text(WINDOWS)
+    sch = Schedule(func)
+    _, rest = sch.partition(sch.get_loops(Y)[0], [3])
+    assert (const_value(sch.get_for(rest.loop).begin), const_value(sch.extent(rest.loop))) == (3, 5)
+    own = sch.duplicate(X, [rest[Y]])
+    outer, _ = sch.split(rest.loop, [None, 5])
+    sch.compute_at(own, outer)
+    sch.compact_buffers()
+    assert sch.get(own).writes[0].buffer.static_shape() == (6,)
+    assert const_value(sch.extent(sch.get_loops(own)[-1])) == 6
+    same(sch, func)
