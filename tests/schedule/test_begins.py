@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dlc_core.ir.expr import const_value
+from dlc_core.arith.analyzer import Analyzer
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import Var, const, const_value, ramp, substitute
 from dlc_core.schedule import BlockRV, Schedule
+from dlc_core.schedule.regions import span
 from dlc_core.testing.prim_passes import text
 from dlc_core.testing.schedules import make_arrays, run_kernel
 from dlc_core.tir.functor import stmts
@@ -59,6 +62,23 @@ WINDOWS = """
                 T.reads(X[w], X[w + 1])
                 T.writes(B[w])
                 B[w] = X[w] - X[w + 1]
+"""
+GUARDED = """
+    @T.prim_func
+    def f(A: T.Buffer((16,), "int32"), B: T.Buffer(({size},), "int32")):
+        X = T.alloc_buffer((16,), "int32")
+        for i in range(16):
+            with T.block("x"):
+                v = T.axis.spatial(16, i)
+                T.reads(A[v])
+                T.writes(X[v])
+                X[v] = A[v] * 3
+        for j in range({first}, {first} + {size}):
+            with T.block("y"):
+                w = T.axis.spatial(({first}, {size}), j)
+                T.reads(X[0:16])
+                T.writes(B[w - {first}])
+                B[w - {first}] = {value}
 """
 X, Y = BlockRV("x"), BlockRV("y")
 
@@ -121,3 +141,76 @@ def test_a_producer_goes_where_a_loop_that_begins_later_reads_it():
     assert sch.get(own).writes[0].buffer.static_shape() == (6,)
     assert const_value(sch.extent(sch.get_loops(own)[-1])) == 6
     same(sch, func)
+
+
+def test_a_producer_stays_in_its_buffer_where_windows_do_not():
+    """Windows reach beyond both ends of a buffer of which each tile makes as much."""
+    value = " + ".join(f"T.if_then_else(w + {k} >= 0 and w + {k} < 16, X[w + {k}], 0)" for k in (-1, 1, 2))
+    func = text(GUARDED.format(first=0, size=16, value=value))
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops(Y)[0], [None, 4])
+    sch.compute_at(X, outer)
+    assert const_value(sch.extent(sch.get_loops(X)[-1])) == 7
+    same(sch, func)
+
+
+@pytest.mark.parametrize(("first", "size", "shift"), [(0, 16, 0), (0, 14, 2), (2, 14, -2), (1, 13, 2)])
+def test_a_consumer_that_reads_up_to_the_ends_of_a_buffer(first, size, shift):
+    func = text(GUARDED.format(first=first, size=size, value=f"X[w + {shift}]"))
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
+    sch.reverse_compute_at(Y, outer)
+    same(sch, func)
+
+
+@pytest.mark.parametrize(("first", "size", "shift"), [(0, 16, 1), (0, 15, 2), (2, 14, -3), (1, 16, -2)])
+def test_a_consumer_whose_reads_a_condition_guards_stays(first, size, shift):
+    value = f"T.if_then_else(w + {shift} >= 0 and w + {shift} < 16, X[w + {shift}], 0)"
+    func = text(GUARDED.format(first=first, size=size, value=value))
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops(X)[0], [None, 4])
+    with pytest.raises(ScheduleError, match="may leave the buffer"):
+        sch.reverse_compute_at(Y, outer)
+    assert sch.get_loops(Y)[0].name == "j"
+    with pytest.raises(ScheduleError, match="may leave X"):
+        sch.reindex(Y, "X")
+
+
+def test_blocks_of_tiles_declare_what_they_touch():
+    func = text(WINDOWS)
+    sch = Schedule(func)
+    _, inner = sch.split(sch.get_loops(Y)[0], [None, 4])
+    outer = sch.get(sch.blockize(inner))
+    found = [*outer.reads, *outer.writes]
+    assert [[const_value(r.extent) for r in region.ranges] for region in found] == [[4], [4], [4]]
+    (axis,) = outer.axes
+    assert [str(region.ranges[0].begin) for region in found] == [
+        f"{axis.var} * 4", f"{axis.var} * 4 + 1", f"{axis.var} * 4"
+    ]  # fmt: skip
+    same(sch, func)
+
+
+def test_blocks_of_cut_tiles_declare_no_more_than_there_is():
+    func = text(WINDOWS)
+    sch = Schedule(func)
+    _, inner = sch.split(sch.get_loops(X)[0], [None, 4])
+    outer = sch.get(sch.blockize(inner))
+    (axis,) = outer.axes
+    for region in (*outer.reads, *outer.writes):
+        end = region.ranges[0].begin + region.ranges[0].extent
+        ends = [const_value(Analyzer().simplify(substitute(end, {axis.var: const(at)}))) for at in range(3)]
+        assert ends == [4, 8, 9]
+    same(sch, func)
+
+
+def test_the_elements_of_a_vector_access():
+    analyzer, i, j = Analyzer(), Var("i"), Var("j")
+    analyzer.bind(i, 0, 4)
+    for stride, ends in (
+        (1, (j * 9 + 3, j * 9 + 30)),
+        (2, (j * 9 + 3, j * 9 + 33)),
+        (-3, (j * 9 - 6, j * 9 + 27)),
+    ):
+        found = span(ramp(j * 9 + i * 8 + 3, stride, 4), [i], analyzer)
+        assert found is not None
+        assert all(analyzer.prove_equal(a, b) for a, b in zip(found, ends, strict=True))
