@@ -13,6 +13,7 @@ from dlc_core.passes.tir import workspace
 from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.workspace import hoist_workspace
 from dlc_core.tir import interpreter
+from dlc_core.tir.failures import with_parameters
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import Alloc, For, PrimFunc, Store, View, loop, seq, store
 from dlc_core.tir.verify import verify_func
@@ -125,3 +126,12 @@ def test_small_temporaries_and_those_of_devices_stay(small_stack) -> None:
     body = sums(3).body
     thread = PrimFunc("f", sums(3).params, For(body.var, body.begin, body.extent, body.body, "thread", "x"))
     assert hoist_workspace(thread) is thread
+
+
+def test_the_record_of_checks_stays_the_last_buffer(small_stack) -> None:
+    checked = with_parameters(sums(3), {0: "an index"})
+    record = checked.buffers[-1]
+    hoisted = hoist_workspace(checked)
+    assert [b.name for b in hoisted.buffers] == ["out", "t", record.name]
+    assert hoisted.params[2:] == (record, *checked.scalars)
+    verify_func(hoisted)

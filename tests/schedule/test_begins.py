@@ -76,7 +76,7 @@ GUARDED = """
         for j in range({first}, {first} + {size}):
             with T.block("y"):
                 w = T.axis.spatial(({first}, {size}), j)
-                T.reads(X[0:16])
+                T.reads(X[0:16], A[0:16])
                 T.writes(B[w - {first}])
                 B[w - {first}] = {value}
 """
@@ -154,6 +154,16 @@ def test_a_producer_stays_in_its_buffer_where_windows_do_not():
     same(sch, func)
 
 
+def test_all_is_made_where_data_says_what_is_read():
+    """The last element is read too."""
+    func = text(GUARDED.format(first=0, size=16, value='X[(A[w] % 2).astype("int64") + 14]'))
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops(Y)[0], [None, 4])
+    sch.compute_at(X, outer)
+    assert const_value(sch.extent(sch.get_loops(X)[-1])) == 16
+    same(sch, func)
+
+
 @pytest.mark.parametrize(("first", "size", "shift"), [(0, 16, 0), (0, 14, 2), (2, 14, -2), (1, 13, 2)])
 def test_a_consumer_that_reads_up_to_the_ends_of_a_buffer(first, size, shift):
     func = text(GUARDED.format(first=first, size=size, value=f"X[w + {shift}]"))
@@ -174,6 +184,66 @@ def test_a_consumer_whose_reads_a_condition_guards_stays(first, size, shift):
     assert sch.get_loops(Y)[0].name == "j"
     with pytest.raises(ScheduleError, match="may leave X"):
         sch.reindex(Y, "X")
+
+
+ROWS = """
+    @T.prim_func
+    def f(A: T.Buffer((8, 9), "int32"), B: T.Buffer((8,), "int32")):
+        X = T.alloc_buffer((8, 9), "int32")
+        for i, j in T.grid(8, 9):
+            with T.block("x"):
+                v, w = T.axis.remap("SS", [i, j])
+                T.reads(A[v, w])
+                T.writes(X[v, w])
+                X[v, w] = A[v, w] * 3
+        for k, r in T.grid({rows}, {steps}):
+            with T.block("y"):
+                u, s = T.axis.remap("SR", [k, r])
+                T.reads(X[0:8, 0:9])
+                T.writes(B[u])
+                with T.init():
+                    B[u] = 0
+                B[u] = B[u] + X[{row}, {column}]
+"""
+
+
+@pytest.mark.parametrize(("shift", "steps"), [(0, 9), (1, 8), (2, 3), (6, 3)])
+def test_a_sum_over_a_part_of_a_row_goes_where_the_row_is_made(shift, steps):
+    func = text(ROWS.format(rows=8, steps=steps, row="u", column=f"s + {shift}"))
+    sch = Schedule(func)
+    sch.reverse_compute_at(Y, sch.get_loops(X)[0])
+    same(sch, func)
+
+
+@pytest.mark.parametrize("shift", [2, -1])
+def test_a_sum_that_a_condition_keeps_in_the_row_stays(shift):
+    source = ROWS.format(rows=8, steps=9, row="u", column=f"s + {shift}")
+    read = f"X[u, s + {shift}]"
+    guarded = f"T.if_then_else(s + {shift} >= 0 and s + {shift} < 9, {read}, 0)"
+    sch = Schedule(text(source.replace(read, guarded)))
+    with pytest.raises(ScheduleError, match="only a part of what 's' accumulates"):
+        sch.reverse_compute_at(Y, sch.get_loops(X)[0])
+
+
+@pytest.mark.parametrize("row", ["0", "7"])
+def test_a_consumer_of_one_row_goes_where_whole_columns_are_made(row):
+    func = text(ROWS.format(rows=8, steps=1, row=row, column="u"))
+    sch = Schedule(func)
+    i, j = sch.get_loops(X)
+    sch.reorder(j, i)
+    outer, _ = sch.split(j, [None, 3])
+    sch.reverse_compute_at(Y, outer)
+    same(sch, func)
+
+
+def test_a_copy_is_made_of_the_domain_where_tiles_reach_beyond():
+    func = text(WINDOWS)
+    sch = Schedule(func)
+    sch.split(sch.get_loops(X)[0], [None, 4])
+    assert const_value(sch.get(X).predicate) is None
+    sch.reindex(X, "A")
+    assert [const_value(sch.extent(loop)) for loop in sch.get_loops(BlockRV("A_reindex"))] == [9]
+    same(sch, func)
 
 
 def test_blocks_of_tiles_declare_what_they_touch():

@@ -145,6 +145,7 @@ GATHER_ELEMENTS = op(
     samples=(
         Sample((Tensor((4, 3)), index_sample((2, 3), 4))),
         Sample((Tensor((4, 3)), index_sample((2, 5), 3, "int32")), {"axis": -1}),
+        Sample((Tensor((4, 5)), index_sample((3, 2), 5)), {"axis": -1}),
     ),
     error_samples=[
         ErrorSample((Tensor((4, 3)), index_sample((2,), 4)), {}, "rank"),
@@ -215,6 +216,7 @@ GATHER_ND = op(
     samples=(
         Sample((Tensor((4, 3)), index_sample((5, 2), 3))),
         Sample((Tensor((4, 3, 2)), index_sample((2, 2, 1), 4))),
+        Sample((Tensor((5, 3, 4)), index_sample((6, 2), 3))),
         Sample((Tensor((2, 3, 4)), index_sample((2, 5, 1), 3, "int32")), {"batch_dims": 1}),
     ),
     error_samples=[

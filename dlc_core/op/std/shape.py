@@ -378,7 +378,10 @@ SPACE_TO_DEPTH = op(
     kind="injective",
     compose=_space_to_depth,
     dtypes=ALL,
-    samples=(Sample((Tensor((1, 2, 4, 6)),), {"block": 2}),),
+    samples=(
+        Sample((Tensor((1, 2, 4, 6)),), {"block": 2}),
+        Sample((Tensor((1, 2, 3, 6)),), {"block": 3}),
+    ),
     error_samples=[ErrorSample((Tensor((1, 2, 3, 4)),), {"block": 2}, "no multiple")],
 )
 

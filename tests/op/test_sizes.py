@@ -1,0 +1,70 @@
+"""Sizes that inference works out, against counting; and what is just accepted and just refused."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from dlc_core.diag import TypeInferenceError
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.op.std.window import Window
+
+
+def counted(size: int, window: Window, ceil_mode: bool) -> int:
+    """How many windows lie in the padded dim, one after another; with `ceil_mode` also one that begins in the
+    dim, or in the padding before it, and hangs over."""
+    (kernel,), (stride,), (before,), (after,), (step,) = (
+        window.kernel, window.strides, window.before, window.after, window.dilation
+    )  # fmt: skip
+    number = 0
+    while True:
+        first = number * stride - before
+        last = first + (kernel - 1) * step
+        previous = first - stride + (kernel - 1) * step
+        if last < size + after:
+            number += 1
+        elif ceil_mode and first < size and previous < size + after - 1:
+            return number + 1
+        else:
+            return number
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_windows_are_as_many_as_fit(ceil_mode):
+    for size, kernel, stride, step in product((1, 2, 5, 8, 9), (1, 2, 3, 5), (1, 2, 3), (1, 2)):
+        for before, after in product((0, 1, 2), repeat=2):
+            window = Window((kernel,), (stride,), (before,), (after,), (step,))
+            if window.extents[0] > size + before + after or max(before, after) >= window.extents[0]:
+                continue
+            found = window.output_sizes((size,), ceil_mode)
+            assert found == (counted(size, window, ceil_mode),), (size, window)
+
+
+def padded(mode, before, after):
+    return std.pad(param("x", tensor_type((5, 2))), pads=(before, 0, after, 0), mode=mode).shape
+
+
+@pytest.mark.parametrize(("mode", "most"), [("reflect", 4), ("wrap", 5), ("edge", 50)])
+def test_pads_are_at_most_what_a_mode_has(mode, most):
+    assert padded(mode, most, 0) == padded(mode, 0, most) == (5 + most, 2)
+    if mode != "edge":
+        for before, after in ((most + 1, 0), (0, most + 1)):
+            with pytest.raises(TypeInferenceError, match="too large"):
+                padded(mode, before, after)
+
+
+def gathered(x, indices, batch):
+    data = param("x", tensor_type(x))
+    return std.gather_nd(data, param("i", tensor_type(indices, "int64")), batch_dims=batch).shape
+
+
+def test_batches_of_places_are_fewer_than_the_dims_of_the_indices():
+    assert gathered((2, 3, 4), (2, 1), 1) == (2, 4)
+    assert gathered((2, 3, 4), (2, 3, 1), 2) == (2, 3)
+    assert gathered((2, 3, 4), (2, 2), 1) == (2,)
+    for indices, batch in (((2, 1), 2), ((2, 3), 1), ((2, 3, 2), 2)):
+        with pytest.raises(TypeInferenceError, match="do not fit"):
+            gathered((2, 3, 4), indices, batch)
