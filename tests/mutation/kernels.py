@@ -56,6 +56,8 @@ def kernel_checks() -> Iterator[Check]:
         yield Check(f"random/{seed}/interpreted", partial(_random, seed, INTERPRETED))
         yield Check(f"random/{seed}/end", partial(_random, seed, NATIVE, guard="end"))
         yield Check(f"random/{seed}/off", partial(_random, seed, NATIVE))
+    for step in (1, 2, -1, -3):
+        yield Check(f"slice/open {step}", partial(_open_slice, step))
     yield Check("control/every kind/off", _every_kind)
     yield Check("control/every kind/end", partial(_every_kind, guard="end"))
     for name in _JOINS:
@@ -265,6 +267,21 @@ def _random(seed: int, target: str, **config: str) -> int:
     exe = _compiled(module, target, 1, **config)
     for number, sizes in enumerate(graph.sizes):
         _compare(module, exe, graph.feeds(sizes, number))
+    return _open(exe)
+
+
+def _open_slice(step: int) -> int:
+    """Rows from one place to another that calls give."""
+    low, high = Var("low"), Var("high")
+    params = [_tensor(N, 3), _tensor(low, name="low"), _tensor(high, name="high")]
+    begin, end = (low, high) if step > 0 else (high, low)
+    body = std.slice(params[0], begins=(begin,), ends=(end,), strides=(step,), axes=(0,))
+    exe = _compiled(module_of(body, params), NATIVE, 1, guard="end")
+    for rows, first, last in ((9, 2, 7), (9, 0, 9), (5, 5, 5), (7, 1, 7), (1, 0, 1)):
+        x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
+        cut = slice(first, last, step) if step > 0 else slice(last, first, step)
+        found = outputs_of(exe(x, *(np.zeros(size, np.float32) for size in (first, last))))
+        _differ(found, [x[cut]])
     return _open(exe)
 
 

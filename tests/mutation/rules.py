@@ -158,6 +158,10 @@ def _contractions() -> Iterator[tuple[str, Kernel, Mapping[str, Description], li
     deals = {"threads": strassen.WIDE, "many": strassen.MANY, "alone": strassen.ALONE}
     for name, case in list(strassen.CASES.items())[:6]:
         yield f"strassen/{name}", partial(strassen.kernel, *case), deals, [{}]
+    rows = [{strassen.N: count} for count in (7, strassen.BLOCK + 11)]
+    yield "strassen/rows and a rest", partial(strassen.kernel, (strassen.N,), 8, 32), deals, rows
+    given = partial(strassen.kernel, (strassen.N,), 8, 32, block=16)
+    yield "strassen/blocks and a rest", given, deals, [{strassen.N: 43}]
     for name, case in winograd.CASES.items():
         made = {"threads": winograd.WIDE, "alone": winograd.ALONE}
         yield f"winograd/{name}", partial(winograd.kernel, *case, residual=case[0][0] == 1), made, [{}]

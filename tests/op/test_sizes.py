@@ -8,8 +8,10 @@ import pytest
 
 from dlc_core.diag import TypeInferenceError
 from dlc_core.graph.node import param
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.op.reference import evaluate_dim
 from dlc_core.op.std.window import Window
 
 
@@ -68,3 +70,23 @@ def test_batches_of_places_are_fewer_than_the_dims_of_the_indices():
     for indices, batch in (((2, 1), 2), ((2, 3), 1), ((2, 3, 2), 2)):
         with pytest.raises(TypeInferenceError, match="do not fit"):
             gathered((2, 3, 4), indices, batch)
+
+
+N, B, E = Var("n"), Var("b"), Var("e")
+"""A dim of a call, and two places in it."""
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, -1, -2, -3])
+@pytest.mark.parametrize(
+    ("begin", "end"), [(B, E), (E, B), (0, E), (B, 2**40), (E, -(2**40)), (2, E), (-1, B), (-E, -1)]
+)
+def test_slices_of_dims_of_a_call_are_as_long_as_in_python(begin, end, step):
+    x = param("x", tensor_type((N,)))
+    (count,) = std.slice(x, begins=(begin,), ends=(end,), strides=(step,)).shape
+    for n, b, e in product((1, 2, 5, 8), range(9), range(9)):
+        if not 1 <= e <= n or not b < n:
+            continue
+        sizes = {N: n, B: b, E: e}
+        places = [evaluate_dim(place, sizes) for place in (begin, end)]
+        expected = len(range(n)[slice(*places, step)])
+        assert evaluate_dim(count, sizes) == expected, (sizes, count)

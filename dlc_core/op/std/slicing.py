@@ -147,8 +147,8 @@ SPLIT = op(
 def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
     """(first index, number of indices) of `begin:end:step` on a dim.
 
-    Ints behave as in Python.  A symbolic begin or end is taken to lie inside the dim (counted from its end
-    where it is surely negative).
+    Ints behave as in Python.  A symbolic begin or end is taken to be 0 to `size` (counted from the end where
+    it is surely negative); of steps that are negative the first index is the last of the dim at most.
     """
     if step == 0:
         raise fail("a slice's stride is 0")
@@ -157,6 +157,8 @@ def slice_range(size: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
         return span.start, len(span)
     low: Dim = 0 if step > 0 else -1
     begin, end = (_inside(size, place) for place in (begin, end))
+    if step < 0 and not isinstance(begin, int):
+        begin = simplify(minimum(as_expr(begin), as_expr(size) - 1))
     first, last = (_slice_end(size, place, low) for place in (begin, end))
     distance = last - first if step > 0 else first - last
     count = dim_max((distance + (abs(step) - 1)) // abs(step), 0)
