@@ -20,10 +20,10 @@ from tests.mutation.check import Check
 
 _ROOMS = {
     "schedule": "primitives more_primitives refusals legality split trim stages recurrence several_values"
-    " tensorize bounded_dims found_by_chance threads bulk matrices",
+    " tensorize bounded_dims found_by_chance regions threads bulk matrices",
     "passes/tir": "partition strided unroll vectorize compact common storage no_ops",
     "passes": "workspace limit_boxes places tir_lowering",
-    "op": "assumptions symbolic_attrs scatter reference",
+    "op": "assumptions symbolic_attrs sizes scatter reference",
 }
 FILES = tuple(f"{room}/test_{name}.py" for room, names in _ROOMS.items() for name in names.split())
 """The files of tests, beside this folder."""
@@ -54,4 +54,4 @@ def _passes(file: Path) -> int:
     return 0
 
 
-__all__ = ["FailedTestError", "ordinary_checks"]
+__all__ = ["FILES", "FailedTestError", "ordinary_checks"]

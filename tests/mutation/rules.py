@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -102,6 +103,11 @@ def _winograd(group: int, phases: bool, parts: int) -> int:
 
     with mock.patch.object(winograd_rule, "plan", planned):
         made = check_schedule(winograd.kernel((2, 7, 6, 4), 32, 2, (1, 1, 1, 1)), winograd.WIDE)
+    packed = made.buffers[1].static_shape()
+    if parts > 1:
+        assert packed is not None
+        assert packed[0] == parts, "weights lie part by part"
+        assert math.prod(packed) == 4 * 4 * 4 * 32, "and take no more room"
     return open_accesses(made)
 
 

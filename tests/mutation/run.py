@@ -26,6 +26,7 @@ from pathlib import Path
 from tests.mutation.check import Check
 from tests.mutation.kernels import kernel_checks
 from tests.mutation.mutants import Mutant, Place, Probes, all_mutants, apply, drawn
+from tests.mutation.ordinary import FILES, ordinary_checks
 from tests.mutation.programs import program_checks
 from tests.mutation.rules import rule_checks
 
@@ -60,7 +61,11 @@ class Verdict:
         """The way in which it was noticed."""
         if self.said.startswith("ended by"):
             return "the process does not survive"
-        kinds = {"NotProvedError": "an access is not proved", "AssertionError": "numbers differ"}
+        kinds = {
+            "NotProvedError": "an access is not proved",
+            "AssertionError": "numbers differ",
+            "FailedTestError": "an ordinary test fails",
+        }
         return kinds.get(self.said, self.said if self.said == SURVIVED else "the compiler or a check refuses")
 
 
@@ -69,7 +74,7 @@ class NotProvedError(Exception):
 
 
 def all_checks() -> list[Check]:
-    return [*program_checks(), *rule_checks(), *kernel_checks()]
+    return [*program_checks(), *rule_checks(), *kernel_checks(), *ordinary_checks()]
 
 
 def in_processes(
@@ -165,7 +170,8 @@ def kept_facts(file: Path | None, mutants: Sequence[Mutant], processes: int) -> 
 def _digest() -> str:
     """A digest of everything that says what checks evaluate."""
     here = Path(__file__).resolve()
-    files = [*(here.parents[2] / "dlc_core").rglob("*.py"), *here.parent.glob("*.py")]
+    tests = [here.parents[1] / file for file in FILES]
+    files = [*(here.parents[2] / "dlc_core").rglob("*.py"), *here.parent.glob("*.py"), *tests]
     made = hashlib.sha256()
     for file in sorted(set(files) - {here.with_name("equivalent.py")}):
         made.update(file.read_bytes())

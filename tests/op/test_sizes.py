@@ -72,6 +72,15 @@ def test_batches_of_places_are_fewer_than_the_dims_of_the_indices():
             gathered((2, 3, 4), indices, batch)
 
 
+def test_a_new_axis_stands_at_any_place():
+    x = param("x", tensor_type((2, 3), "int64"))
+    shapes = [std.one_hot(x, depth=7, axis=axis).shape for axis in range(-3, 3)]
+    assert shapes == [(7, 2, 3), (2, 7, 3), (2, 3, 7)] * 2
+    for axis in (-4, 3):
+        with pytest.raises(TypeInferenceError, match="out of range"):
+            std.one_hot(x, depth=7, axis=axis)
+
+
 N, B, E = Var("n"), Var("b"), Var("e")
 """A dim of a call, and two places in it."""
 

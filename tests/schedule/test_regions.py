@@ -1,4 +1,4 @@
-"""Loops and axes that do not begin at 0, and regions that primitives work out exactly."""
+"""Regions that primitives work out: of loops and axes that begin later, at the ends of buffers, of tiles."""
 
 from __future__ import annotations
 
@@ -257,6 +257,25 @@ def test_blocks_of_tiles_declare_what_they_touch():
     assert [str(region.ranges[0].begin) for region in found] == [
         f"{axis.var} * 4", f"{axis.var} * 4 + 1", f"{axis.var} * 4"
     ]  # fmt: skip
+    same(sch, func)
+
+
+@pytest.mark.parametrize("sizes", [None, [None, 3], [None, 4]], ids=str)
+def test_blocks_of_axes_that_begin_later(sizes):
+    func = text(CHAIN)
+    sch = Schedule(func)
+    loop = sch.get_loops(X)[0]
+    sch.blockize(loop if sizes is None else sch.split(loop, sizes)[1])
+    same(sch, func)
+
+
+def test_factors_that_cover_a_cut_tile():
+    func = text(WINDOWS)
+    sch = Schedule(func)
+    _, inner = sch.split(sch.get_loops(X)[0], [None, 4], tail="shrink")
+    with pytest.raises(ScheduleError, match="do not cover"):
+        sch.split(inner, [1, 3])
+    assert len(sch.split(inner, [2, 2])) == 2
     same(sch, func)
 
 
