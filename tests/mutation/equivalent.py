@@ -43,7 +43,14 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.schedule.rules.cpu.bands": {
         "_rows": "compares with caches; the split takes any divisor",
     },
+    "dlc_core.schedule.rules.cpu.attention": {
+        "_Attend._tile": "sizes of tiles, and where a loop with a cut tail is cut: it may be anywhere",
+    },
+    "dlc_core.op.std.slicing": {
+        "_stays_inside": "whether a place that the conditions of a call keep inside is clamped besides",
+    },
     "dlc_core.schedule.rules.cpu.panels": {
+        "_preferred_steps": "compares with caches; what it prefers divides the steps, or is none",
         "steps_at_once": "compares with caches",
         "_panel_bytes": "compares with caches",
         "ask_ahead": "prefetches",
@@ -85,7 +92,76 @@ COSTS: Mapping[str, Mapping[str, str]] = {
 }
 """By module and function, why whatever the function says leaves results as they are."""
 
-EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {}
+_BORDER = "the border behind the last window is longer, and no window reads that part"
+_AHEAD = "how far ahead of its use a line is asked for"
+EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    "dlc_core.passes.lower.control": {
+        "Control._scan": {"t + 1: another operator": "the turn before one is the turn after it, modulo two"},
+    },
+    "dlc_core.passes.lower.memory": {
+        "_place_symbolic": {"align - 1: another operator": "a value takes a step of alignment more"},
+    },
+    "dlc_core.passes.lower.weights": {
+        "Weights.place": {"self.size - PAGE: another operator": "guarded constants lie further apart"},
+    },
+    "dlc_core.passes.tir.strided": {
+        "_power": {
+            "number - 1: constant + 1": "of numbers from two on it says the same, and it is asked for these"
+        },
+    },
+    "dlc_core.schedule.blockize": {
+        "_Division._box": {
+            "low >= 0: bound": "a low end that is 0 at least is its maximum with 0",
+            "end <= size: bound": "an end that is the size at most is its minimum with it",
+        },
+    },
+    "dlc_core.schedule.regions": {
+        "extent_of": {"extent >= 0: bound": "an extent that is 0 at least is its maximum with 0"},
+        "hull": {
+            "size - 1: another operator": "boxes of unknown places are clipped to the buffer; those that are"
+            " not are asked only whether they have a constant extent, or may overlap, as a whole buffer does"
+        },
+    },
+    "dlc_core.schedule.rules.cpu.contraction": {
+        "Contract._tiled": {
+            "nest.index(panels) + 1: another operator": "the loops whose data is compared with caches",
+            "nest.index(panels) + 1: constant + 1": "the loops whose data is compared with caches",
+        },
+        "Contract._parts": {"loop.extent // height: another operator": "a part without rows is cut off too"},
+    },
+    "dlc_core.schedule.rules.cpu.row_filter": {
+        "RowFilterRule.apply": {
+            "-known_extent(s, stage['results'], 1) // tiles: another operator": "rows that are computed"
+            " together: any number may be"
+        },
+    },
+    "dlc_core.schedule.rules.cpu.strassen": {
+        "Quarters.__init__": {"parts * self.depth: another operator": "the shape that tiles are weighed for"},
+        "Quarters._by_tiles": {
+            "2 * self.depth * self.panel: another operator": _AHEAD,
+            "2 * self.depth: another operator": _AHEAD,
+            "2 * self.depth: constant + 1": _AHEAD,
+        },
+    },
+    "dlc_core.schedule.rules.cpu.winograd": {
+        "_Winograd._products": {
+            "self.outputs // self.plan.parts: another operator": "the width for which tiles are chosen"
+        },
+    },
+    "dlc_core.op.std.pool": {
+        "_overhang": {
+            "(c - 1) * s + e - n - b: another operator": _BORDER,
+            "c - 1: another operator": _BORDER,
+        },
+        "_counts_of_padded": {
+            "(c - 1) * s + e - n: another operator": _BORDER,
+            "c - 1: another operator": _BORDER,
+        },
+    },
+    "dlc_core.op.std.shape": {
+        "_cuts": {"len(shape) + 1: another operator": "fewer runs of dims are mapped each on its own"},
+    },
+}
 """By module, function and kind, why that change leaves results as they are."""
 
 

@@ -20,7 +20,7 @@ from tests.mutation.check import Check
 
 _ROOMS = {
     "schedule": "primitives more_primitives refusals legality split trim stages recurrence several_values"
-    " tensorize bounded_dims found_by_chance regions threads bulk matrices",
+    " tensorize bounded_dims found_by_chance regions analysis threads bulk matrices",
     "passes/tir": "partition strided unroll vectorize compact common storage no_ops",
     "passes": "workspace limit_boxes places tir_lowering",
     "op": "assumptions symbolic_attrs sizes scatter reference",

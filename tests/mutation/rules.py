@@ -157,7 +157,7 @@ def _contractions() -> Iterator[tuple[str, Kernel, Mapping[str, Description], li
         yield f"panels/{height} {width}", partial(panels.convolution, height, width, 80), wide, [{}]
     long = partial(contraction.matmul, (9, 240), (240, 50), constants=(1,), finish=True)
     yield "panels/matmul", long, {"2": wide["2"]}, [{}]
-    for size_name, size in tiles.SIZES.items():
+    for size_name, size in {**tiles.SIZES, "short sums": (9, 16, 2), "odd sums": (9, 16, 3)}.items():
         for kind, types in tiles.PAIRS.items():
             make = partial(tiles.product, *size, types, bias=True)
             yield f"tiles/{size_name} {kind}", make, {"units": tiles.MACHINE}, [{}]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from dlc_core import te
+from dlc_core.arith import eval_expr
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var, const_value, select
+from dlc_core.ir.expr import Var, const_value, loads_in, select
 from dlc_core.ir.structural import first_difference
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks
 from dlc_core.schedule import BlockRV, IndexMap, Schedule
@@ -24,7 +25,7 @@ def same(sch: Schedule, func: PrimFunc, *sizes: int) -> None:
     """The scheduled program gives what the plain one gives, as it is, parsed back, and lowered."""
     rng = np.random.default_rng(0)
     env = dict(zip(func.scalars, sizes, strict=True))
-    shapes = [[const_value(d) if d not in env else env[d] for d in b.shape] for b in func.buffers]
+    shapes = [[int(eval_expr(d, env)) for d in b.shape] for b in func.buffers]
     arrays = [rng.integers(-3, 4, shape).astype(b.dtype.numpy) for shape, b in zip(shapes, func.buffers)]
     expected = [a.copy() for a in arrays]
     run(func, *expected, *sizes)
@@ -332,6 +333,21 @@ def test_neighbouring_axes_become_one(sch):
     refused(sch, lambda: sch.fuse_block_axes(RELU, 1, 2), "it has 2 axes")
     sch.split(sch.get_loops(RELU)[0], [None, 5])
     refused(sch, lambda: sch.fuse_block_axes(RELU, 0, 2), "not one loop each")
+
+
+def test_places_of_rows_of_open_number_are_those_of_one_axis():
+    """Index `4 * i + j` and twice as much are over the one axis what they are over both."""
+    n = Var("n")
+    a = te.placeholder((n * 8 + 1,), name="A")
+    y = te.compute((n, 4), lambda i, j: a[i * 4 + j] + a[i * 8 + j * 2 + 1] * 3.0, "y")
+    func = te.create_prim_func([a], [y])
+    sch = Schedule(func)
+    sch.fuse_block_axes(BlockRV("y"), 0, 2)
+    block = sch.get(BlockRV("y"))
+    (axis,) = block.axes
+    assert {str(e.indices[0]) for e in loads_in(block.body.value)} == {f"{axis.var}", f"{axis.var} * 2 + 1"}
+    same(sch, func, 5)
+    same(sch, func, 0)
 
 
 def test_other_axes_refusals(sch):

@@ -41,6 +41,7 @@ def ranges(func) -> list[tuple[str, str, bool]]:
         ("i + j < 18", [("0", "15", False), ("15", "20", True)]),
         ("i + j >= 3 and i - j <= 16", [("0", "3", True), ("3", "17", False), ("17", "20", True)]),
         ("i + j < n", None),
+        ("i - 5 * j > 0 and i < 5 * j + 4", [("0", "20", True)]),
         ("i % 3 < 2", [("0", "20", True)]),
         ("i == 5", [("0", "20", True)]),
         ("A[i] > 0", [("0", "20", True)]),

@@ -190,8 +190,9 @@ class Quarters:
         parts = [(tiles, out)]
         number = -(-self.half // height)
         ahead = 2 * self.depth * self.panel
-        if self.half % number:
-            _, rest = s.partition(tiles, [self.half % number])
+        taller = self.half % number
+        if taller:
+            _, rest = s.partition(tiles, [taller])
             parts.append((rest.loop, rest[out]))
         for name in AHEAD:
             blocks = [self.stage[name], *(s.duplicate(self.stage[name], [part]) for _, part in parts[1:])]
