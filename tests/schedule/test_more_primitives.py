@@ -335,11 +335,11 @@ def test_neighbouring_axes_become_one(sch):
     refused(sch, lambda: sch.fuse_block_axes(RELU, 0, 2), "not one loop each")
 
 
-def test_places_of_rows_of_open_number_are_those_of_one_axis():
-    """Index `4 * i + j` and twice as much are over the one axis what they are over both."""
+def test_places_of_rows_of_open_length_are_those_of_one_axis():
+    """Index `n * i + j` and twice as much are over the one axis what they are over both."""
     n = Var("n")
     a = te.placeholder((n * 8 + 1,), name="A")
-    y = te.compute((n, 4), lambda i, j: a[i * 4 + j] + a[i * 8 + j * 2 + 1] * 3.0, "y")
+    y = te.compute((4, n), lambda i, j: a[i * n + j] + a[i * n * 2 + j * 2 + 1] * 3.0, "y")
     func = te.create_prim_func([a], [y])
     sch = Schedule(func)
     sch.fuse_block_axes(BlockRV("y"), 0, 2)
