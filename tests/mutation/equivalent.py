@@ -109,6 +109,17 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "number - 1: constant + 1": "of numbers from two on it says the same, and it is asked for these"
         },
     },
+    "dlc_core.schedule.block_axes": {
+        "_positions": {
+            f"{kind}: another operator": "a place that is not found is written over divisions of the new axis"
+            for kind in (
+                "total * axis.dom.extent + axis.var",
+                "total * axis.dom.extent",
+                "total * factor + rest",
+                "total * factor",
+            )
+        },
+    },
     "dlc_core.schedule.blockize": {
         "_Division._box": {
             "low >= 0: bound": "a low end that is 0 at least is its maximum with 0",
@@ -126,6 +137,9 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "Contract._tiled": {
             "nest.index(panels) + 1: another operator": "the loops whose data is compared with caches",
             "nest.index(panels) + 1: constant + 1": "the loops whose data is compared with caches",
+        },
+        "Contract._sum_chunks": {
+            "1 - rank: constant + 1": "which loops are put in another order: any may be"
         },
         "Contract._parts": {"loop.extent // height: another operator": "a part without rows is cut off too"},
     },

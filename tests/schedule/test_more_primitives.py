@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -333,6 +335,19 @@ def test_neighbouring_axes_become_one(sch):
     refused(sch, lambda: sch.fuse_block_axes(RELU, 1, 2), "it has 2 axes")
     sch.split(sch.get_loops(RELU)[0], [None, 5])
     refused(sch, lambda: sch.fuse_block_axes(RELU, 0, 2), "not one loop each")
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 3), (0, 2), (1, 2), (1, 1)])
+def test_some_of_three_axes_become_one(first, count):
+    a = te.placeholder((3, 6, 4), name="A")
+    y = te.compute((3, 6, 4), lambda i, j, k: a[i, j, k] * 2.0 + a[2 - i, j, 3 - k], "y")
+    func = te.create_prim_func([a], [y])
+    sch = Schedule(func)
+    sch.fuse_block_axes(BlockRV("y"), first, count)
+    sizes = [3, 6, 4]
+    fused = [*sizes[:first], math.prod(sizes[first : first + count]), *sizes[first + count :]]
+    assert [const_value(sch.extent(loop)) for loop in sch.get_loops(BlockRV("y"))] == fused
+    same(sch, func)
 
 
 def test_places_of_rows_of_open_length_are_those_of_one_axis():
