@@ -97,6 +97,10 @@ _AHEAD = "how far ahead of its use a line is asked for"
 EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "dlc_core.passes.lower.control": {
         "Control._scan": {"t + 1: another operator": "the turn before one is the turn after it, modulo two"},
+        "_rounded": {
+            "ALIGN - 1: another operator": "the places of a state take more",
+            "(_bytes(value) + (ALIGN - 1)) // ALIGN: another operator": "the places of a state take more",
+        },
     },
     "dlc_core.passes.lower.memory": {
         "_place_symbolic": {"align - 1: another operator": "a value takes a step of alignment more"},
@@ -161,6 +165,9 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "_Winograd._products": {
             "self.outputs // self.plan.parts: another operator": "the width for which tiles are chosen"
         },
+    },
+    "dlc_core.op.std.convolution": {
+        "_spread": {"o + e - 1: another operator": _BORDER},
     },
     "dlc_core.op.std.pool": {
         "_overhang": {

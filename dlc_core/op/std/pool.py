@@ -236,7 +236,14 @@ AVG_POOL = op(
     infer=of_input(_infer, FLOATS),
     reference=_average_reference,
     lower=_average_lower,
-    samples=(*_samples({}), *_samples({"count_include_pad": True})[1:6]),
+    samples=(
+        *_samples({}),
+        *_samples({"count_include_pad": True})[1:6],
+        Sample(
+            (Tensor((1, 1, 9)),),
+            {"kernel": (2,), "strides": (2,), "ceil_mode": True, "count_include_pad": True},
+        ),
+    ),
     error_samples=_ERRORS,
 )
 
