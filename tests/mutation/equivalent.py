@@ -102,6 +102,9 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "(_bytes(value) + (ALIGN - 1)) // ALIGN: another operator": "the places of a state take more",
         },
     },
+    "dlc_core.passes.lower.main": {
+        "_Builder.proved": {"inside.proved + apart.proved: another operator": "a figure of the report"},
+    },
     "dlc_core.passes.lower.memory": {
         "_place_symbolic": {"align - 1: another operator": "a value takes a step of alignment more"},
     },
@@ -130,6 +133,9 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "end <= size: bound": "an end that is the size at most is its minimum with it",
         },
     },
+    "dlc_core.schedule.padding": {
+        "_over": {"extent >= 0: bound": "an extent that is 0 at least is its maximum with 0"},
+    },
     "dlc_core.schedule.regions": {
         "extent_of": {"extent >= 0: bound": "an extent that is 0 at least is its maximum with 0"},
         "hull": {
@@ -154,7 +160,10 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
     "dlc_core.schedule.rules.cpu.strassen": {
-        "Quarters.__init__": {"parts * self.depth: another operator": "the shape that tiles are weighed for"},
+        "Quarters.__init__": {
+            "parts * self.depth: another operator": "the shape that tiles are weighed for",
+            "parts * self.half: another operator": "the shape that tiles are weighed for",
+        },
         "Quarters._by_tiles": {
             "2 * self.depth * self.panel: another operator": _AHEAD,
             "2 * self.depth: another operator": _AHEAD,

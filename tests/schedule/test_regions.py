@@ -303,3 +303,11 @@ def test_the_elements_of_a_vector_access():
         found = span(ramp(j * 9 + i * 8 + 3, stride, 4), [i], analyzer)
         assert found is not None
         assert all(analyzer.prove_equal(a, b) for a, b in zip(found, ends, strict=True))
+
+
+def test_loops_that_begin_later_become_one():
+    func = text(TOTAL.replace("range(6)", "range(1, 5)").replace("spatial(6, i)", "spatial((1, 4), i)"))
+    sch = Schedule(func)
+    fused = sch.fuse(*sch.get_loops(BlockRV("total")))
+    assert const_value(sch.extent(fused)) == 4 * 9
+    same(sch, func)
