@@ -19,9 +19,9 @@ REGIONS = "regions"
 @dataclass(frozen=True)
 class ProveRegions(PrimFuncPass):
     """A block that passes addresses to an intrinsic or a function outside of the module touches the regions
-    that it declares: these are proved to lie in their buffers, for all sizes.
+    that it declares: these are proved to lie in their buffers, for all sizes, and the addresses in them.
 
-    ScheduleError where one is not proved: the intrinsic would touch what lies beside the buffer.
+    ScheduleError where that is not proved: the intrinsic would touch what lies beside the buffer.
     """
 
     name: ClassVar[str] = "prove_regions"
@@ -34,7 +34,7 @@ class ProveRegions(PrimFuncPass):
             known = first.when is not None and const_value(first.when) is None
             where = f", which lies inside where {first.when}" if known else ""
             raise ScheduleError(
-                f"{func.name}: a region is not proved to lie in its buffer",
+                f"{func.name}: what a function outside of it touches is not proved to lie in its buffer",
                 why=f"{first}{where}",
                 hint="split loops so that only whole tiles are tensorized, or pad the buffer",
             )

@@ -63,6 +63,39 @@ def test_regions_that_may_lie_outside_are_refused(case):
     assert ("which lies inside where" in str(caught.value)) is (case["size"] != "64")
 
 
+DECLARED = """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for i in range(4):
+        with T.block("tile"):
+            v = T.axis.spatial(4, i)
+            T.reads()
+            T.writes({region})
+            T.evaluate(T.call_extern("fill16", T.address_of(A[{index}]), dtype="int32"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("region", "index", "why"),
+    [
+        ("A[v * 16 : v * 16 + 16]", "v * 16", ""),
+        ("A[v * 16 : v * 16 + 16]", "v * 16 + 15", ""),
+        ("A[0:16], A[v * 16 : v * 16 + 16]", "v * 16", ""),
+        ("B[v * 16 : v * 16 + 16]", "v * 16 + 1", "declares no region of A"),
+        ("A[0:16]", "63 - v", "declares A[0:"),
+        ("A[v * 16 : v * 16 + 16]", "v * 16 + 16 - v // 3 * 16", "declares A[v * 16:"),
+    ],
+)
+def test_addresses_are_of_declared_regions(region, index, why):
+    func = parse(DECLARED.format(region=region, index=index))
+    if not why:
+        assert ProveRegions().run_function(func, PassContext()).attrs[REGIONS] >= 1
+        return
+    with pytest.raises(ScheduleError, match="passes the address of A") as caught:
+        ProveRegions().run_function(func, PassContext())
+    assert why in str(caught.value)
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(64, 96), (16, 16)])
 def test_tensorized_blocks_are_proved(rows, columns):
     x, w = te.placeholder((rows, 48), name="x"), te.placeholder((48, columns), name="w")

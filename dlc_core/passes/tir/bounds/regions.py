@@ -1,14 +1,16 @@
 """Proofs of what functions outside of a program touch: the regions that blocks declare.
 
-A block that passes addresses to an intrinsic or to a function outside of the module says in `reads` and
-`writes` what that touches.  Such a region is a box: it is proved to lie in its buffer, in every dim, wherever
-the block runs.  Kernels of the module and bulk copies are not looked at here: their own parameters and boxes
-are proved.
+A block that passes an address to an intrinsic or to a function outside of the module says in `reads` and
+`writes` what that touches, in boxes.  Each box is proved to lie in its buffer, in every dim, wherever the
+block runs, and the address to lie in a box.  Kernels of the module and bulk copies are not looked at here:
+their own parameters and boxes are proved.  Outside of blocks nothing says what is touched, and nothing is
+proved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, const, const_value, logical_and, post_order
@@ -16,9 +18,24 @@ from dlc_core.passes.tir.bounds.facts import Fact
 from dlc_core.passes.tir.bounds.prover import Access, Proof, Prover, facts_in_block, with_facts
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.intrinsics import BULK, KERNEL, LAUNCH
-from dlc_core.tir.stmt import Block, PrimFunc, Region, Stmt
+from dlc_core.tir.stmt import Block, PrimFunc, Region, Stmt, View
 
 _LOOKED_AT = (KERNEL, LAUNCH)
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """An address that a call passes, the block around it, and the buffer that its regions name."""
+
+    block: Block
+    callee: str
+    address: Load
+    whole: Buffer
+
+    @property
+    def regions(self) -> list[Region]:
+        found = dict.fromkeys((*self.block.reads, *self.block.writes))
+        return [region for region in found if region.buffer is self.whole]
 
 
 def prove_regions(func: PrimFunc) -> Proof:
@@ -26,17 +43,23 @@ def prove_regions(func: PrimFunc) -> Proof:
 
     An open one says in `when` under which sizes it does, where that is known.
     """
-    blocks = {b: passed for b in _blocks(func.body) if (passed := _passed(b))}
+    passed: dict[Stmt, list[_Passed]] = {}
+    for stmt, one in _passed(func.body):
+        passed.setdefault(stmt, []).append(one)
     prover = Prover(func, {})
-    if not blocks:
+    if not passed:
         return prover.proof
+    callees = {one.block: one.callee for ones in passed.values() for one in ones}
+    wholes = {(one.block, one.whole) for ones in passed.values() for one in ones}
     prover.learn_ranges()
     for stmt, fact in with_facts(func.body):
-        if isinstance(stmt, Block) and stmt in blocks:
+        if isinstance(stmt, Block) and stmt in callees:
             inside = facts_in_block(stmt, fact)
             for region in dict.fromkeys((*stmt.reads, *stmt.writes)):
-                if region.buffer in blocks[stmt]:
-                    _region(prover, stmt, region, inside, blocks[stmt][region.buffer])
+                if (stmt, region.buffer) in wholes:
+                    _region(prover, stmt, region, inside, callees[stmt])
+        for one in passed.get(stmt, ()):
+            _address(prover, one, fact)
     return prover.proof
 
 
@@ -48,36 +71,60 @@ def _region(prover: Prover, block: Block, region: Region, fact: Fact | None, cal
     if when is not None and const_value(when):
         prover.proof.proved += 1
         return
-    box = ", ".join(map(str, region.ranges))
-    why = f"block {block.name} passes {region.buffer.name}[{box}] of {region.buffer!r} to {callee}"
+    why = f"block {block.name} passes {_box(region)} of {region.buffer!r} to {callee}"
     prover.proof.open.append(Access(block, "passes", region.buffer, (), (), why, when))
 
 
-def _blocks(root: Stmt) -> Iterator[Block]:
-    work = [root]
-    while work:
-        stmt = work.pop()
-        if isinstance(stmt, Block):
-            yield stmt
-        work += child_stmts(stmt)
+def _address(prover: Prover, one: _Passed, fact: Fact | None) -> None:
+    """An address is of an element of a region; that of a window is not compared, the window being proved."""
+    indices, regions = one.address.indices, one.regions
+    if regions and one.address.buffer is not one.whole:
+        return
+    if any(_is_in(prover, indices, region, fact) for region in regions):
+        return
+    at = f"{one.address.buffer.name}[{', '.join(map(str, indices))}]"
+    said = "declares " + (" and ".join(map(_box, regions)) if regions else f"no region of {one.whole.name}")
+    why = f"block {one.block.name} passes the address of {at} to {one.callee}, and {said}"
+    prover.proof.open.append(Access(one.block, "passes", one.address.buffer, indices, (), why))
 
 
-def _passed(block: Block) -> dict[Buffer, str]:
-    """The buffers whose addresses a block passes by itself, and the function that gets them."""
-    found: dict[Buffer, str] = {}
-    work = [stmt for stmt in (block.init, block.body) if stmt is not None]
+def _is_in(prover: Prover, indices: Sequence[Expr], region: Region, fact: Fact | None) -> bool:
+    found = (
+        prover.is_between(prover.knowledge.at(fact).simplify(index - box.begin), box.extent, fact)
+        for index, box in zip(indices, region.ranges, strict=True)
+    )
+    return all(enough is not None and const_value(enough) for enough in found)
+
+
+def _box(region: Region) -> str:
+    return f"{region.buffer.name}[{', '.join(map(str, region.ranges))}]"
+
+
+def _passed(root: Stmt) -> Iterator[tuple[Stmt, _Passed]]:
+    """What statements in blocks pass, with these."""
+    bases: dict[Buffer, Buffer] = {}
+    work: list[tuple[Stmt, Block | None]] = [(root, None)]
     while work:
-        stmt = work.pop()
+        stmt, block = work.pop()
         if isinstance(stmt, Block):
+            block = stmt
+        elif block is not None:
+            if isinstance(stmt, View):
+                bases[stmt.buffer] = bases.get(stmt.base, stmt.base)
+            for name, address in _addresses(stmt):
+                whole = bases.get(address.buffer, address.buffer)
+                yield stmt, _Passed(block, name, address, whole)
+        work += [(child, block) for child in reversed(child_stmts(stmt))]
+
+
+def _addresses(stmt: Stmt) -> Iterator[tuple[str, Load]]:
+    """The addresses that calls of a statement pass, and the names of these."""
+    for e in post_order(*exprs_of(stmt)):
+        if not isinstance(e, Call) or e.name in ("prefetch", BULK) or e.name.startswith(_LOOKED_AT):
             continue
-        work += child_stmts(stmt)
-        for e in post_order(*exprs_of(stmt)):
-            if not isinstance(e, Call) or e.name in ("prefetch", BULK) or e.name.startswith(_LOOKED_AT):
-                continue
-            for arg in e.args:
-                if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
-                    found.setdefault(arg.args[0].buffer, e.name)
-    return found
+        for arg in e.args:
+            if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
+                yield e.name, arg.args[0]
 
 
 __all__ = ["prove_regions"]
