@@ -99,3 +99,16 @@ def test_slices_of_dims_of_a_call_are_as_long_as_in_python(begin, end, step):
         places = [evaluate_dim(place, sizes) for place in (begin, end)]
         expected = len(range(n)[slice(*places, step)])
         assert evaluate_dim(count, sizes) == expected, (sizes, count)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "step", "before", "after", "extra"),
+    [(5, 3, 1, 1, 0, 0, 0), (5, 3, 2, 1, 1, 0, 0), (4, 3, 2, 1, 0, 2, 1), (3, 2, 3, 2, 1, 1, 2)],
+)
+def test_transposed_convolutions_have_what_windows_reach(size, kernel, stride, step, before, after, extra):
+    """From the first element of the first window to the last one of the last, less padding, and more."""
+    x, w = param("x", tensor_type((1, 2, size))), param("w", tensor_type((2, 3, kernel)))
+    attrs = {"strides": (stride,), "dilation": (step,), "padding": (before, after)}
+    made = std.conv_transpose(x, w, output_padding=(extra,), **attrs)
+    reached = {at * stride + tap * step for at in range(size) for tap in range(kernel)}
+    assert made.shape == (1, 3, max(reached) + 1 - before - after + extra)

@@ -7,12 +7,13 @@ import pytest
 
 from dlc_core import te
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Var, as_expr, const_value, free_vars, substitute
+from dlc_core.ir.expr import Var, as_expr, const_value, free_vars, logical_and, substitute
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
 from dlc_core.passes.tir.prefetch import inject_prefetches
 from dlc_core.schedule import BlockRV, IndexMap, LoopRV, Schedule
 from dlc_core.tir.functor import loads_in, stmts
 from dlc_core.tir.interpreter import run
+from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Store
 from dlc_core.tir.verify import verify_func
 
@@ -384,9 +385,6 @@ def test_layouts_move_every_element(function, rank, shape):
 
 
 def test_padding_becomes_borders_and_a_copy():
-    from dlc_core.ir.expr import logical_and
-    from dlc_core.tir.intrinsics import if_then_else
-
     a = te.placeholder((5, 6), name="A")
     with te.collect() as made:
         x = te.compute(
@@ -404,6 +402,21 @@ def test_padding_becomes_borders_and_a_copy():
     out = np.full((7, 8), 9, "float32")
     run(sch.func, values, out, check=True)
     assert np.array_equal(out, np.pad(values, 1))
+
+
+@pytest.mark.parametrize(("before", "size"), [(1, 7), (3, 4), (6, 4), (9, 4)])
+def test_padding_that_leaves_little_of_what_is_inside(before, size):
+    """The interior may begin behind the end: there is a border alone, and nothing is written behind it."""
+    a = te.placeholder((5,), name="A")
+    with te.collect() as made:
+        inside = lambda i: logical_and(i >= before, i < before + 5)  # noqa: E731
+        x = te.compute((size,), lambda i: if_then_else(inside(i), a[i - before], 0.0), "pad")
+    sch = Schedule(te.create_prim_func([a], [x], producers=made))
+    pad = sch.get_block("pad")
+    sch.decompose_padding(pad, sch.get_loops(pad)[0])
+    values, out = np.arange(1, 6, dtype="float32"), np.full(size, 9, "float32")
+    run(sch.func, values, out, check=True)
+    assert np.array_equal(out, np.pad(values, (before, 4))[:size])
 
 
 def test_duplicates_serve_their_own_readers():
