@@ -16,6 +16,7 @@ from dlc_core.passes.tir.vectorize import VectorizeLoops
 from dlc_core.target import Description, Target, TargetKind
 from dlc_core.testing.prim_passes import arguments, becomes, keeps_results, outcome, text
 from dlc_core.tir.functor import allocations, specialize, stmts
+from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import For, PrimFunc, Store, loop, seq, store
 
 
@@ -108,6 +109,29 @@ def test_values_that_are_vectors_reach_single_lanes():
     lowered = keeps_results(VectorizeLoops(), func)
     assert widths(lowered) == {8, 1}
     assert sorted(b.name for b in allocations(lowered.body)) == ["k", "x"]
+
+
+@pytest.mark.parametrize(
+    "cond",
+    ["j * 8 + i < n", "n > j * 8 + i", "j * 8 + i <= n", "n >= j * 8 + i", "n < j * 8 + i", "j * 8 + i >= n"],
+)
+def test_the_lane_that_decides_is_asked(cond):
+    """Conditions that grow or fall with the lane, whichever side it is on, hold in all lanes or in some."""
+    func = text(f"""
+        @T.prim_func
+        def f(A: T.Buffer((24,), "float32"), n: T.int64):
+            for j in range(3):
+                for i in T.vectorized(8):
+                    if {cond}:
+                        A[j * 8 + i] = T.float32(1.0)
+    """)
+    lowered = VectorizeLoops()(func)
+    assert widths(lowered) == {8, 1}
+    for n in range(-1, 26):
+        wanted, found = np.zeros(24, "float32"), np.zeros(24, "float32")
+        run(func, wanted, n)
+        run(lowered, found, n)
+        assert np.array_equal(found, wanted), n
 
 
 def masked_program(seed: int) -> PrimFunc:
