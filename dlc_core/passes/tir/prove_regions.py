@@ -22,6 +22,29 @@ class ProveRegions(PrimFuncPass):
     that it declares: these are proved to lie in their buffers, for all sizes, and the addresses in them.
 
     ScheduleError where that is not proved: the intrinsic would touch what lies beside the buffer.
+
+    Before:
+
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32")):
+            for i in range(4):
+                with T.block("tile"):
+                    v = T.axis.spatial(4, i)
+                    T.reads()
+                    T.writes(A[v * 16 : v * 16 + 16])
+                    T.evaluate(T.call_extern("fill16", T.address_of(A[v * 16]), dtype="int32"))
+
+    After:
+
+        @T.prim_func
+        def f(A: T.Buffer((64,), "float32")):
+            T.func_attr({"regions": 1})
+            for i in range(4):
+                with T.block("tile"):
+                    v = T.axis.spatial(4, i)
+                    T.reads()
+                    T.writes(A[v * 16 : v * 16 + 16])
+                    T.evaluate(T.call_extern("fill16", T.address_of(A[v * 16]), dtype="int32"))
     """
 
     name: ClassVar[str] = "prove_regions"
