@@ -189,7 +189,10 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
     "dlc_core.op.std.shape": {
-        "_cuts": {"len(shape) + 1: another operator": "fewer runs of dims are mapped each on its own"},
+        "_cuts": {
+            "len(shape) + 1: another operator": "fewer runs of dims are mapped each on its own",
+            "len(shape) + 1: constant + 1": "a prefix that is longer than the shape is the shape",
+        },
     },
 }
 """By module, function and kind, why that change leaves results as they are."""

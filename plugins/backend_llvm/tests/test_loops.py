@@ -203,3 +203,19 @@ def test_random_control_flow_with_rows():
 @pytest.mark.parametrize("seed", range(4, 60))
 def test_more_random_control_flow_with_rows(seed):
     check_random_control(seed, "llvm" if seed % 3 else "c", stacking=True)
+
+
+@pytest.mark.parametrize("size", [63, 64, 65, 129])
+@pytest.mark.parametrize("target", TARGETS)
+def test_states_of_any_number_of_bytes_have_two_places(target, size):
+    """A round reads one place and writes the other, whatever is left of a line behind the first."""
+    i, j = (param(name, tensor_type((), "int32")) for name in ("i", "j"))
+    x, y, start = (param(name, tensor_type((size,), "uint8")) for name in ("x", "y", "start"))
+    cond = Function("cond", (i, x), std.less(i, number(5)))
+    after = make_tuple([std.add(j, number(1)), std.roll(y, shifts=(-1,), axes=(0,))])
+    count = param("count", tensor_type((), "int32"))
+    made = std.while_(count, start, cond=cond, body=Function("body", (j, y), after))
+    module = IRModule({"main": Function("main", (start, count), get_item(made, 1))})
+    values = np.arange(size, dtype=np.uint8)
+    found = dlc.compile(module, target, cache=False)(values, np.int32(0))
+    np.testing.assert_array_equal(found, np.roll(values, -5))
