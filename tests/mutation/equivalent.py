@@ -96,6 +96,7 @@ _BORDER = "the border behind the last window is longer, and no window reads that
 _AHEAD = "how far ahead of its use a line is asked for"
 EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "dlc_core.passes.lower.control": {
+        "Control._pair": {"2 * _rounded(value): constant + 1": "the places of a state take more"},
         "Control._scan": {"t + 1: another operator": "the turn before one is the turn after it, modulo two"},
         "_rounded": {
             "ALIGN - 1: another operator": "the places of a state take more",
