@@ -107,6 +107,7 @@ class _Checker:
             if scalar.dtype.is_int:
                 self.dims.declare_dim(scalar, low=0)
         self.dims.suppose(*(size >= 0 for size in func.attrs.get(SIZES, ())))
+        self.same = _constant(func.scalars, needs)
         self.sample = _sample(func.scalars, needs)
         sizes = (size >= 0 for size in func.attrs.get(SIZES, ()))
         self.possible = all(
@@ -170,9 +171,12 @@ class _Checker:
         if found is None:
             key = begin, end
             if const_value(begin) is None or const_value(end) is None:
-                begin, end = self.dims.simplify(begin), self.dims.simplify(end)
-            ordered = self.dims.prove(begin <= end)
-            found = _Extent(begin, end, self._at_sample(begin), self._at_sample(end), ordered)
+                begin, end = (self.dims.simplify(substitute(e, self.same)) for e in key)
+                found = self.extents.get((begin, end))
+            if found is None:
+                ordered = self.dims.prove(begin <= end)
+                found = _Extent(begin, end, self._at_sample(begin), self._at_sample(end), ordered)
+                self.extents[begin, end] = found
             self.extents[key] = found
         return found
 
@@ -251,6 +255,16 @@ class _Checker:
                         continue
                     about = f"{one.buffer!r} and {other.buffer!r} are parts of {whole!r}"
                     self._disjoint(one, self._extent(other.buffer), self._extent(one.buffer), about)
+
+
+def _constant(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
+    """The dims that callers' sizes have equal to a constant."""
+    return {
+        one: other
+        for need in needs
+        for one, other in ((need.left, need.right), (need.right, need.left))
+        if need.kind == EQUAL and isinstance(one, Var) and one in dims and const_value(other) is not None
+    }
 
 
 def _sample(dims: Sequence[Var], needs: Sequence[Condition]) -> dict[Var, Expr]:
