@@ -12,6 +12,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate_dim
+from dlc_core.op.std.slicing import LARGE, slice_range
 from dlc_core.op.std.window import Window
 
 
@@ -83,6 +84,19 @@ def test_a_new_axis_stands_at_any_place():
 
 N, B, E = Var("n"), Var("b"), Var("e")
 """A dim of a call, and two places in it."""
+
+
+@pytest.mark.parametrize("step", [1, 3, -1, -2])
+def test_slices_between_constants_of_a_dim_of_a_call_are_as_in_python(step):
+    """First index and length, also where a constant lies outside the dim."""
+    bounds = (-LARGE, -9, -2, -1, 0, 1, 3, 10, LARGE)
+    for begin, end in product(bounds, repeat=2):
+        first, count = slice_range(N, begin, end, step)
+        for n in (1, 2, 5, 8):  # an empty dim is refused at the call
+            expected = range(n)[slice(begin, end, step)]
+            assert evaluate_dim(count, {N: n}) == len(expected), (begin, end, n)
+            if expected:
+                assert evaluate_dim(first, {N: n}) == expected[0], (begin, end, n)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, -1, -2, -3])

@@ -16,6 +16,7 @@ from dlc_core.arith import Analyzer
 from dlc_core.diag import PassError
 from dlc_core.graph.node import Function, Node, constant, param
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import EQUAL, Condition
 from dlc_core.ir.expr import Expr, Var, const, const_value, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -29,7 +30,8 @@ from dlc_core.passes.lower.memory import Request, room
 from dlc_core.passes.tir.bounds import Proof
 from dlc_core.script import parse
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.stmt import PrimFunc, View, seq, store
+from dlc_core.tir.intrinsics import call_kernel
+from dlc_core.tir.stmt import Eval, PrimFunc, View, seq, store
 
 CHECKED = "reference -level=tir -check=true"
 
@@ -172,6 +174,23 @@ def test_symbolic_places() -> None:
     assert unsure.when is not None  # they lie apart from n = 4 on
     for size, apart in ((3, False), (4, True), (9, True)):
         assert bool(const_value(Analyzer().simplify(substitute(unsure.when, {n: const(size)})))) is apart
+
+
+def test_dims_equal_to_a_constant_are_that_constant() -> None:
+    """A kernel writes 8 elements over a value of n, where the call demands that n is 8."""
+    n = Var("n")
+    a, b = Buffer("a", (n,)), Buffer("b", (8,))
+    kernel = PrimFunc("one", (a, b), store(b, [0], a[0]), {"overwrites": ((0, 1),)})
+    x, y, arena = Buffer("x", (n,)), Buffer("y", (8,)), Buffer("arena", (4 * n + 64,), "uint8")
+    p, q = Buffer("p", (n,)), Buffer("q", (8,))
+    body = seq(store(p, [0], x[0]), Eval(call_kernel("one", p, q)), store(y, [0], q[0]))
+    func = PrimFunc("main", (x, y, arena, n), View(p, arena, View(q, arena, body)))
+    functions = {"one": kernel, "main": func}
+    needed = Condition(EQUAL, n, const(8), "rows of x")
+    assert not prove_disjoint(func, arena, functions, needs=[needed]).open
+    assert len(prove_disjoint(func, arena, functions).open) == 1
+    other = Condition(EQUAL, n, const(9), "rows of x")
+    assert len(prove_disjoint(func, arena, functions, needs=[other]).open) == 1
 
 
 def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:

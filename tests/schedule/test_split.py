@@ -89,6 +89,18 @@ def test_shrunk_tiles_have_no_conditions_and_become_constant():
 
 
 @pytest.mark.parametrize(
+    ("extent", "factors", "sizes"),
+    [(12, [None, 4], [3, 4]), (13, [None, 2, 4], [2, 2, None]), (13, [None, 1, 4], [4, 1, None])]
+    + [(11, [3, 4], [3, None]), (11, [3, 2, 2], [3, 2, None])],
+)
+def test_extents_that_shrinking_cannot_cut_stay_constant(extent, factors, sizes):
+    sch = Schedule(scaled(extent))
+    loops = sch.split(sch.get_loops(X)[0], factors, tail="shrink")
+    assert [const_value(sch.extent(loop)) for loop in loops] == sizes
+    check(sch, extent)
+
+
+@pytest.mark.parametrize(
     ("extent", "size", "sizes"), [(13, 4, [4, 3, 3, 3]), (12, 5, [4, 4, 4]), (14, 4, [4, 4, 3, 3])]
 )
 def test_balanced_tiles_differ_by_one_at_most(extent, size, sizes):
