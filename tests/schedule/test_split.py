@@ -90,8 +90,13 @@ def test_shrunk_tiles_have_no_conditions_and_become_constant():
 
 @pytest.mark.parametrize(
     ("extent", "factors", "sizes"),
-    [(12, [None, 4], [3, 4]), (13, [None, 2, 4], [2, 2, None]), (13, [None, 1, 4], [4, 1, None])]
-    + [(11, [3, 4], [3, None]), (11, [3, 2, 2], [3, 2, None])],
+    [
+        (12, [None, 4], [3, 4]),
+        (13, [None, 2, 4], [2, 2, None]),
+        (13, [None, 1, 4], [4, 1, None]),
+        (11, [3, 4], [3, None]),
+        (11, [3, 2, 2], [3, 2, None]),
+    ],
 )
 def test_extents_that_shrinking_cannot_cut_stay_constant(extent, factors, sizes):
     sch = Schedule(scaled(extent))
