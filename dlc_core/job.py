@@ -21,7 +21,7 @@ from dlc_core.passes.graph.regions import Taker
 from dlc_core.passes.lower.describe import interface_of
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
-from dlc_core.passes.places import insert_passes
+from dlc_core.passes.positions import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.placing import check_places
 from dlc_core.registry import codegen_of, registry
@@ -29,8 +29,8 @@ from dlc_core.request import merged_settings
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
 from dlc_core.runtime.executable import MEMORY, Executable
+from dlc_core.runtime.host_memory import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.runtime.hosted import Program
-from dlc_core.runtime.memory import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.runtime.signature import Signature
 from dlc_core.script import script
 from dlc_core.shares import share_out

@@ -28,11 +28,11 @@ from dlc_core.ir.expr import (
 from dlc_core.target.source import Boxes
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.scalars import ADD
-from dlc_core.tir.bulk import box_copy, bulk_copies
 from dlc_core.tir.functor import exprs_of, loads_in, stmts
 from dlc_core.tir.intrinsics import BARRIERS, BULK
 from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import For, PrimFunc, Store
+from dlc_core.tir.tensor_copy import bulk_copies, tensor_copy_of
 from dlc_core.tir.threads import THREAD, is_shared, level
 
 
@@ -43,7 +43,7 @@ class CopyWriter(KernelWriter):
         """The text of a PrimFunc that is one launch."""
         self._filled = _common(func) if self.words.copies is not None else set()
         self._waits = any(self._is_copy(stmt) for stmt in stmts(func.body) if isinstance(stmt, Store))
-        for one in map(box_copy, bulk_copies(func.body)):
+        for one in map(tensor_copy_of, bulk_copies(func.body)):
             if one.tensor not in self.tensors:
                 self.tensors[one.tensor] = self.names.fresh("tensor"), one
         if self.tensors:
@@ -75,7 +75,7 @@ class CopyWriter(KernelWriter):
         return f"{self._arrivals} + {number} % {self._boxes.count}"
 
     def _copy_box(self, call: Call) -> None:
-        one = box_copy(call)
+        one = tensor_copy_of(call)
         start = one.to.linear_index(one.at)
         self.prepare(start, *one.first)
         text = self._boxes.copy.format(

@@ -16,7 +16,7 @@ from dlc_core.ir.expr import Call, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target.source import Dialect, FunctionWriter, Unit
-from dlc_core.target.source.words import comment
+from dlc_core.target.source.tokens import comment
 from dlc_core.tir.functor import child_stmts, loads_in, stmts
 from dlc_core.tir.intrinsics import NOTE, kernel_symbol
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While

@@ -31,10 +31,10 @@ from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.scalars import ADD
 from dlc_core.target.source.values import Key, eager
-from dlc_core.tir.bulk import BoxCopy
 from dlc_core.tir.functor import allocations, exprs_of, stmts
 from dlc_core.tir.intrinsics import BARRIERS, CONVERGENT
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store
+from dlc_core.tir.tensor_copy import TensorCopy
 from dlc_core.tir.threads import THREAD, is_shared, level
 
 _REDUCE = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
@@ -58,7 +58,7 @@ class EmittedKernels:
     symbols: dict[str, str]
     """What each kernel is called in the text."""
     shared: dict[str, tuple[Shared, ...]]
-    tensors: dict[str, tuple[BoxCopy, ...]] = field(default_factory=dict)
+    tensors: dict[str, tuple[TensorCopy, ...]] = field(default_factory=dict)
     """What each kernel takes before its parameters: of tensors that these are the boxes of."""
 
 
@@ -72,7 +72,7 @@ class KernelWriter(ModuleWriter):
         assert unit.dialect.kernels is not None
         self.words: Kernels = unit.dialect.kernels
         self.shared: list[Shared] = []
-        self.tensors: dict[tuple[object, ...], tuple[str, BoxCopy]] = {}
+        self.tensors: dict[tuple[object, ...], tuple[str, TensorCopy]] = {}
         """Tensors whose boxes are copied: what they are called, and one of the copies."""
         self._own: set[Buffer] = set()
         """What a thread allocates."""
@@ -479,7 +479,7 @@ def emit_kernels(
     unit = ModuleUnit(dialect)
     symbols: dict[str, str] = {}
     shared: dict[str, tuple[Shared, ...]] = {}
-    tensors: dict[str, tuple[BoxCopy, ...]] = {}
+    tensors: dict[str, tuple[TensorCopy, ...]] = {}
     for name, func in module.of_kind(PrimFunc).items():
         if "launch" not in func.attrs:
             continue

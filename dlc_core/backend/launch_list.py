@@ -20,10 +20,10 @@ from dlc_core.ir.module import IRModule
 from dlc_core.runtime.encode import Table
 from dlc_core.runtime.profile import PROFILE_SUFFIX
 from dlc_core.target import Description
-from dlc_core.tir.bulk import BoxCopy
 from dlc_core.tir.functor import buffers_written, exprs_of, stmts
 from dlc_core.tir.intrinsics import CONVERGENT, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View
+from dlc_core.tir.tensor_copy import TensorCopy
 from dlc_core.tir.threads import GROUP, SWIZZLED, level_of
 
 DIMS = 3
@@ -87,7 +87,7 @@ class _Lists:
             "meets": not calls.isdisjoint(CONVERGENT),
         }
 
-    def _tensor(self, func: PrimFunc, one: BoxCopy) -> dict[str, Any]:
+    def _tensor(self, func: PrimFunc, one: TensorCopy) -> dict[str, Any]:
         return {
             "buffer": func.buffers.index(one.source),
             "itemsize": one.source.dtype.itemsize,

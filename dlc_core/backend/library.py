@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlc_core.backend.binary_cache import kept
 from dlc_core.backend.compiler import NO_OPENMP, build_shared
-from dlc_core.backend.kept import kept
 from dlc_core.backend.packed import ENTRY_SUFFIX, FLAGS
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.runtime.failures import status_failure

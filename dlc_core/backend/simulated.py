@@ -21,7 +21,7 @@ from dlc_core.backend.queue import CommandQueue, Event, Job
 from dlc_core.runtime.device import Loaded
 from dlc_core.runtime.guard import Layout
 from dlc_core.runtime.guarded_memory import GuardedMemory
-from dlc_core.runtime.memory import NDArray, address, aligned_bytes
+from dlc_core.runtime.host_memory import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact
 
 

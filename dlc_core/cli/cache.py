@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dlc_core import driver
-from dlc_core.backend.kept import KeptFile, KeptFiles
+from dlc_core.backend.binary_cache import KeptFile, KeptFiles
 from dlc_core.cache import Entry, Store
 from dlc_core.cli.options import (
     CheckBounds,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UsageError
+from dlc_core.graph.data_dims import with_known_elements
 from dlc_core.graph.node import Function, Node, constant, rewrite
-from dlc_core.graph.told import with_known_elements
 from dlc_core.ir.dtype import dtype
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, tensor_type

@@ -8,9 +8,9 @@ from typing import Any
 
 from dlc_core.arith import Analyzer
 from dlc_core.diag import UsageError
+from dlc_core.graph.data_dims import ELEMENTS
 from dlc_core.graph.node import Function, Node, node, param, rewrite
 from dlc_core.graph.shapes import Shapes
-from dlc_core.graph.told import ELEMENTS
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
 from dlc_core.ir.module import IRModule

@@ -21,7 +21,7 @@ from dlc_core.ir.dtype import DTypeLike
 from dlc_core.runtime.checked import PLANS, Checked, Host, Transient, failing, failure
 from dlc_core.runtime.device import Device, is_queued, prepare
 from dlc_core.runtime.failures import RECORD_BYTES
-from dlc_core.runtime.memory import address, bytes_of, empty
+from dlc_core.runtime.host_memory import address, bytes_of, empty
 from dlc_core.runtime.ndarray import NDArray
 from dlc_core.runtime.recycled import Recycled
 from dlc_core.runtime.signature import Plan, Shape, Signature
@@ -265,7 +265,7 @@ class Copying(Checked):
     def release(self) -> None:
         self._free.clear()
 
-    def _check_room(self, plan: Plan) -> None:
+    def _check_memory(self, plan: Plan) -> None:
         """The device knows its memory."""
 
     def _upload(self, host: Host) -> NDArray:

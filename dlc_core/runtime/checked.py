@@ -15,8 +15,8 @@ import numpy as np
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.failures import RECORD_BYTES, recorded_failure
-from dlc_core.runtime.machine_memory import check_room
-from dlc_core.runtime.memory import empty, lasting_bytes
+from dlc_core.runtime.host_memory import empty, lasting_bytes
+from dlc_core.runtime.machine_memory import check_memory
 from dlc_core.runtime.ndarray import NDArray, as_host, contiguous, is_plain
 from dlc_core.runtime.signature import Plan, Shape, Signature
 
@@ -78,7 +78,7 @@ class Checked:
         made = self._plans.get(facts)
         if made is None:
             made = self.signature.plan(facts)
-            self._check_room(made)
+            self._check_memory(made)
             if len(self._plans) >= PLANS:
                 self._plans.clear()
             self._plans[facts] = made
@@ -115,14 +115,14 @@ class Checked:
 
         return checked
 
-    def _check_room(self, plan: Plan) -> None:
+    def _check_memory(self, plan: Plan) -> None:
         """Refuse a call that takes more memory than there is."""
         taken = {donation.output for donation in self.signature.donated}
         pairs = enumerate(zip(plan.outputs, self.results, strict=True))
         results = sum(math.prod(shape) * dtype.itemsize for i, (shape, dtype) in pairs if i not in taken)
         names = [v.name for v in self.signature.symbols]
         sizes = ", ".join(f"{name} is {size}" for name, size in zip(names, plan.scalars, strict=True))
-        check_room(plan.arena, results, self.release, sizes)
+        check_memory(plan.arena, results, self.release, sizes)
 
     def steady(self, run: Callable[[], None], given: Sequence[Host]) -> Callable[[], None]:
         """A bound call that is refused once elements of its inputs tell other dims than when it was bound."""

@@ -31,9 +31,9 @@ from dlc_core.ir.expr import (
     ne,
     substitute,
 )
+from dlc_core.runtime.dim_program import given_symbols, in_bounds
 from dlc_core.runtime.dlpack import HOST_TYPES, dtype_code
 from dlc_core.runtime.signature import Signature, Value
-from dlc_core.runtime.telling import given_symbols, in_bounds
 from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 DATA, DEVICE, RANK, DTYPE, STRIDED, SHAPE = range(6)
@@ -70,7 +70,9 @@ def descriptor_checks(name: str, signature: Signature) -> PrimFunc:
 
 def inputs_alone(signature: Signature) -> Signature:
     """A signature to check the inputs by before their elements are read."""
-    return replace(signature, outputs=(), symbols=given_symbols(signature), told=(), elements=(), needs=())
+    return replace(
+        signature, outputs=(), symbols=given_symbols(signature), data_dims=(), elements=(), needs=()
+    )
 
 
 class _Checks:
@@ -91,7 +93,7 @@ class _Checks:
             self._kind(number, value, begin)
             begin += row_size(value)
         inputs = len(self.signature.inputs)
-        told = {var for var, _, _ in self.signature.told}
+        told = {var for var, _, _ in self.signature.data_dims}
         for place, symbol in enumerate(self.signature.symbols):
             if symbol in told:
                 self.known[symbol] = load(self.results, (const(1 + place),))

@@ -39,7 +39,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from dlc_core.diag import ArtifactError, RuntimeFailure
-from dlc_core.runtime.memory import NDArray, address, aligned_bytes
+from dlc_core.runtime.host_memory import NDArray, address, aligned_bytes
 from dlc_core.target import Artifact, Target
 
 

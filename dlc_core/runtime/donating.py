@@ -17,7 +17,7 @@ from dlc_core.diag import UsageError
 from dlc_core.runtime.calling import InPlace, holding
 from dlc_core.runtime.checked import Host, failing
 from dlc_core.runtime.device import prepare
-from dlc_core.runtime.memory import address, empty
+from dlc_core.runtime.host_memory import address, empty
 from dlc_core.runtime.ndarray import contiguous, is_plain
 from dlc_core.runtime.signature import Donation, Plan, Shape
 
@@ -44,7 +44,7 @@ class Donating(InPlace):
         plan = self.plan(self.signature.facts(given))
         rooms = {d.input: d for d in self.signature.donated}
         for index, (value, array) in enumerate(zip(self.signature.inputs, given, strict=True)):
-            if index in rooms and not _has_room(array, rooms[index], plan.outputs[rooms[index].output]):
+            if index in rooms and not _fits_in(array, rooms[index], plan.outputs[rooms[index].output]):
                 axis, capacity = rooms[index].axis, rooms[index].capacity
                 cut = ", ".join([":"] * axis + [f":{array.shape[axis]}"])
                 raise UsageError(
@@ -85,7 +85,7 @@ class Donating(InPlace):
         plan = self.plan(self.signature.facts(hosts))
         rooms = {d.input: d for d in self.signature.donated}
         return [
-            _with_room(array, rooms[index], plan.outputs[rooms[index].output])
+            _enlarged(array, rooms[index], plan.outputs[rooms[index].output])
             if index in rooms
             else contiguous(array)
             for index, array in enumerate(hosts)
@@ -166,7 +166,7 @@ def _strides(array: Host, donation: Donation) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def _has_room(array: Host, donation: Donation, result: Shape) -> bool:
+def _fits_in(array: Host, donation: Donation, result: Shape) -> bool:
     """Whether an array is a view of memory with room, so that an output of this shape may lie there too."""
     if result[donation.axis] > donation.capacity:
         raise UsageError(
@@ -182,9 +182,9 @@ def _has_room(array: Host, donation: Donation, result: Shape) -> bool:
     return bool(owner.flags.c_contiguous) and 0 <= begin <= owner.nbytes - size
 
 
-def _with_room(array: Host, donation: Donation, result: Shape) -> Host:
+def _enlarged(array: Host, donation: Donation, result: Shape) -> Host:
     """The array itself where it has room, else a copy that has."""
-    if _has_room(array, donation, result):
+    if _fits_in(array, donation, result):
         return array
     memory = empty(roomy(array.shape, donation), array.dtype)
     part = beginning(memory, donation.axis, array.shape)

@@ -100,7 +100,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
 
     needs = [[c.kind, table.add(c.left), table.add(c.right), c.why, c.where] for c in signature.needs]
     elements = [[table.add(var), index, place] for var, index, place in signature.elements]
-    told = [[table.add(var), table.add(expr), what] for var, expr, what in signature.told]
+    data_dims = [[table.add(var), table.add(expr), what] for var, expr, what in signature.data_dims]
     return {
         "inputs": values(signature.inputs),
         "outputs": values(signature.outputs),
@@ -109,7 +109,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         "weights": signature.weights_size,
         "exprs": table.rows,
         **({"needs": needs} if needs else {}),
-        **({"told": told, "elements": elements} if told else {}),
+        **({"data_dims": data_dims, "elements": elements} if data_dims else {}),
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
         **({"sites": [list(astuple(site)) for site in signature.sites]} if signature.sites else {}),
         **({"guard": _guard_data(signature.guard, table)} if signature.guard else {}),
@@ -164,7 +164,9 @@ def _decode(data: Any) -> Signature:
     made = Signature(values(data["inputs"]), values(data["outputs"]), tuple(symbols), arena, weights)
     elements = tuple(_element(items(row), at, made) for row in items(data.get("elements", [])))
     made = replace(
-        made, elements=elements, told=_told(items(data.get("told", [])), at, replace(made, elements=elements))
+        made,
+        elements=elements,
+        data_dims=_data_dims(items(data.get("data_dims", [])), at, replace(made, elements=elements)),
     )
     needs = tuple(_need(items(row), at, made) for row in items(data.get("needs", [])))
     donated = tuple(_donation(items(row), made) for row in items(data.get("donated", [])))
@@ -228,7 +230,7 @@ def _element(row: list[Any], at: Callable[[Any], Expr], signature: Signature) ->
     return var, index, integer(place, 0, math.prod(shape) - 1)
 
 
-def _told(
+def _data_dims(
     rows: list[Any], at: Callable[[Any], Expr], signature: Signature
 ) -> tuple[tuple[Var, Expr, str], ...]:
     """Symbols that the elements tell, each by what is known before it."""
@@ -239,7 +241,7 @@ def _told(
         one, other, what = items(row)
         var, expr = at(one), at(other)
         if not isinstance(var, Var) or var in known or expr.dtype is not INDEX:
-            malformed("what is told is no symbol")
+            malformed("a data-dependent dim is no symbol")
         if not set(free_vars(expr)) <= known:
             malformed(f"what tells {var.name} is not known")
         known.add(var)
@@ -254,7 +256,7 @@ def _need(row: list[Any], at: Callable[[Any], Expr], signature: Signature) -> Co
     if kind not in KINDS:
         malformed(f"there is no condition {kind!r}")
     known = {v for value in signature.inputs for v in value.type.symbols()}
-    known.update(var for var, _, _ in signature.told)
+    known.update(var for var, _, _ in signature.data_dims)
     if any(side.dtype is not INDEX for side in sides) or not set(free_vars(*sides)) <= known:
         malformed("a condition is not about the dims of the inputs")
     return Condition(kind, *sides, text(why), text(where))

@@ -40,8 +40,8 @@ from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
+    from dlc_core.runtime import call_memory, hosted, measure
     from dlc_core.runtime import explain as explaining
-    from dlc_core.runtime import hosted, measure, room
     from dlc_core.runtime import profile as profiling
     from dlc_core.target import cost
 else:
@@ -50,7 +50,7 @@ else:
     hosted = lazy("dlc_core.runtime.hosted")
     measure = lazy("dlc_core.runtime.measure")
     profiling = lazy("dlc_core.runtime.profile")
-    room = lazy("dlc_core.runtime.room")
+    call_memory = lazy("dlc_core.runtime.call_memory")
 
 NDArray = np.ndarray[Any, Any]
 
@@ -155,11 +155,11 @@ class Executable:
         return self.signature.outputs
 
     @cached_property
-    def memory(self) -> room.CallMemory:
+    def memory(self) -> call_memory.CallMemory:
         """The memory of one call: `memory.scratch` and `memory.results` are expressions over the dims,
         `memory.most` is the most of all calls, `memory.at(batch=8)` that of some.
         """
-        return room.CallMemory(self)
+        return call_memory.CallMemory(self)
 
     @property
     def num_threads(self) -> int:

@@ -21,7 +21,7 @@ from dlc_core.runtime.donating import Donating, beginning, roomy
 from dlc_core.runtime.failures import RECORD_BYTES
 from dlc_core.runtime.guard import NAN_BYTE, PAGE, Layout, Region, alone, fill_of, regions_of
 from dlc_core.runtime.guarded_memory import GuardedMemory, guarded_copy, shaped
-from dlc_core.runtime.memory import ALIGN, address, bytes_of
+from dlc_core.runtime.host_memory import ALIGN, address, bytes_of
 from dlc_core.runtime.ndarray import NDArray, contiguous
 from dlc_core.runtime.signature import Donation, Plan, Shape, Signature
 

@@ -46,7 +46,7 @@ def _left_in_cgroups(root: Path) -> Iterator[int]:
             yield max(0, most - now + given_back)
 
 
-def check_room(scratch: int, results: int, release: Callable[[], None], sizes: str) -> None:
+def check_memory(scratch: int, results: int, release: Callable[[], None], sizes: str) -> None:
     """RuntimeFailure where there are not so many bytes for a call; `sizes` says which call it is.
 
     `release` gives back what is kept for coming calls, before they are refused.
@@ -67,4 +67,4 @@ def check_room(scratch: int, results: int, release: Callable[[], None], sizes: s
         )
 
 
-__all__ = ["available_memory", "check_room"]
+__all__ = ["available_memory", "check_memory"]

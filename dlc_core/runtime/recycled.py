@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.runtime.memory import aligned_bytes, maker
+from dlc_core.runtime.host_memory import aligned_bytes, maker
 from dlc_core.runtime.resident import class_of
 
 Host = np.ndarray[Any, Any]

@@ -19,7 +19,7 @@ import numpy as np
 from dlc_core.ir.dtype import DTypeLike, dtype
 from dlc_core.runtime.checked import Host, failing
 from dlc_core.runtime.device import Device
-from dlc_core.runtime.memory import bytes_of
+from dlc_core.runtime.host_memory import bytes_of
 from dlc_core.runtime.ndarray import NDArray, contiguous
 
 _STEPS = 8

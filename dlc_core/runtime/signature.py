@@ -90,7 +90,7 @@ class Signature:
     elements: tuple[tuple[Var, int, int], ...] = ()
     """Variables that are elements of inputs, floats cut toward zero where a variable is an integer: the
     input's index, and the place in row-major order."""
-    told: tuple[tuple[Var, Expr, str], ...] = ()
+    data_dims: tuple[tuple[Var, Expr, str], ...] = ()
     """Symbols that are expressions over the dims of inputs, elements and symbols before, in this order; and
     what is wrong where one would be negative."""
     sites: tuple[Site, ...] = ()
@@ -109,7 +109,7 @@ class Signature:
     def dims(self) -> tuple[Var, ...]:
         """All symbolic dims that a call tells: those of the inputs' shapes, and those that elements tell."""
         shown = (v for value in self.inputs for v in value.type.symbols())
-        return tuple(dict.fromkeys((*shown, *(var for var, _, _ in self.told))))
+        return tuple(dict.fromkeys((*shown, *(var for var, _, _ in self.data_dims))))
 
     @property
     def is_static(self) -> bool:
@@ -218,7 +218,7 @@ class Signature:
                 raise self._mismatch(value, shape, f"dim {axis} is {size}, but {dim} is {wanted}")
         for elements in facts[len(self.inputs) :]:
             known.update((var, number) for (var, _, _), number in zip(self.elements, elements, strict=True))
-        for var, needed, size_of, what in self._told:
+        for var, needed, size_of, what in self._data_dims:
             known[var] = size_of(*[known[v] for v in needed])[0]
             if known[var] < 0:
                 given = ", ".join(f"{v.name}={known[v]}" for v in needed)
@@ -238,12 +238,12 @@ class Signature:
         return f"dim {var.name}"
 
     @cached_property
-    def _told(self) -> tuple[tuple[Var, list[Var], Callable[..., tuple[int, ...]], str], ...]:
+    def _data_dims(self) -> tuple[tuple[Var, list[Var], Callable[..., tuple[int, ...]], str], ...]:
         """The told symbols, each with what it is computed of and the function that does."""
-        needs = [free_vars(expr) for _, expr, _ in self.told]
+        needs = [free_vars(expr) for _, expr, _ in self.data_dims]
         return tuple(
             (var, needed, arith.compile_exprs([expr], needed), what)
-            for (var, expr, what), needed in zip(self.told, needs, strict=True)
+            for (var, expr, what), needed in zip(self.data_dims, needs, strict=True)
         )
 
     def _outside(self, var: Var, bounds: Bounds, size: int, shapes: Sequence[Shape]) -> UsageError:

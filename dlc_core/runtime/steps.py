@@ -19,6 +19,7 @@ import numpy as np
 
 from dlc_core.arith import solve_dim
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
+from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import NEEDS, dims_used
 from dlc_core.graph.node import (
     CALL,
@@ -32,7 +33,6 @@ from dlc_core.graph.node import (
     functions_of,
     post_order,
 )
-from dlc_core.graph.told import told_dims
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
 from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
 from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
@@ -166,7 +166,7 @@ class Steps:
             if isinstance(dim, Expr) and not isinstance(dim, Var)
         ]
         # What dims that elements tell must fulfil, alone and with those of inputs, who calls has checked.
-        told = {*told_dims(function)}
+        told = {*data_dims(function)}
         called = told.union(v for p in function.params for v in p.tensor_type.symbols())
         needs = [
             c
@@ -197,12 +197,12 @@ class Steps:
             dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
             at = [self._slots[a] for a in n.args]
             step = self._step(n, at) if devices is None else self._on_held(n, at)
-            told_here = _told(n.type, [v for v in _brought(n) if v in left])
-            if told_here:
-                left.difference_update(var for var, _, _ in told_here)
+            computed_here = _told(n.type, [v for v in _brought(n) if v in left])
+            if computed_here:
+                left.difference_update(var for var, _, _ in computed_here)
                 ready = [c for c in later if left.isdisjoint(c.dims)]
                 later = [c for c in later if c not in ready]
-                step = _checking(step, told_here, ready, isinstance(n.type, TupleType))
+                step = _checking(step, computed_here, ready, isinstance(n.type, TupleType))
             self._steps.append((step, self._slots[n], tuple(self._slots[a] for a in dead), n))
             self.order.append((n, dead))
         self._result = self._slots[function.body]

@@ -30,18 +30,18 @@ from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ROW
 class Tiles:
     """What a subgroup multiplies at once: `down` x `across` tiles of a unit.
 
-    With `a_turned` the first operand lies as [k, m], with `b_turned` the second as [n, k].  Of units that
-    read operands in place, those whose steps are outermost lie as [parts, k, part]: a part is a row of
-    memory.  `axis` is that of the threads.  With `a_held` the first operand is in memory of the threads, as
-    results of the unit are: a row of `chain_of(unit)` tiles of results is a tile of the operand.
+    With `a_transposed` the first operand lies as [k, m], with `b_transposed` the second as [n, k].
+    Of units that read operands in place, those whose steps are outermost lie as [parts, k, part]: a part is a
+    row of memory.  `axis` is that of the threads.  With `a_held` the first operand is in memory of the threads,
+    as results of the unit are: a row of `chain_of(unit)` tiles of results is a tile of the operand.
     """
 
     unit: MatrixUnit
     down: int
     across: int
     axis: str
-    a_turned: bool = False
-    b_turned: bool = False
+    a_transposed: bool = False
+    b_transposed: bool = False
     a_held: bool = False
 
     @property
@@ -54,7 +54,7 @@ class Tiles:
 
     @property
     def name(self) -> str:
-        turned = "at" * self.a_turned + "bt" * self.b_turned + "held" * self.a_held
+        turned = "at" * self.a_transposed + "bt" * self.b_transposed + "held" * self.a_held
         return f"matrix.{self.unit.name}.{self.down}x{self.across}.{self.axis}{turned}"
 
 
@@ -115,11 +115,11 @@ WIDEST = 32
 
 def matrix_tiles(unit: MatrixUnit, axis: str) -> Iterator[Tiles]:
     """All that rules make for a unit and an axis of threads."""
-    for down, across, a_turned, b_turned in product(DOWN, ACROSS, (False, True), (False, True)):
-        yield Tiles(unit, down, across, axis, a_turned, b_turned)
+    for down, across, a_transposed, b_transposed in product(DOWN, ACROSS, (False, True), (False, True)):
+        yield Tiles(unit, down, across, axis, a_transposed, b_transposed)
     for across, held in product(range(1, WIDEST + 1), (False, True)):
         if held or across not in ACROSS:
-            yield Tiles(unit, 1, across, axis, b_turned=not held, a_held=held)
+            yield Tiles(unit, 1, across, axis, b_transposed=not held, a_held=held)
 
 
 def operand_scope(unit: MatrixUnit) -> str:
@@ -138,8 +138,8 @@ def _buffers(tiles: Tiles) -> tuple[Buffer, Buffer, Buffer]:
     shape = [d.extent for d in threads] + [tiles.down, tiles.across] + [d.extent for d in own]
     operands = []
     for name, of, size, k_outer in (
-        ("A", unit.a, tiles.rows, tiles.a_turned),
-        ("B", unit.b, tiles.columns, not tiles.b_turned),
+        ("A", unit.a, tiles.rows, tiles.a_transposed),
+        ("B", unit.b, tiles.columns, not tiles.b_transposed),
     ):
         row = row_of(unit, of)
         parts = (size // row, unit.k, row) if unit.in_place else (unit.k, size)
@@ -157,7 +157,7 @@ def _place(tiles: Tiles, buffer: Buffer, step: ExprLike, tile: ExprLike, inner: 
     of_a, unit = buffer.name == "A", tiles.unit
     size = unit.m if of_a else unit.n
     step, tile, inner = as_expr(step), as_expr(tile), as_expr(inner)
-    if not (tiles.a_turned if of_a else not tiles.b_turned):
+    if not (tiles.a_transposed if of_a else not tiles.b_transposed):
         return [tile * size + inner, step]
     if not unit.in_place:
         return [step, tile * size + inner]
@@ -290,8 +290,8 @@ class _Reference:
 
     def __call__(self, a: Array, b: Array, c: Array) -> None:
         unit = self.tiles.unit
-        left = self._held(a) if self.tiles.a_held else _whole(a, self.tiles.a_turned)
-        right = _whole(b, not self.tiles.b_turned)
+        left = self._held(a) if self.tiles.a_held else _whole(a, self.tiles.a_transposed)
+        right = _whole(b, not self.tiles.b_transposed)
         made = left.astype(c.dtype) @ right.astype(c.dtype).T
         threads, own = digits_of(unit.of_acc)
         for place in np.ndindex(*c.shape):

@@ -25,7 +25,6 @@ from dlc_core.schedule import (
     alignment,
     block_axes,
     buffers,
-    bulk,
     compact,
     einsum,
     inline,
@@ -42,6 +41,7 @@ from dlc_core.schedule import decide as deciding
 from dlc_core.schedule import loops as loop_primitives
 from dlc_core.schedule import prefetch as prefetching
 from dlc_core.schedule import reindex as reindexing
+from dlc_core.schedule import tensor_copy as tensor_copies
 from dlc_core.schedule import tensorize as tensorizing
 from dlc_core.schedule import trim as trimming
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
@@ -50,8 +50,8 @@ from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.sampling import Sampling
 from dlc_core.schedule.traced import Traced, primitive
 from dlc_core.schedule.tree import Program, prepared
-from dlc_core.tir.bulk import Bulk
 from dlc_core.tir.stmt import Block, For, PrimFunc
+from dlc_core.tir.tensor_copy import Bulk
 
 
 class Schedule(Sampling):
@@ -287,7 +287,7 @@ class Schedule(Sampling):
         to `dims` dims of up to `extent` elements, its rows up to `row` bytes; strides and rows are multiples
         of `align` bytes.  ScheduleError says what is different.
         """
-        bulk.bulk_copy(self._program, loop, Bulk(dims, extent, align, row))
+        tensor_copies.bulk_copy(self._program, loop, Bulk(dims, extent, align, row))
 
     @primitive
     def double_buffer(self, block: BlockRV) -> LoopRV:

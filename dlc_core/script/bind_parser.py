@@ -9,10 +9,10 @@ from typing import Any
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import HANDLE, INDEX, DType
 from dlc_core.ir.expr import Const, Expr, Var
+from dlc_core.script.keywords import BINDERS
 from dlc_core.script.loop_parser import LoopParser
 from dlc_core.script.source import dotted, short
 from dlc_core.script.static import is_static
-from dlc_core.script.words import BINDERS
 from dlc_core.tir.stmt import Alloc, Let, Stmt, View
 
 Wrap = Callable[[Stmt], Stmt]

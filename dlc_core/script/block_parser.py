@@ -12,10 +12,10 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const
 from dlc_core.script.call_parser import CallParser
+from dlc_core.script.keywords import AXES, HEADS
 from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.scope import Scope
 from dlc_core.script.source import Source, dotted, short, suggestion
-from dlc_core.script.words import AXES, HEADS
 from dlc_core.tir.access import access_regions
 from dlc_core.tir.stmt import EMPTY, Block, IterVar, Range, Region, Stmt
 

@@ -33,9 +33,9 @@ from dlc_core.ir.expr import (
     unary,
 )
 from dlc_core.script.expr_parser import ExprParser
+from dlc_core.script.keywords import ALL_WORDS, BINARY, EXPRESSION_WORDS, STATEMENTS, SYNONYMS
 from dlc_core.script.source import dotted, short, suggestion
 from dlc_core.script.static import static_number
-from dlc_core.script.words import ALL_WORDS, BINARY, EXPRESSION_WORDS, STATEMENTS, SYNONYMS
 from dlc_core.tir.intrinsics import (
     EXTERN,
     address_of,

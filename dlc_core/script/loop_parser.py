@@ -9,8 +9,8 @@ from typing import Any
 
 from dlc_core.ir.expr import Expr, Var, const
 from dlc_core.script.block_parser import BlockParser
+from dlc_core.script.keywords import LOOPS
 from dlc_core.script.source import dotted, short, suggestion
-from dlc_core.script.words import LOOPS
 from dlc_core.tir.stmt import EMPTY, For, Stmt, seq
 
 

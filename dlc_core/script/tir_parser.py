@@ -11,8 +11,8 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import HANDLE, DType
 from dlc_core.ir.expr import Call, Var, broadcast
 from dlc_core.script.bind_parser import BindParser, Wrap
+from dlc_core.script.keywords import BINDERS, BLOCKS, HEADS
 from dlc_core.script.source import short, suggestion
-from dlc_core.script.words import BINDERS, BLOCKS, HEADS
 from dlc_core.tir.stmt import (
     EMPTY,
     Eval,

@@ -21,8 +21,8 @@ from dlc_core.diag import TargetError, similar
 from dlc_core.record import record
 
 if TYPE_CHECKING:
-    from dlc_core.tir.bulk import Bulk
     from dlc_core.tir.matrix import MatrixUnit
+    from dlc_core.tir.tensor_copy import Bulk
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dlc_core.backend.kept import KeptFiles, kept
+from dlc_core.backend.binary_cache import KeptFiles, kept
 from dlc_core.cli.main import main
 from dlc_core.cli.tables import first_line, markdown_table, shortened
 

@@ -5,9 +5,9 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.diag import UsageError
+from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS
 from dlc_core.graph.node import Function, param
 from dlc_core.graph.resize import replace_dims, with_shapes
-from dlc_core.graph.told import ELEMENTS, TOLD
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.expr import Var, const, free_vars, minimum
 from dlc_core.ir.module import IRModule
@@ -79,14 +79,14 @@ def test_elements_are_no_dims():
     told = minimum(n, minimum(element + n, n))
     x = param("x", tensor_type((n,), "float32"))
     s = param("s", tensor_type((1,), "int64"))
-    attrs = {"inputs": ("x", "s"), ELEMENTS: ((element, "s", 0),), TOLD: ((size, told, "rows"),)}
+    attrs = {"inputs": ("x", "s"), ELEMENTS: ((element, "s", 0),), DATA_DIMS: ((size, told, "rows"),)}
     function = Function("main", (x, s), std.relu(x)).with_attrs(**attrs)
     made = replace_dims(function, {n: Var("n", bounds=Bounds(1, 9))})
-    ((var, expr, what),) = made.attrs[TOLD]
+    ((var, expr, what),) = made.attrs[DATA_DIMS]
     assert (var, what) == (size, "rows")
     assert element in free_vars(expr)
     fixed = replace_dims(function, {n: const(5)})
-    assert str(fixed.attrs[TOLD][0][1]) != "5"
+    assert str(fixed.attrs[DATA_DIMS][0][1]) != "5"
 
 
 def test_programs_have_their_own():

@@ -22,7 +22,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.passes.tir.common": {
         "_Namer.ops_of": "the work from which a value is named",
     },
-    "dlc_core.passes.lower.memory": {
+    "dlc_core.passes.lower.memory_plan": {
         "live_peak": "a figure of the report",
     },
     "dlc_core.schedule.rules.analysis": {
@@ -53,7 +53,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "_preferred_steps": "compares with caches; what it prefers divides the steps, or is none",
         "steps_at_once": "compares with caches",
         "_panel_bytes": "compares with caches",
-        "ask_ahead": "prefetches",
+        "prefetch_panel": "prefetches",
         "_readers": "prefetches",
     },
     "dlc_core.schedule.rules.cpu.maps": {
@@ -70,13 +70,13 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "_near": "compares with caches",
         "_points": "the size of tiles",
     },
-    "dlc_core.schedule.rules.cpu.turned": {
+    "dlc_core.schedule.rules.cpu.transpose": {
         "turned": "which loops are fused: any may be",
-        "schedule_turned": "the size of tiles",
+        "schedule_transpose": "the size of tiles",
         "_tiled": "the size of tiles",
         "_columns": "the width of vectors",
     },
-    "dlc_core.schedule.rules.cpu.tiles": {
+    "dlc_core.schedule.rules.cpu.tile_unit": {
         "tile_of": "the size of tiles",
     },
     "dlc_core.schedule.rules.cpu.vector": {
@@ -106,7 +106,7 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "dlc_core.passes.lower.main": {
         "_Builder.proved": {"inside.proved + apart.proved: another operator": "a figure of the report"},
     },
-    "dlc_core.passes.lower.memory": {
+    "dlc_core.passes.lower.memory_plan": {
         "_place_symbolic": {"align - 1: another operator": "a value takes a step of alignment more"},
     },
     "dlc_core.passes.lower.weights": {

@@ -22,7 +22,7 @@ _ROOMS = {
     "schedule": "primitives more_primitives refusals legality split trim stages recurrence several_values"
     " tensorize bounded_dims found_by_chance regions analysis threads bulk matrices",
     "passes/tir": "partition strided unroll vectorize compact common storage no_ops",
-    "passes": "workspace limit_boxes places tir_lowering",
+    "passes": "workspace limit_nms places tir_lowering",
     "op": "assumptions symbolic_attrs sizes scatter reference",
 }
 FILES = tuple(f"{room}/test_{name}.py" for room, names in _ROOMS.items() for name in names.split())

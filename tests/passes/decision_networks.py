@@ -153,7 +153,7 @@ def quantized() -> Node:
     return std.conv(y, weights_of_bytes(18, 16, 1, 1))
 
 
-def few_bits() -> Node:
+def low_bits() -> Node:
     rng = np.random.default_rng(3)
     q, zeros = (
         constant(rng.integers(0, 16, shape).astype(np.uint8), "uint4") for shape in ((32, 24), (2, 24))
@@ -192,7 +192,7 @@ NETWORKS: Mapping[str, Callable[[], Node]] = MappingProxyType(
         "chain": chain,
         "borders": borders,
         "quantized": quantized,
-        "few_bits": few_bits,
+        "low_bits": low_bits,
         "square": square,
         "streamed": streamed,
     }

@@ -54,7 +54,7 @@ CASES = {
         "one_per_thread": "perceptron",
         "one": "perceptron",
     },
-    "weights.stored": {"packed": "few_bits", "floats": "few_bits"},
+    "weights.stored": {"packed": "low_bits", "floats": "low_bits"},
     "winograd.group": {"groups": "two_images", "phases": "two_images", "parts": "two_images"},
     "winograd.tile": {"direct": "two_images", "tiles": "two_images"},
 }
@@ -71,7 +71,7 @@ BESIDE = {
 }
 """What is forced, too, so that there is such a choice."""
 DOTS = ("dots.bytes", "dots.channels")
-QUICK = ("perceptron", "symbolic", "heads", "block", "chain", "borders", "few_bits", "spread")
+QUICK = ("perceptron", "symbolic", "heads", "block", "chain", "borders", "low_bits", "spread")
 
 
 @cache

@@ -18,7 +18,7 @@ from dlc_core.passes.graph import PASSES, Recompose, Simplify
 from dlc_core.passes.graph.fuse import kernels_of
 
 TEXT = (
-    "infer | simplify | fold_quantization | pack_weights | fold_constants | constant_state | limit_boxes"
+    "infer | simplify | fold_quantization | pack_weights | fold_constants | constant_state | limit_nms"
     " | recompose | attention | expand_composites | fold_batch_norm | simplify | fold_constants"
     " | fold_scale_axis | partition | merge_products"
     " | convert_layout | phases | winograd | strassen | mixed_precision | unsign_bytes | align_channels"

@@ -23,10 +23,10 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes.lower import main as lowering
-from dlc_core.passes.lower import memory
+from dlc_core.passes.lower import memory_plan
 from dlc_core.passes.lower.disjoint import prove_disjoint
 from dlc_core.passes.lower.joins import Place, Window, windows_of
-from dlc_core.passes.lower.memory import Request, room
+from dlc_core.passes.lower.memory_plan import Request, room
 from dlc_core.passes.tir.bounds import Proof
 from dlc_core.script import parse
 from dlc_core.tir.functor import stmts
@@ -198,7 +198,7 @@ def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
     n = Var("n")
     rows = (n * 1040 - 16) * 4
     requests = [Request(n * 64, 0, 1), Request(room(rows), 0, 0), Request(n * 4096, 0, 1)]
-    offsets, total = memory.plan(requests)
+    offsets, total = memory_plan.plan(requests)
 
     def at(e: Expr, size: int) -> int:
         value = const_value(Analyzer().simplify(substitute(e, {n: const(size)})))
@@ -262,7 +262,7 @@ def test_wrong_plans_are_refused(
     np.testing.assert_allclose(exe(x), expected, rtol=1e-4, atol=1e-2)
 
     def plan(requests: Sequence[Request], align: int) -> object:
-        return memory.plan([wrong(request) for request in requests], align)
+        return memory_plan.plan([wrong(request) for request in requests], align)
 
     monkeypatch.setattr(lowering, "plan", plan)
     with pytest.raises(PassError, match="the memory of main is planned wrong"):

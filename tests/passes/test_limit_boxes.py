@@ -1,4 +1,4 @@
-"""limit_boxes: which suppressions look for fewer boxes, and the same values after it."""
+"""limit_nms: which suppressions look for fewer boxes, and the same values after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes import PassContext, Pipeline
-from dlc_core.passes.graph import LimitBoxes
+from dlc_core.passes.graph import LimitNms
 
 RNG = np.random.default_rng(5)
 COUNT = 40
@@ -40,7 +40,7 @@ def columns(rows):
 def limit_after(body, *params, given=()):
     """The most boxes of the suppression after the pass; the same values come of both."""
     before = Function("main", (BOXES, SCORES, *params), body)
-    after = Pipeline((LimitBoxes(),)).run(IRModule({"main": before}), PassContext(opt_level=1))["main"]
+    after = Pipeline((LimitNms(),)).run(IRModule({"main": before}), PassContext(opt_level=1))["main"]
     corners = RNG.uniform(0, 9, (1, COUNT, 2))
     boxes = np.concatenate([corners, corners + RNG.uniform(1, 3, corners.shape)], -1).astype(np.float32)
     arrays = [boxes, RNG.standard_normal((1, 2, COUNT)).astype(np.float32), *given]

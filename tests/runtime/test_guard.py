@@ -25,7 +25,7 @@ from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.guard import MODES, PAGE, Layout, Region, alone, fill_of, mode_of
 from dlc_core.runtime.guarded import Layouts
 from dlc_core.runtime.guarded_memory import GuardedMemory, owner_of
-from dlc_core.runtime.memory import address
+from dlc_core.runtime.host_memory import address
 from dlc_core.testing.control_programs import every_kind
 from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.intrinsics import kernel_symbol

@@ -13,7 +13,7 @@ from dlc_core.graph.node import Node, param
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.cpu.tile import Dealt, Tile, choose, domain_cycles, fits
+from dlc_core.schedule.rules.cpu.register_tile import Dealt, Tile, choose, domain_cycles, fits
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import block_list, stmts

@@ -120,7 +120,7 @@ TWICE = {
 def test_programs_of_two_levels_compute_the_same(case, machine):
     scheduled = check_schedule(kernel(*case, levels=2), machine)
     assert scheduled.attrs["why_not"] == ()
-    assert scheduled.attrs["rule"] == "cpu.strassen_twice"
+    assert scheduled.attrs["rule"] == "cpu.strassen_two_level"
     assert list(scheduled.attrs["repack"]) == [1]
 
 
@@ -164,7 +164,7 @@ def test_two_levels_of_an_unknown_number_of_rows_are_one():
 
 def test_weights_of_two_levels_that_are_not_known_stay_as_they_are():
     scheduled = check_schedule(kernel((6,), 8, 32, constants=(), levels=2), WIDE)
-    assert scheduled.attrs["rule"] == "cpu.strassen_twice"
+    assert scheduled.attrs["rule"] == "cpu.strassen_two_level"
     assert "repack" not in scheduled.attrs
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dlc_core.script import parse
 from dlc_core.target.source import C99, FunctionWriter, Unit
-from dlc_core.target.source.words import WIDTH, folded
+from dlc_core.target.source.tokens import WIDTH, folded
 
 
 def written(text: str) -> str:

@@ -18,11 +18,11 @@ from dlc_core.op.declare import (
     op,
 )
 from dlc_core.op.infer import Attrs, of_input
-from dlc_core.op.std import bounded, suppression, uniques
+from dlc_core.op.std import bounded, nms, uniques
 from dlc_core.op.std.bounded import FIRST_OF, NONZERO_PLACES, nonzero_of
+from dlc_core.op.std.nms import BOUNDED_NMS, BOXES, LIMITS, boxes_infer, boxes_of
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import SLICE
-from dlc_core.op.std.suppression import BOUNDED_BOXES, BOXES, LIMITS, boxes_infer, boxes_of
 
 _INT64 = DType("int64")
 NO_LIMIT = 1 << 40
@@ -78,7 +78,7 @@ def _nms_compose(
     if limit is not None and limit >= NO_LIMIT:
         limit = None
     limits = [RESHAPE.build(value, shape=(1,)) for value in (most, overlap, least)]
-    found = BOUNDED_BOXES.build(boxes, scores, *limits, limit=limit, center=center)
+    found = BOUNDED_NMS.build(boxes, scores, *limits, limit=limit, center=center)
     return FIRST_OF.build(get_item(found, 0), get_item(found, 1), count=count)
 
 
@@ -116,4 +116,4 @@ NMS = op(
     ],
 )
 
-OPS = (*bounded.OPS, *suppression.OPS, *uniques.OPS, NONZERO, NMS)
+OPS = (*bounded.OPS, *nms.OPS, *uniques.OPS, NONZERO, NMS)

@@ -26,7 +26,7 @@ from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, 
 from dlc_core.op.infer import Attrs, ceil_div, check_rank, fail, merge_dims
 from dlc_core.op.lower import compute, flattened, unflattened
 from dlc_core.op.std.filtering import transformed
-from dlc_core.op.std.strassen_quarters import (
+from dlc_core.op.std.strassen_submatrices import (
     LEFT,
     PAIRS,
     PRODUCTS,
@@ -34,7 +34,7 @@ from dlc_core.op.std.strassen_quarters import (
     STAGE,
     combined,
 )
-from dlc_core.op.std.strassen_twice import lowered_twice
+from dlc_core.op.std.strassen_two_level import lowered_twice
 from dlc_core.tir.intrinsics import if_then_else
 
 BLOCK = 64

@@ -14,7 +14,7 @@ from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
 from dlc_core.passes.graph.infer import Infer, NoteConditions
-from dlc_core.passes.graph.limit_boxes import LimitBoxes
+from dlc_core.passes.graph.limit_nms import LimitNms
 from dlc_core.passes.graph.merge_products import MergeProducts
 from dlc_core.passes.graph.mixed_precision import MixedPrecision
 from dlc_core.passes.graph.pack_weights import PackWeights
@@ -40,7 +40,7 @@ PASSES = (
     PackWeights,
     FoldConstants,
     ConstantState,
-    LimitBoxes,
+    LimitNms,
     Recompose,
     Attention,
     ExpandComposites,

@@ -34,7 +34,7 @@ from dlc_core.passes.graph.attention_masks import LOW, diagonal, is_zero
 from dlc_core.passes.graph.mixed_precision import narrow_dtype
 from dlc_core.rewrite import Match, Rule, match_op, number, var
 from dlc_core.rewrite.rule import Example
-from dlc_core.schedule.rules.cpu.tile import choose
+from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.gpu.attention import shape_for
 from dlc_core.schedule.rules.gpu.attention_matrix import plan_for
 from dlc_core.target.target import Description

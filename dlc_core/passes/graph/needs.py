@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dlc_core.arith import Analyzer
+from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import Function, Node, functions_of, post_order
-from dlc_core.graph.told import told_dims
 from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, conditions_of
 from dlc_core.ir.expr import Binary, Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.expr import post_order as expr_post_order
@@ -63,7 +63,7 @@ def _open(conditions: Iterable[Condition]) -> tuple[Need, ...]:
 
 def dims_known(function: Function) -> set[Var]:
     """The symbolic dims that a function's params, their elements and its data tell."""
-    known = {*told_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
+    known = {*data_dims(function), *(var for p in function.params for var in p.tensor_type.symbols())}
     for n in post_order(function.body):
         known.update(fresh_dims(n))
     return known

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS, data_dims
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Array, Function, functions_of, post_order
-from dlc_core.graph.told import ELEMENTS, TOLD, told_dims
 from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.needs import NEEDS, needs_of
-from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.passes.lower.memory_plan import ALIGN
 from dlc_core.runtime.signature import Signature, Value
 
 
@@ -49,7 +49,7 @@ def interface_of(function: Function, weights_size: int) -> Signature:
     out_names = names.get("outputs") or tuple(f"output{i}" for i in range(len(results)))
     inputs = tuple(Value(n, p.tensor_type) for n, p in zip(in_names, function.params, strict=True))
     outputs = tuple(Value(n, t) for n, t in zip(out_names, results, strict=True))
-    symbols = dict.fromkeys((*(v for i in inputs for v in i.type.symbols()), *told_dims(function)))
+    symbols = dict.fromkeys((*(v for i in inputs for v in i.type.symbols()), *data_dims(function)))
     made = Signature(inputs, outputs, tuple(symbols), const(0), weights_size)
     return with_conditions(made, function)
 
@@ -58,12 +58,12 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
     """The signature of a function with what its dims must fulfil, and which of them elements tell."""
     place = {value.name: index for index, value in enumerate(signature.inputs)}
     attrs = function.attrs
-    told = {v for value in signature.inputs for v in value.type.symbols()}.union(told_dims(function))
+    told = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
     return replace(
         signature,
         needs=tuple(c for c in conditions_of(attrs.get(NEEDS, ())) if told.issuperset(c.dims)),
         elements=tuple((var, place[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
-        told=attrs.get(TOLD, ()),
+        data_dims=attrs.get(DATA_DIMS, ()),
     )
 
 

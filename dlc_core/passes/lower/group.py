@@ -39,9 +39,9 @@ from dlc_core.passes.graph.mixed_precision import narrow_dtype
 from dlc_core.passes.lower.control import is_control, with_bodies
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.joins import PART, joins_of, with_windows
-from dlc_core.passes.lower.memory import ALIGN
+from dlc_core.passes.lower.memory_plan import ALIGN
 from dlc_core.passes.lower.names import unique_name
-from dlc_core.passes.lower.views import is_placed, is_view
+from dlc_core.passes.lower.views import has_offset, is_view
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.sizes import doubtful_sizes
 from dlc_core.tir.stmt import PrimFunc
@@ -181,7 +181,7 @@ class LowerGroups(Pass):
                     return None
                 if old.op in (BAND, JOIN_BANDS):
                     placed = node(old.op, args, old.attrs, old.type)
-                    if is_placed(placed, align) and joined.isdisjoint(args):
+                    if has_offset(placed, align) and joined.isdisjoint(args):
                         joined.update(args if old.op is JOIN_BANDS else ())
                         return placed
                 function, args = _alone(old, args)

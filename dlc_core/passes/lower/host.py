@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import NEEDS, dims_shown, dims_told, dims_used
 from dlc_core.graph.extract import REGION, extract, is_region, reads_of
 from dlc_core.graph.node import (
@@ -34,7 +35,6 @@ from dlc_core.graph.node import (
     touches_texts,
     users_of,
 )
-from dlc_core.graph.told import told_dims
 from dlc_core.ir.dtype import STRING
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -48,7 +48,7 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import is_control
 from dlc_core.passes.lower.views import is_view
 
-TOLD = "data tells how many results there are"
+DATA_DIMS = "data tells how many results there are"
 RESHAPED: dict[Op, str] = {
     IF: "data tells the shapes of its results",
     LOOP: "its state changes its shape from round to round",
@@ -122,7 +122,7 @@ def _with_host_program(module: IRModule, entry: Function, control: bool, native:
     segments: dict[str, Function] = dict(module.functions)
     noted = _Noted()
     texts = any(p.dtype is STRING for p in entry.params)
-    told = told_dims(entry)
+    told = data_dims(entry)
     if native and not texts and told:
         plain = entry.with_body(_by_caller(entry.body, set(told)))
         if not _Partition(plain, {}, _Noted(), control, known=told).reasons:
@@ -159,7 +159,7 @@ def why_host(n: Node, control: bool = False) -> str:
             return f"it is compiled for {n.attrs['function'].attrs[REGION]}"
         return next(filter(None, map(why_host, post_order(n.attrs["function"].body))), "")
     if n.op is GROWING_LOOP:
-        return TOLD
+        return DATA_DIMS
     if functions_of(n):
         if n.attrs.get("sizes"):
             return RESHAPED[n.op]
@@ -168,7 +168,7 @@ def why_host(n: Node, control: bool = False) -> str:
     if isinstance(n.op, OpDecl) and touches_texts(n):
         return "texts live on the host"
     if isinstance(n.op, OpDecl) and n.op.lower is None and n.op.compose is None:
-        return TOLD if n.op.fresh else "the op has no lowering"
+        return DATA_DIMS if n.op.fresh else "the op has no lowering"
     return ""
 
 

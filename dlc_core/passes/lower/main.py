@@ -16,6 +16,7 @@ from typing import ClassVar
 from dlc_core.arith import Analyzer
 from dlc_core.decisions import Decision
 from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import NEEDS
 from dlc_core.graph.node import (
     CALL_PRIM,
@@ -25,7 +26,6 @@ from dlc_core.graph.node import (
     Node,
     post_order,
 )
-from dlc_core.graph.told import told_dims
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.expr import Expr, Var, as_expr, const, const_value, free_vars, substitute
@@ -39,7 +39,7 @@ from dlc_core.passes.lower.describe import arrays_of, interface_of, with_conditi
 from dlc_core.passes.lower.disjoint import prove_disjoint
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import Place, donations_of, joins_of, windows_of
-from dlc_core.passes.lower.memory import ALIGN, Request, live_peak, plan, room
+from dlc_core.passes.lower.memory_plan import ALIGN, Request, live_peak, plan, room
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.order import depth_first, reordered
 from dlc_core.passes.lower.records import Record, counted, dims_of, pass_records, workspaces_of
@@ -557,7 +557,7 @@ class _Builder:
             own = self.controls[n].symbols() if n in self.controls else free_vars(*n.attrs["dims"])
             seen.update(dict.fromkeys(own))
         bound = {v for p in self.function.params for v in p.tensor_type.symbols()}
-        bound.update(told_dims(self.function))
+        bound.update(data_dims(self.function))
         unbound = [v.name for v in seen if v not in bound]
         if unbound:
             raise UnsupportedError(

@@ -15,7 +15,7 @@ def is_view(n: Node) -> bool:
     return n.op in (TUPLE, GET) or n.op.name in VIEW_OPS
 
 
-def is_placed(n: Node, align: int) -> bool:
+def has_offset(n: Node, align: int) -> bool:
     """Whether a band is read, or the tensors of a join are computed, where they lie in the whole: each begins
     at a multiple of `align` bytes there, and a join has each from a kernel of its own.
     """

@@ -21,7 +21,7 @@ from dlc_core.decisions import DECISIONS, scope
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
-from dlc_core.passes.places import read_place
+from dlc_core.passes.positions import read_place
 from dlc_core.tir.stmt import PrimFunc
 
 

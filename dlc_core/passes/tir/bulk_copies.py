@@ -11,16 +11,16 @@ from typing import ClassVar
 from dlc_core.ir.expr import logical_and
 from dlc_core.passes.tir.thread_base import ThreadPass
 from dlc_core.passes.tir.walk import Walker
-from dlc_core.schedule.bulk import BULK_COPY, box_of
 from dlc_core.schedule.loops import guarded
-from dlc_core.tir.bulk import BoxCopy, bulk_copy
+from dlc_core.schedule.tensor_copy import BULK_COPY, tensor_copy_in_loop
 from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt
+from dlc_core.tir.tensor_copy import TensorCopy, bulk_copy
 
 
 class _Calls(Walker):
     def loop(self, s: For) -> Stmt:
-        found = box_of(s, self.analyzer) if s.annotations.get(BULK_COPY) else ""
-        if not isinstance(found, BoxCopy):
+        found = tensor_copy_in_loop(s, self.analyzer) if s.annotations.get(BULK_COPY) else ""
+        if not isinstance(found, TensorCopy):
             return super().loop(s)
         made = Eval(bulk_copy(found))
         return guarded(made, logical_and(*found.under)) if found.under else made

@@ -29,7 +29,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.passes.tir.memory import Memory
+from dlc_core.passes.tir.effects import Memory
 from dlc_core.passes.tir.safety import DIVISIONS, in_bounds
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.intrinsics import has_effect

@@ -9,7 +9,7 @@ from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, Var, free_vars, loads_in
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.passes.tir.memory import is_pure
+from dlc_core.passes.tir.effects import is_pure
 from dlc_core.passes.tir.safety import is_safe
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty

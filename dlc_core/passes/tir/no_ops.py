@@ -9,7 +9,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Load
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.passes.tir.memory import Memory, is_pure
+from dlc_core.passes.tir.effects import Memory, is_pure
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty
 from dlc_core.tir.functor import buffers_read, exprs_of, free_buffers, free_vars_stmt, stmts, transform_stmt
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, seq

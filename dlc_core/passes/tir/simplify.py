@@ -9,7 +9,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Const, Expr, Var, substitute
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.passes.tir.memory import is_pure
+from dlc_core.passes.tir.effects import is_pure
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.schedule.tree import EMPTY_STMT, is_empty
 from dlc_core.tir.functor import substitute_buffer

@@ -19,7 +19,7 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Const, Expr, Ramp, Var, const, const_value, free_vars, loads_in, substitute
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
-from dlc_core.passes.tir.memory import Memory
+from dlc_core.passes.tir.effects import Memory
 from dlc_core.schedule.tree import touched, with_children
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import Alloc, Block, For, PrimFunc, Stmt, Store, View, While

@@ -15,7 +15,7 @@ from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, conjuncts, const_value, free_vars, loads_in, logical_and
-from dlc_core.passes.tir.memory import Memory
+from dlc_core.passes.tir.effects import Memory
 from dlc_core.tir.stmt import (
     Alloc,
     Block,

@@ -244,7 +244,7 @@ def same(a: Expr, b: Expr) -> bool:
     return a is b or (x is not None and x == y)
 
 
-def deal_out(schedule: Schedule, loops: Sequence[LoopRV]) -> None:
+def parallelize(schedule: Schedule, loops: Sequence[LoopRV]) -> None:
     """Make the outermost of these loops that has several iterations parallel, if there is one and none is
     parallel yet.
     """

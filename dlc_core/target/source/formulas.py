@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dlc_core.ir.dtype import DType, dtype
-from dlc_core.target.source.words import literal
+from dlc_core.target.source.tokens import literal
 from dlc_core.target.vmath import FORMULAS, Code
 
 _INT = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "shl": "<<", "lshr": ">>", "mul": "*"}

@@ -12,9 +12,9 @@ from dlc_core.ir.expr import Binary, Call, Load, Var, const_value, free_vars
 from dlc_core.target.source.accesses import neighbourhoods
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.helpers import NARROW
+from dlc_core.target.source.tokens import folded
 from dlc_core.target.source.unit import Unit
 from dlc_core.target.source.values import Key, ValueWriter
-from dlc_core.target.source.words import folded
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
 from dlc_core.tir.in_place import shared_buffers
 from dlc_core.tir.intrinsics import kernel_symbol

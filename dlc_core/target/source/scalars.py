@@ -25,8 +25,8 @@ from dlc_core.ir.expr import (
     free_vars,
 )
 from dlc_core.target.source.helpers import NARROW
+from dlc_core.target.source.tokens import literal
 from dlc_core.target.source.unit import Unit
-from dlc_core.target.source.words import literal
 from dlc_core.tir.threads import swizzled
 
 ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(12, 0, -1)

@@ -22,7 +22,7 @@ from dlc_core.target.source.helpers import (
     vector_needs,
     vector_text,
 )
-from dlc_core.target.source.words import RESERVED, Names
+from dlc_core.target.source.tokens import RESERVED, Names
 
 
 class Unit:

@@ -24,8 +24,8 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.target.source.expression import ExpressionWriter, neighbours
 from dlc_core.target.source.helpers import NARROW, storage_lanes
+from dlc_core.target.source.tokens import RESERVED, Names
 from dlc_core.target.source.unit import Unit
-from dlc_core.target.source.words import RESERVED, Names
 
 Key = tuple[int, int]
 """First element and lanes of a promoted value."""

@@ -29,8 +29,8 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const, const_value, ramp, substitute
 from dlc_core.ir.module import IRModule
-from dlc_core.tir.interpreter.memory import CheckedMemory, Memory, Races, of_array
 from dlc_core.tir.interpreter.stmts import Program
+from dlc_core.tir.interpreter.storage import CheckedMemory, Memory, Races, of_array
 from dlc_core.tir.stmt import PrimFunc, Store
 from dlc_core.tir.threads import launch_axes
 

@@ -18,7 +18,7 @@ from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.exprs import BufferText, Writer
 from dlc_core.tir.interpreter.intervals import UNKNOWN_INDEX, Intervals
-from dlc_core.tir.interpreter.memory import Races, allocate, bulk_copy
+from dlc_core.tir.interpreter.storage import Races, allocate, bulk_copy
 from dlc_core.tir.interpreter.teams import Team, exchanged
 from dlc_core.tir.intrinsics import CONVERGENT
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While

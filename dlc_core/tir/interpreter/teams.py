@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import RuntimeFailure
-from dlc_core.tir.interpreter.memory import Frame, Races
+from dlc_core.tir.interpreter.storage import Frame, Races
 from dlc_core.tir.matrix import MATRIX
 
 Thread = Generator[Any, Any, None]

@@ -22,14 +22,14 @@ import numpy as np
 from dlc_backend_c.codegen import CCodegen
 from dlc_backend_c.kind import KIND as C_KIND
 from dlc_core.backend import SimulatedDevice
+from dlc_core.backend.binary_cache import kept
 from dlc_core.backend.compiler import compile_c
-from dlc_core.backend.kept import kept
 from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.failures import status_failure
 from dlc_core.runtime.guard import PAGE, Layout
-from dlc_core.runtime.memory import NDArray
+from dlc_core.runtime.host_memory import NDArray
 from dlc_core.target import Artifact, Target
 
 EMULATED = "c-emulated"

@@ -8,7 +8,7 @@ from dlc_backend_c.bounds import Bounds, table
 from dlc_core.ir.dtype import DType
 from dlc_core.runtime.signature import Signature, Value
 from dlc_core.target.source import C99
-from dlc_core.target.source.words import Names, folded, identifier
+from dlc_core.target.source.tokens import Names, folded, identifier
 
 
 def project_files(name: str, signature: Signature, weights: str, bounds: Bounds) -> dict[str, str | bytes]:

@@ -21,20 +21,20 @@ from dlc_core.target import COMPILED, Artifact, Target
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ALIGN
 
 if TYPE_CHECKING:
-    from dlc_backend_cuda import boxes, matrices, nvrtc, report, words
+    from dlc_backend_cuda import matrices, nvrtc, polyfills, report, tma
     from dlc_core.backend import in_place, kernels, launches
-    from dlc_core.backend import words as plain
+    from dlc_core.backend import polyfills as plain
     from dlc_core.target import source
 else:
-    boxes = lazy("dlc_backend_cuda.boxes")
+    tma = lazy("dlc_backend_cuda.tma")
     matrices = lazy("dlc_backend_cuda.matrices")
     nvrtc = lazy("dlc_backend_cuda.nvrtc")
     report = lazy("dlc_backend_cuda.report")
-    words = lazy("dlc_backend_cuda.words")
+    polyfills = lazy("dlc_backend_cuda.polyfills")
     in_place = lazy("dlc_core.backend.in_place")
     kernels = lazy("dlc_core.backend.kernels")
     launches = lazy("dlc_core.backend.launches")
-    plain = lazy("dlc_core.backend.words")
+    plain = lazy("dlc_core.backend.polyfills")
     source = lazy("dlc_core.target.source")
 
 TEXT = "cuda-c"
@@ -75,7 +75,7 @@ class CudaCodegen(LaunchCodegen):
         return source.Dialect(
             "CUDA C",
             index="int" if kernels.narrow_index(module) else "int64_t",
-            inline=words.INLINE,
+            inline=polyfills.INLINE,
             restrict="__restrict__",
             # What a kernel allocates is its threads' own, unless they share it.
             scopes={
@@ -84,15 +84,15 @@ class CudaCodegen(LaunchCodegen):
                 SWIZZLED: f"__shared__ {_ROWS}",
             },
             headers=(),
-            reserved=words.RESERVED,
-            fixed=words.FIXED,
+            reserved=polyfills.RESERVED,
+            fixed=polyfills.FIXED,
             kernels=source.Kernels(
                 head="__global__ void",
                 axes={f"{level}.{axis}": f"{word}.{axis}" for axis in AXES for level, word in levels},
                 words={**_WORDS, **plain.dot_words(_DOT)},
                 bounds="__launch_bounds__({threads})",
-                copies=words.COPIES if number(architecture(target["arch"])) >= 80 else None,
-                boxes=boxes.BOXES if target.describe().bulk else None,
+                copies=polyfills.COPIES if number(architecture(target["arch"])) >= 80 else None,
+                boxes=tma.BOXES if target.describe().bulk else None,
                 matrices=matrices.matrices(target.describe().matrix_units),
                 large=source.Large(
                     STATIC_SHARED,
@@ -100,12 +100,12 @@ class CudaCodegen(LaunchCodegen):
                     SWIZZLED_ALIGN,
                 ),
                 moves=source.Moves(
-                    words.LANES,
+                    polyfills.LANES,
                     type="{scalar}x{lanes}",
                     make="make_{type}({values})",
                     load="*(const {type} *)({at})",
                     store="*({type} *)({at}) = {value}",
-                    widest=words.WIDEST,
+                    widest=polyfills.WIDEST,
                     aligned=True,
                 ),
             ),
@@ -121,7 +121,7 @@ class CudaCodegen(LaunchCodegen):
         What the assembler spills, to have more groups at once, is compiled again for one at least.
         """
         made = super().emit(module, target)
-        more = {**boxes.WORDS, **matrices.matrix_words(target.describe().matrix_units)}
+        more = {**tma.WORDS, **matrices.matrix_words(target.describe().matrix_units)}
         text = with_words(made.code.decode(), more)
         made = replace(made, code=text.encode(), sources={"cu": text})
         if not is_binary(target.values()):
@@ -161,7 +161,7 @@ class CudaCodegen(LaunchCodegen):
 
 def with_words(text: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
     """A text of kernels that stands for itself: names as C has them, and all words explained."""
-    explained = [*kernels.defined(text, words.WORDS), *kernels.defined(text, more)]
+    explained = [*kernels.defined(text, polyfills.WORDS), *kernels.defined(text, more)]
     return plain.standalone("\n".join([*explained, text]), "__CUDACC_RTC__")
 
 

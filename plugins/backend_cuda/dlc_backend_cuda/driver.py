@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dlc_backend_cuda.architectures import GROUPS, STATIC_SHARED
-from dlc_backend_cuda.boxes import MAP_BYTES, tensor_map
 from dlc_backend_cuda.graphs import Graphs
+from dlc_backend_cuda.tma import MAP_BYTES, tensor_map
 from dlc_core.backend.launches import Tensor
 from dlc_core.backend.stream import TENSOR, Bytes, OutOfMemory, Start
 from dlc_core.diag import RuntimeFailure, TargetError, UnsupportedError, problem_of

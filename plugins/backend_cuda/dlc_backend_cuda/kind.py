@@ -11,11 +11,11 @@ from typing import Any
 from dlc_backend_cuda import nvrtc
 from dlc_backend_cuda.architectures import GROUPS, STATIC_SHARED, USUAL, architecture, matrix_units
 from dlc_backend_cuda.driver import problem
-from dlc_backend_cuda.words import STAGES
+from dlc_backend_cuda.polyfills import STAGES
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import BYTE_DOTS, COMPUTED, Description, Option, TargetKind
-from dlc_core.tir.bulk import Bulk
+from dlc_core.tir.tensor_copy import Bulk
 from dlc_core.tir.threads import SWIZZLED
 
 OPTIONS = (

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dlc_backend_cuda import warpgroups
-from dlc_backend_cuda.words import INLINE, TYPES, either, operands
+from dlc_backend_cuda.polyfills import INLINE, TYPES, either, operands
+from dlc_core.backend.polyfills import packing_words
 from dlc_core.backend.simt import block_numbers, matrix_numbers
-from dlc_core.backend.words import packing_words
 from dlc_core.target.source import Blocks, Matrices
 from dlc_core.tir.matrix import Fragment, MatrixUnit
 

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dlc_core.backend.kept import kept
+from dlc_core.backend.binary_cache import kept
 from dlc_core.diag import CodegenError, UnsupportedError, problem_of
 
 REMEDY = 'pip install "dlc-backend-cuda[compiler]"'

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dlc_backend_cuda.words import INLINE, TYPES, either, operands
+from dlc_backend_cuda.polyfills import INLINE, TYPES, either, operands
 from dlc_core.backend.simt import matrix_numbers
 from dlc_core.target.source import InPlace
 from dlc_core.tir.matrix import Fragment, MatrixUnit

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dlc_backend_cuda import boxes, warpgroups, words
+from dlc_backend_cuda import polyfills, tma, warpgroups
 
 import dlc_core as dlc
 from dlc_core.backend import read_launches
@@ -110,7 +110,7 @@ def test_convolutions(arch: str) -> None:
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_missing_wait_is_found(arch: str, checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "COPIES", replace(words.COPIES, wait_but=""))
+    monkeypatch.setattr(polyfills, "COPIES", replace(polyfills.COPIES, wait_but=""))
     exe = compiled(arch, 64, 64, 400, checked=checked)
     assert re.search(r"    ;\n", exe.source("cu"))
     with found(checked):
@@ -183,7 +183,7 @@ def test_unknown_strides_are_left_to_the_threads() -> None:
         ({"wait": "dlc_wait_for_boxes({arrival}, 1 - {parity})"}, None),
         ({"end": ""}, "would wait for ever: the copies that it waits for have no end"),
         (
-            {"copy": boxes.BOXES.copy.replace("{bytes}", "{bytes} - 2")},
+            {"copy": tma.BOXES.copy.replace("{bytes}", "{bytes} - 2")},
             "bytes are expected, and copies bring",
         ),
     ],
@@ -191,7 +191,7 @@ def test_unknown_strides_are_left_to_the_threads() -> None:
 def test_what_is_missing_is_found(
     change: dict[str, str], problem: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boxes, "BOXES", replace(boxes.BOXES, **change))
+    monkeypatch.setattr(tma, "BOXES", replace(tma.BOXES, **change))
     exe = compiled("sm_90a", 128, 128, 512, checked=False)
     failures = (AssertionError, "Mismatch") if problem is None else (RuntimeFailure, problem)
     with pytest.raises((failures[0], RuntimeFailure), match=f"{failures[1]}|no thread has waited"):
@@ -226,9 +226,9 @@ class Library:
 
 def test_tensors_as_the_driver_is_told_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library(0)
-    monkeypatch.setattr(boxes, "library", lambda: library)
+    monkeypatch.setattr(tma, "library", lambda: library)
     tensor = Tensor(0, 2, True, (3, 100, 200), (20000, 200, 1), (1, 64, 64))
-    assert boxes.tensor_map(1 << 20, tensor) == bytes(range(128))
+    assert tma.tensor_map(1 << 20, tensor) == bytes(range(128))
     kind, rank, address, dims, strides, box, ones, interleave, turns, _, fill = library.given
     assert (kind, rank, address.value, interleave, turns, fill) == (1, 3, 1 << 20, 0, 3, 0)
     assert (list(dims), list(strides)[:2]) == ([200, 100, 3], [400, 40000])
@@ -236,7 +236,7 @@ def test_tensors_as_the_driver_is_told_of_them(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(box, ctypes.c_uint32 * 3)
     library.status = 1
     with pytest.raises(RuntimeFailure, match="copies no boxes of a tensor"):
-        boxes.tensor_map(2 << 20, tensor)
+        tma.tensor_map(2 << 20, tensor)
 
 
 @executed

@@ -23,8 +23,8 @@ from dlc_core.runtime.descriptors import (
     row_size,
     status_of,
 )
+from dlc_core.runtime.dim_program import data_symbols, given_symbols, read_inputs
 from dlc_core.runtime.signature import Signature
-from dlc_core.runtime.telling import given_symbols, read_inputs, told_symbols
 
 _FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "offset": 40}
 """Bytes from a descriptor's begin."""
@@ -33,7 +33,7 @@ _FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "stride
 def emit_run_dlpack(unit: Unit, name: str, signature: Signature) -> None:
     """Add `<name>_run_dlpack(inputs, outputs, workspace, threads)` to the functions of a library."""
     emit_function(unit, descriptor_checks(f"{name}.checks", signature))
-    if signature.told:
+    if signature.data_dims:
         emit_function(unit, descriptor_checks(f"{name}.checks_first", inputs_alone(signature)))
     unit.functions += [_facts(name), _run(name, signature)]
 
@@ -165,7 +165,7 @@ def _run(name: str, signature: Signature) -> str:
 
 def _telling(name: str, signature: Signature) -> Sequence[str]:
     """Computes the dims that elements tell, once the inputs are known to be what they must be."""
-    if not signature.told:
+    if not signature.data_dims:
         return ()
     given = given_symbols(signature)
     lines = [
@@ -186,7 +186,7 @@ def _telling(name: str, signature: Signature) -> Sequence[str]:
             f"  %given{index} = load i64, ptr %at_given{index}, align 8",
         ]
         arguments.append(f"i64 %given{index}")
-    for index, symbol in enumerate(told_symbols(signature)):
+    for index, symbol in enumerate(data_symbols(signature)):
         place = 1 + signature.symbols.index(symbol)
         lines.append(f"  %at_told{index} = getelementptr i64, ptr %results, i64 {place}")
         arguments.append(f"ptr %at_told{index}")

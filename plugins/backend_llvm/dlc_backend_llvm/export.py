@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dlc_backend_llvm.data_object import hidden, machine_of, write_data_object
 from dlc_backend_llvm.descriptors import emit_run_dlpack
+from dlc_backend_llvm.dim_program import emit_dims
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.engine import compile_ir
@@ -27,15 +28,14 @@ from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.linking import link_shared
 from dlc_backend_llvm.pool import pool_ir
 from dlc_backend_llvm.program import program_text
-from dlc_backend_llvm.telling import emit_dims
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, as_expr, const
+from dlc_core.runtime.dim_program import needs_of_symbols, needs_program
+from dlc_core.runtime.host_memory import bytes_of
 from dlc_core.runtime.library import FAILED, c_name, describe, signature_symbol
-from dlc_core.runtime.memory import bytes_of
 from dlc_core.runtime.signature import Signature
-from dlc_core.runtime.telling import needs_of_symbols, needs_program
 from dlc_core.tir.stmt import PrimFunc, Store, seq
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ define void @{name}_output{index}_shape({", ".join(["ptr %shape", *dims])}) noun
   call void @{name}.shape{index}(ptr %shape, {scalars}i32 1)
   ret void
 }}""")
-    if signature.told:
+    if signature.data_dims:
         emit_dims(unit, name, signature)
     if needs_of_symbols(signature):
         emit_function(unit, needs_program(f"{name}.needs", signature))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from dlc_core.ir.types import TensorType
 from dlc_core.runtime.descriptors import REASONS
+from dlc_core.runtime.dim_program import data_symbols, given_symbols, needs_of_symbols
 from dlc_core.runtime.library import FAILED
 from dlc_core.runtime.signature import Signature, Value
-from dlc_core.runtime.telling import given_symbols, needs_of_symbols, told_symbols
-from dlc_core.target.source.words import commented, quoted
+from dlc_core.target.source.tokens import commented, quoted
 
 _TEXT = """\
 /* {name}.h: a compiled model, made by dlc for {target}.  C99 and C++.
@@ -96,7 +96,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         shapes="".join(shapes),
         reasons=", ".join(f"{i} {word}" for i, word in enumerate(REASONS, 1)),
         dims_found=f"{symbols} follow{'s' * (len(dims) == 1)} from the shapes." if dims else "",
-        telling=_telling(name, signature) if signature.told else "",
+        telling=_telling(name, signature) if signature.data_dims else "",
     )
 
 
@@ -112,7 +112,7 @@ def _needs(signature: Signature) -> str:
 def _telling(name: str, signature: Signature) -> str:
     """The declaration of the function that computes dims of elements of inputs."""
     words = dict(zip(signature.symbols, dim_names(signature)))
-    told = told_symbols(signature)
+    told = data_symbols(signature)
     args = [f"int64_t {words.get(v, f'dim_{i}_of_shapes')}" for i, v in enumerate(given_symbols(signature))]
     args += [f"int64_t *{words[v]}" for v in told]
     shown = ", ".join(f"*{words[v]}" for v in told) or "nothing"

@@ -18,9 +18,9 @@ import re
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from dlc_backend_llvm.amx import AMX, TILED, tiles_allowed
 from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.dots import PROBES, read_probes
-from dlc_backend_llvm.tiles import AMX, TILED, tiles_allowed
 from dlc_backend_llvm.trial import CALLS, assembly, tried
 from dlc_backend_llvm.triples import check_served, full_triple, normal_arch
 from dlc_core.cache import code_stamp
@@ -140,9 +140,9 @@ def host_cpu() -> HostCpu:
     if words and stamp:
         # The code that asks and reads the answers is part of the key.
         asked = "\n".join((stamp, words, code_stamp(str(Path(__file__).parent))))
-        known = remembered("host", asked, _ask_llvm)
+        known = remembered("host", asked, _query_llvm)
     else:
-        known = _ask_llvm()
+        known = _query_llvm()
     triple, cpu, features, bits, registers, fma, rounding, float16, dots, units = json.loads(known)
     sizes, cores = cache_sizes(), usable_cores()
     return HostCpu(
@@ -150,7 +150,7 @@ def host_cpu() -> HostCpu:
     )
 
 
-def _ask_llvm() -> bytes:
+def _query_llvm() -> bytes:
     """Triple, cpu, features and facts of this machine, as JSON."""
     with LOCK:
         binding = llvm()

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dlc_backend_llvm.amx import units_of
 from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.dots import dots_of
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
-from dlc_backend_llvm.tiles import units_of
 from dlc_core.lazy import lazy
 from dlc_core.target import COMPUTED, Description, Option, Target, TargetKind
 

@@ -9,8 +9,8 @@ Files have the plain bytes of the arrays.
 from __future__ import annotations
 
 from dlc_backend_llvm.header import dim_names, symbolic_outputs
+from dlc_core.runtime.dim_program import data_symbols, given_symbols
 from dlc_core.runtime.signature import Signature
-from dlc_core.runtime.telling import given_symbols, told_symbols
 
 _TEXT = r"""/* Runs {name} once: {name} THREADS{usage}
    Inputs are read from files and outputs written to files, as the plain bytes of the arrays. */
@@ -85,13 +85,13 @@ def program_text(name: str, signature: Signature) -> str:
     ins, outs, dims = len(signature.inputs), len(signature.outputs), dim_names(signature)
     usage = "".join(f" {kind}{i}" for kind, n in (("INPUT", ins), ("OUTPUT", outs)) for i in range(n))
     words = dict(zip(signature.symbols, dims))
-    told = [words[v] for v in told_symbols(signature)]
+    told = [words[v] for v in data_symbols(signature)]
     asked = [words.get(v, f"dim_{i}_of_shapes") for i, v in enumerate(given_symbols(signature))]
     lines = [f"  {dim} = atoll(words[{ins + outs + 2 + i}]);" for i, dim in enumerate(asked)]
     for i, value in enumerate(signature.inputs):
         size = f"{name.upper()}_INPUT{i}_BYTES" if value.type.is_static else "-1"
         lines.append(f"  inputs[{i}] = read_file(words[{2 + i}], {size});")
-    if signature.told:
+    if signature.data_dims:
         args = ", ".join(["inputs", *asked, *(f"&{dim}" for dim in told)])
         lines += [
             f"  if ({name}_dims({args}) != 0) {{",

@@ -212,11 +212,11 @@ def told_rows():
     told = ops["dim_of"].build(ops["cast"].build(last, to="int64"), size=rows)
     y = ops["broadcast_to"].build(ops["relu"].build(x), shape=(rows, n))
     attrs = {"inputs": ("x", "k"), "outputs": ("y",)}
-    attrs |= {"elements": ((element, "k", 1),), "told": ((rows, element, "no rows"),)}
+    attrs |= {"elements": ((element, "k", 1),), "data_dims": ((rows, element, "no rows"),)}
     return IRModule({"main": Function("main", (x, k), ops["with_dims"].build(told, y), attrs)})
 
 
-TOLD = r"""
+DATA_DIMS = r"""
 #include "net.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -271,7 +271,7 @@ def test_dims_that_elements_tell_are_computed_by_the_library(tmp_path):
     assert "int net_dims(const void *const *inputs, int64_t dim_n, int64_t *dim_rows);" in header.read_text()
     x = np.float32([[1, -2, 3]])
     want = [exe(x, np.int32([-7, k])).ravel() for k in (1, 1, 2, 2, 3, 3)]
-    np.testing.assert_array_equal(build_and_run(tmp_path, TOLD, ["net.so"]), np.concatenate(want))
+    np.testing.assert_array_equal(build_and_run(tmp_path, DATA_DIMS, ["net.so"]), np.concatenate(want))
     library = dlc.load_library(tmp_path / "net.so")
     np.testing.assert_array_equal(library(x, np.int32([0, 4])), exe(x, np.int32([0, 4])))
 

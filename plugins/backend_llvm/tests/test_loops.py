@@ -19,7 +19,7 @@ from dlc_core.op.std.rounds import GROWING_LOOP
 from dlc_core.testing.control_programs import check_random_control, number, vector
 
 TARGETS = ["llvm", "c", "reference -level=tir -check=true"]
-TOLD = {"op": "growing_loop", "nodes": [], "why": "data tells how many results there are"}
+DATA_DIMS = {"op": "growing_loop", "nodes": [], "why": "data tells how many results there are"}
 
 
 def powers(size, most=None):
@@ -47,7 +47,7 @@ def wanted_powers(x, by, rounds):
 @pytest.mark.parametrize("target", TARGETS)
 def test_rounds_are_native(target, size, tmp_path):
     exe = dlc.compile(powers(size), target)
-    assert exe.about["host"] == (TOLD,)
+    assert exe.about["host"] == (DATA_DIMS,)
     exe.save(tmp_path / "m.dlc")
     x, by = np.float32([1, -2, 3]), np.float32([1, -1, 1])
     for made in (exe, dlc.open(tmp_path / "m.dlc")):

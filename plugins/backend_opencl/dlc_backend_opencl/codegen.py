@@ -19,12 +19,12 @@ from dlc_core.target import Artifact, Target
 if TYPE_CHECKING:
     from dlc_backend_opencl import writer
     from dlc_core.backend import kernels
-    from dlc_core.backend import words as plain
+    from dlc_core.backend import polyfills as plain
     from dlc_core.target import source
 else:
     writer = lazy("dlc_backend_opencl.writer")
     kernels = lazy("dlc_core.backend.kernels")
-    plain = lazy("dlc_core.backend.words")
+    plain = lazy("dlc_core.backend.polyfills")
     source = lazy("dlc_core.target.source")
 
 FORMAT = "opencl-c"

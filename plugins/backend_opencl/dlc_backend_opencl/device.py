@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from dlc_backend_opencl.allocator import Memory
 from dlc_backend_opencl.codegen import FORMAT, NEEDS
 from dlc_backend_opencl.commands import Commands
-from dlc_backend_opencl.memory import Memory
 from dlc_backend_opencl.platforms import find_device, pyopencl
 from dlc_backend_opencl.programs import build
 from dlc_core.backend import LaunchList, find_entry, read_launches

@@ -24,12 +24,12 @@ class OpenclWriter(VectorWriter):
             named = ", ".join(str(sizes.get(f"thread.{axis}", 1)) for axis in AXES)
             head = f"__attribute__((reqd_work_group_size({named})))\n{self.words.head}"
             self.words = replace(self.words, head=head)
-        if _meets_in_global(func):
+        if _has_global_barrier(func):
             self.words = replace(self.words, words={**self.words.words, "barrier": _BOTH})
         return super().kernel(func, symbol)
 
 
-def _meets_in_global(func: PrimFunc) -> bool:
+def _has_global_barrier(func: PrimFunc) -> bool:
     """Whether threads may read from the caller's memory what others wrote there."""
     roots: dict[Buffer, Buffer] = {b: b for b in func.buffers}
     written: set[Buffer | None] = set()

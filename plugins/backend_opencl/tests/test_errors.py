@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from dlc_backend_opencl import platforms, programs
+from dlc_backend_opencl.allocator import Apart, Shared, is_shared
 from dlc_backend_opencl.device import OpenclDevice
-from dlc_backend_opencl.memory import Apart, Shared, is_shared
 
 import dlc_core as dlc
 from dlc_core.config import config

@@ -23,8 +23,8 @@ from dlc_core.diag import DlcError, UnsupportedError, UsageError
 from dlc_frontend_onnx.convert import domain_of
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.dtypes import number_of
+from dlc_frontend_onnx.flattening import dtype_of, fed, has_parts
 from dlc_frontend_onnx.importer import import_parts
-from dlc_frontend_onnx.parts import dtype_of, fed, has_parts
 from dlc_frontend_onnx.placement import target_of
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.specialized import CallableModel, has_open_dims, may_decide

@@ -17,8 +17,8 @@ import heapq
 from collections.abc import Iterable, Iterator
 
 from dlc_frontend_onnx.convert import MAX_DEPTH
+from dlc_frontend_onnx.location import Place, quoted, shorten
 from dlc_frontend_onnx.model import AttrRef, FunctionDef, Graph, Model, NodeDef
-from dlc_frontend_onnx.place import Place, quoted, shorten
 
 MAX_UNFOLDED = 10_000_000
 """Nodes that a model may have once every call of a function is replaced by the function's nodes."""

@@ -13,6 +13,7 @@ import onnx
 
 from dlc_frontend_onnx.dtypes import BY_NUMBER
 from dlc_frontend_onnx.external import Folder
+from dlc_frontend_onnx.location import Place, quoted, shorten
 from dlc_frontend_onnx.model import (
     AttrRef,
     AttrValue,
@@ -25,7 +26,6 @@ from dlc_frontend_onnx.model import (
     ValueInfo,
     ValueType,
 )
-from dlc_frontend_onnx.place import Place, quoted, shorten
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor, make_sparse, make_tensor
 from dlc_frontend_onnx.wire import Cuts
 

@@ -33,7 +33,7 @@ from dlc_core.ir.types import Dim, TensorType, tensor_type
 from dlc_core.registry import registry
 from dlc_frontend_onnx.converters.base import Call, Entry, entry_of
 from dlc_frontend_onnx.host_op import HOST, IMPURE, key_of
-from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.tensors import Tensor
 
 
@@ -45,8 +45,8 @@ class Result:
     dtype: DTypeLike
 
 
-Told: TypeAlias = "Result | TensorType"
-Results: TypeAlias = "Callable[..., Told | Sequence[Told]]"
+DataDim: TypeAlias = "Result | TensorType"
+Results: TypeAlias = "Callable[..., DataDim | Sequence[DataDim]]"
 """Of the types of the inputs (None for one that is left out) and the attributes: the types of the outputs."""
 
 
@@ -202,7 +202,7 @@ def _is_plain(value: Any) -> bool:
     return all(isinstance(item, (int, float, str)) for item in items)
 
 
-def _several(told: Told | Sequence[Told]) -> Sequence[Told]:
+def _several(told: DataDim | Sequence[DataDim]) -> Sequence[DataDim]:
     return [told] if isinstance(told, (Result, TensorType)) else list(told)
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from dlc_frontend_onnx.place import Place, quoted
+from dlc_frontend_onnx.location import Place, quoted
 
 HAS_DIR_FDS = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system opens files relative to a folder handle without following links."""

@@ -17,8 +17,16 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes.graph.needs import NEEDS
 from dlc_frontend_onnx.converters import SequenceValue
 from dlc_frontend_onnx.custom import importers_for
+from dlc_frontend_onnx.flattening import (
+    Layout,
+    as_map,
+    as_params,
+    as_results,
+    check_kind,
+    has_parts,
+    names_in,
+)
 from dlc_frontend_onnx.model import Model
-from dlc_frontend_onnx.parts import Layout, as_map, as_params, as_results, check_kind, has_parts, names_in
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.scope import MAX_CONVERTED, Missing, ModelTooLarge, Scope, Session
 from dlc_frontend_onnx.sizes import Holders

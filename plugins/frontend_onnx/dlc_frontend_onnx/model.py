@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from dlc_frontend_onnx.place import Place
+from dlc_frontend_onnx.location import Place
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 
 if TYPE_CHECKING:

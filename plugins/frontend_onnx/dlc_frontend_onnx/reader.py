@@ -35,6 +35,7 @@ from dlc_core.diag import UsageError
 from dlc_frontend_onnx.check import check_model
 from dlc_frontend_onnx.convert import Converter
 from dlc_frontend_onnx.external import MAP_FROM, Folder
+from dlc_frontend_onnx.location import Place, shorten
 from dlc_frontend_onnx.model import (
     AttrRef,
     AttrValue,
@@ -46,7 +47,6 @@ from dlc_frontend_onnx.model import (
     ValueInfo,
     ValueType,
 )
-from dlc_frontend_onnx.place import Place, shorten
 from dlc_frontend_onnx.tensors import SparseTensor, Tensor
 from dlc_frontend_onnx.wire import Cuts, parse
 

@@ -12,8 +12,8 @@ from onnx import defs
 from dlc_core.graph.node import Node
 from dlc_frontend_onnx.converters import SequenceValue, Value
 from dlc_frontend_onnx.dtypes import number_of
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import NodeDef
-from dlc_frontend_onnx.place import quoted
 
 _NAMES = {
     "float32": "float",

@@ -19,8 +19,8 @@ from dlc_core.ir.types import TupleType, symbols_of
 from dlc_frontend_onnx.converters import Call, Entry, SequenceValue, Value, constant_of, find_entry
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
 from dlc_frontend_onnx.functions import call_attributes, resolved, standard_function
+from dlc_frontend_onnx.location import SHOWN, quoted
 from dlc_frontend_onnx.model import AttrValue, FunctionDef, Graph, Model, NodeDef
-from dlc_frontend_onnx.place import SHOWN, quoted
 from dlc_frontend_onnx.schema import check_call, default_attributes, function_body
 from dlc_frontend_onnx.shapes import ShapeTable
 from dlc_frontend_onnx.sizes import Holders

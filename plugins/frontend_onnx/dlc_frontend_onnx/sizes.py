@@ -5,8 +5,8 @@
 Where the elements of a small tensor of integers are not known while importing, each is a variable (`element`
 of `shapes`), and converters make of them what a size becomes: an integer expression of elements and dims.
 `Holders.dim` gives the dim for one.  It is computed twice over: by the nodes that end in `dim_of`, which any
-program can run, and, where all its elements are those of inputs, by who calls (`dlc_core.graph.told`), so
-that native code has the dim from its first instruction.
+program can run, and, where all its elements are those of inputs, by the caller (`dlc_core.graph.data_dims`),
+so that native code has the dim from its first instruction.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS, DataDim, Element
 from dlc_core.graph.node import PARAM, Node, constant, post_order
 from dlc_core.graph.shapes import met
-from dlc_core.graph.told import ELEMENTS, TOLD, Element, Told
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars, ne
@@ -124,7 +124,7 @@ class Holders(dict[Var, Node]):
         super().__init__()
         self._bounds = bounds
         self.elements = ElementTable()
-        self.told: dict[Var, tuple[Expr, str]] = {}
+        self.data_dims: dict[Var, tuple[Expr, str]] = {}
         """What each dim is, in the order of their making, and what is wrong where that is negative."""
         self._required: dict[Var, None] = {}
         """The dims that are checks."""
@@ -140,7 +140,7 @@ class Holders(dict[Var, Node]):
     @property
     def names(self) -> list[str]:
         """The names of the dims that data tells."""
-        return [dim.name for dim in self.told if dim not in self._required]
+        return [dim.name for dim in self.data_dims if dim not in self._required]
 
     def see(self, value: Node) -> None:
         """Take note of a node's output, and of the dims that it is the first to show."""
@@ -203,7 +203,7 @@ class Holders(dict[Var, Node]):
         if found is None:
             own = self._unused(size.name if isinstance(size, Var) else name)
             found = self._dims[size] = Var(own, bounds=self._within(own, size))
-            self.told[found] = size, what
+            self.data_dims[found] = size, what
             self[found] = std.dim_of(self.number(size), size=found, what=what)
         return found
 
@@ -214,7 +214,7 @@ class Holders(dict[Var, Node]):
 
     def _unused(self, name: str) -> str:
         """The name as one that no other told dim has."""
-        known = {var.name for var in self.told}
+        known = {var.name for var in self.data_dims}
         wanted = identifier(name)
         numbers = (f"{wanted}_{number}" for number in range(2, len(known) + 3))
         return next(text for text in (wanted, *numbers) if text not in known)
@@ -319,17 +319,17 @@ class Holders(dict[Var, Node]):
             var = waiting.pop()
             if var not in wanted:
                 wanted.add(var)
-                waiting += (part for part in free_vars(self.told[var][0]) if part in tellable)
+                waiting += (part for part in free_vars(self.data_dims[var][0]) if part in tellable)
         elements = dict.fromkeys(element for var in tellable if var in wanted for element in tellable[var])
-        told: tuple[Told, ...] = tuple((var, *self.told[var]) for var in tellable if var in wanted)
-        return {ELEMENTS: tuple(elements), TOLD: told} if told else {}
+        told: tuple[DataDim, ...] = tuple((var, *self.data_dims[var]) for var in tellable if var in wanted)
+        return {ELEMENTS: tuple(elements), DATA_DIMS: told} if told else {}
 
     def _tellable(self, params: Sequence[Node]) -> dict[Var, tuple[Element, ...]]:
         """The dims that follow from elements and dims of params alone, and these elements."""
         names = {own: own.attrs["name"] for own in params}
         known = {var for own in params for var in symbols_of(own.type)}
         found: dict[Var, tuple[Element, ...]] = {}
-        for var, (size, _) in self.told.items():
+        for var, (size, _) in self.data_dims.items():
             elements: list[Element] = []
             for part in free_vars(size):
                 tensor, place = self.elements.places.get(part, (None, 0))

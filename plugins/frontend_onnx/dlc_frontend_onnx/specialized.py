@@ -31,10 +31,10 @@ from dlc_core.ir.module import IRModule
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_frontend_onnx.custom import importers_for
+from dlc_frontend_onnx.flattening import Layout, dtype_of, fed, gathered, has_parts, shape_of, spread
 from dlc_frontend_onnx.importer import import_parts
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import Model, ValueInfo
-from dlc_frontend_onnx.parts import Layout, dtype_of, fed, gathered, has_parts, shape_of, spread
-from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.reader import Source, read_model
 from dlc_frontend_onnx.support import check_support, live_nodes
 from dlc_frontend_onnx.symbols import Symbols

@@ -11,9 +11,9 @@ from onnx import defs
 from dlc_core.diag import UnsupportedError
 from dlc_frontend_onnx.converters import TABLE, Entries, find_entry
 from dlc_frontend_onnx.functions import standard_function
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import FunctionDef, Graph, Model, NodeDef
 from dlc_frontend_onnx.operators import Operator
-from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.schema import default_attributes, find_schema, function_body, has_body
 from dlc_frontend_onnx.scope import located
 

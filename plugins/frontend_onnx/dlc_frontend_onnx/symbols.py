@@ -15,8 +15,8 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import Graph, Model, ValueInfo
-from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.shapes import simple
 from dlc_frontend_onnx.tensors import MAX_RANK
 

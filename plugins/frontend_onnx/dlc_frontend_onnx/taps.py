@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from dlc_core.diag import UnsupportedError, UsageError, similar
 from dlc_core.graph.node import PARAM, Node, post_order
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import Graph, Model, NodeDef
-from dlc_frontend_onnx.place import quoted
 
 
 @dataclass

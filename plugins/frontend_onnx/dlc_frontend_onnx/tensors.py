@@ -17,7 +17,7 @@ import onnx
 
 from dlc_frontend_onnx.dtypes import BY_NAME, BY_NUMBER, ElementType
 from dlc_frontend_onnx.external import ExternalRef, Folder, parse_ref
-from dlc_frontend_onnx.place import Place, quoted
+from dlc_frontend_onnx.location import Place, quoted
 from dlc_frontend_onnx.wire import Buffer, Cuts
 
 MAX_RANK = 32

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from dlc_frontend_onnx import dtypes, tensors
 from dlc_frontend_onnx.external import Folder
-from dlc_frontend_onnx.place import Place
+from dlc_frontend_onnx.location import Place
 from onnx import TensorProto, helper, numpy_helper
 
 from dlc_core.diag import DlcError, ModelError, UnsupportedError

@@ -10,7 +10,7 @@ from dlc_core.arith.interval import INF, Interval
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Const, Expr, Var, conjuncts, const, const_value, eq, free_vars, loads_in
 from dlc_core.passes.tir.bounds.ranges import Ranges
-from dlc_core.passes.tir.memory import Memory
+from dlc_core.passes.tir.effects import Memory
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.sizes import SIZES
 from dlc_core.tir.stmt import PrimFunc, Stmt

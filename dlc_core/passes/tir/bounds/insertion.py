@@ -28,7 +28,7 @@ from dlc_core.ir.expr import (
     transform,
 )
 from dlc_core.passes.tir.bounds.prover import Access
-from dlc_core.passes.tir.memory import Memory
+from dlc_core.passes.tir.effects import Memory
 from dlc_core.tir.failures import (
     ACCESS_KIND,
     CHECK_KIND,

@@ -45,10 +45,10 @@ from dlc_core.ir.expr import (
 from dlc_core.passes.tir.bounds.facts import Fact, Holds, InLoop, Knowledge, Named, in_lane
 from dlc_core.passes.tir.bounds.goals import Goal
 from dlc_core.passes.tir.bounds.ranges import Ranges
-from dlc_core.tir.bulk import box_copy
 from dlc_core.tir.functor import child_stmts, exprs_of, stmts
 from dlc_core.tir.intrinsics import BULK, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
+from dlc_core.tir.tensor_copy import tensor_copy_of
 
 _TRUE = logical_and()
 Bytes = tuple[Expr, Expr]
@@ -419,7 +419,7 @@ class Prover:
 
     def _bulk_copy(self, stmt: Eval, value: Call, fact: Fact | None) -> None:
         """A box in shared memory, and the tensor that it is part of; what is outside of it is not read."""
-        one = box_copy(value)
+        one = tensor_copy_of(value)
         last: Expr = const(1)
         for dim, step in zip(one.dims, one.strides, strict=True):
             last = last + (dim.astype(INDEX) - 1) * step.astype(INDEX)

@@ -22,9 +22,9 @@ from dlc_core.op.std.attention_stages import ROWS, STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.register_tile import FMA_LATENCY, fits
 from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
 from dlc_core.schedule.rules.cpu.threads import worth_threads
-from dlc_core.schedule.rules.cpu.tile import FMA_LATENCY, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
@@ -100,7 +100,7 @@ class _Attend:
         *heads, row, feature = loops_that_read(s, out, self.stage["mixed"])
         s.reorder(*heads, row, feature)
         head = s.fuse(*heads) if len(heads) > 1 else heads[0]
-        self._deal_out(head)
+        self._parallelize(head)
         if self.panel == 1:
             self._one_query(row, feature)
             return
@@ -109,7 +109,7 @@ class _Attend:
         s.compute_at(self.stage["keys"], head)
         s.vectorize(s.get_loops(self.stage["keys"])[-1])
 
-    def _deal_out(self, loop: LoopRV) -> None:
+    def _parallelize(self, loop: LoopRV) -> None:
         if worth_threads(self.machine, self.work, PARALLEL_WORK):
             self.s.parallel(loop)
 

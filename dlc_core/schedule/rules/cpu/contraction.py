@@ -27,13 +27,12 @@ from dlc_core.schedule.rules.analysis import (
     Contraction,
     anchor,
     bytes_of,
-    deal_out,
     extent_of,
     inline_pointwise,
     loads_of,
+    parallelize,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.across import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
 from dlc_core.schedule.rules.cpu.gemm_decisions import (
@@ -46,11 +45,12 @@ from dlc_core.schedule.rules.cpu.gemm_decisions import (
     tiles_within,
 )
 from dlc_core.schedule.rules.cpu.maps import schedule_map
-from dlc_core.schedule.rules.cpu.panels import Names, ask_ahead, steps_at_once
+from dlc_core.schedule.rules.cpu.panels import Names, prefetch_panel, steps_at_once
+from dlc_core.schedule.rules.cpu.register_tile import ALONE, Dealt, Tile, choose
 from dlc_core.schedule.rules.cpu.tails import never_negative, tail_heights
 from dlc_core.schedule.rules.cpu.threads import worth_threads
-from dlc_core.schedule.rules.cpu.tile import ALONE, Dealt, Tile, choose
-from dlc_core.schedule.rules.cpu.tiles import tile_of, tile_products, unit_for
+from dlc_core.schedule.rules.cpu.tile_unit import tile_of, tile_products, unit_for
+from dlc_core.schedule.rules.cpu.transposed_rhs import columns_together, sums_rows
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.target import Dot
@@ -361,7 +361,7 @@ class Contract:
         s.set_scope(names.block, 0, "local")
         threads = worth_threads(self.machine, self._work(), PARALLEL_WORK)
         if threads:
-            deal_out(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
+            parallelize(s, [loop for loop in s.get_loops(names.out) if loop not in inner])
         # A loop that is cut takes copies of those inside of it along: the outermost is cut first.
         cuts = [("panels", full_panels), ("tiles", full_tiles)]
         if names.tiles in nest and nest.index(names.tiles) < nest.index(panels):
@@ -383,7 +383,7 @@ class Contract:
         for loop in loops:
             if s.get_for(loop).kind == "parallel" and const_value(s.extent(loop)) == 1:
                 s.serial(loop)
-        deal_out(s, loops)
+        parallelize(s, loops)
 
     def _is_shared(self, loop: LoopRV, out: BlockRV) -> bool:
         """Whether a loop holds more than one tiling."""
@@ -452,7 +452,7 @@ class Contract:
             reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
-        self._ask_ahead(reduction, names)
+        self._prefetch_next(reduction, names)
         steps = self._chunk(names, reduction)
         if steps:
             self._sum_chunks(names.block, reduction[0], spatial, steps)
@@ -499,7 +499,7 @@ class Contract:
         for piece in self._cut(inner, "tiles", full_tiles):
             (*within, one), steps = self._own_loops(piece.block)
             s.reorder(*steps, one, *within)
-            self._ask_ahead(steps, piece)
+            self._prefetch_next(steps, piece)
             self._accumulate(piece.block, steps, [one, *within])
             assert piece.row is not None
             self._registers([piece.row, piece.column])
@@ -515,14 +515,14 @@ class Contract:
             loop for loop, axis in own if axis.kind == "reduce"
         ]
 
-    def _ask_ahead(self, reduction: Sequence[LoopRV], names: Names) -> None:
+    def _prefetch_next(self, reduction: Sequence[LoopRV], names: Names) -> None:
         """Hints for the packed right-hand side, where it is."""
         if self.packed is None:
             return
         rows = _product(self.found.m)
         if rows is None:
             rows = 1 if names.row is None else const_value(self.s.extent(names.row))
-        ask_ahead(self.s, self.machine, self.packed, rows, reduction, names)
+        prefetch_panel(self.s, self.machine, self.packed, rows, reduction, names)
 
     def _accumulate(
         self, block: BlockRV, reduction: Sequence[LoopRV], spatial: Sequence[LoopRV], by_unit: bool = False

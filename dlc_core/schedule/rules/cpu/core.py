@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dlc_core.schedule.rules.cpu.tile import FMA_PER_CYCLE
+from dlc_core.schedule.rules.cpu.register_tile import FMA_PER_CYCLE
 from dlc_core.target.target import Description
 
 FLOAT = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc_core.decisions import Decision
-from dlc_core.schedule.rules.cpu.tile import UNKNOWN_EXTENT, Tile, fits
+from dlc_core.schedule.rules.cpu.register_tile import UNKNOWN_EXTENT, Tile, fits
 
 TILE = Decision(
     "gemm.tile",

@@ -21,11 +21,11 @@ from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     contiguous_over,
-    deal_out,
     epilogue_of,
     extent_of,
     is_pointwise,
     loads_of,
+    parallelize,
     reduced,
     reductions,
     spatial,
@@ -123,7 +123,7 @@ class LanesRule(ScheduleRule):
         s.set_scope(block, 0, "local")
         nest = [*outer, *tile.loops] if edges else place_borders(s, borders, outer, strips, machine)
         if worth_threads(machine, work, PARALLEL_WORK):
-            deal_out(s, nest)
+            parallelize(s, nest)
         whole = s.get(out).axes[-1].dom.extent // width
         for part in tile.cut(s, strips, strip, [whole]) if edges is None else [tile]:
             for piece in part.cut(s, part.tiles, part.point, cuts):

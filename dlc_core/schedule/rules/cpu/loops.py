@@ -56,7 +56,7 @@ class LoopsRule(ScheduleRule):
             if alone and block.init is None and free:
                 free = _vectorized(s, handle, free, machine.lanes(32), threads)
             if threads > 1:
-                _deal_out_any(s, handle, free, threads)
+                _parallelize_any(s, handle, free, threads)
 
 
 def _inline_maps(s: Schedule) -> None:
@@ -103,7 +103,7 @@ def _vectorized(
     return others
 
 
-def _deal_out_any(s: Schedule, handle: BlockRV, loops: Sequence[LoopRV], threads: int) -> None:
+def _parallelize_any(s: Schedule, handle: BlockRV, loops: Sequence[LoopRV], threads: int) -> None:
     """Deal the first of these loops that may run in any order out to threads, parts of it in front of loops
     that keep their order.
     """

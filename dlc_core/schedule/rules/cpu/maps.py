@@ -10,17 +10,17 @@ from dlc_core.ir.expr import Binary, Call, Expr, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     coefficients,
-    deal_out,
     inline_pointwise,
     is_plain,
     is_pointwise,
     loads_of,
     mergeable_tail,
+    parallelize,
     spatial,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.threads import worth_threads
-from dlc_core.schedule.rules.cpu.turned import schedule_turned, turned
+from dlc_core.schedule.rules.cpu.transpose import schedule_transpose, turned
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.functor import block_list
@@ -92,7 +92,7 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     else:
         vectorize_columns(schedule, inner, lanes)
     if worth_threads(machine, total, PARALLEL_ELEMENTS):
-        deal_out(schedule, loops)
+        parallelize(schedule, loops)
 
 
 def _group(block: Block, machine: Machine) -> int:
@@ -138,7 +138,7 @@ def _reads_across(schedule: Schedule, block: Block, loops: list[LoopRV], machine
     if found is None or TRANSPOSE.choose("tiles") == "strided":
         return False
     lanes = machine.lanes(max(block.body.buffer.dtype.bits, 32))
-    tiles = schedule_turned(schedule, loops, found, lanes)
+    tiles = schedule_transpose(schedule, loops, found, lanes)
     if tiles is not None and worth_threads(machine, total, PARALLEL_ELEMENTS):
-        deal_out(schedule, tiles)
+        parallelize(schedule, tiles)
     return tiles is not None

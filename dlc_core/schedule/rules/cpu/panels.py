@@ -106,7 +106,7 @@ def _panel_bytes(packed: Buffer, steps: int) -> int:
     return math.prod((packed.static_shape() or ())[-1 - steps :]) * packed.dtype.itemsize
 
 
-def ask_ahead(
+def prefetch_panel(
     s: Schedule, machine: Machine, packed: Buffer, rows: int | None, reduction: Sequence[LoopRV], names: Names
 ) -> None:
     """Ask for the next panels while these are used, by `rows`: the first tile of a panel outruns memory."""
@@ -145,4 +145,4 @@ def _readers(s: Schedule, names: Names, reduction: Sequence[LoopRV]) -> tuple[li
     return (loops, known) if len(known) == len(rounds) else ([], [])
 
 
-__all__ = ["Names", "ask_ahead", "steps_at_once"]
+__all__ = ["Names", "prefetch_panel", "steps_at_once"]

@@ -20,8 +20,8 @@ from dlc_core.schedule.rules.analysis import contraction_of, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.cpu.row_filter_plan import strip_of, strips
-from dlc_core.schedule.rules.cpu.tile import choose
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc

@@ -11,7 +11,7 @@ from functools import lru_cache
 from dlc_core.op.std.filtering import Matrix
 from dlc_core.op.std.row_filter import MOST_POINTS, matrices, points_of, together
 from dlc_core.schedule.rules.cpu.core import FLOAT, Core
-from dlc_core.schedule.rules.cpu.tile import choose, domain_cycles
+from dlc_core.schedule.rules.cpu.register_tile import choose, domain_cycles
 
 NEAR_SHARE = 0.8
 """Part of the first cache that the products of a strip may take."""

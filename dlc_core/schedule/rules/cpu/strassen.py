@@ -28,15 +28,15 @@ from typing import ClassVar
 from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
-from dlc_core.op.std.strassen_quarters import STAGE
+from dlc_core.op.std.strassen_submatrices import STAGE
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction, contraction_of, inline_behind, loads_of, reduced
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
+from dlc_core.schedule.rules.cpu.register_tile import Tile, fits
 from dlc_core.schedule.rules.cpu.strassen_plan import Plan, Shape, plan, plans
-from dlc_core.schedule.rules.cpu.tile import Tile, fits
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names
 from dlc_core.schedule.schedule import Schedule
@@ -70,7 +70,7 @@ class StrassenRule(ScheduleRule):
         return set(stage_names(func, STAGE)) - {REST} == STAGES
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
-        Quarters(schedule, machine).run()
+        Submatrices(schedule, machine).run()
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class _Loops:
     column: LoopRV
 
 
-class Quarters:
+class Submatrices:
     """The steps of the rule; that of two levels uses them too."""
 
     levels: ClassVar[int] = 1
@@ -170,7 +170,7 @@ class Quarters:
             s.compute_at(self.stage["rows"], around)
         self.keep_apart(self.stage["rows"])
         self.sums_at_a_time(self.stage["rows"])
-        self.deal_out()
+        self.parallelize()
 
     def _by_tiles(
         self, out: BlockRV, found: Mapping[str, Contraction], loops: _Loops, packed: str | None
@@ -226,7 +226,7 @@ class Quarters:
         self.dealt = share
         return share, panel
 
-    def deal_out(self) -> None:
+    def parallelize(self) -> None:
         """Let threads run what they are dealt: once all stands in its place, it is proved that they may."""
         if self.dealt is not None:
             self.s.parallel(self.dealt)
@@ -324,4 +324,4 @@ class Quarters:
             s.vectorize(lane)
 
 
-__all__ = ["Quarters", "StrassenRule"]
+__all__ = ["StrassenRule", "Submatrices"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from dlc_core.op.std.strassen_quarters import PAIRS, PRODUCTS
+from dlc_core.op.std.strassen_submatrices import PAIRS, PRODUCTS
 from dlc_core.schedule.rules.cpu.core import CACHE_BYTES_PER_CYCLE, FLOAT, Core
-from dlc_core.schedule.rules.cpu.tile import (
+from dlc_core.schedule.rules.cpu.register_tile import (
     FMA_LATENCY,
     FMA_PER_CYCLE,
     LOADS_PER_CYCLE,

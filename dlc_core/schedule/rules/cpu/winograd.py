@@ -23,7 +23,7 @@ from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.contraction import Contract
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.maps import schedule_map
-from dlc_core.schedule.rules.cpu.tile import choose
+from dlc_core.schedule.rules.cpu.register_tile import choose
 from dlc_core.schedule.rules.cpu.vector import vectorize_long
 from dlc_core.schedule.rules.cpu.winograd_plan import Layer, Plan, part_tile, plan, plans
 from dlc_core.schedule.rules.stages import has_known_sizes, known_extent, marked_stages, stage_names

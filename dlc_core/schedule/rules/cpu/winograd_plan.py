@@ -21,7 +21,7 @@ from dlc_core.schedule.rules.cpu.core import (
     SECOND_CACHE,
     Core,
 )
-from dlc_core.schedule.rules.cpu.tile import Tile, choose, domain_cycles, fits
+from dlc_core.schedule.rules.cpu.register_tile import Tile, choose, domain_cycles, fits
 
 EXCHANGED_BYTES_PER_CYCLE = 16.0
 """What a core reads of what other cores have just written, part by part."""

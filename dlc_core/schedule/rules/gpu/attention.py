@@ -166,7 +166,7 @@ class _Attend:
         # The second time scores are computed they are weighed.
         first = self._scores_again()
         self._mix(thread, i, j)
-        self._tops(tiles, first)
+        self._running_maxima(tiles, first)
         self._queries(tiles)
         s.compact_buffers()
         s.bind(s.fuse(*heads, tiles) if heads else tiles, self.grid.groups)
@@ -245,7 +245,7 @@ class _Attend:
 
     # Tops and totals
 
-    def _tops(self, group: LoopRV, stage: Mapping[str, BlockRV]) -> None:
+    def _running_maxima(self, group: LoopRV, stage: Mapping[str, BlockRV]) -> None:
         s, shape = self.s, self.shape
         top = stage["top"]
         *_, column = s.get_loops(top)

@@ -213,7 +213,7 @@ class _Attend:
         s.compact_buffers()
         for name in ("top_begin", "total_begin", "mixed_begin", *MATRICES, *PARTS, *STATES, "divided"):
             self._deal(name)
-        self._deal_out(out, stored)
+        self._parallelize(out, stored)
         self._layouts()
         s.compact_buffers()
         self._tensorize()
@@ -336,7 +336,7 @@ class _Attend:
             else:
                 s.unroll(loop)
 
-    def _deal_out(self, out: BlockRV, lanes: int) -> None:
+    def _parallelize(self, out: BlockRV, lanes: int) -> None:
         """The results, each thread's own: rows and columns of the tile that there are."""
         s = self.s
         row, column = s.get_loops(out)[-2:]
@@ -428,7 +428,7 @@ class _Attend:
             loops = s.get_loops(self.stage[name])
             at = loops[loops.index(self.made[name]) + len(self.threads)]
             tiles = Tiles(
-                unit, 1, const_value(s.extent(at)) or 1, self.grid.threads, b_turned=not held, a_held=held
+                unit, 1, const_value(s.extent(at)) or 1, self.grid.threads, b_transposed=not held, a_held=held
             )
             s.tensorize(self.made[name], matrix_intrin(tiles))
 

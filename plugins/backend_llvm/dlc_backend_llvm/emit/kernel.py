@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dlc_backend_llvm.dots import rounds_bfloat16
+from dlc_backend_llvm.emit.amx import TileEmitter, request_tiles
 from dlc_backend_llvm.emit.function import FunctionEmitter
-from dlc_backend_llvm.emit.tiles import TileEmitter, ask_for_tiles
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_core.tir.matrix import products
 from dlc_core.tir.stmt import PrimFunc
@@ -19,7 +19,7 @@ def emit_function(unit: Unit, func: PrimFunc, linkage: str = "internal") -> None
     emitter.flushes = func.attrs.get("denormals") == "flush" and rounds_bfloat16(unit.cpu)
     params = ", ".join([*emitter.take_params(func), "i32 %threads"])
     signature = f"define {linkage} void @{func.name}({params})"
-    unit.functions.append(emitter.function_text(signature, func.body, ask_for_tiles(func.body)))
+    unit.functions.append(emitter.function_text(signature, func.body, request_tiles(func.body)))
 
 
 __all__ = ["emit_function"]

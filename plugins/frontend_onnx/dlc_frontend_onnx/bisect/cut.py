@@ -10,7 +10,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from dlc_core.diag import UsageError
 from dlc_frontend_onnx.dtypes import number_of
-from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.location import quoted
 
 Array = np.ndarray[Any, Any]
 

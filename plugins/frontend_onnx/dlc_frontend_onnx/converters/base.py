@@ -28,8 +28,8 @@ from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_onnx.dtypes import BY_NUMBER, TENSOR_DTYPES
 from dlc_frontend_onnx.floats import in_floats
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import Graph, NodeDef, ValueType
-from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.ratios import Ratio
 from dlc_frontend_onnx.shapes import Known, has_elements, int_elements, materialised, simple
 from dlc_frontend_onnx.sizes import MAX_ELEMENTS

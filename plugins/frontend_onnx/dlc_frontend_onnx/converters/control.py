@@ -17,11 +17,11 @@ from dlc_core.ir.expr import Expr, Var, maximum
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_core.op.infer import simplify
-from dlc_frontend_onnx.closing import aligned, close
+from dlc_frontend_onnx.closures import aligned, close
 from dlc_frontend_onnx.converters.base import Call, SequenceValue, Value, converter
 from dlc_frontend_onnx.converters.ragged import form_of, in_form, paired, rebuilt, tensors_in
+from dlc_frontend_onnx.location import quoted
 from dlc_frontend_onnx.model import Graph
-from dlc_frontend_onnx.place import quoted
 from dlc_frontend_onnx.sizes import Frame
 from dlc_frontend_onnx.symbols import identifier
 
@@ -126,7 +126,7 @@ def loop(
     told = stacks and limit is not None and rounds not in (0, 1)
     known = endless and rounds is not None and rounds not in (0, 1)
     if len(tensors) == len(state) and (told or known):
-        count = (lambda: rounds) if known else partial(_told_rounds, c, limit, None if endless else go)
+        count = (lambda: rounds) if known else partial(_dynamic_iterations, c, limit, None if endless else go)
         made = _scanned_loop(c, body, count, tensors)
         if made is not None:
             return made
@@ -164,7 +164,7 @@ def _same_types(before: Sequence[Node], after: Sequence[Node]) -> bool:
     return all(a.type == b.type for a, b in zip(before, after))
 
 
-def _told_rounds(c: Call, limit: Value | None, go: Value | None) -> Dim | None:
+def _dynamic_iterations(c: Call, limit: Value | None, go: Value | None) -> Dim | None:
     """The trip count that data tells, as a dim; `go` says whether there is a round at all."""
     given = [
         value if value is limit else c.cast(value, "int64")

@@ -14,7 +14,7 @@ from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.infer import dim_min, product
 from dlc_core.op.reference import apply
-from dlc_frontend_onnx.closing import close
+from dlc_frontend_onnx.closures import close
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.reduce import along_axis
 from dlc_frontend_onnx.shapes import at_most

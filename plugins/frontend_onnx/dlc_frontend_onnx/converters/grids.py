@@ -51,7 +51,7 @@ def _from_minus_one(c: Call, dim: Dim, align: bool, dtype: object) -> Node:
     return std.sub(std.div(std.add(std.mul(places, two), one), count), one)
 
 
-def told_image(
+def dynamic_image(
     c: Call,
     x: Node,
     image: Sequence[Dim],
@@ -101,4 +101,4 @@ def told_image(
     return std.slice(made, begins=tuple(pads[:rank]), ends=ends, axes=tuple(range(2, 2 + rank)))
 
 
-__all__ = ["told_image"]
+__all__ = ["dynamic_image"]

@@ -9,7 +9,6 @@ from dlc_core.ir.expr import as_expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
-from dlc_frontend_onnx.converters.cutting import told_pad
 from dlc_frontend_onnx.converters.microsoft import activated
 from dlc_frontend_onnx.converters.nn import (
     channels_first,
@@ -18,6 +17,7 @@ from dlc_frontend_onnx.converters.nn import (
     conv_transpose_by,
     pool_window,
 )
+from dlc_frontend_onnx.converters.slicing import dynamic_pad
 from dlc_frontend_onnx.shapes import has_elements, simple
 
 
@@ -78,7 +78,7 @@ def conv_transpose_with_pads(
     whole = conv_transpose_by(c, x, w, bias, (0,) * (2 * rank))
     for size, before, after in zip(whole.shape[2:], given[:rank], given[rank:], strict=True):
         c.require(as_expr(before) + after <= size, "the pads leave nothing")
-    return told_pad(
+    return dynamic_pad(
         c, whole, [0, 0, *map(_negative, given[:rank]), 0, 0, *map(_negative, given[rank:])], 0.0, "constant"
     )
 

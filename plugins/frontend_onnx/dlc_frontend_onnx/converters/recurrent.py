@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dlc_core.graph.node import Node, get_item, param
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
-from dlc_frontend_onnx.closing import close
+from dlc_frontend_onnx.closures import close
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.quantize import dequantized, dynamic_quantize_linear, shaped
 

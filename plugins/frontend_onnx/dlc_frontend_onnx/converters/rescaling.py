@@ -159,7 +159,7 @@ def real(value: float | Expr) -> Expr:
     return value if isinstance(value, Expr) else const(value, F32)
 
 
-def told_sizes(
+def dynamic_sizes(
     c: Call, x: Node, axes: Sequence[int], scales: Sequence[float | Expr], regions: Sequence[Region]
 ) -> list[Dim]:
     """floor(size * scale) of the region for each axis, of scales or regions that are data."""
@@ -199,7 +199,7 @@ def kept_ratio(
     return sizes, [in_floats(above, F32) / in_floats(below, F32)] * len(have)
 
 
-def told_resize(
+def dynamic_resize(
     c: Call,
     x: Node,
     kernel: Kernel,
@@ -233,4 +233,4 @@ def told_resize(
     return made if outside is None else std.where(outside, c.const(filling, x.dtype), made)
 
 
-__all__ = ["WHOLE", "Region", "kept_ratio", "real", "told_resize", "told_sizes"]
+__all__ = ["WHOLE", "Region", "dynamic_resize", "dynamic_sizes", "kept_ratio", "real"]

@@ -13,7 +13,14 @@ from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.resampling import Kernel, resampled
-from dlc_frontend_onnx.converters.rescaling import WHOLE, Region, kept_ratio, real, told_resize, told_sizes
+from dlc_frontend_onnx.converters.rescaling import (
+    WHOLE,
+    Region,
+    dynamic_resize,
+    dynamic_sizes,
+    kept_ratio,
+    real,
+)
 from dlc_frontend_onnx.shapes import simple
 
 _MODES = ("nearest", "linear", "cubic")
@@ -45,8 +52,8 @@ def upsample(c: Call, x: Node, scales: Node) -> Node:
         "nearest" if c.choice("mode", "nearest", ("nearest", "linear", "bilinear")) == "nearest" else "linear"
     )
     axes = range(len(x.shape))
-    sizes = told_sizes(c, x, axes, found, [WHOLE] * len(axes))
-    return told_resize(c, x, Kernel(mode, "floor"), "asymmetric", axes, sizes, found)
+    sizes = dynamic_sizes(c, x, axes, found, [WHOLE] * len(axes))
+    return dynamic_resize(c, x, Kernel(mode, "floor"), "asymmetric", axes, sizes, found)
 
 
 def plain(found: Sequence[float | Expr]) -> list[float] | None:
@@ -154,11 +161,11 @@ def resize(
             return _nothing(x, axes, sizes)
         numbers = None if scales is None else plain(scales)
         if len(fixed) < len(regions) or (scales is not None and numbers is None):
-            return told_resize(c, x, kernel, coordinates, axes, sizes, scales, regions)
+            return dynamic_resize(c, x, kernel, coordinates, axes, sizes, scales, regions)
         if kernel == Kernel(mode, rounding) and coordinates != "tf_crop_and_resize":
             return _resize(c, x, axes, sizes, numbers, mode, coordinates, rounding)
         if not all(isinstance(size, int) for size in (*sizes, *(x.shape[axis] for axis in axes))):
-            return told_resize(c, x, kernel, coordinates, axes, sizes, scales, regions)
+            return dynamic_resize(c, x, kernel, coordinates, axes, sizes, scales, regions)
         return _by_weights(c, x, kernel, coordinates, axes, sizes, numbers, [(a, b) for a, b in fixed])
 
     if scales is not None:
@@ -167,7 +174,7 @@ def resize(
         # Places in a region are as far apart as its length and the result's say.
         factors = None if coordinates == "tf_crop_and_resize" else found
         if numbers is None or len(fixed) < len(regions):
-            return made(told_sizes(c, x, axes, found, regions), factors)
+            return made(dynamic_sizes(c, x, axes, found, regions), factors)
         if len(numbers) != len(axes):
             raise c.error(f"{len(numbers)} scales for {len(axes)} axes")
         parts = [scale * (end - begin) for scale, (begin, end) in zip(numbers, fixed)]

@@ -16,7 +16,7 @@ from dlc_core.op.infer import broadcast_dims, product
 from dlc_core.op.std.slicing import LARGE
 from dlc_frontend_onnx.converters.axes import squeezed, unsqueezed
 from dlc_frontend_onnx.converters.base import Call, constant_of, converter
-from dlc_frontend_onnx.converters.cutting import pads_of_all, told_pad, told_slice
+from dlc_frontend_onnx.converters.slicing import dynamic_pad, dynamic_slice, pads_of_all
 from dlc_frontend_onnx.floats import ceil as ceil_of
 from dlc_frontend_onnx.floats import cut, in_floats
 from dlc_frontend_onnx.ratios import NoRatio, Ratio, ceil, divide, subtract
@@ -97,7 +97,7 @@ def reshape(c: Call, x: Node, shape: Node) -> Node:
     wanted = c.elements(shape, "the shape")
     keep = not c.flag("allowzero")
     if any(map(has_elements, wanted)):
-        return std.reshape(x, shape=_told_shape(c, x, wanted, keep))
+        return std.reshape(x, shape=_dynamic_shape(c, x, wanted, keep))
     dims: list[Dim] = []
     for index, dim in enumerate(wanted):
         if keep and isinstance(dim, int) and dim == 0:
@@ -108,7 +108,7 @@ def reshape(c: Call, x: Node, shape: Node) -> Node:
     return std.reshape(x, shape=tuple(dims))
 
 
-def _told_shape(c: Call, x: Node, wanted: Sequence[Dim], keep: bool) -> tuple[Dim, ...]:
+def _dynamic_shape(c: Call, x: Node, wanted: Sequence[Dim], keep: bool) -> tuple[Dim, ...]:
     """The dims of a reshape of which data tells some: there 0 and -1 are found when the model runs."""
     kept: list[Dim] = []
     for index, dim in enumerate(wanted):
@@ -271,7 +271,7 @@ def slice_(
     strides = None if steps is None else c.elements(steps, "the steps")
     given = (*begins, *limits, *(places or ()), *(strides or ()))
     if any(map(has_elements, given)):
-        return told_slice(c, x, begins, limits, places, strides)
+        return dynamic_slice(c, x, begins, limits, places, strides)
     return _slice(
         c,
         x,
@@ -342,7 +342,7 @@ def _padded(c: Call, x: Node, sizes: Sequence[Dim], value: float, mode: str) -> 
         return std.pad(x, pads=tuple(sizes), value=value, mode=mode)
     if len(sizes) != 2 * len(x.shape):
         raise c.error(f"{len(sizes)} pads for {x.type}")
-    return told_pad(c, x, sizes, value, mode)
+    return dynamic_pad(c, x, sizes, value, mode)
 
 
 def _pad_with(c: Call, x: Node, sizes: Sequence[Dim], value: Node, mode: str) -> Node:

@@ -12,6 +12,13 @@ from dlc_core.ir.expr import Expr, as_expr, eq, logical_and, ne
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
+from dlc_frontend_onnx.converters.dynamic_fourier import (
+    MAX_FILTERS,
+    dynamic_dft,
+    dynamic_filters,
+    dynamic_frames,
+    split_parts,
+)
 from dlc_frontend_onnx.converters.fourier import (
     MAX_DIRECT,
     MAX_PLACES,
@@ -20,13 +27,6 @@ from dlc_frontend_onnx.converters.fourier import (
     halved,
     mirrored,
     transformed,
-)
-from dlc_frontend_onnx.converters.told_fourier import (
-    MAX_FILTERS,
-    split_parts,
-    told_dft,
-    told_filters,
-    told_frames,
 )
 
 
@@ -73,7 +73,7 @@ def _dft(c: Call, x: Node, length: Node | None, axis: Dim) -> Node:
             made = std.where(c.number_of(eq(along % rank, other)), here, made)
         return made
     if place is None or isinstance(given, Expr):
-        return told_dft(c, x, axis, given, inverse=inverse, onesided=onesided)
+        return dynamic_dft(c, x, axis, given, inverse=inverse, onesided=onesided)
     return _transformed(c, x, place, given, inverse=inverse, onesided=onesided)
 
 
@@ -82,7 +82,7 @@ def _transformed(c: Call, x: Node, place: int, given: int | None, *, inverse: bo
     rank = len(x.shape)
     have = x.shape[place]
     if not isinstance(have, int):
-        return told_dft(c, x, place, given, inverse=inverse, onesided=onesided)
+        return dynamic_dft(c, x, place, given, inverse=inverse, onesided=onesided)
     halves = inverse and onesided
     size = given if given is not None else 2 * (have - 1) if halves else have
     used = size // 2 + 1 if halves else size
@@ -156,7 +156,7 @@ def stft(c: Call, x: Node, step: Node, window: Node | None = None, length: Node 
     if not (
         isinstance(places, int) and isinstance(hop, int) and isinstance(size, int) and isinstance(own, int)
     ):
-        return told_frames(c, x, hop, None if length is None else size, window, onesided=onesided)
+        return dynamic_frames(c, x, hop, None if length is None else size, window, onesided=onesided)
     if window is not None:
         if length is not None and own != size:
             raise c.error(f"a window of {own} places for frames of {size}")
@@ -182,7 +182,7 @@ def mel_weight_matrix(c: Call, bins: Node, length: Node, rate: Node, low: Node, 
     if not (isinstance(count, int) and isinstance(size, int) and isinstance(samples, int)) or any(
         c.array(edge) is None for edge in (low, high)
     ):
-        return told_filters(c, count, size, samples, low, high, dtype.name)
+        return dynamic_filters(c, count, size, samples, low, high, dtype.name)
     ends = [c.scalar(value, what) for value, what in ((low, "the lower edge"), (high, "the upper edge"))]
     positive = count > 0 and size > 0 and samples > 0
     if not positive or not all(-700 < edge < math.inf for edge in ends) or count * size > MAX_FILTERS:

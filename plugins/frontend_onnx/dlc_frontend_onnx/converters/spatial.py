@@ -13,7 +13,7 @@ from dlc_core.ir.expr import as_expr
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
-from dlc_frontend_onnx.converters.grids import told_image
+from dlc_frontend_onnx.converters.grids import dynamic_image
 from dlc_frontend_onnx.converters.nn import check_image, per_dim, pool_window
 from dlc_frontend_onnx.shapes import simple
 
@@ -116,7 +116,7 @@ def col2im(c: Call, x: Node, image: Node, block: Node) -> Node:
     size = [n for n in sizes if isinstance(n, int)]
     kernel = [n for n in block_sizes if isinstance(n, int)]
     if len(size) + len(kernel) < 2 * rank or not isinstance(x.shape[1], int):
-        return told_image(c, x, sizes, block_sizes, strides, dilation, pads)
+        return dynamic_image(c, x, sizes, block_sizes, strides, dilation, pads)
     counts = [
         (n + low + high - (k - 1) * d - 1) // s + 1
         for n, k, s, d, low, high in zip(size, kernel, strides, dilation, pads[:rank], pads[rank:])

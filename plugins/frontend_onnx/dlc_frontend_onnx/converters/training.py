@@ -8,7 +8,7 @@ from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.gradients import NoDerivative, gradients
-from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.location import quoted
 
 TRAINING = "ai.onnx.preview.training"
 

@@ -18,7 +18,7 @@ from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.ml import ML, labels_of, post_transform
-from dlc_frontend_onnx.place import quoted
+from dlc_frontend_onnx.location import quoted
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")

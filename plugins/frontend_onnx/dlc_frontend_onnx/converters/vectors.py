@@ -16,7 +16,7 @@ from dlc_core.graph.node import Node, get_item, param
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
-from dlc_frontend_onnx.closing import close
+from dlc_frontend_onnx.closures import close
 from dlc_frontend_onnx.converters.base import Call, converter
 from dlc_frontend_onnx.converters.ml import ML, labels_of, post_transform
 

@@ -117,10 +117,12 @@ def test_units_whose_results_are_operands():
     assert chain_of(replace(WIDE, of_a=WIDE.of_a.dealt(16, 16, 32))) is None
 
 
-@pytest.mark.parametrize("b_turned", [False, True])
-def test_operands_that_are_results(b_turned):
+@pytest.mark.parametrize("b_transposed", [False, True])
+def test_operands_that_are_results(b_transposed):
     check_intrin(
-        matrix_intrin(Tiles(unit("float16", "float32"), 2, 1, "thread.x", b_turned=b_turned, a_held=True))
+        matrix_intrin(
+            Tiles(unit("float16", "float32"), 2, 1, "thread.x", b_transposed=b_transposed, a_held=True)
+        )
     )
 
 

@@ -15,9 +15,9 @@ from dlc_core.schedule.rules.analysis import Contraction, extent_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.dots import dot_columns
 from dlc_core.schedule.rules.cpu.gemm_decisions import INSTRUCTIONS
-from dlc_core.schedule.rules.cpu.tile import Tile
+from dlc_core.schedule.rules.cpu.register_tile import Tile
 from dlc_core.schedule.schedule import Schedule
-from dlc_core.schedule.tiles import group_of, tile_intrin
+from dlc_core.schedule.tile_unit import group_of, tile_intrin
 from dlc_core.target.target import Dot
 from dlc_core.tir.matrix import MatrixUnit, whole_unit
 from dlc_core.tir.stmt import Store

@@ -27,7 +27,7 @@ def split_parts(x: Node) -> tuple[Node, Node | None]:
     return std.squeeze(get_item(split, 0), axes=(-1,)), std.squeeze(get_item(split, 1), axes=(-1,))
 
 
-def told_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: bool) -> Node:
+def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: bool) -> Node:
     """The transform of [..., places, parts] along the places, cut or filled with zeros to a size that may be
     data: [..., frequencies, 2], or the signal [..., size, 1] of half a spectrum.
     """
@@ -76,8 +76,8 @@ def told_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: bool
     return std.stack(*((above,) if halves else (above, below)), axis=-1)
 
 
-def told_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: bool, onesided: bool) -> Node:
-    """As `told_transform`, along an axis that may be data."""
+def dynamic_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: bool, onesided: bool) -> Node:
+    """As `dynamic_transform`, along an axis that may be data."""
     rank = len(x.shape)
     along = as_expr(axis)
     c.require(logical_and(along >= -rank, along < rank), f"an axis is out of range for {rank}")
@@ -93,13 +93,13 @@ def told_dft(c: Call, x: Node, axis: Dim, length: Dim | None, *, inverse: bool, 
     size = length
     if size is None:
         size = simple(maximum((as_expr(have) - 1) * 2, 1)) if inverse and onesided else have
-    made = told_transform(c, grid, size, inverse=inverse, onesided=onesided)
+    made = dynamic_transform(c, grid, size, inverse=inverse, onesided=onesided)
     count = made.shape[2]
     dims = [c.size(simple(select(eq(place, k), count, dim)), "a dim") for k, dim in enumerate(x.shape[:-1])]
     return std.reshape(std.transpose(made, axes=(0, 2, 1, 3)), shape=(*dims, made.shape[3]))
 
 
-def told_frames(
+def dynamic_frames(
     c: Call, x: Node, hop: Dim, length: Dim | None, window: Node | None, *, onesided: bool
 ) -> Node:
     """Transforms of frames of a signal [batch, places, 1 or 2], one every so many places; all may be data."""
@@ -118,10 +118,10 @@ def told_frames(
     frames = std.gather(x, std.add(starts, std.arange(stop=each, dtype="int64")), axis=1)
     if window is not None:
         frames = std.mul(frames, std.unsqueeze(window, axes=(-1,)))
-    return told_transform(c, frames, each, inverse=False, onesided=onesided)
+    return dynamic_transform(c, frames, each, inverse=False, onesided=onesided)
 
 
-def told_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high: Node, dtype: str) -> Node:
+def dynamic_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high: Node, dtype: str) -> Node:
     """Triangles, evenly spaced in mels, over the bins of a spectrum: [length / 2 + 1, mel bins]."""
     numbers = [as_expr(value) for value in (bins, length, rate)]
     for given, what in zip(numbers, ("num_mel_bins", "dft_length", "sample_rate"), strict=True):
@@ -167,4 +167,4 @@ def told_filters(c: Call, bins: Dim, length: Dim, rate: Dim, low: Node, high: No
     return std.cast(std.where(inside, std.where(left, rising, falling), zero), to=dtype)
 
 
-__all__ = ["MAX_FILTERS", "split_parts", "told_dft", "told_filters", "told_frames"]
+__all__ = ["MAX_FILTERS", "dynamic_dft", "dynamic_filters", "dynamic_frames", "split_parts"]

@@ -14,12 +14,12 @@ from dlc_core.ir.types import Dim
 from dlc_core.op.infer import ceil_div
 from dlc_core.op.lower import unflattened
 from dlc_core.op.std.filtering import transformed
-from dlc_core.op.std.strassen_quarters import (
+from dlc_core.op.std.strassen_submatrices import (
     LEFT,
     PAIRS,
     PRODUCTS,
     STAGE,
-    Quarter,
+    Submatrix,
     combined,
     minuend,
     subtrahend,
@@ -53,11 +53,11 @@ def lowered_twice(lead: Sequence[Expr], a: te.Tensor, b: te.Tensor) -> te.Tensor
         value = a[place]
         return value if whole else if_then_else(row < rows, value, zero)
 
-    def right(outer: Quarter, own: Quarter, k: Expr, n: Expr) -> Expr:
+    def right(outer: Submatrix, own: Submatrix, k: Expr, n: Expr) -> Expr:
         return b[(2 * outer[0] + own[0]) * depth + k, (2 * outer[1] + own[1]) * width + n]
 
     def factor(f: Expr, g: Expr, k: Expr, n: Expr) -> Expr:
-        def difference(outer: Quarter) -> Expr:
+        def difference(outer: Submatrix) -> Expr:
             other = right(outer, subtrahend(g), k, n)
             return right(outer, minuend(g), k, n) - if_then_else(g < PAIRS, other, zero)
 

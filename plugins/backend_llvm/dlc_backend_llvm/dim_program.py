@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
+from dlc_core.runtime.dim_program import data_symbols, dim_program, given_symbols, read_inputs
 from dlc_core.runtime.signature import Signature
-from dlc_core.runtime.telling import given_symbols, read_inputs, telling_program, told_symbols
 
 
 def emit_dims(unit: Unit, name: str, signature: Signature) -> None:
     """Add `<name>_dims` to the functions of a library."""
-    emit_function(unit, telling_program(f"{name}.told", signature))
-    given, told, read = given_symbols(signature), told_symbols(signature), read_inputs(signature)
+    emit_function(unit, dim_program(f"{name}.data_dims", signature))
+    given, told, read = given_symbols(signature), data_symbols(signature), read_inputs(signature)
     params = ["ptr %inputs", *(f"i64 %d{i}" for i in range(len(given)))]
     params += [f"ptr %to{i}" for i in range(len(told))]
     lines = [
         f"define i32 @{name}_dims({', '.join(params)}) nounwind {{",
-        f"  %results = alloca [{1 + len(signature.told)} x i64], align 64",
+        f"  %results = alloca [{1 + len(signature.data_dims)} x i64], align 64",
         "  %none = icmp eq ptr %inputs, null",
         f"  br i1 %none, label %refuse, label %{'collect' if read else 'compute'}",
     ]
@@ -40,7 +40,7 @@ def emit_dims(unit: Unit, name: str, signature: Signature) -> None:
     args += [*(f"i64 %d{i}" for i in range(len(given))), "i32 1"]
     lines += [
         "compute:",
-        f"  call void @{name}.told({', '.join(args)})",
+        f"  call void @{name}.data_dims({', '.join(args)})",
         "  %status64 = load i64, ptr %results, align 8",
         "  %status = trunc i64 %status64 to i32",
     ]

@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dlc_backend_llvm import engine
+from dlc_backend_llvm.amx import units_of
 from dlc_backend_llvm.device import CpuDevice
 from dlc_backend_llvm.engine import assemble
 from dlc_backend_llvm.host import describe, host_cpu
-from dlc_backend_llvm.tiles import units_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 

@@ -77,9 +77,9 @@ def matmul_bnb_4(c: Call, a: Node, b: Node, scales: Node) -> Node:
     """
     c.ignore("training_mode")
     depth, columns, size = c.integer("K"), c.integer("N"), c.integer("block_size")
-    kind, turned_b = c.integer("quant_type"), c.flag("transB", True)
+    kind, transposed_b = c.integer("quant_type"), c.flag("transB", True)
     count = depth * columns
-    if kind not in (0, 1) or size < 1 or not turned_b:
+    if kind not in (0, 1) or size < 1 or not transposed_b:
         raise c.unsupported(f"MatMulBnb4 of kind {kind} in blocks of {size}")
     packed, steps = const_array(b), const_array(scales)
     if packed is None or steps is None:

@@ -15,7 +15,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
 from dlc_core.passes.lower import single
-from dlc_core.passes.places import PHASES, insert_passes, read_place
+from dlc_core.passes.positions import PHASES, insert_passes, read_place
 from dlc_core.passes.tir import PASSES
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
 from dlc_core.tir.functor import block_list, stmts, transform_stmt

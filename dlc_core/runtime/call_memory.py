@@ -119,7 +119,7 @@ class CallMemory:
     def _most(self, given: Mapping[str, int]) -> Bytes | None:
         exe = self._exe
         ranges = {name: (size, size) for name, size in given.items()}
-        for var, size, _ in exe.signature.told:
+        for var, size, _ in exe.signature.data_dims:
             _know(ranges, var, size)
         if exe.program is not None:
             for count, size in hosted.counts_of(exe.program, exe.weights):

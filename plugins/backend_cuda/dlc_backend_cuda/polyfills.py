@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dlc_core.backend import words
+from dlc_core.backend import polyfills
 from dlc_core.target import BYTE_DOTS
 from dlc_core.target.source import Copies
 from dlc_core.target.source.helpers import fixed_text
@@ -18,7 +18,7 @@ TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", 
          "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}  # fmt: skip
 """Operands of matrices as instructions name them."""
 
-either = partial(words.either, "__CUDACC__")
+either = partial(polyfills.either, "__CUDACC__")
 STAGES = 4
 """Tiles that are in shared memory at once, most of them under way."""
 COPIES = Copies(
@@ -83,7 +83,7 @@ WORDS = {
 #define dlc_given(bytes) bytes
 #endif
 """,
-    **words.vector_words(INLINE, "__align__({size})", LANES, WIDEST),
+    **polyfills.vector_words(INLINE, "__align__({size})", LANES, WIDEST),
     **_copies(),
     **_dots(),
 }

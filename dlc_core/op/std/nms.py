@@ -271,7 +271,7 @@ BOXES = Tensor((1, 4, 4), [[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 10, 1, 11], [1, 
 LIMITS = (Tensor((1,), [3], "int64"), Tensor((1,), [0.5], "float32"))
 _SCORES = Tensor((1, 1, 4), [[[0.9, 0.75, 0.6, 0.95]]])
 
-BOUNDED_BOXES = op(
+BOUNDED_NMS = op(
     "bounded_non_max_suppression",
     "what `non_max_suppression` finds, in the first rows, zeros after them; how many there are.  `limit` is"
     " the greatest that `most` may be",
@@ -317,4 +317,4 @@ BOUNDED_BOXES = op(
     ],
 )
 
-OPS = (BOUNDED_BOXES,)
+OPS = (BOUNDED_NMS,)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from dlc_backend_llvm.amx import ARCH_PRCTL, REQUEST, TILE_DATA
 from dlc_backend_llvm.emit.function import FunctionEmitter
 from dlc_backend_llvm.emit.types import register_type
-from dlc_backend_llvm.tiles import ARCH_PRCTL, REQUEST, TILE_DATA
 from dlc_core.arith import Analyzer
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
@@ -28,19 +28,19 @@ from dlc_core.tir.stmt import Alloc, Eval, For, Let, Seq, Stmt, Store, seq
 
 TILE = "vector_tile"
 """An operand as a tile register holds it: rows of 32-bit words."""
-ASK = "dlc.ask_for_tiles"
+ENABLE = "dlc.request_tiles"
 MOST_SUMS = 4
 """Sums that are values together: of eight registers operands need some, and LLVM cannot always free any."""
-ASK_IR = f"""
-@{ASK}.done = internal global i8 0, align 1
-define internal void @{ASK}() nounwind noinline cold {{
-  %done = load atomic i8, ptr @{ASK}.done monotonic, align 1
+ENABLE_IR = f"""
+@{ENABLE}.done = internal global i8 0, align 1
+define internal void @{ENABLE}() nounwind noinline cold {{
+  %done = load atomic i8, ptr @{ENABLE}.done monotonic, align 1
   %again = icmp ne i8 %done, 0
   br i1 %again, label %out, label %ask
 ask:
   %code = call i64 asm sideeffect "syscall", "={{rax}},{{rax}},{{rdi}},{{rsi}},~{{rcx}},~{{r11}},~{{memory}}"(
     i64 {ARCH_PRCTL}, i64 {REQUEST}, i64 {TILE_DATA})
-  store atomic i8 1, ptr @{ASK}.done monotonic, align 1
+  store atomic i8 1, ptr @{ENABLE}.done monotonic, align 1
   br label %out
 out:
   ret void
@@ -118,11 +118,11 @@ class TileEmitter(FunctionEmitter):
         if not self._only_multiplies(stmt):
             return set()
         first = [_rows(made.args[0])[0] for made in products(stmt)]
-        return {(row.buffer, self._lies([row])[0]) for row in first}
+        return {(row.buffer, self._offset_of([row])[0]) for row in first}
 
     def _products(self, stmt: Stmt) -> None:
         """Emit a statement that multiplies, with its sums as values."""
-        self.unit.helpers.setdefault(ASK, ASK_IR)
+        self.unit.helpers.setdefault(ENABLE, ENABLE_IR)
         slots: dict[tuple[Buffer, Expr], tuple[Buffer, MatrixUnit, Expr]] = {}
         self._slots = slots
         inner = self._with_slots(stmt)
@@ -158,7 +158,7 @@ class TileEmitter(FunctionEmitter):
     def _slot(self, rows: Sequence[Load], unit: MatrixUnit, after: Stmt) -> Buffer:
         """What stands for a sum that is read row by row, and written so by the statement that follows."""
         written = [(s.buffer, s.indices) for s in stmts(after) if isinstance(s, Store)]
-        start, apart = self._lies(rows)
+        start, apart = self._offset_of(rows)
         if written != [(row.buffer, row.indices) for row in rows] or apart is None:
             raise CodegenError(f"{self.name}: the sums of a product are not written where they are read")
         assert self._slots is not None
@@ -168,7 +168,7 @@ class TileEmitter(FunctionEmitter):
             found = self._slots[rows[0].buffer, start] = slot, unit, apart
         return found[0]
 
-    def _lies(self, rows: Sequence[Load]) -> tuple[Expr, Expr | None]:
+    def _offset_of(self, rows: Sequence[Load]) -> tuple[Expr, Expr | None]:
         """Where the first of some rows begins, and how many bytes they are apart; None where that differs."""
         analyzer = Analyzer()
         places = [self.place(row.buffer, row.indices) for row in rows]
@@ -201,7 +201,7 @@ class TileEmitter(FunctionEmitter):
     def _operand(self, expr: Expr) -> str:
         """The rows of a matrix as a tile: read where they lie, or through memory where that is uneven."""
         rows = _rows(expr)
-        start, apart = self._lies(rows)
+        start, apart = self._offset_of(rows)
         size = rows[0].dtype.lanes * rows[0].buffer.dtype.itemsize
         if apart is not None:
             return self._load_tile(len(rows), size, self.pointer(rows[0].buffer, start), self.value(apart))
@@ -256,9 +256,9 @@ def _whole(count: int) -> tuple[Expr]:
     return (const(0) if count == 1 else ramp(const(0), const(1), count),)
 
 
-def ask_for_tiles(body: Stmt) -> list[str]:
+def request_tiles(body: Stmt) -> list[str]:
     """What a kernel begins with that has products."""
-    return [f"  call void @{ASK}()"] if products(body) else []
+    return [f"  call void @{ENABLE}()"] if products(body) else []
 
 
-__all__ = ["TILE", "TileEmitter", "ask_for_tiles"]
+__all__ = ["TILE", "TileEmitter", "request_tiles"]

@@ -4,7 +4,7 @@ Two attributes of a function, pairs and triples in the order of their computatio
 
     elements    (variable, public name of the param, place): the variable is that element, in row-major order,
                 of numbers; floats are cut toward zero where the variable is an integer
-    told        (dim, expression, what): the dim is the expression over dims of the params, elements and dims
+    data_dims   (dim, expression, what): the dim is the expression over dims of the params, elements and dims
                 before it, and must not be negative, else `what` is wrong
 
 The nodes `dim_of` in the function give the same dims again, for whoever runs it node by node.
@@ -22,15 +22,15 @@ from dlc_core.ir.expr import Expr, Var, const, substitute
 from dlc_core.ir.fold import number_of
 
 ELEMENTS = "elements"
-TOLD = "told"
+DATA_DIMS = "data_dims"
 
-Told = tuple[Var, Expr, str]
+DataDim = tuple[Var, Expr, str]
 Element = tuple[Var, str, int]
 
 
-def told_dims(function: Function) -> tuple[Var, ...]:
+def data_dims(function: Function) -> tuple[Var, ...]:
     """The dims that elements of params tell."""
-    return tuple(var for var, _, _ in function.attrs.get(TOLD, ()))
+    return tuple(var for var, _, _ in function.attrs.get(DATA_DIMS, ()))
 
 
 def with_known_elements(
@@ -45,9 +45,9 @@ def with_known_elements(
         for var, name, place in elements
         if name in arrays
     }
-    told = tuple((var, substitute(expr, known), what) for var, expr, what in attrs.get(TOLD, ()))
+    data = tuple((var, substitute(expr, known), what) for var, expr, what in attrs.get(DATA_DIMS, ()))
     left = tuple(element for element in elements if element[0] not in known)
-    return {**attrs, ELEMENTS: left, TOLD: told}
+    return {**attrs, ELEMENTS: left, DATA_DIMS: data}
 
 
-__all__ = ["ELEMENTS", "TOLD", "Element", "Told", "told_dims", "with_known_elements"]
+__all__ = ["DATA_DIMS", "ELEMENTS", "DataDim", "Element", "data_dims", "with_known_elements"]

@@ -27,7 +27,7 @@ DEALT = 8
 
 
 @dataclass(frozen=True)
-class Turned:
+class TransposedRead:
     """Axes of a block by number: runs of neighbours that are one axis in every access.  `across` is the run
     that is contiguous in what is read, the last one is contiguous in the result.
     """
@@ -36,7 +36,7 @@ class Turned:
     across: int
 
 
-def turned(block: Block, machine: Machine) -> Turned | None:
+def turned(block: Block, machine: Machine) -> TransposedRead | None:
     """How a pointwise block reads across; None where it does not, or where sizes are not known."""
     axes = spatial(block)
     if SHUFFLE not in machine.description.intrinsics or len(axes) < 2 or not isinstance(block.body, Store):
@@ -64,11 +64,13 @@ def turned(block: Block, machine: Machine) -> Turned | None:
             continue
         for place, run in enumerate(runs[:-1]):
             if const_value(each[axes[run[-1]].var]) == 1:
-                return Turned(tuple(map(tuple, runs)), place)
+                return TransposedRead(tuple(map(tuple, runs)), place)
     return None
 
 
-def schedule_turned(s: Schedule, loops: list[LoopRV], found: Turned, lanes: int) -> list[LoopRV] | None:
+def schedule_transpose(
+    s: Schedule, loops: list[LoopRV], found: TransposedRead, lanes: int
+) -> list[LoopRV] | None:
     """Tile the loops around a block that reads across; the loops over tiles, outer to inner.
 
     None, and nothing is done, where an axis is too short.
@@ -139,4 +141,4 @@ def _columns(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
     return split[0]
 
 
-__all__ = ["Turned", "schedule_turned", "turned"]
+__all__ = ["TransposedRead", "schedule_transpose", "turned"]

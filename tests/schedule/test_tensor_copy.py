@@ -11,10 +11,10 @@ from dlc_core.passes import PassContext, Pipeline
 from dlc_core.passes.tir import PASSES
 from dlc_core.schedule import LoopRV, Schedule
 from dlc_core.script import parse, script
-from dlc_core.tir.bulk import box_copy, bulk_copies
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import For
+from dlc_core.tir.tensor_copy import bulk_copies, tensor_copy_of
 from dlc_core.tir.verify import verify_func
 
 KNOWN = {cls.name: cls for cls in PASSES}
@@ -51,7 +51,7 @@ def test_boxes_are_what_the_loops_copy(passes: str) -> None:
     calls = bulk_copies(launched.body)
     assert len(calls) == ("bulk" in passes)
     for call in calls:
-        one = box_copy(call)
+        one = tensor_copy_of(call)
         assert (one.box, [int(d.value) for d in one.dims]) == ((4, 32), [5, 72])
     a, b = np.random.default_rng(0).random((5, 72), np.float32), np.empty((2, 3, 4, 32), np.float32)
     run(launched, a, b, check=True)

@@ -8,8 +8,8 @@ import pytest
 import dlc_core as dlc
 from dlc_core.diag import ArtifactError, UsageError
 from dlc_core.graph.bind import bind_params
+from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS
 from dlc_core.graph.node import Function, Node, make_tuple, param
-from dlc_core.graph.told import ELEMENTS, TOLD
 from dlc_core.ir.expr import Var, cast_to, const, logical_and, select
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_equal
@@ -17,9 +17,9 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.graph.dead_code import DeadCode
+from dlc_core.runtime.dim_program import data_symbols, dim_program, given_symbols
 from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.signature import Signature, Value
-from dlc_core.runtime.telling import given_symbols, telling_program, told_symbols
 from dlc_core.script import parse
 from dlc_core.tir.interpreter import run
 
@@ -35,7 +35,7 @@ def filled(told: bool = True) -> IRModule:
     attrs = {"inputs": ("x", "k"), "outputs": ("y", "z")}
     if told:
         attrs[ELEMENTS] = ((element, "k", 0),)
-        attrs[TOLD] = ((rows, element, "the rows are negative"), (fewer, rows - 1, "there is no row"))
+        attrs[DATA_DIMS] = ((rows, element, "the rows are negative"), (fewer, rows - 1, "there is no row"))
     body = make_tuple([result, std.full(shape=(fewer, 2), value=1.0)])
     return IRModule({"main": Function("main", (x, k), body, attrs)})
 
@@ -61,7 +61,7 @@ def test_text_and_files_keep_what_is_told(tmp_path):
     module = filled()
     assert structural_equal(parse(module.script()), module)
     exe = dlc.compile(module)
-    assert decode_signature(encode_signature(exe.signature)).told[1][2] == "there is no row"
+    assert decode_signature(encode_signature(exe.signature)).data_dims[1][2] == "there is no row"
     exe.save(tmp_path / "m.dlc")
     opened = dlc.open(tmp_path / "m.dlc")
     assert opened(X, np.array([3]))[0].shape == (3, 3)
@@ -73,7 +73,7 @@ def test_a_bound_input_is_no_element_any_more():
     module = bind_params(filled(), {"k": np.array([3])})
     entry = module["main"]
     assert entry.attrs[ELEMENTS] == ()
-    assert entry.attrs[TOLD][0][1] is const(3)
+    assert entry.attrs[DATA_DIMS][0][1] is const(3)
     y, z = dlc.compile(module)(X)
     assert y.shape == (3, 3)
     assert z.shape == (2, 2)
@@ -90,14 +90,14 @@ def test_plans_are_for_elements_too():
 
 def test_programs_of_other_languages_compute_the_same_dims():
     signature = dlc.compile(filled()).signature
-    program = telling_program("told", signature)
+    program = dim_program("told", signature)
     assert [v.name for v in given_symbols(signature)] == ["n"]
-    assert {v.name for v in told_symbols(signature)} == {"rows", "fewer"}
+    assert {v.name for v in data_symbols(signature)} == {"rows", "fewer"}
     for rows, status in ((3, 0), (0, -2), (-4, -1)):
         results = np.zeros(3, np.int64)
         run(program, np.array([rows]), results, 3, check=True)
         assert results[0] == status
-        places = {symbol.name: int(results[1 + i]) for i, symbol in enumerate(told_symbols(signature))}
+        places = {symbol.name: int(results[1 + i]) for i, symbol in enumerate(data_symbols(signature))}
         assert places == {"rows": rows, "fewer": rows - 1}
 
 
@@ -111,7 +111,7 @@ def scaled() -> IRModule:
     number = std.cast(std.mul(many, std.reshape(s, shape=())), to="int64")
     told = std.dim_of(number, size=rows, what="the scale is wrong")
     attrs = {"inputs": ("x", "s"), "outputs": ("y",), ELEMENTS: ((scale, "s", 0),)}
-    attrs[TOLD] = ((rows, expr, "the scale is wrong"),)
+    attrs[DATA_DIMS] = ((rows, expr, "the scale is wrong"),)
     body = std.with_dims(told, std.full(shape=(rows,), value=1.0))
     return IRModule({"main": Function("main", (x, s), body, attrs)})
 
@@ -123,7 +123,7 @@ def test_floats_tell_dims_as_machines_compute_them(tmp_path):
     assert not exe.about.get("host")
     exe.save(tmp_path / "m.dlc")
     opened = dlc.open(tmp_path / "m.dlc")
-    program = telling_program("told", exe.signature)
+    program = dim_program("told", exe.signature)
     for scale in (0.7, 2.5, 0.05, 1 / 3):
         wanted = int(np.float32(10) * np.float32(scale))
         results = np.zeros(2, np.int64)
@@ -154,7 +154,7 @@ def changed(change):
     k = Var("k_0")
     data = encode_signature(
         Signature((Value("k", tensor_type((2,), "int64")),), (), (rows := Var("rows"),), const(0), 0,
-                  elements=((k, 0, 1),), told=((rows, k + 1, "wrong"),))
+                  elements=((k, 0, 1),), data_dims=((rows, k + 1, "wrong"),))
     )  # fmt: skip
     change(data)
     return data
@@ -166,14 +166,14 @@ def changed(change):
         lambda data: data["elements"][0].__setitem__(2, 2),
         lambda data: data["elements"][0].__setitem__(1, 1),
         lambda data: data["elements"].clear(),
-        lambda data: data["told"].append(data["told"][0]),
-        lambda data: data["told"][0].__setitem__(0, data["told"][0][1]),
-        lambda data: data["told"][0].__setitem__(2, 5),
+        lambda data: data["data_dims"].append(data["data_dims"][0]),
+        lambda data: data["data_dims"][0].__setitem__(0, data["data_dims"][0][1]),
+        lambda data: data["data_dims"][0].__setitem__(2, 5),
         lambda data: data["inputs"][0].update(dtype="string"),
     ],
 )
 def test_malformed_signatures_are_refused(change):
-    assert decode_signature(changed(lambda data: None)).told
+    assert decode_signature(changed(lambda data: None)).data_dims
     with pytest.raises(ArtifactError):
         decode_signature(changed(change))
 

@@ -1,4 +1,4 @@
-"""Matrix products by two levels of Strassen's algorithm (see `op/std/strassen_twice.py`).
+"""Matrix products by two levels of Strassen's algorithm (see `op/std/strassen_two_level.py`).
 
     for share of the panels (parallel):
       rows: sums of sixteenths of the left-hand side               vectors over the inner dim
@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars, minimum
-from dlc_core.op.std.strassen_quarters import PRODUCTS, STAGE, Quarter, minuend, subtrahend
+from dlc_core.op.std.strassen_submatrices import PRODUCTS, STAGE, Submatrix, minuend, subtrahend
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import Contraction, inline_behind
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.core import FLOAT
-from dlc_core.schedule.rules.cpu.strassen import Quarters
+from dlc_core.schedule.rules.cpu.strassen import Submatrices
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.rules.stages import stage_names
 from dlc_core.schedule.schedule import Schedule
@@ -37,20 +37,20 @@ STAGES = frozenset(("sums", "rows", "weights", "products", "quarters", "results"
 
 
 @dataclass(frozen=True)
-class StrassenTwiceRule(ScheduleRule):
+class TwoLevelStrassenRule(ScheduleRule):
     """Kernels whose blocks are marked as the stages of such a product."""
 
-    name: ClassVar[str] = "cpu.strassen_twice"
+    name: ClassVar[str] = "cpu.strassen_two_level"
     priority: ClassVar[int] = 111
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return set(stage_names(func, STAGE)) == STAGES
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
-        _Sixteenths(schedule, machine).run()
+        _TwoLevelParts(schedule, machine).run()
 
 
-class _Sixteenths(Quarters):
+class _TwoLevelParts(Submatrices):
     levels = 2
 
     def run(self) -> None:
@@ -78,7 +78,7 @@ class _Sixteenths(Quarters):
         vectorize_columns(s, column, self.lanes)
         if packed is not None:
             self._ask(packed, others, [loop for loop in (share, panel) if loop is not None], product)
-        self.deal_out()
+        self.parallelize()
 
     def _products(self, found: Contraction, at: LoopRV) -> list[BlockRV]:
         """The products of an outer one; the blocks of tiles that are not the first one."""
@@ -105,7 +105,7 @@ class _Sixteenths(Quarters):
         s, count = self.s, self.columns // 4 // self.panel
         line = self.machine.description.cache_line // FLOAT
 
-        def places(of: Callable[[Expr], Quarter], lane: int) -> IndexMap:
+        def places(of: Callable[[Expr], Submatrix], lane: int) -> IndexMap:
             def place(*counts: Expr) -> tuple[ExprLike, ...]:
                 *panel, f, g, k = counts
                 number = panel[0] if len(panel) == 1 else panel[0] * self.share + panel[1]
@@ -140,4 +140,4 @@ class _Sixteenths(Quarters):
         self.sums_at_a_time(sums)
 
 
-__all__ = ["StrassenTwiceRule"]
+__all__ = ["TwoLevelStrassenRule"]

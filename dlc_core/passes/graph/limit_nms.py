@@ -1,4 +1,4 @@
-"""limit_boxes: boxes that are cut off behind a suppression are not looked for.
+"""limit_nms: boxes that are cut off behind a suppression are not looked for.
 
 Law: the function computes the same values, bit for bit.
 
@@ -43,10 +43,10 @@ BOXES, SLICE, GATHER, SQUEEZE, RESHAPE, MINIMUM = (
 
 
 @dataclass(frozen=True)
-class LimitBoxes(GraphPass):
+class LimitNms(GraphPass):
     """Suppressions whose rows are cut off find no more rows than that."""
 
-    name: ClassVar[str] = "limit_boxes"
+    name: ClassVar[str] = "limit_nms"
     place: ClassVar[tuple[float, ...]] = (220,)
     min_level: ClassVar[int] = 1
 
@@ -176,4 +176,4 @@ def _is_cut(e: Expr, count: Var, limit: int) -> bool:
     return len(known) == 1 and isinstance(known[0], int) and known[0] <= limit
 
 
-__all__ = ["LimitBoxes"]
+__all__ = ["LimitNms"]

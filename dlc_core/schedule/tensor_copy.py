@@ -26,9 +26,9 @@ from dlc_core.ir.expr import (
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.loops import annotate
 from dlc_core.schedule.tree import Program
-from dlc_core.tir.bulk import BoxCopy, Bulk
 from dlc_core.tir.functor import substitute_stmt
 from dlc_core.tir.stmt import Block, For, If, Stmt, Store
+from dlc_core.tir.tensor_copy import Bulk, TensorCopy
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ALIGN, is_shared
 
 BULK_COPY = "bulk_copy"
@@ -37,9 +37,9 @@ BULK_COPY = "bulk_copy"
 
 def bulk_copy(program: Program, handle: LoopRV, machine: Bulk) -> None:
     loop = program.loop(handle)
-    found = box_of(loop, program.analyzer(loop))
-    why = "" if isinstance(found, BoxCopy) else found
-    if isinstance(found, BoxCopy):
+    found = tensor_copy_in_loop(loop, program.analyzer(loop))
+    why = "" if isinstance(found, TensorCopy) else found
+    if isinstance(found, TensorCopy):
         why = "" if found.source in program.func.buffers else "what it copies is no parameter"
         why = why or _beyond(found, machine, program.analyzer(loop))
     if why:
@@ -47,7 +47,7 @@ def bulk_copy(program: Program, handle: LoopRV, machine: Bulk) -> None:
     annotate(program, handle, BULK_COPY, True)
 
 
-def _beyond(found: BoxCopy, machine: Bulk, analyzer: Analyzer) -> str:
+def _beyond(found: TensorCopy, machine: Bulk, analyzer: Analyzer) -> str:
     """Why a machine does not copy a box at once; "" where it does."""
     size = found.to.dtype.itemsize
     if len(found.box) > machine.dims or max(found.box) > machine.extent:
@@ -62,7 +62,7 @@ def _beyond(found: BoxCopy, machine: Bulk, analyzer: Analyzer) -> str:
     return ""
 
 
-def box_of(loop: For, analyzer: Analyzer) -> BoxCopy | str:
+def tensor_copy_in_loop(loop: For, analyzer: Analyzer) -> TensorCopy | str:
     """The copy that a nest of loops is, or why it is none.  `analyzer` knows what is around it."""
     loops: list[For] = []
     stmt: Stmt = loop
@@ -95,7 +95,7 @@ def box_of(loop: For, analyzer: Analyzer) -> BoxCopy | str:
         if any(one.var in free_vars(*around) for one in loops):
             return "some of its elements are left as they are"
         made = _box(stmt, value, loops, [c for c in conds if const_value(c) != 1], analyzer)
-        return replace(made, under=tuple(around)) if isinstance(made, BoxCopy) else made
+        return replace(made, under=tuple(around)) if isinstance(made, TensorCopy) else made
 
 
 def _unguarded(value: Expr, conds: list[Expr]) -> Expr:
@@ -109,7 +109,9 @@ def _unguarded(value: Expr, conds: list[Expr]) -> Expr:
     return value
 
 
-def _box(stmt: Store, value: Load, loops: list[For], conds: list[Expr], analyzer: Analyzer) -> BoxCopy | str:
+def _box(
+    stmt: Store, value: Load, loops: list[For], conds: list[Expr], analyzer: Analyzer
+) -> TensorCopy | str:
     source, to = value.buffer, stmt.buffer
     extents = {one.var: const_value(one.extent) for one in loops if const_value(one.extent) != 1}
     zeros: dict[Var, Expr] = {one.var: const(0) for one in loops}
@@ -147,7 +149,7 @@ def _box(stmt: Store, value: Load, loops: list[For], conds: list[Expr], analyzer
     strides = source.element_strides()
     at = tuple(analyzer.simplify(substitute(i, zeros)) for i in stmt.indices)
     first = tuple(analyzer.simplify(substitute(i, zeros)) for i in value.indices)
-    return BoxCopy(to, at, source, first, tuple(box), tuple(dims), tuple(map(analyzer.simplify, strides)))
+    return TensorCopy(to, at, source, first, tuple(box), tuple(dims), tuple(map(analyzer.simplify, strides)))
 
 
-__all__ = ["BULK_COPY", "box_of", "bulk_copy"]
+__all__ = ["BULK_COPY", "bulk_copy", "tensor_copy_in_loop"]

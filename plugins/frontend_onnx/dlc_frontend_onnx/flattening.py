@@ -22,8 +22,8 @@ from dlc_core.runtime.ndarray import as_host
 from dlc_frontend_onnx.converters.base import SequenceValue, Value
 from dlc_frontend_onnx.converters.ragged import RAGGED
 from dlc_frontend_onnx.dtypes import TENSOR_DTYPES, numpy_dtype
+from dlc_frontend_onnx.location import Place, quoted
 from dlc_frontend_onnx.model import ValueType
-from dlc_frontend_onnx.place import Place, quoted
 from dlc_frontend_onnx.symbols import identifier
 
 

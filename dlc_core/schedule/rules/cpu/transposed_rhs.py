@@ -19,7 +19,7 @@ from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.dots import is_constant
 from dlc_core.schedule.rules.cpu.gemm_decisions import TRANSPOSED
 from dlc_core.schedule.rules.cpu.maps import schedule_map
-from dlc_core.schedule.rules.cpu.turned import SHUFFLE
+from dlc_core.schedule.rules.cpu.transpose import SHUFFLE
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 
@@ -29,7 +29,7 @@ LEAST_ROWS = 4
 
 def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine) -> Contraction:
     """The contraction over a copy of its right-hand side in which columns are neighbours, where that pays."""
-    if not _lies_across(schedule.func, found, machine) or not _copied(found):
+    if not _is_transposed(schedule.func, found, machine) or not _copied(found):
         return found
     load = found.rhs.load
     copy = schedule.cache_read(block, load.buffer.name, "global")
@@ -46,7 +46,7 @@ def columns_together(schedule: Schedule, block: BlockRV, found: Contraction, mac
 
 def sums_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether each column is a sum along a row of the right-hand side, for too few rows to copy it."""
-    return _lies_across(func, found, machine) and not _copied(found)
+    return _is_transposed(func, found, machine) and not _copied(found)
 
 
 def _copied(found: Contraction) -> bool:
@@ -58,7 +58,7 @@ def _rows(found: Contraction) -> int:
     return math.prod(extent_of(axis) or LEAST_ROWS for axis in found.m)
 
 
-def _lies_across(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
+def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether neighbours of a right-hand side that is given, of known sizes, are terms of the sum."""
     rhs = found.rhs
     buffer, axes = rhs.load.buffer, {a.var for a in found.block.axes}

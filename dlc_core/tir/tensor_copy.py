@@ -34,7 +34,7 @@ class Bulk:
 
 
 @dataclass(frozen=True)
-class BoxCopy:
+class TensorCopy:
     """One of them; sizes in elements, outer dims first."""
 
     to: Buffer
@@ -54,14 +54,14 @@ class BoxCopy:
         return self.source, self.box, self.dims, self.strides, self.to.scope
 
 
-def bulk_copy(one: BoxCopy) -> Expr:
+def bulk_copy(one: TensorCopy) -> Expr:
     """The call.  Use it under `Eval`."""
     numbers: list[ExprLike] = [len(one.box), *one.first, *one.box, *one.dims, *one.strides]
     start = address_of(one.source, *[0] * one.source.ndim)
     return intrinsic(BULK, address_of(one.to, *one.at), start, *map(as_expr, numbers))
 
 
-def box_copy(call: Call) -> BoxCopy:
+def tensor_copy_of(call: Call) -> TensorCopy:
     """What a call says."""
     to, source = (arg.args[0] for arg in call.args[:2] if isinstance(arg, Call))
     assert isinstance(to, Load)
@@ -69,7 +69,7 @@ def box_copy(call: Call) -> BoxCopy:
     rank = int(const_value(call.args[2]) or 0)
     first, box, dims, strides = (call.args[3 + i * rank : 3 + (i + 1) * rank] for i in range(4))
     sizes = tuple(int(const_value(size) or 0) for size in box)
-    return BoxCopy(to.buffer, to.indices, source.buffer, first, sizes, dims, strides)
+    return TensorCopy(to.buffer, to.indices, source.buffer, first, sizes, dims, strides)
 
 
 def bulk_copies(root: Stmt) -> list[Call]:
@@ -78,4 +78,4 @@ def bulk_copies(root: Stmt) -> list[Call]:
     return [e for e in found if isinstance(e, Call) and e.name == BULK]
 
 
-__all__ = ["BoxCopy", "Bulk", "box_copy", "bulk_copies", "bulk_copy"]
+__all__ = ["Bulk", "TensorCopy", "bulk_copies", "bulk_copy", "tensor_copy_of"]

@@ -23,16 +23,16 @@ from dlc_core.runtime.signature import Signature
 from dlc_core.tir.stmt import If, PrimFunc, Stmt, Store, seq
 
 
-def told_symbols(signature: Signature) -> tuple[Var, ...]:
+def data_symbols(signature: Signature) -> tuple[Var, ...]:
     """Those of a signature's symbols that elements tell."""
-    told = {var for var, _, _ in signature.told}
+    told = {var for var, _, _ in signature.data_dims}
     return tuple(symbol for symbol in signature.symbols if symbol in told)
 
 
 def given_symbols(signature: Signature) -> tuple[Var, ...]:
     """The other dims that a call is told by its inputs' shapes: symbols, and those that conditions need."""
-    told = {var for var, _, _ in signature.told} | {var for var, _, _ in signature.elements}
-    conditions = [expr for _, expr, _ in signature.told] + [need.expr() for need in signature.needs]
+    told = {var for var, _, _ in signature.data_dims} | {var for var, _, _ in signature.elements}
+    conditions = [expr for _, expr, _ in signature.data_dims] + [need.expr() for need in signature.needs]
     return tuple(v for v in dict.fromkeys((*signature.symbols, *free_vars(*conditions))) if v not in told)
 
 
@@ -48,19 +48,19 @@ def in_bounds(var: Var, value: Expr) -> Expr:
     return found if bounds.high is None else logical_and(found, value <= bounds.high)
 
 
-def telling_program(name: str, signature: Signature) -> PrimFunc:
+def dim_program(name: str, signature: Signature) -> PrimFunc:
     """The program `name` over the inputs of `read_inputs`, the results (int64: the status, then the dims of
-    `told_symbols`) and the dims of `given_symbols`.
+    `data_symbols`) and the dims of `given_symbols`.
     """
     values = [signature.inputs[index] for index in read_inputs(signature)]
     buffers = {
         index: Buffer(value.name, value.type.dim_exprs(), value.dtype)
         for index, value in zip(read_inputs(signature), values, strict=True)
     }
-    symbols = told_symbols(signature)
-    results = Buffer("results", (1 + len(signature.told),), INDEX)
+    symbols = data_symbols(signature)
+    results = Buffer("results", (1 + len(signature.data_dims),), INDEX)
     place = {var: 1 + k for k, var in enumerate(symbols)}
-    others = (var for var, _, _ in signature.told if var not in place)
+    others = (var for var, _, _ in signature.data_dims if var not in place)
     place.update((var, 1 + len(symbols) + k) for k, var in enumerate(others))
     known: dict[Var, Expr] = {}
     for var, index, at in signature.elements:
@@ -69,7 +69,7 @@ def telling_program(name: str, signature: Signature) -> PrimFunc:
         known[var] = cast_to(var.dtype, load(buffers[index], indices))
     out: list[Stmt] = [Store(results, (const(0),), const(0))]
     conditions: list[Expr] = []
-    for var, expr, _ in signature.told:
+    for var, expr, _ in signature.data_dims:
         out.append(Store(results, (const(place[var]),), substitute(expr, known)))
         known[var] = load(results, (const(place[var]),))
         conditions.append(in_bounds(var, known[var]))
@@ -105,11 +105,11 @@ def _checks(results: Buffer, conditions: Sequence[Expr]) -> list[Stmt]:
 
 
 __all__ = [
+    "data_symbols",
+    "dim_program",
     "given_symbols",
     "in_bounds",
     "needs_of_symbols",
     "needs_program",
     "read_inputs",
-    "telling_program",
-    "told_symbols",
 ]

@@ -36,16 +36,16 @@ RESULT: Matrix = (
 )
 """Factors of the products, the last two first, in each quarter of the result."""
 
-Quarter = tuple[Expr, Expr]
+Submatrix = tuple[Expr, Expr]
 """The row and the column of a quarter, 0 or 1."""
 
 
-def minuend(f: Expr) -> Quarter:
+def minuend(f: Expr) -> Submatrix:
     """The quarter of the right-hand side that product `f` has first: 11 and 22 in turn."""
     return f % 2, f % 2
 
 
-def subtrahend(f: Expr) -> Quarter:
+def subtrahend(f: Expr) -> Submatrix:
     """The one that is taken from it, of the pairs 22, 12, 12, 21 and 21; of the singles, which have none, the
     same one."""
     pair = f < PAIRS
@@ -63,7 +63,7 @@ __all__ = [
     "PRODUCTS",
     "SINGLES",
     "STAGE",
-    "Quarter",
+    "Submatrix",
     "combined",
     "minuend",
     "subtrahend",

@@ -9,7 +9,7 @@ import ctypes
 from functools import lru_cache
 
 from dlc_backend_cuda.graphs import library
-from dlc_backend_cuda.words import INLINE, STAGES, either
+from dlc_backend_cuda.polyfills import INLINE, STAGES, either
 from dlc_core.backend.launches import MOST_DIMS, Tensor
 from dlc_core.diag import RuntimeFailure
 from dlc_core.target.source import Boxes

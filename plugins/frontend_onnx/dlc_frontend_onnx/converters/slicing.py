@@ -13,7 +13,7 @@ from dlc_frontend_onnx.converters.base import Call
 from dlc_frontend_onnx.shapes import has_elements, simple
 
 
-def told_slice(
+def dynamic_slice(
     c: Call,
     x: Node,
     begins: Sequence[Dim],
@@ -106,7 +106,7 @@ def pads_of_all(c: Call, pads: Sequence[Dim], axes: Sequence[Dim], rank: int) ->
     return tuple(full)
 
 
-def told_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> Node:
+def dynamic_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> Node:
     """x with a border of sizes that are data; negative ones crop."""
     rank = len(x.shape)
     for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:])):
@@ -124,4 +124,4 @@ def told_pad(c: Call, x: Node, pads: Sequence[Dim], value: float, mode: str) -> 
     return std.pad(x, pads=tuple(c.offset(border, "a border") for border in borders), value=value, mode=mode)
 
 
-__all__ = ["pads_of_all", "told_pad", "told_slice"]
+__all__ = ["dynamic_pad", "dynamic_slice", "pads_of_all"]
