@@ -1,8 +1,8 @@
 """The wording of docs, docstrings, comments, messages and commit subjects: `python -m tests.wording`.
 
-Three laws, each a function from text to complaints, so that tests can try it on a text that breaks it:
+Three rules, each a function from text to complaints, so that tests can try it on a text that breaks it:
 
-- No phrase of the table "Instead of" in `docs/glossary.md`, and no docstring that begins with "What" or "Who".
+- No phrase of the table "Instead of" in `docs/glossary.md`; no docstring that begins with "What" or "Who".
 - No line of a page is longer than 110 columns; tables and code blocks may be.
 - Commit subjects are `area: verb object` in at most 72 characters.
 """
@@ -25,6 +25,7 @@ SUBJECT = 72
 FIRST_COMMIT = "c6fac986"
 """Subjects are checked of the commits after this one."""
 
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _SUBJECT = re.compile(r"[a-z][a-z0-9_.+/, -]*: [a-z].*[^.]")
 
 
@@ -89,19 +90,22 @@ def openings_in(name: str, text: str) -> Iterator[str]:
 
 def _without_code(page: str) -> str:
     """A page whose code blocks and code spans are blank, line for line."""
-    page = re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", " ", m.group()), page, flags=re.S | re.M)
+    page = re.sub(
+        r"^```.*?^```", lambda m: re.sub(r"[^\n]", " ", m.group()), page, flags=re.DOTALL | re.MULTILINE
+    )
     return re.sub(r"`[^`\n]*`", lambda m: " " * len(m.group()), page)
 
 
 def long_lines_in(name: str, page: str) -> Iterator[str]:
     """Complaints about long lines of a page; tables, code blocks and lines that are one word may be long."""
-    for number, line in enumerate(_blank_blocks(page).splitlines(), 1):
+    for number, line in enumerate(_without_blocks(page).splitlines(), 1):
         if len(line) > COLUMNS and not line.lstrip().startswith("|") and " " in line.strip():
             yield f"{name}:{number}: {len(line)} columns; at most {COLUMNS}"
 
 
-def _blank_blocks(page: str) -> str:
-    return re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", "", m.group()), page, flags=re.S | re.M)
+def _without_blocks(page: str) -> str:
+    """A page whose code blocks are empty lines."""
+    return _FENCED.sub(lambda block: "\n" * block.group().count("\n"), page)
 
 
 def wrong_subjects(subjects: Iterator[str] | list[str]) -> Iterator[str]:
