@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast, overload
 
 from dlc_core.diag import UsageError, similar
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from dlc_core.lazy import lazy
-from dlc_core.record import record
+from dlc_core.support.lazy import lazy
+from dlc_core.support.record import record
 
 if TYPE_CHECKING:
     import difflib

@@ -14,7 +14,7 @@ import numpy as np
 import dlc_core as dlc
 from dlc_core.backend import Partitioner, Region, RegionPattern
 from dlc_core.hooks import hookimpl
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.rewrite import Match, const_var, match_op, var
 from dlc_core.runtime.device import HostMemory
 from dlc_core.target import Artifact, Option, Target, TargetKind

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core import cache, remember, request
-from dlc_core.cache import Store, cache_key, code_stamp, file_digest, file_stamp
+from dlc_core import facts as remember
 from dlc_core.config import config
-from dlc_core.driver import find_targets
+from dlc_core.driver import cache, find_targets, request
+from dlc_core.driver.cache import Store, cache_key, code_stamp, file_digest, file_stamp
+from dlc_core.driver.request import Request, explain
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.known import known_ops
-from dlc_core.request import Request, explain
 
 TENSOR = "reference -level=tir"
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -9,7 +9,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core import te
-from dlc_core.collector import THRESHOLDS, fewer_collections
+from dlc_core.support.garbage import THRESHOLDS, fewer_collections
 
 
 @pytest.fixture(autouse=True)

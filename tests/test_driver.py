@@ -11,10 +11,10 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core import te
-from dlc_core.cache import Store, file_digest
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError, DlcError, PassError, TargetError, UnsupportedError, UsageError
 from dlc_core.driver import find_target
+from dlc_core.driver.cache import Store, file_digest
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.buffer import Buffer
@@ -22,7 +22,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.passes.base import Pass
-from dlc_core.registry import fresh_registry, registry
+from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.schedule import Schedule
 from dlc_core.target import Option
 from dlc_core.tir.stmt import PrimFunc, loop

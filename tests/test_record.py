@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 MAKERS = {"record": record, "dataclass": dataclasses.dataclass}
 

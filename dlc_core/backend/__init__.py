@@ -18,7 +18,7 @@ A vendor with a compiler of its own for parts of a model declares a `Partitioner
 
 from typing import TYPE_CHECKING
 
-from dlc_core.lazy import names_of
+from dlc_core.support.lazy import names_of
 
 if TYPE_CHECKING:
     from dlc_core.backend.blocks import Blocks

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from dlc_core.backend.compiler import NATIVE, compiler_version
 from dlc_core.config import config
-from dlc_core.disk import room
 from dlc_core.runtime.resources import processor_words
+from dlc_core.support.disk import room
 
 _STALE = 3600.0
 """Seconds after which a folder in which something was to be made is taken for abandoned."""

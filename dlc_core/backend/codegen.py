@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.backend.packed import CYCLES, FLAGS
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The command line: one file per command, listed in `dlc_core.builtin.COMMANDS`."""
+"""The command line: one file per command, listed in `dlc_core.plugin.builtin.COMMANDS`."""

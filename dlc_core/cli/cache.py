@@ -15,7 +15,6 @@ from rich.markup import escape
 
 from dlc_core import driver
 from dlc_core.backend.binary_cache import KeptFile, KeptFiles
-from dlc_core.cache import Entry, Store
 from dlc_core.cli.options import (
     CheckBounds,
     Json,
@@ -28,7 +27,8 @@ from dlc_core.cli.options import (
 )
 from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.diag import UsageError, bytes_text
-from dlc_core.request import Answer
+from dlc_core.driver.cache import Entry, Store
+from dlc_core.driver.request import Answer
 
 SHOWN = 60
 """Characters of a part of a key that are shown around its first difference."""

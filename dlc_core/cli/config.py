@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from dlc_core.config import Knob, Setting, config
 from dlc_core.diag import DlcError, UsageError
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 
 def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dlc_core.builtin import COMMANDS
 from dlc_core.config import config
 from dlc_core.diag import DlcError, PluginError, UsageError
 from dlc_core.hooks import Command
+from dlc_core.plugin.builtin import COMMANDS
 from dlc_core.version import __version__
 
 HELP = """Compile deep-learning models to native code.
@@ -94,7 +94,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 
 def _all_commands(wanted: str | None) -> list[Command]:
     """The core's and the plugins' commands; a clash is an error only when its name is asked for."""
-    from dlc_core.registry import registry
+    from dlc_core.plugin.registry import registry
 
     given = registry().commands
     if wanted in given.clashes:

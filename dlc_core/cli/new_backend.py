@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dlc_core.diag import UsageError
 from dlc_core.hooks import API_VERSION
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "backend"

@@ -12,7 +12,7 @@ from dlc_core.cli.options import Json
 from dlc_core.cli.tables import first_line, print_records
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.op.declare import NUMBERS, REQUIRED, Attr, OpDecl
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 
 def ops(

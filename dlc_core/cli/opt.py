@@ -14,7 +14,7 @@ from dlc_core.cli.stages import IR_FORMS, print_ir, read_module, run_until, writ
 from dlc_core.diag import UsageError
 from dlc_core.passes import Pipeline
 from dlc_core.passes.watch import Dump, NumericCheck, Time, Verify, bisect, same_results
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 
 def opt(

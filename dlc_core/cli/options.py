@@ -16,9 +16,9 @@ from rich.progress import Progress as Bar
 from dlc_core import driver
 from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.diag import UsageError
+from dlc_core.driver.job import Progress
 from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
-from dlc_core.job import Progress
 from dlc_core.runtime.executable import Executable
 
 ARTEFACT = ".dlc"

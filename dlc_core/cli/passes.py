@@ -14,7 +14,7 @@ from dlc_core import driver
 from dlc_core.cli.options import Json, OptLevel, TargetText
 from dlc_core.cli.tables import first_line, print_records
 from dlc_core.passes import Pass
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 
 def passes(

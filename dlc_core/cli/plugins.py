@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dlc_core.registry import PluginInfo, registry
+from dlc_core.plugin.registry import PluginInfo, registry
 
 
 def plugins(

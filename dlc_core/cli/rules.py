@@ -10,7 +10,7 @@ from dlc_core.cli.options import Json
 from dlc_core.cli.tables import first_line, print_records
 from dlc_core.decisions import declared
 from dlc_core.passes.graph import RULES
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.rewrite import Rule
 
 

@@ -15,14 +15,14 @@ from rich.console import Console
 from dlc_core import driver
 from dlc_core.cli.arrays import read_arrays
 from dlc_core.diag import PassError, UsageError
+from dlc_core.driver.placement import check_places
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Array, Node, Op
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
 from dlc_core.passes import Pass, PassContext, Pipeline
-from dlc_core.placing import check_places
-from dlc_core.registry import codegen_of, registry
+from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.script import parse, show, to_json, to_script
 from dlc_core.target import Artifact, Target
 

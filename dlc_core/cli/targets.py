@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.target import TargetKind
 
 

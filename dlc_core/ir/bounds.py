@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc_core.diag import UsageError
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 LARGEST = (1 << 63) - 1
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.expr import Const, Expr, Var, as_expr, eq, free_vars, logical_and, maximum
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 EQUAL, AT_LEAST, MULTIPLE, ONE_OR = "equal", "at_least", "multiple", "one_or"
 KINDS = (EQUAL, AT_LEAST, MULTIPLE, ONE_OR)

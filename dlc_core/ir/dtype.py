@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Union
 import numpy as np
 
 from dlc_core.diag import UsageError
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     import ml_dtypes

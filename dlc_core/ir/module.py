@@ -9,7 +9,7 @@ from typing import Any
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.text import Printable
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 
 def _freeze(values: Mapping[str, Any]) -> Mapping[str, Any]:

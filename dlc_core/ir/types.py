@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dlc_core.ir.dtype import STRING, DType, DTypeLike, dtype
 from dlc_core.ir.expr import Const, Expr, Var, as_expr, const_value, free_vars
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 Dim = int | Expr
 """An int, or an integer expression over symbolic dims (index-typed `Var`s); constants are kept as int."""

@@ -24,7 +24,7 @@ def use_ops(finder: Callable[[], Mapping[str, OpDecl]]) -> None:
 def known_ops() -> Mapping[str, OpDecl]:
     """All ops by name."""
     if not _finders:
-        raise UsageError("no ops are known yet", hint="import dlc_core.registry first")
+        raise UsageError("no ops are known yet", hint="import dlc_core.plugin.registry first")
     return _finders[0]()
 
 

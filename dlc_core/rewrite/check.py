@@ -14,10 +14,10 @@ from dlc_core.diag import UsageError, VerifyError
 from dlc_core.graph.node import PARAM, Node, constant, param, post_order
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.types import TensorType, tensor_type
-from dlc_core.lazy import lazy
 from dlc_core.op.declare import ALL, OpDecl
 from dlc_core.rewrite.pattern import AttrVar, NumberPattern, OpPattern, Pattern, VarPattern
 from dlc_core.rewrite.rule import Example, Rule
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_core.op import reference

@@ -20,7 +20,7 @@ from dlc_core.diag import UsageError, bytes_text
 from dlc_core.ir.dtype import STRING
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars
 from dlc_core.ir.types import TensorType
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_core import arith

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config
 from dlc_core.diag import UnsupportedError
-from dlc_core.lazy import lazy
 from dlc_core.runtime.calling import Copying, Evaluating, InPlace
 from dlc_core.runtime.checked import Caller, Host
 from dlc_core.runtime.device import Device, shares_memory
 from dlc_core.runtime.guard import mode_of
 from dlc_core.runtime.signature import Signature
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_core.runtime import donating, guarded

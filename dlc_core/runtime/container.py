@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dlc_core.diag import ArtifactError
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 MAGIC = b"\x89DLC\r\n\x1a\n"
 """Its first byte is no text, its line ends show whether a transfer changed such."""

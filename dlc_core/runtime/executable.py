@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.lazy import lazy
 from dlc_core.runtime.callers import caller_for
 from dlc_core.runtime.calling import Copying, InPlace
 from dlc_core.runtime.checked import Caller, failing
@@ -37,6 +36,7 @@ from dlc_core.runtime.encode import decode_signature
 from dlc_core.runtime.ndarray import as_host, contiguous
 from dlc_core.runtime.saving import save
 from dlc_core.runtime.signature import Signature, Value
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from dlc_core.decisions import DECISIONS
 from dlc_core.ir.types import static_bytes
-from dlc_core.lazy import lazy
 from dlc_core.runtime.call_memory import Bytes
 from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.profile import Report, Row
+from dlc_core.support.lazy import lazy
 from dlc_core.target.artifact import COMPILED
 from dlc_core.target.cost import Estimate, Machine, Work
 

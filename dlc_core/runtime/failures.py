@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc_core.diag import RuntimeFailure
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 RECORD_BYTES = 32
 """The record of a call: four int64 at the beginning of its scratch memory, zero before it."""

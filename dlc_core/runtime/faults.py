@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.record import record
 from dlc_core.runtime.failures import RECORD_BYTES, Site
 from dlc_core.runtime.guarded_memory import live, owner_of
+from dlc_core.support.record import record
 
 _SIGNALS = (signal.SIGSEGV, signal.SIGBUS) if os.name == "posix" else ()
 _SIGINFO, _NODEFER = 0x4, 0x40000000

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import ArtifactError
-from dlc_core.lazy import lazy
-from dlc_core.record import record
 from dlc_core.runtime.container import Opened, read_container, write_container
 from dlc_core.runtime.encode import decode_signature, encode_signature
 from dlc_core.runtime.host_memory import NDArray, bytes_of
 from dlc_core.runtime.signature import Signature
+from dlc_core.support.lazy import lazy
+from dlc_core.support.record import record
 from dlc_core.target import Artifact
 from dlc_core.version import __version__
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from dlc_core.ir.module import IRModule
-from dlc_core.record import record
+from dlc_core.support.record import record
 from dlc_core.target.target import Target
 
 COMPILED = "compiled"

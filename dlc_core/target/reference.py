@@ -18,7 +18,7 @@ import numpy as np
 from dlc_core.diag import TargetError
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target.artifact import Artifact
 from dlc_core.target.target import STAGES, Description, Option, Stages, Target, TargetKind
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import TargetError, similar
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 if TYPE_CHECKING:
     from dlc_core.tir.matrix import MatrixUnit

@@ -13,10 +13,10 @@ from typing import Any
 
 from dlc_core import driver
 from dlc_core.diag import DlcError
+from dlc_core.driver.job import ABOUT, Job, context_for, lower, pack_weights
 from dlc_core.ir.expr import Call, Expr, call
 from dlc_core.ir.module import IRModule
-from dlc_core.job import ABOUT, Job, context_for, lower, pack_weights
-from dlc_core.registry import codegen_of, registry
+from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Artifact, Target

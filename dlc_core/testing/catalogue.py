@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlc_core.op.samples import sample_dtypes
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.testing.expectations import Expectation, Expectations
 from dlc_core.testing.models import all_models
 from dlc_core.testing.tiers.base import case_of, tests_of

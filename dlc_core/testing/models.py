@@ -20,7 +20,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op.declare import NDArray
 from dlc_core.op.reference import evaluate
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.target import COMPUTED, Target
 from dlc_core.testing.blocks import BLOCKS
 from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of

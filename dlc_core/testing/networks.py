@@ -9,7 +9,7 @@ import numpy as np
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 Array = np.ndarray[Any, Any]
 

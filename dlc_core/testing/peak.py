@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.cache import code_stamp
 from dlc_core.driver import build, find_target
-from dlc_core.remember import remembered
+from dlc_core.driver.cache import code_stamp
+from dlc_core.facts import remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.script import T
 from dlc_core.target.cost import Machine

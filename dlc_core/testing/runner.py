@@ -15,7 +15,7 @@ from dlc_core.driver import find_target
 from dlc_core.graph.node import Function, functions_of, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Target
 from dlc_core.testing.batch import Compiled, compile_all

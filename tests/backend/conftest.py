@@ -9,7 +9,7 @@ import pytest
 from dlc_core.backend import LaunchCodegen, LaunchDevice, Spelling
 from dlc_core.backend.kernels import narrow_index
 from dlc_core.hooks import hookimpl
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
 from dlc_core.target.source import C99, Kernels, Moves
 

@@ -19,7 +19,7 @@ from dlc_core.diag import ArtifactError, CodegenError, DlcError, RuntimeFailure
 from dlc_core.driver import find_target
 from dlc_core.ir.expr import Var
 from dlc_core.passes import PassContext
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.schedule import Schedule
 from dlc_core.script import parse
 from dlc_core.target.source import Kernels

@@ -30,7 +30,7 @@ def test_the_support_table_of_a_frontend(dlc, dlc_json):
 
 def _error(dlc, *arguments):
     from dlc_core.diag import DlcError
-    from dlc_core.registry import registry
+    from dlc_core.plugin.registry import registry
 
     try:
         registry().ops[arguments[-1]]

@@ -15,7 +15,7 @@ from dlc_core.cli.main import main
 from dlc_core.cli.new_backend import write_backend
 from dlc_core.diag import UsageError
 from dlc_core.hooks import hookimpl
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.testing.networks import mlp
 
 

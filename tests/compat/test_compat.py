@@ -13,11 +13,11 @@ import dlc_core as dlc
 from dlc_core import backend, hooks, target
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.cli.main import main
-from dlc_core.discovery import HOOKS
 from dlc_core.graph import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import CATEGORIES, fresh_registry
+from dlc_core.plugin.discovery import HOOKS
+from dlc_core.plugin.registry import CATEGORIES, fresh_registry
 from dlc_core.rewrite.check import check_rule
 from dlc_core.schedule.rules import RULES
 from dlc_core.testing import Golden

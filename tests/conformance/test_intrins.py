@@ -12,7 +12,7 @@ from dlc_core.diag import VerifyError
 from dlc_core.hooks import hookimpl
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.schedule import BlockRV, Schedule, TensorIntrin
 from dlc_core.script import T
 from dlc_core.target import Description

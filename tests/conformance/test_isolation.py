@@ -26,7 +26,7 @@ SUITE = """
 import ctypes
 
 from dlc_core.hooks import hookimpl
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.testing import conformance_suite
 from tests.backend.test_simulated import Device, Plugin
 

@@ -21,7 +21,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.runtime.reference import Entry, LoadedModule, ReferenceDevice
 from dlc_core.target import STAGES, Artifact, Description
 from dlc_core.target.reference import KIND, ReferenceCodegen

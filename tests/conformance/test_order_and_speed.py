@@ -20,7 +20,7 @@ from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.target.cost import Work
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.faults import executable_on
@@ -170,7 +170,7 @@ def test_cycles_are_the_time_where_a_device_counts_them(toy: Any) -> None:
 
 
 SUITE = """
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.testing import conformance_suite
 from tests.backend.test_simulated import Device, Plugin
 

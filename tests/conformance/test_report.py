@@ -60,7 +60,7 @@ class Plugin:
         ]
 """
 CONFTEST = """
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from plugin_wrong import Plugin
 
 INSTALLED = fresh_registry({"wrong": Plugin()})

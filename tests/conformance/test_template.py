@@ -11,7 +11,7 @@ import pytest
 
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.cli.new_backend import write_backend
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.testing import conformance_suite
 from dlc_core.testing.runner import expectations_of, usable_target
 

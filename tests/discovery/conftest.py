@@ -105,7 +105,7 @@ PACKAGES: Mapping[str, str] = {
             return [Thing("never-seen")]
     """,
     "impatient": """
-        from dlc_core.registry import registry
+        from dlc_core.plugin.registry import registry
         registry().targets
     """,
     "late": """

@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from dlc_core import __version__
-from dlc_core.builtin import COMMANDS
 from dlc_core.cli.main import main
 from dlc_core.hooks import Command, hookimpl
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.builtin import COMMANDS
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.target import Option, TargetKind
 
 

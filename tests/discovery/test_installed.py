@@ -36,7 +36,7 @@ def listed(python):
 
 
 def test_a_good_plugin_gives_its_declarations(python):
-    code = "from dlc_core.registry import registry; print(registry().targets['good-board'].name)"
+    code = "from dlc_core.plugin.registry import registry; print(registry().targets['good-board'].name)"
     assert run_code(python, code) == "good-board"
 
 
@@ -67,7 +67,7 @@ def test_a_raising_hook_leaves_the_plugin_its_other_hooks(listed):
 def test_an_unknown_name_lists_the_known_the_close_and_the_broken(python):
     code = """
 from dlc_core.diag import PluginError
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 try:
     registry().targets["goodboard"]
 except PluginError as error:
@@ -88,7 +88,7 @@ except PluginError as error:
 def test_a_clash_names_every_claimant_and_only_when_asked(python, listed):
     code = """
 from dlc_core.diag import PluginError
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 targets = registry().targets
 print(sorted(name for name in targets if name in ("good-board", "rival-board", "shared-board")))
 print(dict(targets.clashes))
@@ -119,7 +119,7 @@ def test_two_distributions_with_one_plugin_name(listed):
 def test_none_loads_no_plugin(python):
     code = """
 import sys
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 named = ("core", "good", "broken_import")
 print([(info.name, info.status) for info in registry().plugins if info.name in named])
 print([name for name in sys.modules if name.startswith("dlc_") and name.split(".")[0] != "dlc_core"])
@@ -135,7 +135,7 @@ except KeyError as error:
 
 def test_a_list_loads_only_its_plugins(python):
     code = """
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 print([info.name for info in registry().plugins if info.status == "ok"])
 print(registry().targets["shared-board"].name)
 """
@@ -145,7 +145,7 @@ print(registry().targets["shared-board"].name)
 def test_an_override_gives_another_registry(python):
     code = """
 from dlc_core.config import config
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 before = registry()
 with config.override(plugins=["rival"]):
     print("good-board" in registry().targets, "rival-board" in registry().targets)
@@ -166,7 +166,7 @@ def test_a_package_installed_while_the_process_runs_is_found(python, late_wheel,
     code = f"""
 import os, subprocess, sys
 from dlc_core.diag import PluginError
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 first = registry()
 try:
     first.targets["late-board"]
@@ -220,7 +220,7 @@ print(spent, sorted(name for name in taken if name in heavy or name.startswith("
 def test_the_registry_reads_entry_points_without_importing(python):
     code = """
 import sys
-from dlc_core.installed import scan
+from dlc_core.plugin.installed import scan
 names = [source.name for source in scan("dlc")]
 print(names == sorted(names), {"good", "rival", "twin"} <= set(names))
 print([name for name in sys.modules if name.startswith("dlc_") and name.split(".")[0] != "dlc_core"])

@@ -35,7 +35,7 @@ def test_importing_a_plugin_imports_nothing_heavy(module, name):
     """Every `dlc` command and every `dlc.compile` imports all plugins."""
     code = f"""
 import sys
-import dlc_core.registry
+import dlc_core.plugin.registry
 import {module.partition(":")[0]}
 heavy = {{"numpy", "ml_dtypes", "onnx", "google.protobuf", "llvmlite", "ctypes", "subprocess"}}
 print(sorted(heavy & sys.modules.keys()))
@@ -48,7 +48,7 @@ print(sorted(heavy & sys.modules.keys()))
 
 def test_every_plugin_works():
     code = f"""
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 for info in registry().plugins:
     if info.name in {[name for _, name in own_plugins()]!r}:
         print(info.name, info.status, info.problem)

@@ -12,10 +12,10 @@ import pytest
 
 from dlc_core import driver, hooks
 from dlc_core.diag import DlcError, PluginError
-from dlc_core.discovery import HOOKS
 from dlc_core.driver import find_target
 from dlc_core.hooks import Deferred, hookimpl
-from dlc_core.registry import CATEGORIES, NEEDED, UnknownNameError, fresh_registry, registry
+from dlc_core.plugin.discovery import HOOKS
+from dlc_core.plugin.registry import CATEGORIES, NEEDED, UnknownNameError, fresh_registry, registry
 from dlc_core.target import TargetKind
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlc_core import installed
-from dlc_core.installed import Source, distributions_stamp, scan
+from dlc_core.plugin import installed
+from dlc_core.plugin.installed import Source, distributions_stamp, scan
 
 GROUP = "dlc-tests"
 NOW = 1_700_000_000

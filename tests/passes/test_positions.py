@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core import driver, job, request, te
-from dlc_core.cache import cache_key
+from dlc_core import driver, te
 from dlc_core.diag import UsageError
+from dlc_core.driver import job, request
+from dlc_core.driver.cache import cache_key
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline, default_pipeline
 from dlc_core.passes.lower import single

@@ -18,7 +18,7 @@ from dlc_core.hooks import hookimpl
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import fresh_registry, registry
+from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.runtime.device import HostMemory
 from dlc_core.script.json import from_json
 from dlc_core.target import STAGES, Description

@@ -17,7 +17,7 @@ from dlc_core.hooks import hookimpl
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import op
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.runtime import dlpack
 from dlc_core.runtime.ndarray import NDArray
 from dlc_core.target.reference import KIND

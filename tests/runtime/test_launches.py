@@ -13,7 +13,7 @@ from dlc_core.graph.node import Function, constant, param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.script import script
 from dlc_core.script.json import from_json

@@ -22,7 +22,7 @@ from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.pipeline import default_pipeline
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, replayed, target_of

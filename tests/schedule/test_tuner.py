@@ -11,7 +11,7 @@ from dlc_core.hooks import hookimpl
 from dlc_core.ir.structural import structural_hash
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.schedule import Schedule
 from dlc_core.target import Description
 from dlc_core.testing.schedules import target_of

@@ -22,7 +22,7 @@ from dlc_core.op.lower import lower_node, result_types
 from dlc_core.op.reference import evaluate
 from dlc_core.op.samples import make_inputs, sample_dtypes
 from dlc_core.passes.graph import RULES
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.rewrite.check import check_rule
 from dlc_core.rewrite.rule import Rule
 from dlc_core.schedule import TensorIntrin

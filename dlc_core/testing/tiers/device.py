@@ -13,7 +13,7 @@ import pytest
 from dlc_core import driver
 from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.ir.expr import Var
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.runtime.device import device_at, is_queued
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.host_memory import bytes_of

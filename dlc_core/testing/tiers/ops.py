@@ -12,7 +12,7 @@ from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.samples import sample_dtypes
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.target import Target
 from dlc_core.testing.cases import op_cases, symbolic_cases
 from dlc_core.testing.runner import judge, run_cases

@@ -11,7 +11,7 @@ from dlc_backend_c.kind import index_type, vector_bits
 from dlc_backend_c.processors import processor
 from dlc_core.backend import SourceCodegen
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Target
 
 if TYPE_CHECKING:

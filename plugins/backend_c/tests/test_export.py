@@ -16,7 +16,7 @@ from dlc_core.graph.node import Function, constant, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.testing import networks
 
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]

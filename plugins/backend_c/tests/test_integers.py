@@ -10,7 +10,7 @@ import dlc_core as dlc
 from dlc_core.graph.node import Function, Node, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 RNG = np.random.default_rng(5)
 

@@ -16,7 +16,7 @@ from dlc_backend_cuda.architectures import STATIC_SHARED, architecture, number
 from dlc_backend_cuda.kind import AXES, is_binary
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target import COMPILED, Artifact, Target
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ALIGN
 

@@ -14,7 +14,7 @@ from dlc_backend_cuda.simulated import SimulatedCuda
 from dlc_core.backend import Launch, SimtProgram, load_simt
 from dlc_core.backend.launches import Window
 from dlc_core.backend.stream import OutOfMemory, Start
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.runtime.host_memory import address, aligned_bytes
 
 CAPACITY = 1 << 26

@@ -16,7 +16,7 @@ import dlc_core as dlc
 from dlc_core import te
 from dlc_core.driver import find_target
 from dlc_core.op.declare import OpDecl
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.target import Target
 from dlc_core.testing.cases import Case, op_cases, symbolic_cases
 from dlc_core.testing.models import all_models

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_backend_llvm.host import HostCpu

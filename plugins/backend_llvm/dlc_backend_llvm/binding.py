@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dlc_core.diag import PluginError
-from dlc_core.remember import remembered
+from dlc_core.facts import remembered
 
 LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_backend_llvm.form import FORMAT
 from dlc_backend_llvm.kind import cpu_of
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:

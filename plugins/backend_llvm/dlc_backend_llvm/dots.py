@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dlc_backend_llvm.emit.types import NARROW_FLOATS, memory_type, register_type, vector
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Call, Expr, call
-from dlc_core.record import record
+from dlc_core.support.record import record
 from dlc_core.target.target import Dot
 
 if TYPE_CHECKING:

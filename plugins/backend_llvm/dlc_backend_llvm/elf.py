@@ -11,7 +11,7 @@ import struct
 from functools import cached_property
 
 from dlc_core.diag import ArtifactError
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

@@ -23,12 +23,12 @@ from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.dots import PROBES, read_probes
 from dlc_backend_llvm.trial import CALLS, assembly, tried
 from dlc_backend_llvm.triples import check_served, full_triple, normal_arch
-from dlc_core.cache import code_stamp
 from dlc_core.diag import TargetError
-from dlc_core.record import record
-from dlc_core.remember import remembered
+from dlc_core.driver.cache import code_stamp
+from dlc_core.facts import remembered
 from dlc_core.runtime.cores import usable_cores
 from dlc_core.runtime.resources import TYPICAL_CACHES, cache_sizes, processor_words
+from dlc_core.support.record import record
 
 _LEVELS = {
     "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",

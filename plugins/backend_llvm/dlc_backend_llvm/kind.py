@@ -10,7 +10,7 @@ from dlc_backend_llvm.amx import units_of
 from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.dots import dots_of
 from dlc_backend_llvm.host import HostCpu, describe, host_cpu, usable_cores
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target import COMPUTED, Description, Option, Target, TargetKind
 
 if TYPE_CHECKING:

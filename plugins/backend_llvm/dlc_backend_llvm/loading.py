@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.mapping import map_object
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_backend_llvm import engine

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlc_backend_llvm.host import HostCpu
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 
 from dlc_core.diag import ArtifactError
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 _ELF_MACHINES = {
     3: "i386",

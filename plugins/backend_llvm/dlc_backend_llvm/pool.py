@@ -32,8 +32,8 @@ from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.pool_text import SYMBOLS, pool_ir
 from dlc_backend_llvm.symbols import add_symbol
-from dlc_core.lazy import lazy
-from dlc_core.remember import remembered
+from dlc_core.facts import remembered
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     from dlc_backend_llvm import engine

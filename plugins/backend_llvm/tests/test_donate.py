@@ -9,12 +9,12 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.driver.job import context_for, lower, pack_weights
 from dlc_core.graph.donate import donate
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.job import context_for, lower, pack_weights
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.tir import interpreter

@@ -10,11 +10,11 @@ import pytest
 from dlc_backend_llvm.codegen import LlvmCodegen
 
 from dlc_core.driver import find_target
+from dlc_core.driver.job import context_for, lower
 from dlc_core.graph.node import Node, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.job import context_for, lower
 from dlc_core.op import std
 from dlc_core.testing import Golden
 from dlc_core.testing.cases import module_of

@@ -17,7 +17,7 @@ from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 RNG = np.random.default_rng(0)
 W1, W2 = (RNG.standard_normal(s).astype(np.float32) / 8 for s in ((64, 96), (96, 10)))

@@ -18,7 +18,7 @@ from dlc_core.graph.node import Function, constant, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.runtime.library import c_name
 
 CC = shutil.which("cc")

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core import shares
 from dlc_core.config import config
 from dlc_core.diag import DlcError
+from dlc_core.driver import processes as shares
 from dlc_core.passes.tir import prim_func_pass
 from dlc_core.testing.networks import cifar, feed, keywords
 from dlc_core.tir.stmt import PrimFunc

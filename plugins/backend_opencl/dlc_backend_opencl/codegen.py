@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_backend_opencl.kind import AXES, FP64, INTEGER_DOTS, KIND, PROCESSOR, SHUFFLES, WIDEST
 from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:

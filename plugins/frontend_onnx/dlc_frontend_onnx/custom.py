@@ -30,7 +30,7 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.graph.node import Node, get_item
 from dlc_core.ir.dtype import DTypeLike
 from dlc_core.ir.types import Dim, TensorType, tensor_type
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_frontend_onnx.converters.base import Call, Entry, entry_of
 from dlc_frontend_onnx.host_op import HOST, IMPURE, key_of
 from dlc_frontend_onnx.location import quoted

@@ -17,8 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dlc_core.cache import file_digest, file_stamp
-from dlc_core.remember import remembered
+from dlc_core.driver.cache import file_digest, file_stamp
+from dlc_core.facts import remembered
 
 _KEY = b"\x0a\x08location\x12"
 _MOST = 4096

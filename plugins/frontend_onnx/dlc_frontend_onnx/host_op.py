@@ -17,7 +17,7 @@ from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
 from dlc_core.op.declare import Attr, op
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 _given: dict[str, Any] = {}
 _numbers = itertools.count(1)

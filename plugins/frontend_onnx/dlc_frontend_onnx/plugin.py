@@ -7,7 +7,7 @@ from typing import Any
 
 from dlc_core.config import Knob
 from dlc_core.hooks import Command, Declaration, Frontend, hookimpl
-from dlc_core.record import record
+from dlc_core.support.record import record
 
 DLC_API = "0.1"
 

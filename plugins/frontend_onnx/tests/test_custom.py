@@ -18,7 +18,7 @@ from dlc_core.config import config
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError, UsageError
 from dlc_core.hooks import hookimpl
 from dlc_core.op import std
-from dlc_core.registry import fresh_registry
+from dlc_core.plugin.registry import fresh_registry
 
 DOMAIN = ', "com.acme" : 2'
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)

@@ -9,7 +9,7 @@ from dlc_backend_vta.support import CHECKS, accepts
 from dlc_core.graph import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.samples import make_inputs, sample_dtypes
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import op_cases
 from dlc_core.testing.runner import PASSED, run_cases, usable_target

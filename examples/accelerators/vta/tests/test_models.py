@@ -10,7 +10,7 @@ from dlc_core.graph import Function, Node, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 HOST = "reference -level=tir"
 IMAGES = [np.random.default_rng(seed).standard_normal((1, 3, 8, 8), np.float32) for seed in range(2)]

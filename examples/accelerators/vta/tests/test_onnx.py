@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 
 onnx = pytest.importorskip("onnx")
 parser = pytest.importorskip("onnx.parser")

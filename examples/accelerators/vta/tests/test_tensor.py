@@ -15,7 +15,7 @@ from helpers import convolved, drawn, flat
 
 from dlc_core import te
 from dlc_core.diag import UnsupportedError
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.schedule import Schedule
 from dlc_core.target import Target
 from dlc_core.testing.intrins import check_intrin

@@ -8,7 +8,7 @@ import pytest
 
 from dlc_core.driver import find_target
 from dlc_core.passes.tir import schedule_kernels
-from dlc_core.registry import fresh_registry, registry
+from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.testing.cases import op_cases, symbolic_cases
 from dlc_core.testing.runner import judge, run_cases
 from tests.schedule.rules.gpu.machines import Launching

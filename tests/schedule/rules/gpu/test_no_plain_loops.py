@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dlc_core import job
-from dlc_core.driver import find_target
+from dlc_core.driver import find_target, job
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pipeline
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
-from dlc_core.registry import fresh_registry, registry
+from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.schedule.rules.analysis import reductions
 from dlc_core.testing.cases import op_cases, symbolic_cases
 from dlc_core.testing.models import all_models

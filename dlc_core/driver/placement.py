@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from dlc_core.destinations import Targets
 from dlc_core.diag import UsageError
+from dlc_core.driver.target_list import Targets
 from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, Type
@@ -17,7 +17,7 @@ from dlc_core.passes.graph.partition import Placement
 from dlc_core.passes.graph.regions import Taker
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import is_view
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.rewrite.pattern import Match, any_op
 from dlc_core.target import Target
 from dlc_core.target.partitioner import Partitioner, Region, RegionPattern, Verdict

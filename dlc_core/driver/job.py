@@ -12,6 +12,9 @@ from typing import Any
 from dlc_core.config import config as settings
 from dlc_core.decisions import DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
+from dlc_core.driver.placement import check_places
+from dlc_core.driver.processes import share_out
+from dlc_core.driver.request import merged_settings
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
@@ -23,9 +26,7 @@ from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.positions import insert_passes
 from dlc_core.passes.reproducer import write_reproducer
-from dlc_core.placing import check_places
-from dlc_core.registry import codegen_of, registry
-from dlc_core.request import merged_settings
+from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.encode import encode_signature
 from dlc_core.runtime.executable import MEMORY, Executable
@@ -33,7 +34,6 @@ from dlc_core.runtime.host_memory import NDArray, aligned_bytes, lasting_bytes
 from dlc_core.runtime.hosted import Program
 from dlc_core.runtime.signature import Signature
 from dlc_core.script import script
-from dlc_core.shares import share_out
 from dlc_core.target import Artifact, Target
 from dlc_core.target.target import STAGES
 from dlc_core.tir.stmt import PrimFunc

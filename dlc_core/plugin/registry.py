@@ -22,14 +22,14 @@ from typing import Any, Literal, cast
 
 import pluggy
 
-from dlc_core import builtin
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, similar
-from dlc_core.discovery import Plugin, Problem, discover, new_manager, register
 from dlc_core.hooks import PROJECT, Deferred
-from dlc_core.installed import Source, scan
 from dlc_core.op.known import use_ops
-from dlc_core.record import record
+from dlc_core.plugin import builtin
+from dlc_core.plugin.discovery import Plugin, Problem, discover, new_manager, register
+from dlc_core.plugin.installed import Source, scan
+from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.version import __version__
 

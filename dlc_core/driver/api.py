@@ -12,23 +12,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.cache import Store, cache_key
-from dlc_core.collector import fewer_collections
 from dlc_core.config import config as settings
-from dlc_core.destinations import TargetLike, Targets, find_target, find_targets
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError, UsageError
+from dlc_core.driver.cache import Store, cache_key
+from dlc_core.driver.request import Answer, Request, current_context, explain
+from dlc_core.driver.target_list import TargetLike, Targets, find_target, find_targets
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import lazy
-from dlc_core.registry import Registry, registry
-from dlc_core.request import Answer, Request, current_context, explain
+from dlc_core.plugin.registry import Registry, registry
 from dlc_core.runtime.device import check_format, device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read
+from dlc_core.support.garbage import fewer_collections
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
     import dlc_core.graph.node as nodes
-    from dlc_core import job, passes, placing, schedule
+    from dlc_core import passes, schedule
+    from dlc_core.driver import job
+    from dlc_core.driver import placement as placing
     from dlc_core.graph import bind, resize
     from dlc_core.graph import donate as donating
     from dlc_core.passes import watch
@@ -39,12 +41,12 @@ else:
     # Opening what was compiled before needs no compiler.
     bind = lazy("dlc_core.graph.bind")
     donating = lazy("dlc_core.graph.donate")
-    job = lazy("dlc_core.job")
+    job = lazy("dlc_core.driver.job")
     library = lazy("dlc_core.runtime.library")
     nodes = lazy("dlc_core.graph.node")
     passes = lazy("dlc_core.passes")
     resize = lazy("dlc_core.graph.resize")
-    placing = lazy("dlc_core.placing")
+    placing = lazy("dlc_core.driver.placement")
     schedule = lazy("dlc_core.schedule")
     single = lazy("dlc_core.passes.lower.single")
     watch = lazy("dlc_core.passes.watch")
@@ -494,11 +496,13 @@ def pipelines(target: Target | None, context: passes.PassContext | None = None) 
 
 
 __all__ = [
+    "PRECISIONS",
     "build",
     "compile",
     "context_for",
     "explain_cache",
     "find_target",
+    "find_targets",
     "load",
     "load_library",
     "lower",

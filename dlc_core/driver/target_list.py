@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from dlc_core.diag import TargetError, UsageError
-from dlc_core.record import record
-from dlc_core.registry import Category, UnknownNameError, registry
+from dlc_core.plugin.registry import Category, UnknownNameError, registry
+from dlc_core.support.record import record
 from dlc_core.target import Target
 
 TargetLike = str | Target | Mapping[str, Any]

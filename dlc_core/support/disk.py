@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlc_core.lazy import lazy
+from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
     import shutil

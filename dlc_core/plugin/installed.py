@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from functools import partial
 
-from dlc_core.lazy import lazy
-from dlc_core.record import record
-from dlc_core.remember import remembered
+from dlc_core.facts import remembered
+from dlc_core.support.lazy import lazy
+from dlc_core.support.record import record
 
 metadata = lazy("importlib.metadata")
 

@@ -1,6 +1,6 @@
 """Compiled models kept between processes: one artefact file for each key, in `config.cache_dir`.
 
-    key = cache_key(parts)                  of the named parts that `dlc_core.request` finds out
+    key = cache_key(parts)                  of the named parts that `dlc_core.driver.request` finds out
     Store().get(key) -> Saved | None
     Store().put(key, exe, parts)
 
@@ -28,11 +28,11 @@ from typing import Any
 
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError
-from dlc_core.disk import room
-from dlc_core.record import record
-from dlc_core.remember import forget, remembered
+from dlc_core.facts import forget, remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read, save
+from dlc_core.support.disk import room
+from dlc_core.support.record import record
 
 SUFFIX, MARK = ".dlc", ".mark"
 _CHUNK = 1 << 22

@@ -10,9 +10,9 @@ import pluggy
 
 from dlc_core import hooks
 from dlc_core.diag import DlcError, PluginError, similar
-from dlc_core.installed import Source
-from dlc_core.lazy import lazy
-from dlc_core.record import record
+from dlc_core.plugin.installed import Source
+from dlc_core.support.lazy import lazy
+from dlc_core.support.record import record
 
 if TYPE_CHECKING:
     import traceback

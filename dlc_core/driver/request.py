@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlc_core import version
-from dlc_core.cache import Entry, Store, cache_key, code_stamp
 from dlc_core.config import config as settings
 from dlc_core.decisions import DECISIONS
-from dlc_core.destinations import Targets
 from dlc_core.diag import ArtifactError, DlcError, UsageError
+from dlc_core.driver.cache import Entry, Store, cache_key, code_stamp
+from dlc_core.driver.target_list import Targets
 from dlc_core.ir.module import IRModule
-from dlc_core.lazy import is_imported, lazy
-from dlc_core.record import record
-from dlc_core.registry import registry
+from dlc_core.plugin.registry import registry
 from dlc_core.runtime.container import SCHEMA, read_container
 from dlc_core.runtime.guard import GUARD, mode_of
+from dlc_core.support.lazy import is_imported, lazy
+from dlc_core.support.record import record
 
 if TYPE_CHECKING:
     from dlc_core import passes
