@@ -1,14 +1,14 @@
-"""Every setting of dlc: a name, a type, a default, one line of help, and three places a value can come from.
+"""Settings of dlc: each knob has a name, a type, a default, one line of help, and three sources of a value.
 
-A knob is read from the innermost `with config.override(...)` that sets it, else from the environment variable
-`DLC_<NAME>`, else it has its default:
+The innermost `with config.override(...)` that sets a knob wins, then the environment variable `DLC_<NAME>`,
+then the default:
 
 >>> with config.override(debug=2, num_threads=4):
 ...     config.debug, config.num_threads
 (2, 4)
 
-The environment is read at every access, so that a change takes effect at once.  Overrides belong to the
-current context (thread or task) and end with their `with` block.  A plugin declares its own knobs as values,
+The environment is read at every access, so a change takes effect immediately.  An override belongs to the
+current context (thread or task) and ends with its `with` block.  A plugin declares its own knobs as values,
 reads them with `KNOB.get()`, and overrides them with `config.override({KNOB: value})`.
 """
 
@@ -39,9 +39,9 @@ class Knob(Generic[T]):
     """One setting: `Knob("num_threads", int, None, "Threads of one call.", minimum=1)`.
 
     `type` is bool, int, float, str, `pathlib.Path`, or tuple (names separated by commas; `none` is the empty
-    tuple). `default` is a value, or a function without arguments where it depends on others.  `choices` are
-    the only legal values; `minimum` and `maximum` are inclusive.  An environment variable that is empty
-    counts as unset.
+    tuple). `default` is a value, or a function without arguments if it depends on other settings.
+    `choices` are the only legal values; `minimum` and `maximum` are inclusive.  An empty environment
+    variable counts as unset.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Knob(Generic[T]):
         return words
 
     def get(self) -> T:
-        """The value in force; raises `UsageError` where the environment variable does not parse."""
+        """The current value; raises `UsageError` if the environment variable does not parse."""
         return self.look_up()[0]
 
     def look_up(self) -> tuple[T, str]:
-        """The value in force and where it comes from: `default`, `env` or `override`."""
+        """The current value and its origin: `default`, `env` or `override`."""
         overrides = _overrides.get()
         if self.name in overrides:
             return cast(T, overrides[self.name]), "override"
@@ -91,7 +91,7 @@ class Knob(Generic[T]):
         return (self.default() if callable(self.default) else self.default), "default"
 
     def parse(self, text: str, origin: str) -> T:
-        """The value that `text` writes; `origin` names its source in the `UsageError` for illegal text."""
+        """Parse `text`; `origin` names its source in the `UsageError` for illegal text."""
         kind: Any = self.type
         value: Any
         try:
@@ -109,7 +109,7 @@ class Knob(Generic[T]):
         return self.check(value, origin)
 
     def check(self, value: object, origin: str) -> T:
-        """The value itself if it is legal, else a `UsageError`; the default is always legal."""
+        """Return the value if it is legal, else raise `UsageError`; the default is always legal."""
         kind: Any = self.type
         if value is None and self.default is None:
             return cast(T, value)
@@ -150,7 +150,7 @@ class Knob(Generic[T]):
 
 @record(frozen=True)
 class Setting:
-    """A knob with the value in force; `origin` is `default`, `env` or `override`."""
+    """A knob with its current value; `origin` is `default`, `env` or `override`."""
 
     knob: Knob[Any]
     value: object
@@ -176,18 +176,18 @@ class Config:
     """The core's knobs, read as attributes of `config`."""
 
     cache_dir = Knob[Path]("cache_dir", Path, _cache_home, "Folder of compiled artefacts.")
-    cache = Knob("cache", bool, True, "Keep compiled models, and take them from there the next time.")
+    cache = Knob("cache", bool, True, "Keep compiled models in `cache_dir` and reuse them.")
     cache_size = Knob(
         "cache_size",
         int,
         8192,
-        "MiB that the compiled models kept may take, if the disk has twice that.",
+        "Limit of the kept compiled models in MiB; at most half of the free disk is used.",
         minimum=0,
     )
     plugins = Knob[tuple[str, ...] | None](
         "plugins", tuple, None, "The only plugins to load, by name; unset loads every installed one."
     )
-    debug = Knob("debug", int, 0, "How much to tell while compiling.", minimum=0, maximum=7)
+    debug = Knob("debug", int, 0, "How much to print while compiling.", minimum=0, maximum=7)
     dump_dir = Knob[Path | None](
         "dump_dir", Path, None, "Folder that gets the module's text after every pass."
     )
@@ -198,34 +198,34 @@ class Config:
         "compile_processes",
         int,
         None,
-        "Processes that share the kernels of a compile; 0 or 1 is one alone, unset is by cores and work.",
+        "Processes of one compile; 0 or 1 is a single one, unset chooses by cores and work.",
         minimum=0,
     )
     verify = Knob(
         "verify",
         str,
         "off",
-        "Check the module after every pass: its grammar (structure), and also its results (each).",
+        "Check the module after every pass: its structure, or also its results (each).",
         choices=("off", "structure", "each"),
     )
     check_bounds = Knob(
-        "check_bounds", bool, False, "Check every access of compiled code that may lie outside of its buffer."
+        "check_bounds", bool, False, "Check at run time every access that is not proved to be in bounds."
     )
     guard = Knob(
         "guard",
         str,
         "off",
-        "Keep every value in pages of its own that it ends at or begins at, for finding accesses outside.",
+        "Put each value next to a protected page, after its end or before its begin.",
         choices=("off", "end", "begin", "0", "1"),
     )
     decisions = Knob(
         "decisions",
         str,
         "",
-        "Decisions of the compiler that are forced, such as gemm.k_block=blocked, or *=random:7 for all.",
+        "Compiler decisions to force, such as gemm.k_block=blocked, or *=random:7 for all.",
     )
     reproducer_dir = Knob[Path](
-        "reproducer_dir", Path, _reproducer_home, "Folder of the files that repeat a failure of the compiler."
+        "reproducer_dir", Path, _reproducer_home, "Folder of files that reproduce a failure."
     )
 
     @classmethod
@@ -234,7 +234,7 @@ class Config:
         return tuple(value for value in vars(cls).values() if isinstance(value, Knob))
 
     def settings(self, more: tuple[Knob[Any], ...] = ()) -> tuple[Setting, ...]:
-        """The core's knobs and `more` of plugins, each with its value and where it comes from."""
+        """The core's knobs and `more` of plugins, each with its value and origin."""
         return tuple(Setting(knob, *knob.look_up()) for knob in (*self.knobs(), *more))
 
     @contextmanager
@@ -263,6 +263,6 @@ class Config:
 
 
 config = Config()
-"""The settings in force: `config.debug`, `config.override(...)`, `config.settings()`."""
+"""The current settings: `config.debug`, `config.override(...)`, `config.settings()`."""
 
 __all__ = ["Config", "Knob", "Setting", "config"]

@@ -1,21 +1,20 @@
-"""Decisions: what the compiler chooses among, each declared by name with its alternatives.
+"""Decisions: named choices of the compiler, each declared with its alternatives.
 
-    K_BLOCK = Decision("gemm.k_block", "Steps of K ...", ("whole", "blocked"))
+    K_BLOCK = Decision("gemm.k_block", "K blocking ...", ("whole", "blocked"))
 
     if K_BLOCK.choose("whole") == "blocked":                     # "whole" is what the cost model prefers
         ...
 
-All candidates of a choice compute the same values within the tolerance of the dtype; they differ in speed.
-The cost model's preference is taken unless the decision is forced:
+All alternatives compute the same values within the tolerance of the dtype; they differ in speed.  The
+compiler takes the alternative that its cost model prefers, unless the decision is forced:
 
     with forced("gemm.k_block=blocked"): ...          by alternative
-    with forced("gemm.tile=6x2"): ...                 by value, where a decision picks values
-    with forced("*=random:7"): ...                    every decision at random, the same for the same seed
+    with forced("gemm.tile=6x2"): ...                 by value, for decisions that choose values
+    with forced("*=random:7"): ...                    every decision at random; a seed gives the same choices
 
-A compile takes the text from `config={"decisions": ...}` or the environment variable `DLC_DECISIONS`.  Tests
-force decisions so that paths that only large sizes take are met at sizes that take milliseconds.  Where the
-forced alternative is not among the candidates of a choice, because it would not be legal there, the preferred
-one is taken.
+A compile reads the text from `config={"decisions": ...}` or from the environment variable `DLC_DECISIONS`.
+Tests force decisions to run the paths of large sizes at small ones.  If the forced alternative is not legal
+for a kernel, the preferred one is taken.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from dlc_core.support.record import record
 T = TypeVar("T")
 
 DECISIONS = "decisions"
-"""The setting of a compile that forces decisions."""
+"""The compile setting that forces decisions."""
 ANY = "*"
 _RANDOM = "random:"
 
@@ -43,8 +42,11 @@ _declared: dict[str, Decision] = {}
 
 @record(frozen=True)
 class Choice:
-    """One decision as it was made: the alternative, its value as text where it has one, and the preferred
-    alternative and value where another was forced (else empty)."""
+    """One decision as it was made.
+
+    `value` is the chosen value as text, if the alternative has one.  `instead_of` is the preferred
+    alternative and value if another one was forced, else empty.
+    """
 
     decision: str
     alternative: str
@@ -74,7 +76,7 @@ class Forced:
     seed: int | None = None
 
     def check(self) -> Forced:
-        """Itself; `UsageError` for names of no decision and for values that none of its choices can have."""
+        """Return self; raise `UsageError` for an unknown decision or an alternative that it does not have."""
         for name, value in self.values.items():
             if name not in _declared:
                 close = similar(name, _declared)
@@ -93,7 +95,7 @@ _NOTHING = Forced(MappingProxyType({}))
 
 @lru_cache(maxsize=256)
 def parse_forced(text: str) -> Forced:
-    """What a text such as `gemm.k_block=blocked,*=random:7` forces; `UsageError` for other texts."""
+    """Parse a text such as `gemm.k_block=blocked,*=random:7`; raise `UsageError` if it is malformed."""
     values: dict[str, str] = {}
     seed = None
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -221,7 +223,8 @@ class Decision:
             return fitting[0] if fitting else preferred
         if len(listed) < 2:
             return preferred
-        # Kinds are drawn first, so that one of few values is met as often as one of many.
+        # The alternative is drawn before its value, so that alternatives with few values are as likely as
+        # others.
         kinds = sorted({kind(one) for one in listed})
         key = f"{force.seed}/{_scope.get()}/{self.name}/{where}"
         drawn = int.from_bytes(sha256(key.encode()).digest()[:8], "little")
@@ -234,7 +237,7 @@ class Decision:
 
 
 def declared() -> dict[str, Decision]:
-    """All decisions by name, of the modules that are loaded."""
+    """All decisions by name that the imported modules declare."""
     return dict(sorted(_declared.items()))
 
 

@@ -1,9 +1,9 @@
-"""Small facts that take long to find out, kept between processes in `config.cache_dir`.
+"""A cache on disk for small facts that are slow to compute, in `config.cache_dir/facts`.
 
-    remembered("processor", key, make) -> bytes       what make() gives, or gave when it was last asked
+    remembered("processor", key, make) -> bytes       make(), or its result from an earlier process
 
-The key says all that the fact depends on.  A file that is damaged counts as missing, one that cannot be
-written is not missed; `config.cache` turns this off.
+The key must hold everything that the fact depends on.  A damaged file counts as missing; a failure to write
+is ignored.  `config.cache` turns the cache off.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from dlc_core.config import config
 _DIGEST = 32
 _MOST = 1 << 24
 _UNUSED = 90 * 86400.0
-"""Seconds after which a fact that nobody asked for is forgotten."""
+"""Seconds after which an unused fact is removed."""
 
 
 def folder() -> Path:
-    """Where the facts are."""
+    """The folder of the facts."""
     return config.cache_dir / "facts"
 
 
 def remembered(name: str, key: str, make: Callable[[], bytes]) -> bytes:
-    """The fact `name` for `key`; `make` finds it out."""
+    """Return the fact `name` for `key`; call `make` if it is not in the cache."""
     if not config.cache:
         return make()
     path = folder() / f"{name}-{sha256(key.encode()).hexdigest()[:32]}"
@@ -41,7 +41,7 @@ def remembered(name: str, key: str, make: Callable[[], bytes]) -> bytes:
 
 
 def forget(everything: bool = False) -> None:
-    """Remove the facts that were not asked for in a long time, or all."""
+    """Remove facts that have not been used for 90 days, or all of them."""
     now = time.time()
     for path in _files():
         with suppress(OSError):

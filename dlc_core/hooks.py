@@ -1,17 +1,17 @@
-"""The whole extension surface: what a plugin may give, as pluggy hook specifications.
+"""The whole extension surface: everything that a plugin can add to dlc, as pluggy hook specifications.
 
 A plugin is a module or an object that an installed distribution names in the entry-point group `dlc`:
 
     [project.entry-points.dlc]
     npu = "dlc_backend_npu.plugin"
 
-Its hooks *return declarations*: values with a `name`.  Importing a plugin registers nothing, a hook is called
-at most once per session and never on a hot path, so it should build small values and leave heavy imports to
-their use.  Where even the declaration's module takes time to import, `Deferred` stands for it:
+Its hooks *return declarations*: values with a `name`.  Importing a plugin registers nothing.  A hook is
+called at most once per session and never on a hot path.  It should build small values and import heavy
+modules only when they are used.  If even the declaration's module is slow to import, return a `Deferred`:
 
     from dlc_core.hooks import Deferred, hookimpl
 
-    DLC_API = "0.1"  # the interface it was written for; another one is a clear error
+    DLC_API = "0.1"  # the version of this interface; dlc refuses a plugin for another one
 
     @hookimpl
     def dlc_targets():
@@ -21,9 +21,9 @@ their use.  Where even the declaration's module takes time to import, `Deferred`
     def dlc_devices():
         return [Deferred("npu", "dlc_backend_npu.device:DEVICE")]
 
-The order of a plugin's declarations is kept; between plugins the core comes first, then the others by
-name.  A name given twice in one category is an error that names every claimant, raised when the name is asked
-for.
+The declarations of a plugin keep their order.  The core's declarations come first, then those of plugins
+sorted by name.  If two plugins declare the same name in one category, asking for the name is an error that
+lists them all.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class Declaration(Protocol):
-    """What every hook returns: anything with a name that is unique in its category."""
+    """The return type of every hook: any value with a name that is unique in its category."""
 
     @property
     def name(self) -> str: ...
 
 
 class Frontend(Declaration, Protocol):
-    """A reader of models: `load` takes a path, bytes or an in-memory model and gives an `IRModule`.
+    """A reader of models: `load` takes a path, bytes or an in-memory model and returns an `IRModule`.
 
-    `suffixes` are the file endings it answers to, with the dot and in lower case.  A frontend that takes more
-    than `context["shapes"]` names what it takes in an attribute `options`: "importers" (see
-    `dlc_importers`), "taps" (names of nodes or values that become outputs too, behind the others).
+    `suffixes` are the file suffixes that it reads, in lower case and with the dot.  Every frontend takes
+    `context["shapes"]`.  An attribute `options` lists the other context entries that it takes: "importers"
+    (see `dlc_importers`) and "taps" (names of nodes or values that become additional outputs).
     """
 
     @property
@@ -85,19 +85,18 @@ class Command:
     help: str
 
     def load(self) -> Callable[..., Any]:
-        """The function itself; raises whatever importing its module raises."""
+        """Import and return the function; an exception of its module passes through."""
         function: Callable[..., Any] = find_object(self.entry)
         return function
 
 
 @dataclass(frozen=True)
 class Deferred:
-    """A declaration by name alone: where it lies is imported when somebody asks for it.
+    """A declaration that is imported only when it is used.
 
-    Any hook may return it in the declaration's place.  `entry` is `"package.module:attribute"`, and what it
-    names has the same name.  Whoever uses another backend then never imports this one.  `known` holds
-    attributes that are compared before one of several declarations is chosen, as `host_rank` is for targets:
-    those who choose read them here.
+    Any hook may return it instead of the declaration itself.  `entry` is `"package.module:attribute"`; that
+    object must have the same `name`.  A user of another backend then never imports this one.  `known` holds
+    attributes that dlc reads before it imports the declaration, such as `host_rank` of a target kind.
 
     >>> Deferred("npu", "dlc_backend_npu.kind:KIND", {"host_rank": 0}).name
     'npu'
@@ -108,12 +107,12 @@ class Deferred:
     known: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def load(self) -> Any:
-        """What lies there; raises whatever importing its module raises."""
+        """Import and return the declaration; an exception of its module passes through."""
         return find_object(self.entry)
 
 
 def find_object(entry: str) -> Any:
-    """What `"package.module:attribute.attribute"` names, or the module where no attribute is named."""
+    """Import and return the object at `"package.module:attribute"`; without an attribute, the module."""
     module, _, attributes = entry.partition("[")[0].partition(":")
     found: Any = import_module(module.strip())
     for name in filter(None, attributes.strip().split(".")):
@@ -141,7 +140,7 @@ def dlc_rules() -> Iterable[Declaration]:
 
 @hookspec
 def dlc_passes() -> Iterable[Declaration]:
-    """Pass classes; a class attribute says at which place of the pipeline it stands.
+    """Pass classes; a class attribute gives the position in the pipeline.
 
     Example: `return [PackForNpu]`.
     """
@@ -159,7 +158,7 @@ def dlc_frontends() -> Iterable[Frontend]:
 
 @hookspec
 def dlc_importers() -> Iterable[Declaration]:
-    """Importers of operators that a frontend does not know by itself; the frontend says how they are made.
+    """Importers of operators that a frontend does not know; the frontend documents how to write one.
 
     Example: `return [swish]` with `swish` a function under the frontend's own `@operator("com.npu::Swish")`.
     """
@@ -168,7 +167,7 @@ def dlc_importers() -> Iterable[Declaration]:
 
 @hookspec
 def dlc_targets() -> Iterable[Declaration]:
-    """Target kinds: option schema and description record.  Making one never touches hardware.
+    """Target kinds: option schema and description record.  Creating one never touches hardware.
 
     Example: `return [TargetKind("npu", codegen="npu", device="npu")]`.
     """
@@ -188,7 +187,7 @@ def dlc_codegens() -> Iterable[Declaration]:
 def dlc_devices() -> Iterable[Declaration]:
     """Devices that run artefacts: `alloc free write read load launch sync`.
 
-    Example: `return [NpuDevice()]`; a device opens its hardware on first use, not here.
+    Example: `return [NpuDevice()]`; a device opens its hardware on first use, not in this hook.
     """
     raise NotImplementedError
 
@@ -204,8 +203,10 @@ def dlc_schedule_rules() -> Iterable[Declaration]:
 
 @hookspec(firstresult=True)
 def dlc_schedule(kernel: Any, target: Any) -> Any:
-    """A tuner's answer for one kernel: a Trace of schedule primitives (or its JSON), or None to leave it to
-    the next plugin or the rules.  One that a primitive refuses is left to the rules too, and the reason kept.
+    """Return a schedule for one kernel: a Trace of primitives (or its JSON), or None.
+
+    With None the next plugin is asked, then the schedule rules.  If a primitive refuses the trace, the rules
+    schedule the kernel and `dlc explain` shows the reason.
 
     Example: `return database.get((structural_hash(kernel), str(target)))`.
     """
@@ -222,9 +223,9 @@ def dlc_tensor_intrins() -> Iterable[Declaration]:
 
 @hookspec
 def dlc_partitioners() -> Iterable[Declaration]:
-    """External code generation: the patterns and predicates of the regions it takes, and their compiler.
+    """External code generators: patterns and predicates of the regions that they take, and their compiler.
 
-    Asked when something is compiled, so this is the place for imports that patterns need.
+    This hook is called when a model is compiled, so it may import the modules that patterns need.
 
     Example: `return [Partitioner("npu-blas", "npu", patterns=[matmul_bias], compile=compile_region)]`.
     """
@@ -260,7 +261,7 @@ def dlc_knobs() -> Iterable[Declaration]:
 
 @hookspec
 def dlc_expectations() -> Iterable[Declaration]:
-    """Exemptions from the conformance kit, each with its reason: unsupported for good, or expected to fail.
+    """Exemptions from the conformance kit, each with a reason: unsupported, or expected to fail.
 
     Example: `return [Unsupported("npu: float64", reason="the device has no double precision")]`.
     """
@@ -269,7 +270,7 @@ def dlc_expectations() -> Iterable[Declaration]:
 
 @hookspec
 def dlc_models() -> Iterable[Declaration]:
-    """Models with inputs and what must come out, which the conformance kit tries on every target.
+    """Models with inputs and expected outputs, which the conformance kit runs on every target.
 
     Example: `return [Models("npu-zoo", load_cases)]` of `dlc_core.testing.models`.
     """

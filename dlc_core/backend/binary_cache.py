@@ -20,7 +20,7 @@ from pathlib import Path
 from dlc_core.backend.compiler import NATIVE, compiler_version
 from dlc_core.config import config
 from dlc_core.runtime.resources import processor_words
-from dlc_core.support.disk import room
+from dlc_core.support.disk import quota
 
 _STALE = 3600.0
 """Seconds after which a folder in which something was to be made is taken for abandoned."""
@@ -62,7 +62,7 @@ class KeptFiles:
                 shutil.rmtree(path, ignore_errors=True)
         removed = 0
         total = sum(file.size for file in entries)
-        limit = room(self.folder, total, self.limit)
+        limit = quota(self.folder, total, self.limit)
         for file in entries:
             if total <= limit:
                 break

@@ -31,7 +31,7 @@ from dlc_core.diag import ArtifactError
 from dlc_core.facts import forget, remembered
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.saving import Saved, read, save
-from dlc_core.support.disk import room
+from dlc_core.support.disk import quota
 from dlc_core.support.record import record
 
 SUFFIX, MARK = ".dlc", ".mark"
@@ -124,7 +124,7 @@ class Store:
         forget()
         entries = self.entries()
         total = sum(entry.size for entry in entries)
-        limit = room(self.folder, total, self.limit)
+        limit = quota(self.folder, total, self.limit)
         for entry in entries:
             if total <= limit:
                 break

@@ -32,8 +32,8 @@ class Tiles:
 
     With `a_transposed` the first operand lies as [k, m], with `b_transposed` the second as [n, k].
     Of units that read operands in place, those whose steps are outermost lie as [parts, k, part]: a part is a
-    row of memory.  `axis` is that of the threads.  With `a_held` the first operand is in memory of the threads,
-    as results of the unit are: a row of `chain_of(unit)` tiles of results is a tile of the operand.
+    row of memory.  `axis` is that of the threads.  With `a_held` the first operand is in memory of the
+    threads, as results of the unit are: a row of `chain_of(unit)` tiles of results is a tile of the operand.
     """
 
     unit: MatrixUnit

@@ -1,4 +1,4 @@
-"""How much of a disk may be taken by what is kept only to save time."""
+"""Disk quotas of caches."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ else:
     shutil = lazy("shutil")
 
 
-def room(folder: Path, used: int, limit: int) -> int:
-    """Bytes that the files of a folder, now `used`, may take: `limit`, and at most half of what the disk
-    would have free without them.
+def quota(folder: Path, used: int, limit: int) -> int:
+    """Return the bytes that a cache folder, which now takes `used`, may take.
+
+    This is `limit`, but at most half of the space that would be free without the cache.
     """
     try:
         free = shutil.disk_usage(folder).free
@@ -24,4 +25,4 @@ def room(folder: Path, used: int, limit: int) -> int:
     return min(limit, (used + free) // 2)
 
 
-__all__ = ["room"]
+__all__ = ["quota"]

@@ -1,8 +1,8 @@
-"""Fewer rounds of Python's garbage collector while a compile runs.
+"""Fewer garbage collections while a compile runs.
 
-A compile makes hundreds of thousands of immutable nodes that refer to each other in one direction only, so
-that reference counts free them.  With Python's own thresholds the collector looks through all of them again
-and again, for a tenth of the time of a compile, and finds hardly anything.
+A compile creates hundreds of thousands of immutable nodes without reference cycles, which reference counting
+frees.  With Python's default thresholds the collector scans them repeatedly, takes a tenth of the compile's
+time, and frees almost nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 THRESHOLDS = (50_000, 20, 100)
-"""Allocations before a round, and rounds of each generation before one of the next."""
+"""Allocations before a collection, and collections of a generation before one of the next."""
 
 _lock = Lock()
 _inside = 0
@@ -22,9 +22,9 @@ _before: tuple[int, int, int] = (0, 0, 0)
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Let the collector come by seldom until the last of these blocks, of whatever thread, has ended.
+    """Raise the collector's thresholds until the last of these blocks, of any thread, has ended.
 
-    A collector that is off stays so; thresholds that somebody else sets meanwhile are left alone.
+    A disabled collector stays disabled.  Thresholds that other code sets meanwhile are kept.
     """
     global _inside, _before
     with _lock:

@@ -1,14 +1,14 @@
-"""Modules that are imported when they are first used.
+"""Modules that are imported on first use.
 
     if TYPE_CHECKING:
         from dlc_core import arith
     else:
         arith = lazy("dlc_core.arith")
 
-What opens a compiled model needs little of the compiler; this keeps the rest out of its way.  The import
-above is what tools see, so that the floors and the types are checked as those of any other import.
+Opening a compiled model needs little of the compiler; lazy imports keep the rest out of a process that only
+runs models.  Type checkers and the layering test read the import under `TYPE_CHECKING`.
 
-A package whose modules are seldom needed all together gives their names in the same way:
+A package whose modules are rarely all needed exports their names in the same way:
 
     if TYPE_CHECKING:
         from dlc_core.backend.blocks import Blocks as Blocks
@@ -26,23 +26,25 @@ from typing import Any
 
 
 class _Lazy(ModuleType):
-    """Stands for a module; every attribute is looked up there, so that what is set there is seen."""
+    """A proxy of a module; each attribute is looked up in the module itself, so that assignments there are
+    seen.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
 
 
 def lazy(name: str) -> ModuleType:
-    """What stands for the module `name`, which is imported with the first attribute that is asked for."""
+    """Return a proxy of the module `name`, which is imported when an attribute is first read."""
     return _Lazy(name)
 
 
 def names_of(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package, of the names that each module has, with spaces between.
+    """Return `__getattr__` and `__dir__` for a package that exports the names of `modules` lazily.
 
-    Modules are those of the package, or have their full names.
+    `modules` maps a module of the package, or a full module name, to its exported names, separated by spaces.
     """
     origins = {name: module for module, names in modules.items() for name in names.split()}
 
@@ -58,7 +60,7 @@ def names_of(
 
 
 def is_imported(name: str) -> bool:
-    """Whether a module has been imported by anybody."""
+    """Whether the module has been imported."""
     return name in sys.modules
 
 

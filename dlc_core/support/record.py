@@ -1,16 +1,15 @@
-"""Frozen dataclasses that cost a start nearly nothing.
+"""Frozen dataclasses that are cheap to define.
 
     @record(frozen=True)
     class Source:
         name: str
         version: str = ""
 
-`dataclasses.dataclass` writes the text of six methods for a frozen class and compiles it, which takes a third
-of a millisecond; opening a model makes tens of such classes.  The methods of records are functions that are
-there already, and differ in the names of fields that they hold.  To everybody else, tools included, a record
-is a frozen dataclass: `replace`, `fields`, `asdict`, `__post_init__`, pickling, matching and deriving from it
-are the same, but all fields are arguments of the constructor.  Making and comparing a record takes up to
-twice as long, so that the nodes of an IR are dataclasses.
+`dataclasses.dataclass` generates and compiles the source of six methods for each frozen class, which takes a
+third of a millisecond.  Opening a model imports tens of such classes.  A record's methods are closures over
+its field names instead.  Otherwise a record is a frozen dataclass: `replace`, `fields`, `asdict`,
+`__post_init__`, pickling, matching and inheritance work, and all fields are arguments of the constructor.
+Creating and comparing a record takes up to twice as long, so IR nodes are plain dataclasses.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 else:
 
     def record(*, frozen: bool, eq: bool = True, order: bool = False) -> Callable[[type], type]:
-        """What makes a record of a class, with the words of `dataclass`; TypeError where it is not frozen."""
+        """Return a class decorator with the options of `dataclass`; raise TypeError without `frozen`."""
         if not frozen:
             raise TypeError("a record is frozen")
         return lambda cls: _made(cls, eq, order)
@@ -37,7 +36,7 @@ _NONE = dataclasses.MISSING
 
 
 def _made(cls: type, eq: bool, order: bool) -> type:
-    # Python derives frozen classes from frozen ones alone: it makes the guards itself where there is a base.
+    # A frozen class may only derive from frozen ones; Python adds the guards itself if there is a base.
     derived = any(map(dataclasses.is_dataclass, cls.__bases__))
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived)(cls)
     made.__dataclass_params__.frozen = True
@@ -59,7 +58,7 @@ def _made(cls: type, eq: bool, order: bool) -> type:
             methods[name] = _comparison(compared, getattr(operator, name))
     own = vars(cls)
     for name, method in methods.items():
-        if own.get(name) is None:  # Python gives a class with an `__eq__` of its own None for a hash
+        if own.get(name) is None:  # Python sets `__hash__` to None in a class with its own `__eq__`
             setattr(cls, name, method)
     return cls
 
@@ -92,7 +91,7 @@ def _constructor(cls: type, listed: Sequence[dataclasses.Field[Any]]) -> Callabl
 
 
 def _refuse(cls: type, values: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """TypeError that says which argument is missing, unknown, too many or given twice."""
+    """Raise a TypeError that names the missing, unknown, surplus or repeated argument."""
     try:
         inspect.signature(cls).bind(*values, **named)
     except TypeError as error:
@@ -100,7 +99,7 @@ def _refuse(cls: type, values: tuple[Any, ...], named: dict[str, Any]) -> None:
 
 
 class _Signature:
-    """What `inspect.signature` shows of a record, made when it asks."""
+    """The signature that `inspect.signature` shows, created on demand."""
 
     def __get__(self, instance: object, owner: Any) -> inspect.Signature:
         if instance is not None:  # which may be callable itself
@@ -120,7 +119,7 @@ class _Signature:
 
 
 def _values(names: list[str]) -> Values:
-    """What reads some fields of a record."""
+    """Return a function that reads these fields of a record."""
     if len(names) > 1:
         return operator.attrgetter(*names)
     return lambda self: tuple([getattr(self, name) for name in names])
@@ -144,7 +143,7 @@ def _printer(names: list[str]) -> Callable[[Any], str]:
 def _guards(
     cls: Any, names: frozenset[str]
 ) -> tuple[Callable[[Any, str, Any], None], Callable[[Any, str], None]]:
-    """What keeps a record as it was made; classes derived from it may have attributes besides."""
+    """Return `__setattr__` and `__delattr__` that refuse changes; subclasses may add attributes."""
 
     def assign(self: Any, name: str, value: Any) -> None:
         if type(self) is cls or name in names:
