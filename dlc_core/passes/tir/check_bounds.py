@@ -52,7 +52,8 @@ class CheckBounds(PrimFuncPass):
     setting: ClassVar[str] = "check_bounds"
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
-        return with_access_checks(func, prove(func).open)
+        vectors = context.target is None or context.target.describe().vector_bits > 0
+        return with_access_checks(func, prove(func).open, vectors=vectors)
 
 
 __all__ = ["CheckBounds"]

@@ -52,7 +52,8 @@ class ProveBounds(PrimFuncPass):
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         func = with_index_checks(with_own_checks(func), bool(context.config.get("check_indices", True)))
         found = prove(func)
-        checked = with_access_checks(func, found.open, versions=True)
+        vectors = context.target is None or context.target.describe().vector_bits > 0
+        checked = with_access_checks(func, found.open, versions=True, vectors=vectors)
         proved = found.proved + func.attrs.get(REGIONS, 0)
         return checked.with_attrs(**{BOUNDS: (proved, len(found.open))})
 

@@ -15,7 +15,7 @@ from dlc_core.diag import DlcError, RuntimeFailure
 from dlc_core.ir.expr import const, const_value, loads_in, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
-from dlc_core.passes.tir.bounds import prove
+from dlc_core.passes.tir.bounds import prove, with_access_checks
 from dlc_core.passes.tir.flatten import flatten_and_simplify
 from dlc_core.passes.tir.lower_blocks import lower_blocks
 from dlc_core.passes.tir.prove_bounds import ProveBounds
@@ -86,6 +86,20 @@ PROVED = {
     "prefetching": "for i in range(n): T.evaluate(T.prefetch(T.address_of(A[i * 16 + 1000])))",
     "no iterations": "for i in range(0): C[i + 100] = T.float32(0)",
     "a minimum": "for i in range(T.min(n * 16, 40)): C[i] = A[i]",
+    "a remainder of a quotient that a condition bounds": (  # pooling with ceil_mode, one thread a pixel
+        "D = T.alloc_buffer((4 * 96,), 'float32')\n"
+        "for x in range(8):\n"
+        "    C[x] = T.if_then_else(x // 4 * 2 + 1 < 4 and x // 2 % 2 * 2 + 2 < 4,"
+        " D[x // 4 * 192 + 96 + x // 2 % 2 * 48 + 48 + x % 2 * 20], C[0])"
+    ),
+    "neighbours in a row that a condition keeps": (  # LRN, several rows and channels in one loop
+        "for x in range(4):\n"
+        "    for t in range(16):\n"
+        "        if x * 16 + t < n * 4:\n"
+        "            A[T.ramp(x * 64 + t * 4, 1, 4)] = T.if_then_else("
+        "T.broadcast((x * 16 + t) % 4 * 4 + 3, 4) + T.ramp(0, 1, 4) < T.broadcast(16, 4),"
+        " B[T.ramp(x * 64 + t * 4 + 3, 1, 4)], B[T.ramp(x * 64 + t * 4, 1, 4)])"
+    ),
     "a multiple": (
         "if n % 4 == 0:\n"
         "    for i in range(n // 4): A[T.ramp(i * 64, 1, 64)] = B[T.ramp(n * 16 - i * 64 - 64, 1, 64)]"
@@ -108,6 +122,20 @@ OPEN = {
     "a window that is too long": "w = T.view(C, (41,), 'float32')\nw[0] = T.float32(0)",
     "a window of other elements": "w = T.view(C, (21,), 'float64')\nw[0] = T.float64(0)",
     "a window that begins too late": "w = T.view(A, (n,), 'float32', offset=n * 15 + 1)\nw[0] = T.float32(0)",
+    "a remainder of a quotient whose condition allows one more": (
+        "D = T.alloc_buffer((4 * 96,), 'float32')\n"
+        "for x in range(8):\n"
+        "    C[x] = T.if_then_else(x // 4 * 2 + 1 < 4 and x // 2 % 2 * 2 + 2 < 5,"
+        " D[x // 4 * 192 + 96 + x // 2 % 2 * 48 + 48 + x % 2 * 20], C[0])"
+    ),
+    "neighbours in a row whose condition allows one more": (
+        "for x in range(4):\n"
+        "    for t in range(16):\n"
+        "        if x * 16 + t < n * 4:\n"
+        "            A[T.ramp(x * 64 + t * 4, 1, 4)] = T.if_then_else("
+        "T.broadcast((x * 16 + t) % 4 * 4 + 3, 4) + T.ramp(0, 1, 4) < T.broadcast(17, 4),"
+        " B[T.ramp(x * 64 + t * 4 + 3, 1, 4)], B[T.ramp(x * 64 + t * 4, 1, 4)])"
+    ),
     "a step too many": (
         "for i in range((n * 16 + 6) // 7):\n    for j in range(7): A[i * 7 + j] = T.float32(1)"
     ),
@@ -162,6 +190,19 @@ def test_checked_programs_touch_nothing_outside_and_say_so(name, n, m):
         assert not record.any()
     for new, old in zip(found, expected, strict=True):
         np.testing.assert_array_equal(new, old)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+@pytest.mark.parametrize("n", SIZES["n"])
+def test_lanes_are_checked_with_and_without_vectors(n, vectors):
+    func = body(OPEN["neighbours in a row whose condition allows one more"])
+    checked = with_access_checks(func, prove(func).open, vectors=vectors)
+    assert ("vector_reduce" in checked.script()) is vectors
+    arrays, record = outcome_of(checked, (n, 0), n)
+    expected = np.random.default_rng(n).random((2, n * 16), np.float32)
+    assert record.any() == (0 < n < 17)
+    rows = expected[0][: n * 16].reshape(-1, 16), arrays[0].reshape(-1, 16)
+    np.testing.assert_array_equal(rows[1][:-1, :12], np.roll(expected[1], -3).reshape(-1, 16)[:-1, :12])
 
 
 def test_programs_without_doubt_are_not_changed():

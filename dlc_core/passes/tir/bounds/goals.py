@@ -21,6 +21,7 @@ from dlc_core.ir.expr import (
     maximum,
     minimum,
     post_order,
+    substitute,
     transform,
 )
 
@@ -48,8 +49,72 @@ class Goal:
         First by the ends of the index over all loops, as expressions over the sizes.  Then conditions such as
         `i * 16 + lane < n` take part: what they bound becomes a variable with that range.  Then quotients and
         remainders of loops become variables, each in its own range, and the analyzer searches for a proof.
+        At last it searches with the index as it is.
         """
-        return self._by_ends(index, dim) or self._under_conditions(index, dim) or self._by_digits(index, dim)
+        return (
+            self._by_ends(index, dim)
+            or self._under_conditions(index, dim)
+            or self._by_digits(index, dim)
+            or self._as_written(index, dim)
+            or self._by_remainders(index, dim)
+        )
+
+    def _by_remainders(self, index: Expr, dim: Expr) -> bool:
+        """Prove the goal with the dividend of a remainder written as quotient and remainder.
+
+        An index `4 * x + lane` that a condition on `x % 24 * 4 + lane` keeps in a row becomes
+        `96 * quotient + 4 * remainder + lane`.  A loop variable of the dividend is substituted.
+        """
+        az = self.analyzer
+        conds = [self.dims.simplify(cond) for cond in self.conds]
+        index = az.simplify(index)
+        for one in dict.fromkeys(e for root in (*conds, index) for e in post_order(root) if _is_remainder(e)):
+            var = self._substituted_in(one.children[0])
+            ends = az.bounds(one.children[0], self.moving)
+            if var is None or ends is None:
+                continue
+            dividend, divisor = one.children
+            factor = az.linear(dividend)[0][var]
+            with az.scope():
+                quotient, remainder = Var("quotient"), Var("remainder")
+                first, last = (az.simplify(end // divisor) for end in self._limited(dividend, ends))
+                az.bind(quotient, first, az.simplify(last - first + 1))
+                az.bind(remainder, 0, divisor)
+                rest = dividend - factor * var
+                value = {var: az.simplify((quotient * divisor + remainder - rest) * factor)}
+                moving = (*(v for v in self.moving if v is not var), quotient, remainder)
+                given = tuple(az.simplify(substitute(cond, value)) for cond in conds)
+                az.suppose(*given)
+                goal = Goal(az, self.dims, moving, given)
+                moved = az.simplify(substitute(index, value))
+                if goal._under_conditions(moved, dim) or goal._as_written(moved, dim):
+                    return True
+        return False
+
+    def _limited(self, value: Expr, ends: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        """The ends of a value, no further than conditions on it alone allow."""
+        az = self.analyzer
+        first, last = ends
+        for smaller, larger in self._comparisons():
+            below, above = az.simplify(smaller - value), az.simplify(value - larger)
+            if const_value(below) is not None:
+                last = minimum(last, larger - below)
+            if const_value(above) is not None:
+                first = maximum(first, smaller + above)
+        return az.simplify(first), az.simplify(last)
+
+    def _substituted_in(self, dividend: Expr) -> Var | None:
+        """A loop variable that a dividend contains once, with the factor 1 or -1."""
+        terms, _ = self.analyzer.linear(dividend)
+        for atom, factor in terms.items():
+            others = (v for other in terms if other is not atom for v in free_vars(other))
+            if isinstance(atom, Var) and abs(factor) == 1 and atom in self.moving and atom not in others:
+                return atom
+        return None
+
+    def _as_written(self, index: Expr, dim: Expr) -> bool:
+        """Prove the goal with quotients and remainders kept, as conditions such as `i // 2 % 6 < 5` bound them."""
+        return self.analyzer.prove(index >= 0) and self.analyzer.prove(index < dim)
 
     def _by_ends(self, index: Expr, dim: Expr, more: tuple[Var, ...] = ()) -> bool:
         az = self.analyzer
@@ -175,6 +240,10 @@ class Goal:
                         az.bind(digit, ends[0], az.simplify(ends[1] - ends[0] + 1))
             simple = transform(simple, lambda e: digits.get(e), dict(digits))
             return az.prove(simple >= 0) and az.prove(simple < dim)
+
+
+def _is_remainder(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op == "floormod" and (const_value(e.b) or 0) > 0
 
 
 def _is_quotient(e: Expr) -> bool:

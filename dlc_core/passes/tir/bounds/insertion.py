@@ -112,12 +112,15 @@ class _Writer:
         return replace(with_parameters(self.func, self.about), body=body)
 
 
-def with_access_checks(func: PrimFunc, accesses: Sequence[Access], versions: bool = False) -> PrimFunc:
+def with_access_checks(
+    func: PrimFunc, accesses: Sequence[Access], versions: bool = False, vectors: bool = True
+) -> PrimFunc:
     """The program with a check before each of these accesses.
 
     A loop `while` ends where its condition would read outside.  With `versions`, accesses that lie inside
     under a condition on sizes alone are not checked where that holds: the program is written twice, and the
-    condition chooses.
+    condition chooses.  Without `vectors`, for machines whose only vectors are those of loads and stores, each
+    lane is checked by scalars.
     """
     if not accesses:
         return func
@@ -126,7 +129,7 @@ def with_access_checks(func: PrimFunc, accesses: Sequence[Access], versions: boo
     always: dict[Stmt, dict[Check, None]] = {}
     conditions: dict[Expr, None] = {}
     for access in accesses:
-        checks = dict.fromkeys(_checks_of(access, writer, func.name))
+        checks = dict.fromkeys(_checks_of(access, writer, func.name, vectors))
         wanted.setdefault(access.stmt, {}).update(checks)
         if versions and access.when is not None and const_value(access.when) is None:
             conditions[access.when] = None
@@ -155,7 +158,7 @@ def _with_checks(old: Stmt, new: Stmt, checks: list[Check], writer: _Writer) -> 
     return seq(While(cond, new.body), *after)
 
 
-def _checks_of(access: Access, writer: _Writer, name: str) -> list[Check]:
+def _checks_of(access: Access, writer: _Writer, name: str, vectors: bool) -> list[Check]:
     """What has to hold for an access, in each of its lanes."""
     code = writer.code(f"{ACCESS_KIND}{name} {access}")
     guards = tuple((c.value if isinstance(c, Broadcast) else c, holds) for c, holds in access.guards)
@@ -167,6 +170,11 @@ def _checks_of(access: Access, writer: _Writer, name: str) -> list[Check]:
         limit = extent.astype(INDEX)
         if lanes == 1:
             checks[Check(guard, index.astype(INDEX), const(0), limit, code)] = None
+            continue
+        if not vectors:
+            for lane in range(lanes):
+                alone = _all_of([(lane_of(cond, lane), holds) for cond, holds in guards])
+                checks[Check(alone, lane_of(index, lane).astype(INDEX), const(0), limit, code)] = None
             continue
         wide = index.astype(INDEX.with_lanes(index.dtype.lanes))
         if scalars and isinstance(index, Ramp):
