@@ -72,3 +72,16 @@ def main(template: T.Buffer((8,), "float32"), threadIdx: T.Buffer((8,), "float32
 def test_words_of_the_language_name_nothing() -> None:
     text = dlc.build(parse(RESERVED), TARGET).source("cu")
     assert "threadIdx_1[operator_] = template_[operator_];" in text
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("layout", ["NCX", "NXC"])
+def test_windows_of_classifiers_are_proved_to_lie_in_their_inputs(layout: str, arch: str) -> None:
+    """Sizes of AlexNet, where several rows and channels share a loop: smaller ones have a loop for each."""
+    sizes = {"NCX": (1, 256, 12, 12), "NXC": (1, 12, 12, 256)}[layout]
+    x = param("x", tensor_type(sizes, "float32"))
+    pooled = std.max_pool(x, kernel=(3, 3), strides=(2, 2), ceil_mode=True, layout=layout)
+    y = param("y", tensor_type((1, 54, 54, 96), "float32"))
+    for module in (module_of(pooled, [x]), module_of(std.lrn(y, size=5, axis=3), [y])):
+        exe = dlc.compile(module, f"cuda_simulated -arch={arch}", cache=False)
+        assert exe.explain().accesses["checked"] == 0
