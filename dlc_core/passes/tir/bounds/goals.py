@@ -113,7 +113,7 @@ class Goal:
         return None
 
     def _as_written(self, index: Expr, dim: Expr) -> bool:
-        """Prove the goal with its quotients and remainders, which conditions such as `i // 2 % 6 < 5` bound."""
+        """Prove the goal with its quotients and remainders, which conditions like `i // 2 % 6 < 5` bound."""
         return self.analyzer.prove(index >= 0) and self.analyzer.prove(index < dim)
 
     def _by_ends(self, index: Expr, dim: Expr, more: tuple[Var, ...] = ()) -> bool:
