@@ -145,7 +145,7 @@ def test_a_file_of_another_place_is_compared_once(monkeypatch):
 
 def test_why_something_is_not_kept(model):
     asked = Request(module(), None, find_targets(TENSOR))
-    assert explain(asked, Store()).why == "nothing is kept"
+    assert explain(asked, Store()).why == "the cache is empty"
     compiled()
     answer = explain(asked, Store())
     assert answer.entry is not None
@@ -165,9 +165,9 @@ def test_why_something_is_not_kept(model):
     with dlc.PassContext(disabled=("fuse",)):
         assert [each.part for each in explain(asked, Store()).differences] == ["disabled"]
     unnamed = explain(replace(asked, config={"f": print}), Store())
-    assert (unnamed.key, unnamed.why) == (None, "the model, a pass or a setting has no lasting name")
+    assert (unnamed.key, unnamed.why) == (None, "the model, a pass or a setting has no stable name")
     next(iter(Store().entries())).path.write_bytes(b"not an artefact")
-    assert explain(replace(asked, opt_level=1), Store()).why == "nothing is kept"
+    assert explain(replace(asked, opt_level=1), Store()).why == "the cache is empty"
 
 
 SCRIPT = """

@@ -15,7 +15,7 @@ from rich.console import Console
 from dlc_core import driver
 from dlc_core.cli.arrays import read_arrays
 from dlc_core.diag import PassError, UsageError
-from dlc_core.driver.placement import check_places
+from dlc_core.driver.placement import check_placement
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Array, Node, Op
 from dlc_core.ir.dtype import DType
@@ -87,7 +87,7 @@ def run_until(
     left = int(number or 1)
     ran: list[str] = []
     if context.placement is not None:
-        check_places(context.placement, module)
+        check_placement(context.placement, module)
     for current, one in [] if stage == LOAD else steps(context):
         if stage not in (CODE, current) and ran and _passed(context, stage, current):
             break

@@ -1,5 +1,6 @@
-"""From a model to an executable: load, compile, build, lower, open.  Names no device: kinds, code generators
-and devices come from the registry.
+"""The public functions from a model to an executable: load, compile, build, lower, open.
+
+This module names no device.  Target kinds, code generators and devices come from the registry.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from dlc_core.runtime import library
     from dlc_core.te import Argument
 else:
-    # Opening what was compiled before needs no compiler.
+    # Opening a compiled model does not import the compiler.
     bind = lazy("dlc_core.graph.bind")
     donating = lazy("dlc_core.graph.donate")
     job = lazy("dlc_core.driver.job")
@@ -54,7 +55,7 @@ else:
 Arguments = Sequence["Argument"]
 PRECISIONS = ("float32", "fast", "bfloat16", "float16")
 NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""Other names of precisions."""
+"""Short names of precisions."""
 
 
 def targets() -> Mapping[str, TargetKind]:
@@ -63,7 +64,7 @@ def targets() -> Mapping[str, TargetKind]:
 
 
 def plugins() -> tuple[Any, ...]:
-    """All plugins: name, version, status, what each gives and what is wrong with it."""
+    """All plugins: name, version, status, declarations and problems."""
     return registry().plugins
 
 
@@ -80,19 +81,18 @@ def load(
     importers: Sequence[Any] = (),
     taps: Sequence[str] = (),
 ) -> IRModule:
-    """Read a model: a path (the frontend is chosen by its suffix), bytes, or a frontend's in-memory form.
+    """Read a model into an IRModule.
 
-    `shapes` pins and bounds dims: a dim by its name to an int or to (low, high), None for an open end; an
-    input by its name to its shape, of ints, pairs, names and None.  `importers` import operators that the
-    frontend does not know, beside those of plugins (hook `dlc_importers`).  `taps` are nodes or values
-    of the model, by name, that become outputs too.  Raises ModelError for malformed files and
-    UnsupportedError, naming every node, for what cannot be expressed.
+    `model` is a path (its suffix selects the frontend), bytes, or a frontend's in-memory form.  `shapes` pins
+    and bounds dims: it maps the name of a dim to an int or to (low, high), where None is an open end, or the
+    name of an input to its shape of ints, pairs, names and None.  `importers` import operators that the
+    frontend does not know, in addition to those of plugins (hook `dlc_importers`).  `taps` are names of nodes
+    or values that become additional outputs.  Raises ModelError for a malformed file, and UnsupportedError
+    with the names of all nodes that cannot be imported.
     """
     if isinstance(model, IRModule):
         if taps:
-            raise UsageError(
-                "taps are of models, and this is a module", hint="load the model with taps=[...]"
-            )
+            raise UsageError("taps need a model, and this is a module", hint="load the model with taps=[...]")
         return resize.with_shapes(model, shapes)
     reader = _frontend(registry(), model, frontend)
     context: dict[str, Any] = {"shapes": dict(shapes or {})}
@@ -157,26 +157,32 @@ def compile(  # noqa: A001  (the public name)
 ) -> Executable:
     """Compile a model (a path, bytes, a frontend's form or an IRModule) for a target; None is this machine.
 
-    With `targets` several take part: each operation goes to the first that takes it, the last has the rest.
-    `place` says where some go: `{"conv": "KIND"}` by op, `{"PARTITIONER.PATTERN": ...}` by pattern,
-    `{"/layer1/*": ...}` by the model's nodes; of several that fit a node the last counts.
+    `targets`: compile for several targets.  Each operation goes to the first target that takes it; the last
+    target takes the rest.  `place` assigns operations by op (`{"conv": "KIND"}`), by pattern
+    (`{"PARTITIONER.PATTERN": ...}`) or by model nodes (`{"/layer1/*": ...}`); the last entry that matches a
+    node wins.
 
-    `num_threads` None takes the cores this process may use; code is made for that number, and runs on any
-    (`exe.num_threads`).  `shapes` pins and bounds symbolic dims: `{"batch": 8, "length": (1, 512)}`, or in
-    the shapes of inputs, `{"image": ("n", 3, (64, 512), None)}`; all passes know the bounds, and calls with
-    other sizes are refused.  `params` are inputs that are known now, by name: they become constants, which
-    are stored as kernels read them best.  `donate` names inputs that calls give away, such as caches of
-    keys and values, with the room of their memory: `{"past_*": 1024}`; an output that continues one lies
-    where it does, and only what is new is written.  `importers` and `taps` are those of `load`.
-    `precision` says how float32 arithmetic may be done: "float32", "fast" (in float32, with fewer
-    multiplications and larger errors), or the narrowest dtype of its factors, "bfloat16" (or "bf16"),
-    "float16" ("fp16"); sums stay in float32.  `verify` checks the module after each pass:
-    "structure", or "each" for its results too.  `watchers` observe the passes.  `progress` is called as
-    each step begins.
+    `num_threads`: the number of threads that schedules are made for; None takes the cores that this process
+    may use.  The code runs on any number (`exe.num_threads`).
 
-    Results are kept on disk and taken from there (`cache`: None for files where `DLC_CACHE` allows it, True
-    for in-memory models too); never where `verify` or `watchers` are to see the passes run, nor with
-    `importers` or `taps`.
+    `shapes`: pins and bounds of symbolic dims, `{"batch": 8, "length": (1, 512)}`, or the shapes of inputs,
+    `{"image": ("n", 3, (64, 512), None)}`.  All passes know the bounds; a call with other sizes is refused.
+
+    `params`: inputs with known values, by name.  They become constants, packed as kernels read them.
+
+    `donate`: inputs whose memory outputs may reuse, such as KV caches, with the capacity of the memory:
+    `{"past_*": 1024}`.  An output that extends such an input is in the same memory, and only its new part is
+    written.
+
+    `precision`: how float32 arithmetic may be done.  "float32"; "fast" (float32 with fewer multiplications
+    and larger errors); or the narrowest dtype of factors, "bfloat16" ("bf16") or "float16" ("fp16"), with
+    sums in float32.
+
+    `verify`: check the module after each pass, "structure", or "each" for its results too.  `watchers`
+    observe passes.  `progress` is called when a step begins.  `importers` and `taps` are those of `load`.
+
+    `cache`: keep results on disk and reuse them.  None does so for model files if `DLC_CACHE` allows it, True
+    for in-memory models too.  The cache is not used with `verify`, `watchers`, `importers` or `taps`.
     """
     chosen = _chosen(target, targets, place)
     where = chosen.host.for_threads(num_threads or settings.num_threads)
@@ -205,7 +211,7 @@ def compile(  # noqa: A001  (the public name)
 
     store, key, parts = Store(), None, None
     wanted = settings.cache and not isinstance(model, IRModule) if cache is None else cache
-    # What a tuner knows may have changed since a result was kept.
+    # A tuner's records may have changed since a result was cached.
     blind = not seeing and not registry().has_tuner and not importers and not taps
     if wanted and blind and (current is None or not (current.watchers or current.tuner)):
         asked = Request(model, reader, chosen, opt_level, config, precision, shapes, donate)
@@ -245,7 +251,7 @@ def compile(  # noqa: A001  (the public name)
 
 
 def _share_weights(exe: Executable, kept: Saved | None) -> None:
-    """Take the weights from the file that was just written, so that processes share them."""
+    """Map the weights from the file that was just written, so that processes share their memory."""
     if kept is not None and kept.weights.nbytes == exe.weights.nbytes:
         exe.weights = kept.weights
         for name, part in kept.regions.items():
@@ -276,8 +282,9 @@ def explain_cache(
     config: Mapping[str, Any] | None = None,
     frontend: str | None = None,
 ) -> Answer:
-    """Whether `compile` with these arguments would take a kept result, and if not, what is different about
-    the nearest one.
+    """Return whether `compile` with these arguments finds a cached result.
+
+    If not, the answer names the most similar cached result and how it differs.
     """
     chosen = _chosen(target, targets, place)
     reader = None if isinstance(model, IRModule) else _frontend(registry(), model, frontend)
@@ -288,14 +295,14 @@ def explain_cache(
 def _chosen(
     target: TargetLike | None, targets: Sequence[TargetLike] | None, place: Mapping[str, TargetLike] | None
 ) -> Targets:
-    """The targets that a call names, in one argument or the other."""
+    """The targets of a call, from `target` or `targets`."""
     if targets is not None and target is not None:
         raise UsageError("both `target` and `targets` are given", hint="give one of them")
     return find_targets(target if targets is None else targets, place)
 
 
 def _known_precision(precision: str) -> str:
-    """The name in `PRECISIONS` of a precision that some pass computes in."""
+    """Return the name in `PRECISIONS`; raise an error if no pass implements it."""
     precision = NAMES.get(precision, precision)
     if precision not in PRECISIONS:
         raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join((*PRECISIONS, *NAMES)))
@@ -318,13 +325,13 @@ def build(
 ) -> Executable:
     """Compile single operators: `build(subject, target)`, or `build(stages, args, target)`.
 
-    `subject` is a PrimFunc, an IRModule of them, a Schedule, or tensors: one, the arguments in order, or a
-    list of inputs and one of outputs.  A schedule of tensors (`create_schedule`) may have `args`, all its
-    inputs and outputs in order.
+    `subject` is a PrimFunc, an IRModule of PrimFuncs, a Schedule, or tensors: one tensor, the arguments in
+    order, or a list of inputs and a list of outputs.  `args` are all inputs and outputs, in order, of a
+    schedule of tensors (`create_schedule`).
 
-    The executable takes the buffers that the program only reads and gives those that it writes, each in the
-    order of the parameters; those of a PrimFunc that are written come last.  Symbolic dims are bound by the
-    inputs' shapes.
+    The executable takes the buffers that the program only reads and returns those that it writes, each in
+    the order of the parameters.  Written buffers of a PrimFunc come last.  The shapes of the inputs bind
+    symbolic dims.
     """
     given, wanted = _arguments_and_target(args, target)
     where = find_target(wanted).for_threads(num_threads or settings.num_threads)
@@ -346,11 +353,11 @@ def lower(
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
 ) -> IRModule:
-    """The tensor programs that `build` makes of a subject, after the passes of the stage "tir".
+    """Return the tensor programs of `build` after the passes of the stage "tir".
 
-    Without a target no schedule is chosen and nothing depends on a machine.  `before` names a pass to stop
-    at: `lower(s, [A, B], before="flatten_buffers")` has plain loops over buffers of all their dims.  `name`
-    is that of the program of tensors.  The module prints as script: `print(lower(…).script())`.
+    Without a target no schedule is chosen, and the result does not depend on a machine.  `before` names a
+    pass to stop at: `lower(s, [A, B], before="flatten_buffers")` shows loops over multi-dimensional buffers.
+    `name` is the name of the program that is made of tensors.  Print it with `print(lower(…).script())`.
     """
     if isinstance(subject, IRModule):
         module = subject
@@ -381,7 +388,7 @@ def lower(
 
 
 def _regions_alone(where: Target) -> UsageError:
-    """What is said of a kind without a code generator where tensor programs are compiled."""
+    """The error for compiling a tensor program for a kind without a code generator."""
     return UsageError(
         f"the target {where} does not compile tensor programs",
         why=f"the kind {where.kind.name!r} has no code generator: its partitioners take parts of graphs",
@@ -390,7 +397,7 @@ def _regions_alone(where: Target) -> UsageError:
 
 
 def _arguments_and_target(args: Any, target: Any) -> tuple[Arguments | None, Any]:
-    """What a call of `build` means by its second and third arguments."""
+    """Tell arguments from the target in the second and third argument of `build`."""
     if isinstance(args, (list, tuple)):
         return args, target
     if args is not None and target is not None:
@@ -401,11 +408,11 @@ def _arguments_and_target(args: Any, target: Any) -> tuple[Arguments | None, Any
 def open(  # noqa: A001  (the public name)
     path: str | os.PathLike[str], *, num_threads: int | None = None, verify: bool = False
 ) -> Executable:
-    """Open what `exe.save` wrote; weights stay in the file and are mapped into memory as they are used.
+    """Open a file that `exe.save` wrote; weights are mapped from the file when they are used.
 
-    Nothing of the file is run before the executable is called.  `verify` compares the weights with their
-    checksum too, which reads all of them.  Raises ArtifactError, saying what to do, for a file that is
-    damaged, of another format version, or made for a machine or plugin that is not here.
+    No code of the file runs before the executable is called.  `verify` also compares the weights with their
+    checksum, which reads all of them.  Raises ArtifactError for a file that is damaged, of another format
+    version, or for a machine or plugin that is missing; the error says what to do.
     """
     saved = read(Path(path), verify=verify)
     target = _runnable(saved, path)
@@ -415,7 +422,7 @@ def open(  # noqa: A001  (the public name)
 
 
 def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
-    """The target of a file or of a region in it; ArtifactError where it cannot run here."""
+    """Return the target of a file or region; raise ArtifactError if it cannot run here."""
     known = registry()
     try:
         target = Target.parse(saved.target, known.targets)
@@ -424,7 +431,7 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
         raise ArtifactError(
             f"{path} is for the target {saved.target!r}, which is not known here",
             why=error.what,
-            hint="install the plugin that gives it",
+            hint="install the plugin that provides it",
         ) from error
     check_format(device, saved.artifact)
     check = getattr(device, "check", None)
@@ -434,7 +441,7 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
 
 
 def _opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
-    """The executable of a file's parts; its device may be absent."""
+    """Make an executable of a file's parts; its device may be absent."""
     known = registry()
     parts = saved.regions.items()
     return Executable(
@@ -455,11 +462,11 @@ def _opened(saved: Saved, target: Target, num_threads: int | None) -> Executable
 def load_library(
     path: str | os.PathLike[str], *, name: str | None = None, num_threads: int | None = None
 ) -> library.Library:
-    """Load what `exe.export` wrote as a shared library; it is called, bound and timed like an executable.
+    """Load a shared library that `exe.export` wrote; it is called, bound and timed like an executable.
 
-    This runs native code of the file's author, if only its initialisers: load what you trust.  `name` is what
-    the library was called when it was exported, where the file has been renamed.  Raises ArtifactError where
-    there is no such library, where it does not say how it is called, or where it is for another machine.
+    Loading runs native code of the file, at least its initialisers: load only files that you trust.  `name`
+    is the name at export if the file has been renamed.  Raises ArtifactError if the library is missing, has
+    no description of its interface, or is for another machine.
     """
 
     def check(device: str, metadata: Mapping[str, Any]) -> None:
@@ -479,9 +486,9 @@ def context_for(
     precision: str = "float32",
     watchers: Iterable[Any] = (),
 ) -> passes.PassContext:
-    """The pass context of a compile: the current one, with this target and what the plugins give.
+    """The pass context of a compile: the current one with this target and the declarations of plugins.
 
-    Of several targets it is that of the last, which has what no other takes; `place` is that of `compile`.
+    Of several targets it is the context of the last one.  `place` is that of `compile`.
     """
     chosen = find_targets(target, place)
     context = job.context_for(chosen.host, opt_level, config, precision=precision, watchers=watchers)
@@ -489,8 +496,9 @@ def context_for(
 
 
 def pipelines(target: Target | None, context: passes.PassContext | None = None) -> dict[str, passes.Pipeline]:
-    """The pipeline of each stage that a target (None: a machine) has: the default passes, those of plugins,
-    and those that the context (by default the current one) asks for.
+    """The pipelines by stage of a target; None is a machine with all stages.
+
+    They have the default passes, the passes of plugins, and those of the context, by default the current one.
     """
     return job.pipelines(target, context)
 

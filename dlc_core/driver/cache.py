@@ -1,17 +1,16 @@
-"""Compiled models kept between processes: one artefact file for each key, in `config.cache_dir`.
+"""The cache of compiled models: one artefact file for each key, in `config.cache_dir`.
 
-    key = cache_key(parts)                  of the named parts that `dlc_core.driver.request` finds out
+    key = cache_key(parts)                  of the parts that `dlc_core.driver.request` computes
     Store().get(key) -> Saved | None
     Store().put(key, exe, parts)
 
-A key is made before the model is imported: it covers the model's bytes (or its IR), the target and the
-machine that it stands for, every setting, and the code of the compiler and of all plugins.  Files appear
-whole or not at all, so that processes may share the folder.  A damaged file is removed and counts as
-missing.  The files used longest ago are removed when they take more than `config.cache_size` together, or
-more than half of what the disk has for them.
+A key is computed before the model is imported.  It covers the model's bytes (or its IR), the target and its
+processor, every setting, and the code of the compiler and of all plugins.  Files are written atomically, so
+processes may share the folder.  A damaged file is removed and counts as missing.  The least recently used
+files are removed when the cache exceeds `config.cache_size` or half of the free disk.
 
-Beside each artefact is a mark: the size and time of the file whose weights were last compared with their
-checksum, so that this is not done with every start; and when it was last touched, the artefact was used.
+Each artefact has a mark file.  It holds the size and time of the artefact when its weights were last compared
+with their checksum, so that this does not happen at every start.  Its own time is that of the last use.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from dlc_core.support.record import record
 SUFFIX, MARK = ".dlc", ".mark"
 _CHUNK = 1 << 22
 _SETTLED = 2.0
-"""Seconds after which another change of a file is sure to give it another time."""
+"""Seconds after which a further change of a file is certain to change its time stamp."""
 _STALE = 3600.0
-"""Seconds after which a file that was never finished is taken for abandoned."""
+"""Seconds after which an unfinished file counts as abandoned."""
 
 
 @record(frozen=True)
 class Entry:
-    """A kept artefact: its size in bytes, and when it was last used."""
+    """A cached artefact: its size in bytes and the time of its last use."""
 
     path: Path
     size: int
@@ -52,10 +51,10 @@ class Entry:
 
 
 class Store:
-    """The kept artefacts of one folder."""
+    """The cached artefacts of one folder."""
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
-        """By default the folder and the limit (bytes) of the settings."""
+        """Use a folder and a limit in bytes; the defaults are those of the settings."""
         self.folder = Path(config.cache_dir if folder is None else folder) / "artefacts"
         self.limit = config.cache_size << 20 if limit is None else limit
 
@@ -63,7 +62,7 @@ class Store:
         return self.folder / f"{key}{SUFFIX}"
 
     def get(self, key: str) -> Saved | None:
-        """The parts of a kept executable, or None."""
+        """Return the parts of a cached executable, or None."""
         path = self.path(key)
         if not path.is_file():
             return None
@@ -77,7 +76,7 @@ class Store:
         except ArtifactError:
             self.discard(key)
             return None
-        with suppress(OSError):  # a folder that may only be read still serves
+        with suppress(OSError):  # a read-only folder still works
             if known:
                 os.utime(mark)
             else:
@@ -85,15 +84,15 @@ class Store:
         return saved
 
     def put(self, key: str, exe: Executable, parts: Mapping[str, Any] | None = None) -> None:
-        """Keep an executable, and what its key is made of.
+        """Store an executable and the parts of its key.
 
-        Raises ArtifactError where the folder cannot be written.
+        Raises ArtifactError if the folder cannot be written.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise ArtifactError(f"the cache folder {self.folder} cannot be made", why=why) from None
+            raise ArtifactError(f"the cache folder {self.folder} cannot be created", why=why) from None
         path = self.path(key)
         save(exe, path, durable=False, made_from=parts)
         with suppress(OSError):  # another process may have removed it
@@ -101,11 +100,11 @@ class Store:
         self.trim(keep=key)
 
     def discard(self, key: str) -> None:
-        """Forget one artefact."""
+        """Remove one artefact."""
         _remove(self.path(key))
 
     def entries(self) -> list[Entry]:
-        """What is kept, the longest unused first."""
+        """The artefacts, the least recently used first."""
         found = []
         for path in self._files("*" + SUFFIX):
             with suppress(OSError):
@@ -116,7 +115,7 @@ class Store:
         return sorted(found, key=lambda entry: (entry.used, entry.path.name))
 
     def trim(self, keep: str = "") -> None:
-        """Remove what was used longest ago until the limit holds, and what was never finished."""
+        """Remove the least recently used artefacts until the limit holds, and abandoned files."""
         for part in self._files(".*.part"):
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > _STALE:
@@ -133,7 +132,7 @@ class Store:
                 total -= entry.size
 
     def clear(self) -> int:
-        """Remove everything; gives the number of artefacts."""
+        """Remove everything and return the number of artefacts."""
         forget(everything=True)
         entries = self.entries()
         for entry in entries:
@@ -154,7 +153,7 @@ def _remove(path: Path) -> None:
 
 
 def _state(path: Path) -> str:
-    """What a change of the file changes, and copying it to another place does not."""
+    """Size and time of a file: a change alters them, a copy keeps them."""
     status = path.stat()
     return f"{status.st_size} {status.st_mtime_ns}"
 
@@ -167,10 +166,9 @@ def _text(path: Path) -> str | None:
 
 
 def file_digest(paths: Iterable[str | os.PathLike[str]]) -> str:
-    """SHA-256 of the names' and contents' sequence; what a frontend's `digest` makes for a model of
-    several files.
+    """Return the SHA-256 of the names and contents of files, for a frontend's `digest`.
 
-    A file's own digest is remembered for as long as its size, times and place stay the same.
+    The digest of each file is cached until its size, times or path change.
     """
     digest = hashlib.sha256()
     for path in map(Path, paths):
@@ -182,7 +180,7 @@ def file_digest(paths: Iterable[str | os.PathLike[str]]) -> str:
 
 
 def file_stamp(path: Path) -> str | None:
-    """What changes when a file does; None for one that was changed just now, whose time may not tell."""
+    """Return a stamp that changes with the file, or None within two seconds of its last change."""
     status = path.stat()
     if time.time() - max(status.st_mtime, status.st_ctime) < _SETTLED:
         return None
@@ -199,20 +197,20 @@ def _content_digest(path: Path) -> bytes:
 
 
 def cache_key(parts: Mapping[str, Any]) -> str:
-    """The name of a compile's result, of all that it depends on: JSON data."""
+    """Return the key of a compile's result for the JSON data of its parts."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:40]
 
 
 @lru_cache(maxsize=64)
-def code_stamp(place: str) -> str:
-    """A digest of the names, sizes and times of a package's source files: any edit changes it."""
-    found = _sources(place, "") if os.path.isdir(place) else [("", os.stat(place))]  # noqa: PTH112, PTH116
+def code_stamp(path: str) -> str:
+    """Return a digest of the names, sizes and times of a package's source files."""
+    found = _sources(path, "") if os.path.isdir(path) else [("", os.stat(path))]  # noqa: PTH112, PTH116
     text = "".join([f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0" for name, status in found])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sources(folder: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The Python files of a folder and of those in it, in order: hundreds, and every start asks for them."""
+    """Yield the Python files below a folder in order; every start does this, so it must be fast."""
     with os.scandir(folder) as listed:
         entries = sorted(listed, key=lambda entry: entry.name)
     for entry in entries:

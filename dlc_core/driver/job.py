@@ -1,4 +1,4 @@
-"""One compile: the context that its passes see, its stages, what becomes of the module, and how far it is."""
+"""One compile: its pass context, its stages, the module between them, and progress."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from dlc_core.config import config as settings
 from dlc_core.decisions import DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
-from dlc_core.driver.placement import check_places
-from dlc_core.driver.processes import share_out
+from dlc_core.driver.placement import check_placement
+from dlc_core.driver.processes import compile_kernels
 from dlc_core.driver.request import merged_settings
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
@@ -39,11 +39,11 @@ from dlc_core.target.target import STAGES
 from dlc_core.tir.stmt import PrimFunc
 
 ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
-"""Attributes of modules that executables keep, as JSON data."""
+"""Module attributes that executables keep as JSON data."""
 
 
 FAILED_REGIONS = "failed_regions"
-"""The setting that says what becomes of a region whose compiler fails: "error", or "host"."""
+"""The setting for regions whose external compiler fails: "error", or "host" to run them on the host."""
 
 
 def context_for(
@@ -55,7 +55,7 @@ def context_for(
     watchers: Iterable[Any] = (),
     current: PassContext | None = None,
 ) -> PassContext:
-    """The pass context of a compile: the current one, with this target and what the plugins give."""
+    """The pass context of a compile: the current one with this target and the declarations of plugins."""
     known = registry()
     current = PassContext.current() if current is None else current
     wanted = {"reproducer_dir": settings.reproducer_dir, **merged_settings(config, precision)}
@@ -74,8 +74,9 @@ def context_for(
 
 
 def pipelines(target: Target | None, context: PassContext | None = None) -> dict[str, Pipeline]:
-    """The pipeline of each stage that a target (None: a machine) has: the default passes, those of plugins,
-    and those that the context (by default the current one) asks for.
+    """The pipelines by stage of a target; None is a machine with all stages.
+
+    They have the default passes, the passes of plugins, and those of the context, by default the current one.
     """
     context = PassContext.current() if context is None else context
     known = list(registry().passes.values())
@@ -86,15 +87,15 @@ def pipelines(target: Target | None, context: PassContext | None = None) -> dict
     for one in own:
         if not (one.place or one.after or one.before):
             raise UsageError(
-                f"pass {one.name!r} does not say where it stands",
-                hint='write PassContext(passes=[("after NAME", ...)]), or give its class a place',
+                f"pass {one.name!r} has no position",
+                hint='write PassContext(passes=[("after NAME", ...)]), or give its class a position',
             )
     known = [cls for cls in known if not cls.setting or context.config.get(cls.setting)]
     stages = {
         stage: default_pipeline(stage, known, more=own).passes
         for stage in (("graph", *names) if divided else names)
     }
-    if divided:  # the host runs the graph as it is, once the others have their parts
+    if divided:  # the host runs the graph itself, after the other targets have taken their parts
         last = next(i for i, one in enumerate(stages["graph"], 1) if one.name == Partition.name)
         stages["graph"] = stages["graph"][:last]
     return {stage: Pipeline(tuple(passes)) for stage, passes in insert_passes(stages, placed).items()}
@@ -105,9 +106,9 @@ def lower(
     context: PassContext,
     share: Callable[[IRModule, Mapping[str, Pipeline]], IRModule | None] | None = None,
 ) -> tuple[IRModule, dict[str, float]]:
-    """The module after every stage, and seconds spent in each.
+    """Return the module after every stage, and the seconds of each stage.
 
-    `share` may give the module after the stage "tir" in another way, or None.
+    `share` may return the module after the stage "tir", compiled by several processes, or None.
     """
     seconds: dict[str, float] = {}
     stages = pipelines(context.target, context)
@@ -121,7 +122,7 @@ def lower(
 
 @dataclass(frozen=True)
 class Progress:
-    """A step of a compile that begins: pass `name` of `stage`, number `done` (from 0) of `total`."""
+    """The begin of a compile step: pass `name` of `stage`, step `done` (from 0) of `total`."""
 
     stage: str
     name: str
@@ -143,7 +144,7 @@ class Teller:
         self.step(one.stage, one.name)
 
     def after(self, one: Pass, module: IRModule, context: PassContext) -> None:
-        """Only beginnings are told."""
+        """Only the begins of passes are reported."""
 
     def step(self, stage: str, name: str) -> None:
         self._tell(Progress(stage, name, self._done, self._total))
@@ -151,14 +152,14 @@ class Teller:
 
 
 class _Emit(Pass):
-    """Stands for code generation in reproducers."""
+    """The name of code generation in reproducers."""
 
     name = "codegen"
 
 
 @dataclass
 class Job:
-    """One compile: how, and what came of it so far."""
+    """One compile: its options and its results so far."""
 
     target: Target
     context: PassContext
@@ -166,15 +167,15 @@ class Job:
     seconds: dict[str, float] = field(default_factory=dict)
     tell: Teller | None = None
     parts: Mapping[str, Any] = field(default_factory=dict)
-    """The code of kernels that is there before the module's."""
+    """The code of kernels that other processes have generated."""
     processes: int = 1
     failed: dict[str, str] = field(default_factory=dict)
-    """Regions that their own compiler could not compile, with what it said; the host has them."""
+    """Regions that run on the host because their compiler failed, with its error."""
 
     def executable(self, module: IRModule, again: Callable[[], IRModule]) -> Executable:
-        """Compile a module; `again` gives it once more, for sources that are asked for later."""
+        """Compile a module; `again` reloads it when a readable source is requested later."""
         if self.context.placement is not None:
-            check_places(self.context.placement, module)
+            check_placement(self.context.placement, module)
         with scope(module.entry) as choices:
             module, seconds = lower(module, self.context, self._share)
         self.seconds.update(seconds)
@@ -186,7 +187,7 @@ class Job:
             self.tell.step("codegen", self.target.codegen)
         start = time.perf_counter()
         signature, constants = module.attrs["signature"], list(module.attrs["constants"])
-        # Both spend their time outside of the interpreter.
+        # Both release the interpreter lock.
         with ThreadPoolExecutor(1, "dlc-weights") as beside:
             packed = beside.submit(pack_weights, signature, constants)
             artifact = self._emit(module, again)
@@ -238,10 +239,10 @@ class Job:
     def _threads(self) -> int:
         return self.num_threads or settings.num_threads or self.target.describe().cores
 
-    # What other targets take
+    # Regions of other targets
 
     def _regions(self, module: IRModule) -> dict[str, Executable]:
-        """The regions of a module, each an executable for its target."""
+        """Compile each region of a module for its target."""
         found: dict[str, Function] = {n: f for n, f in module.of_kind(Function).items() if is_region(f)}
         start = time.perf_counter()
         made = {name: self._region(function) for name, function in found.items()}
@@ -258,27 +259,27 @@ class Job:
         try:
             return self._external(function, taker)
         except DlcError as error:
-            if not self._goes_on_without():
+            if not self._falls_back():
                 raise
             self.failed[function.name] = f"{error.what}{f': {error.why}' if error.why else ''}"
             return self._ordinary(function, self.target)
 
-    def _goes_on_without(self) -> bool:
-        """Whether the host takes regions whose compiler fails."""
+    def _falls_back(self) -> bool:
+        """Whether the host runs regions whose compiler fails."""
         wanted = self.context.config.get(FAILED_REGIONS, "error")
         if wanted not in ("error", "host"):
             raise UsageError(f"the setting {FAILED_REGIONS!r} is {wanted!r}", hint="error or host")
         return bool(wanted == "host")
 
     def _ordinary(self, function: Function, target: Target) -> Executable:
-        """A region that takes the usual way of its target."""
+        """Compile a region through the pipelines of its target."""
         watchers = tuple(w for w in self.context.watchers if w is not self.tell)
         context = self.context.with_(target=target, placement=None, watchers=watchers)
         module = IRModule({"main": Function("main", function.params, function.body)})
         return Job(target, context, self.num_threads).executable(module, lambda: module)
 
     def _external(self, function: Function, taker: Taker) -> Executable:
-        """A region that its partitioner compiles."""
+        """Compile a region by its partitioner's compiler."""
         target, name, compile_ = taker.target, function.name, taker.partitioner.compile
         assert compile_ is not None
         device = device_at(registry().devices.get(target.kind.device), target)
@@ -306,7 +307,7 @@ class Job:
         )
 
     def text(self, again: Callable[[], IRModule], last: str) -> str:
-        """The module after all stages up to `last`, as text."""
+        """The module after the stage `last` and all before it, as script."""
         module = again()
         quiet = self.context.with_(watchers=())
         for stage, pipeline in pipelines(self.target, quiet).items():
@@ -316,14 +317,15 @@ class Job:
         return script(IRModule(module.functions, {}, module.entry))
 
     def code_text(self, again: Callable[[], IRModule], form: str) -> str:
-        """The module's code in a readable form."""
+        """The generated code in a readable form."""
         module, _ = lower(again(), self.context.with_(watchers=()))
         text = self._emit(module, again).sources[form]
         return text if isinstance(text, str) else text()
 
     def _share(self, module: IRModule, stages: Mapping[str, Pipeline]) -> IRModule | None:
-        """The module after the stage "tir", with the code of its kernels in `parts`, where several processes
-        may make that; watchers see all passes in this one.
+        """Run the stage "tir" in several processes, with the code of the kernels in `parts`.
+
+        Returns None if that is not possible; with watchers it is not, because they observe this process only.
         """
         behind = list(stages)[list(stages).index("tir") + 1 :]
         later = [one for stage in behind for one in stages[stage].active(self.context)]
@@ -331,7 +333,7 @@ class Job:
         if watched or any(one.reads_kernels for one in later):
             return None
         codegen = codegen_of(self.target)
-        shared = share_out(module, stages["tir"], self.context, self.target, codegen)
+        shared = compile_kernels(module, stages["tir"], self.context, self.target, codegen)
         if shared is None:
             return None
         if self.tell is not None:

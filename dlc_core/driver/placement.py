@@ -1,7 +1,7 @@
-"""Who takes what of a graph that is compiled for several targets.
+"""The targets that take the nodes of a graph which is compiled for several targets.
 
-A target takes what the partitioners of its kind do and, where it has a code generator, every op that this can
-express; the last target has the rest.
+A target takes the regions of its partitioners and, if it has a code generator, every op that this supports.
+The last target takes the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dlc_core.target.partitioner import Partitioner, Region, RegionPattern, Verd
 
 
 def placement_of(targets: Targets) -> Placement | None:
-    """Who takes what; None where one target has everything."""
+    """The placement of a compile; None if one target takes everything."""
     takers = [taker for one in targets.others for taker in takers_of(one)]
     own = takers_of(targets.host, general=False)
     if not takers and not own:
@@ -34,8 +34,9 @@ def placement_of(targets: Targets) -> Placement | None:
 
 
 def takers_of(target: Target, general: bool = True) -> list[Taker]:
-    """The partitioners of a target's kind and, with `general`, what takes every op that its code generator
-    can express.
+    """The partitioners of a target's kind.
+
+    With `general` they include one that takes every op which the code generator supports.
     """
     kind = target.kind
     found = [p for p in registry().partitioners.values() if p.target == kind.name]
@@ -46,10 +47,10 @@ def takers_of(target: Target, general: bool = True) -> list[Taker]:
 
 
 def _is_expressed(found: Match, target: Target) -> Verdict:
-    """Whether a target's own code generator has a node."""
+    """Whether a target's code generator supports a node."""
     n = found.root
     description = target.describe()
-    if not target.stages[:-1]:  # graphs run as they are
+    if not target.stages[:-1]:  # the target runs graphs directly
         return True
     why = why_host(n, description.control)
     if why:
@@ -58,13 +59,13 @@ def _is_expressed(found: Match, target: Target) -> Verdict:
 
 
 def _computes(region: Region, target: Target) -> Verdict:
-    """Whether a region does more than give values another shape, which is free where they are."""
+    """Whether a region has more than views, which are free on the target that holds the values."""
     nodes = (n for n in post_order(region.function.body) if n.op.name not in STRUCTURAL)
-    return not all(map(is_view, nodes)) or "it only gives values another shape"
+    return not all(map(is_view, nodes)) or "it has only views"
 
 
 def _dtypes_fit(root: Node, dtypes: tuple[str, ...]) -> Verdict:
-    """Whether all values of a node, and of the functions in it, have dtypes among these; empty is all."""
+    """Whether all values of a node and of its functions have one of these dtypes; empty means all."""
     if not dtypes:
         return True
     work = [root]
@@ -83,8 +84,8 @@ def _dtypes(type_: Type) -> list[str]:
     return [name for f in fields for name in ([f.dtype.name] if isinstance(f, TensorType) else _dtypes(f))]
 
 
-def check_places(placement: Placement, module: IRModule) -> None:
-    """Raise UsageError for a name of `place` that is no op, no pattern, and fits no node of a model."""
+def check_placement(placement: Placement, module: IRModule) -> None:
+    """Raise UsageError for a name of `place` that is no op and no pattern, and matches no model node."""
     wanted = [name for name, _ in placement.place]
     known = {*registry().ops, *placement.patterns()}
     unknown = [name for name in wanted if name not in known]
@@ -94,9 +95,9 @@ def check_places(placement: Placement, module: IRModule) -> None:
     for name in unknown:
         if not any(fnmatchcase(one, name) for one in nodes):
             raise UsageError(
-                f"`place` names {name!r}, which is no op, no pattern and fits no node of the model",
+                f"`place` names {name!r}, which is no op and no pattern, and matches no node of the model",
                 details=[f"patterns: {', '.join(placement.patterns()) or 'none'}"],
-                hint="nodes are named as in the model, with * for any text",
+                hint="name nodes as in the model; * matches any text",
             )
 
 
@@ -110,4 +111,4 @@ def _node_names(module: IRModule) -> set[str]:
     return names
 
 
-__all__ = ["check_places", "placement_of", "takers_of"]
+__all__ = ["check_placement", "placement_of", "takers_of"]

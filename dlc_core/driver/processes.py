@@ -1,13 +1,11 @@
-"""The kernels of one compile, shared out to processes.
+"""Compilation of the kernels of one module in several processes.
 
-Scheduling a kernel, lowering it and writing its code depend on that kernel alone.  Where it pays, this
-process and copies of it (forks, which have the whole module without being sent it) take kernels one by one,
-the largest first, until none is left.  A copy hands back how its kernels are called and their code; programs
-stay where they were made.
+Each kernel is scheduled, lowered and emitted independently of the others.  This process and forks of it,
+which share the module's memory, take kernels one by one, the largest first.  A fork returns the signatures
+and the code of its kernels, not their programs.
 
-What a copy does not hand back, because it failed, was killed or is stuck, is done here, and where a kernel
-cannot be compiled at all everything is done again without copies: errors are those of a compile in one
-process, and code is the same whatever the number of processes.
+If a fork fails, is killed or hangs, this process compiles its kernels.  If a kernel cannot be compiled,
+everything is compiled again in one process.  So errors and code do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -36,27 +34,26 @@ from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Seq
 
 EACH = 3
-"""Kernels for each process, at least: less work is done before a copy has begun."""
+"""The least number of kernels per process; fewer are compiled before a fork has started."""
 MOST_PROCESSES = 16
 MOST_KERNELS = 4096
-"""As many numbers as fit a pipe that nobody reads yet."""
+"""The kernel numbers that fit into the buffer of a pipe."""
 PATIENCE = (60.0, 10.0)
-"""How long copies may take when this process has no kernel left to take: so many seconds, or so many times
-what it took for its own, whichever is more."""
+"""The time limit of forks after this process has run out of kernels: seconds, or a multiple of its own time,
+whichever is longer."""
 
 _NUMBER = 4
-"""Bytes of the number of a kernel."""
+"""Bytes of a kernel's number."""
 _LENGTH = 8
-"""Bytes before the results of a copy that say how long they are."""
+"""Bytes of the length before a fork's results."""
 
 Result = tuple[tuple[Any, ...], Mapping[str, Any], Any]
-"""Of a kernel: parameters, attributes, code."""
+"""Parameters, attributes and code of a kernel."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A module whose kernels have no bodies any more, the code of these by name, and how many processes made
-    it."""
+    """A module whose kernels have no bodies, their code by name, and the number of processes."""
 
     module: IRModule
     parts: Mapping[str, Any]
@@ -64,22 +61,22 @@ class Shared:
 
 
 def processes_for(kernels: int) -> int:
-    """How many processes are worth while for so many kernels: 1 is this one alone."""
+    """Return the number of processes for so many kernels; 1 is this process alone."""
     wanted = settings.compile_processes
     most = min(usable_cores(), kernels // EACH) if wanted is None else min(wanted, kernels)
     forks = sys.platform == "linux" and hasattr(os, "fork")
-    # Another thread may hold a lock that no copy would ever see released.
+    # Another thread may hold a lock that would never be released in a fork.
     if not forks or threading.active_count() > 1 or kernels > MOST_KERNELS:
         return 1
     return max(1, min(most, MOST_PROCESSES))
 
 
-def share_out(
+def compile_kernels(
     module: IRModule, pipeline: Pipeline, context: PassContext, target: Target, codegen: Any
 ) -> Shared | None:
-    """The module after `pipeline`, its kernels compiled to code by `codegen.emit_part` in several processes.
+    """Run `pipeline` and `codegen.emit_part` on the kernels of a module in several processes.
 
-    None where that does not pay or cannot be: the caller then does it alone.
+    Returns None if that is not possible or not worth its cost; the caller then compiles them itself.
     """
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     processes = processes_for(len(kernels))
@@ -91,7 +88,7 @@ def share_out(
     team = _Team(kernels, pipeline, context, target, emit_part)
     try:
         results = team.run(processes)
-    except Exception:  # noqa: BLE001  (the caller meets it again, with the whole module to show)
+    except Exception:  # noqa: BLE001  (the caller's own compile raises it again, with the whole module)
         return None
     functions = {
         name: replace(kernels[name], params=params, attrs=MappingProxyType(dict(attrs)), body=Seq(()))
@@ -102,7 +99,7 @@ def share_out(
 
 
 def _size(func: PrimFunc) -> int:
-    """About how long a kernel takes: reductions are tiled, the rest is mapped."""
+    """A rough measure of a kernel's compile time: reductions take longer, because they are tiled."""
     return sum(_block_size(block) for block in block_list(func.body))
 
 
@@ -111,7 +108,7 @@ def _block_size(block: Block) -> int:
 
 
 class _Team:
-    """This process and its copies at work."""
+    """This process and its forks."""
 
     def __init__(
         self, kernels: Mapping[str, PrimFunc], pipeline: Pipeline, context: PassContext, target: Target,
@@ -119,7 +116,7 @@ class _Team:
     ) -> None:  # fmt: skip
         self.kernels = kernels
         self.pipeline = pipeline
-        # Copies leave no traces on disk: what fails there fails here, too.
+        # Forks write no reproducers: an error occurs in this process again.
         self.context = context.with_(watchers=(), config={"reproducer_dir": ""})
         self.target = target
         self.emit_part = emit_part
@@ -134,9 +131,9 @@ class _Team:
         try:
             with os.fdopen(source, "wb") as out:
                 out.write(b"".join(n.to_bytes(_NUMBER, "little") for n in range(len(self.order))))
-            with suppress(OSError):  # no memory, or no process more is allowed: then those that there are
+            with suppress(OSError):  # no memory or process left: go on with those that exist
                 for _ in range(processes - 1):
-                    copies.append(self._copy(tasks))  # noqa: PERF401  (they are ended in any case)
+                    copies.append(self._copy(tasks))  # noqa: PERF401  (all are ended in any case)
             self.processes += len(copies)
             start = time.monotonic()
             results: dict[str, Result] = {}
@@ -157,7 +154,7 @@ class _Team:
         return results
 
     def _next(self, tasks: int) -> str | None:
-        """A kernel that nobody has taken yet."""
+        """Take the next kernel."""
         number = os.read(tasks, _NUMBER)
         return self.order[int.from_bytes(number, "little")] if len(number) == _NUMBER else None
 
@@ -211,7 +208,7 @@ class _Copy:
         self._complete = False
 
     def results(self, deadline: float) -> Mapping[str, bytes]:
-        """What it has compiled; nothing where it ended before, or does not come to an end in time."""
+        """Its results; none if it died or exceeded the time limit."""
         data = bytearray()
         poll = select.poll()
         poll.register(self._results, select.POLLIN | select.POLLHUP)
@@ -227,9 +224,9 @@ class _Copy:
         return found
 
     def end(self) -> None:
-        """Leave nothing of it, finished or not."""
+        """Kill the process if it still runs, and reap it."""
         os.close(self._results)
-        with suppress(ChildProcessError):  # somebody else waits for all children, or they are not waited for
+        with suppress(ChildProcessError):  # other code has reaped it, or SIGCHLD is ignored
             if not self._complete and os.waitpid(self._number, os.WNOHANG)[0] == 0:
                 os.kill(self._number, signal.SIGKILL)
             elif not self._complete:
@@ -237,4 +234,4 @@ class _Copy:
             os.waitpid(self._number, 0)
 
 
-__all__ = ["Shared", "processes_for", "share_out"]
+__all__ = ["Shared", "compile_kernels", "processes_for"]

@@ -1,10 +1,10 @@
-"""What a compile is asked for, as far as its result depends on it: what kept results are found by.
+"""The inputs of a compile that its result depends on, as the key of the cache.
 
     Request(model, reader, target, ...).parts() -> dict | None      named parts; None where there is no name
     explain(request, store) -> Answer                               whether it is kept, and if not, why
 
-The parts are found out before the model is imported, and without importing the compiler.  They are kept with
-each result, so that it can be told what would have to be different for it to be taken.
+The parts are computed before the model is imported, and without importing the compiler.  Each cached result
+stores its parts, so that `dlc cache explain` can show how a request differs from it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Request:
             return None
 
     def _others(self) -> dict[str, Any]:
-        """What depends on the targets besides the host's."""
+        """The parts that depend on targets other than the host."""
         given = self.targets
         described = [[str(one), one.identity, repr(one.describe())] for one in given.others]
         return {"targets": described, "automatic": sorted(given.automatic), "place": given.place}
@@ -113,7 +113,7 @@ class Request:
 
 @record(frozen=True)
 class Difference:
-    """A part of the key in which a request and a kept result differ."""
+    """A part of the key in which a request and a cached result differ."""
 
     part: str
     kept: Any
@@ -122,23 +122,23 @@ class Difference:
 
 @record(frozen=True)
 class Answer:
-    """What the store says to a request.  `key` is None where results for it cannot be kept."""
+    """The result of a cache lookup.  `key` is None if results of the request cannot be cached."""
 
     key: str | None
     entry: Entry | None
-    """The kept result that would be taken."""
+    """The cached result that matches."""
     nearest: Entry | None = None
-    """Where none fits: the one with the fewest differences."""
+    """Without a match: the cached result with the fewest differences."""
     differences: tuple[Difference, ...] = ()
     why: str = ""
 
 
 def explain(request: Request, store: Store) -> Answer:
-    """Whether a result is kept for a request, and what is different about the nearest one."""
+    """Look a request up in the cache, and compare it with the most similar result."""
     parts = request.parts(current_context())
     key = None if parts is None else cache_key(parts)
     if parts is None or key is None:
-        return Answer(None, None, why="the model, a pass or a setting has no lasting name")
+        return Answer(None, None, why="the model, a pass or a setting has no stable name")
     entries = store.entries()
     for entry in entries:
         if entry.path == store.path(key):
@@ -153,7 +153,7 @@ def explain(request: Request, store: Store) -> Answer:
         if best is None or rank < best[0]:
             best = rank, entry, found
     if best is None:
-        return Answer(key, None, why="nothing is kept")
+        return Answer(key, None, why="the cache is empty")
     return Answer(key, None, best[1], best[2])
 
 
@@ -177,9 +177,9 @@ def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], prefix: str 
 
 
 def model_digest(model: Any, frontend: Any, shapes: Mapping[str, Any] | None) -> str | None:
-    """A name for a model's content; None where there is none without importing it.
+    """Return a digest of a model's content, or None if that needs an import of the model.
 
-    A frontend says by its `digest(model, {"shapes": ...})` what its models depend on.
+    A frontend computes it by its `digest(model, {"shapes": ...})`.
     """
     if isinstance(model, IRModule):
         return "ir:" + structural.structural_hash(model)
@@ -188,13 +188,13 @@ def model_digest(model: Any, frontend: Any, shapes: Mapping[str, Any] | None) ->
         return None
     try:
         digest = name(model, {"shapes": dict(shapes or {})})
-    except (OSError, DlcError):  # importing it will tell what is wrong
+    except (OSError, DlcError):  # the import reports the error
         return None
     return None if digest is None else f"{frontend.name}:{digest}"
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON data; TypeError for what has no lasting text."""
+    """Convert a value to JSON data; raise TypeError if it has no stable text."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
@@ -203,11 +203,11 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Path):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no lasting text")
+    raise TypeError(f"{type(value).__name__} has no stable text")
 
 
 def added_passes(given: Iterable[tuple[str, Any]]) -> list[list[str]] | None:
-    """The passes that a context adds, as text; None where their code or options cannot be named."""
+    """The passes that a context adds, as text; None if a pass has no stable name."""
     found = []
     for where, one in given:
         cls = type(one)

@@ -1,4 +1,4 @@
-"""Which targets take part in a compile; finding out imports no compiler."""
+"""The targets of a compile.  This module imports no compiler."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TargetLike = str | Target | Mapping[str, Any]
 class Targets:
     """The targets of one compile.
 
-    `others` are in order of preference; those in `automatic` take what they can, the rest only what `place`
-    says: pairs of names and the texts of targets.  What nobody takes is for `host`.
+    `others` are in order of preference.  Those in `automatic` take every node that they support; the rest
+    take only the nodes of `place`, pairs of a name and a target's text.  `host` takes all other nodes.
     """
 
     host: Target
@@ -29,9 +29,9 @@ class Targets:
 
 
 def find_target(target: TargetLike | None) -> Target:
-    """A Target of its text, of JSON, or of None: the best kind that runs on this machine.
+    """Return the Target for its text or JSON; None is the best kind that runs on this machine.
 
-    Raises TargetError for options of which its kind makes no description.
+    Raises TargetError for options that the kind cannot describe.
     """
     here = registry()
     known = here.targets
@@ -39,24 +39,24 @@ def find_target(target: TargetLike | None) -> Target:
         return target
     if target is not None:
         found = Target.parse(target, known)
-        found.describe()  # so that options are refused here, not by the first pass that asks
+        found.describe()  # refuse wrong options here, not in the first pass that reads the description
         return found
     for name in _best_first(known):
         kind = known.get(name)
         if kind is not None and kind.problem() is None:
             return Target(kind)
     raise TargetError(
-        "no installed target is one for models that name none",
+        "no installed target can be the default",
         details=here.missing(),
         hint=f"install a backend plugin, or name a target: {', '.join(known)}",
     )
 
 
 def _best_first(kinds: Category) -> list[str]:
-    """The kinds that may run on the machine that compiles."""
+    """The kinds that can be the default target, the best one first."""
     ranks = {}
     for name in tuple(kinds):
-        with suppress(UnknownNameError):  # its module cannot be imported
+        with suppress(UnknownNameError):  # its module fails to import
             ranks[name] = kinds.known(name, "host_rank")
     return sorted((name for name, rank in ranks.items() if rank > 0), key=ranks.__getitem__, reverse=True)
 
@@ -64,11 +64,11 @@ def _best_first(kinds: Category) -> list[str]:
 def find_targets(
     target: TargetLike | Sequence[TargetLike] | None, place: Mapping[str, TargetLike] | None = None
 ) -> Targets:
-    """The targets of a compile for one target, or for several, of which the last has what no other takes.
+    """Return the targets of a compile for one target or several; the last takes all other nodes.
 
-    A kind without a code generator only takes what its partitioners do: behind it comes the best kind that
-    runs on this machine.  `place` maps names of ops, patterns or model nodes to targets; one that is not
-    among the others takes part too, for these alone.
+    A kind without a code generator takes only regions of its partitioners; the best kind that runs on this
+    machine is added after it.  `place` maps names of ops, patterns or model nodes to targets.  A target that
+    only `place` names takes only these nodes.
     """
     listed = [target] if target is None or isinstance(target, (str, Target, Mapping)) else list(target)
     if not listed:
@@ -78,7 +78,7 @@ def find_targets(
         found.append(_any_host())
     texts = [str(one) for one in found]
     if len(set(texts)) < len(texts):
-        raise UsageError(f"a target occurs twice: {', '.join(texts)}")
+        raise UsageError(f"a target is listed twice: {', '.join(texts)}")
     *others, host = found
     automatic = frozenset(map(str, others))
     placed = []
@@ -92,7 +92,7 @@ def find_targets(
 
 
 def _any_host() -> Target:
-    """The best kind that runs here, or that which always does."""
+    """The best kind that runs here, else the reference."""
     try:
         return find_target(None)
     except TargetError:
@@ -100,7 +100,7 @@ def _any_host() -> Target:
 
 
 def _among(wanted: TargetLike, known: Sequence[Target]) -> Target | None:
-    """The target that is meant among those that take part: by its text, or by its kind where one has it."""
+    """Find a target by its text, or by its kind if only one target has this kind."""
     if isinstance(wanted, str):
         of_kind = [one for one in known if one.kind.name == wanted.strip()]
         if len(of_kind) == 1:

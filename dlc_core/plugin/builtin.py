@@ -1,6 +1,6 @@
-"""What the core itself gives, through the hooks that every plugin uses.
+"""The declarations of the core, through the hooks that every plugin uses.
 
-The modules that hold the declarations are imported when the registry first asks for their category.
+Their modules are imported when the registry first needs the category.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ COMMANDS: tuple[Command, ...] = (
     Command("compile", "dlc_core.cli.compile:compile_model", "Compile a model to a file."),
     Command("run", "dlc_core.cli.run:run", "Run a model once, and compare its outputs with expected ones."),
     Command("bench", "dlc_core.cli.bench:bench", "Measure how long a call takes."),
-    Command("explain", "dlc_core.cli.explain:explain", "Say for every kernel which schedule it got and why."),
-    Command("inspect", "dlc_core.cli.inspect:inspect", "Show a model's IR at any stage, or its code."),
-    Command("opt", "dlc_core.cli.opt:opt", "Run passes over a module and print what becomes of it."),
     Command(
-        "plugins", "dlc_core.cli.plugins:plugins", "List the plugins: status, what each gives, what is wrong."
+        "explain", "dlc_core.cli.explain:explain", "Show the schedule of every kernel and why it was chosen."
+    ),
+    Command("inspect", "dlc_core.cli.inspect:inspect", "Show a model's IR at any stage, or its code."),
+    Command("opt", "dlc_core.cli.opt:opt", "Run passes over a module and print the result."),
+    Command(
+        "plugins",
+        "dlc_core.cli.plugins:plugins",
+        "List the plugins with their status, declarations and problems.",
     ),
     Command("targets", "dlc_core.cli.targets:targets", "List the targets that models can be compiled for."),
-    Command(
-        "config", "dlc_core.cli.config:show", "List the settings, their values and where these come from."
-    ),
+    Command("config", "dlc_core.cli.config:show", "List the settings with their values and origins."),
     Command("ops", "dlc_core.cli.ops:ops", "List the operators, from their declarations."),
     Command("passes", "dlc_core.cli.passes:passes", "List the passes, or the default pipelines."),
-    Command("rules", "dlc_core.cli.rules:rules", "List the rewrite rules, or those of schedules."),
+    Command("rules", "dlc_core.cli.rules:rules", "List the rewrite rules, schedule rules or decisions."),
     Command(
         "new-backend",
         "dlc_core.cli.new_backend:new_backend",
         "Write a package that adds a target, ready to install.",
     ),
-    Command("cache", "dlc_core.cli.cache:cache", "Show or clear the compiled models that are kept."),
+    Command("cache", "dlc_core.cli.cache:cache", "Show or clear the cache of compiled models."),
 )
 """The core's commands: one line here adds one."""
 

@@ -1,4 +1,4 @@
-"""Loads the installed plugins one by one, so that a broken one takes nothing else with it."""
+"""Loads the installed plugins one by one, so that a broken plugin does not affect the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HOOKABLE = (FunctionType, MethodType, classmethod, staticmethod)
 
 @record(frozen=True)
 class Problem:
-    """Why a plugin, or one of its hooks (`where`), gives nothing."""
+    """The reason why a plugin, or one of its hooks (`where`), provides nothing."""
 
     where: str
     error: BaseException
@@ -43,7 +43,7 @@ class Problem:
 
 
 class Plugin:
-    """A plugin as far as it could be loaded; `problems` grows when one of its hooks fails."""
+    """A plugin with its load status; `problems` grows when one of its hooks fails."""
 
     def __init__(self, source: Source, *, disabled: bool = False) -> None:
         self.source = source
@@ -57,7 +57,7 @@ class Plugin:
 
 
 class _Manager(pluggy.PluginManager):
-    """Looks at those names of a module that can be hooks; pluggy itself looks at all at length."""
+    """A manager that inspects only functions; pluggy inspects every name of a module, which is slow."""
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
         if isinstance(plugin, ModuleType) and not isinstance(vars(plugin).get(name), _HOOKABLE):
@@ -77,8 +77,8 @@ def discover(
 ) -> list[Plugin]:
     """Load the plugins of `sources` into `manager`; `only` names those to load, None loads all.
 
-    A plugin that cannot be loaded is in the result with its problem.  Raises `PluginError` where `only` has a
-    name that no source has.
+    A plugin that fails to load is in the result with its problem.  Raises `PluginError` for a name in `only`
+    that is not installed.
     """
     claims: dict[str, list[Source]] = {}
     for source in sources:
@@ -100,7 +100,7 @@ def discover(
                 continue
             if len(claimants) > 1:
                 names = ", ".join(f"{other.distribution} {other.version}" for other in claimants)
-                error = PluginError(f"{len(claimants)} distributions give a plugin {name!r}: {names}")
+                error = PluginError(f"{len(claimants)} distributions provide a plugin {name!r}: {names}")
                 plugin.problems.append(Problem("name", error))
                 continue
             _load(manager, plugin)
@@ -111,14 +111,14 @@ def _load(manager: pluggy.PluginManager, plugin: Plugin) -> None:
     source = plugin.source
     try:
         value = hooks.find_object(source.value)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a foreign module raises stays its own)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (a foreign module may raise anything)
         plugin.problems.append(Problem(f"import of {source.value}", error))
         return
     register(manager, plugin, value)
 
 
 def register(manager: pluggy.PluginManager, plugin: Plugin, value: object) -> None:
-    """Check a plugin's object and add it to `manager`; what is wrong with it becomes one of its problems."""
+    """Check a plugin's object and add it to `manager`; an error becomes one of its problems."""
     try:
         _check_interface(value)
         _check_marks(manager, value)
@@ -157,7 +157,7 @@ def _check_interface(value: object) -> None:
 
 
 def _check_marks(manager: pluggy.PluginManager, value: object) -> None:
-    """A hook that pluggy would not call must not pass silently: a misspelt name, a forgotten marker."""
+    """Refuse hooks that pluggy would silently ignore: a misspelt name or a missing marker."""
     for name in dir(value):
         options = manager.parse_hookimpl_opts(value, name)
         if options is not None:

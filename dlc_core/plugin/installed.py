@@ -1,7 +1,6 @@
-"""Which plugins are installed: the entry points of all distributions on the import path.
+"""The installed plugins: entry points of all distributions on the import path.
 
-Reading them takes longer than opening a model does.  What was read is remembered for as long as the same
-distributions are installed at the same times.
+Reading them takes longer than opening a model, so the result is cached until a distribution changes.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from dlc_core.support.record import record
 metadata = lazy("importlib.metadata")
 
 _RECORDS = (".dist-info", ".egg-info", ".egg")
-"""How the names end of what stands for a distribution in a folder of the import path."""
+"""Suffixes of the files and folders that describe a distribution."""
 
 SETTLED = 2_000_000_000
-"""Nanoseconds after which another change is sure to give another time."""
+"""Nanoseconds after which a further change is certain to change a time stamp."""
 
 
 @record(frozen=True)
 class Source:
-    """An entry point that some distribution declares: which plugin, from where, of which version."""
+    """An entry point: the plugin's name, its object, and the distribution with its version."""
 
     name: str
     value: str
@@ -42,7 +41,7 @@ class Source:
 
 
 def scan(group: str) -> tuple[Source, ...]:
-    """The entry points of a group of all installed distributions, by name; imports none of them."""
+    """Return the entry points of a group in all distributions, without importing them."""
     importlib.invalidate_caches()
     state = distributions_stamp()
     read = partial(_encoded, group)
@@ -51,8 +50,10 @@ def scan(group: str) -> tuple[Source, ...]:
 
 
 def distributions_stamp() -> str | None:
-    """What changes when a distribution is installed, replaced or removed; None where nobody can tell: when
-    one was just now, or where somebody else than Python itself finds distributions.
+    """Return a stamp that changes when a distribution is installed, replaced or removed.
+
+    None if there is no such stamp: a distribution has just changed, or a custom finder provides
+    distributions.
     """
     for finder in sys.meta_path:
         own = getattr(finder, "__module__", "").startswith("_frozen_importlib")
@@ -78,9 +79,9 @@ def _records() -> Iterator[tuple[str, int]]:
 
 
 def _encoded(group: str) -> bytes:
-    """What `scan` finds, as JSON.
+    """The result of `scan` as JSON.
 
-    Reads each distribution's entry-point file and nothing else of those that have no such group.
+    Of a distribution without the group only the entry-point file is read.
     """
     header = f"[{group}]"
     found: dict[str, list[Source]] = {}
@@ -89,7 +90,7 @@ def _encoded(group: str) -> bytes:
         if text is None or header not in text:
             continue
         name = distribution.metadata["Name"]
-        if name in found:  # the first one on the path is the one that imports
+        if name in found:  # Python imports the first one on the path
             continue
         found[name] = [
             Source(point.name, point.value, name, distribution.version)

@@ -115,7 +115,7 @@ def test_the_cache_has_libraries(dlc, dlc_json, tmp_path, monkeypatch):
 
 def test_the_cache_says_why(dlc, dlc_json, folder, monkeypatch, capsys):
     monkeypatch.setenv("DLC_CACHE_DIR", str(folder / "kept"))
-    assert "nothing is kept" in dlc("cache", "explain", "model.onnx")
+    assert "the cache is empty" in dlc("cache", "explain", "model.onnx")
     dlc("run", "model.onnx", "--random")
     assert dlc("cache", "explain", "model.onnx").startswith("it is kept")
     assert dlc_json("cache", "size")["bytes"] > 1000

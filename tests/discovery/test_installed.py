@@ -113,7 +113,7 @@ def test_two_distributions_with_one_plugin_name(listed):
     assert [twin["distribution"] for twin in twins] == ["dlc-twin-a", "dlc-twin-b"]
     for twin in twins:
         assert twin["status"] == "broken"
-        assert "2 distributions give a plugin 'twin': dlc-twin-a 1.2, dlc-twin-b 1.2" in twin["problem"]
+        assert "2 distributions provide a plugin 'twin': dlc-twin-a 1.2, dlc-twin-b 1.2" in twin["problem"]
 
 
 def test_none_loads_no_plugin(python):

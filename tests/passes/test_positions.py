@@ -177,7 +177,7 @@ def test_contexts_take_passes_and_pairs(wrong):
 
 def test_a_pass_without_a_place_is_refused():
     target = driver.find_target(None)
-    with pytest.raises(UsageError, match="'a' does not say where it stands"):
+    with pytest.raises(UsageError, match="'a' has no position"):
         driver.pipelines(target, PassContext(passes=[Named()]))
 
 

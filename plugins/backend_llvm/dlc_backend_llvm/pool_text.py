@@ -380,10 +380,10 @@ publish:
   %raised = add i64 %old_generation, 1
   %generation = and i64 %raised, 4294967295
   %new = shl i64 %generation, 32
-  br label %share_out
-share_out:
-  %thread = phi i64 [0, %publish], [%after, %share_out]
-  %first = phi i64 [0, %publish], [%limit, %share_out]
+  br label %compile_kernels
+compile_kernels:
+  %thread = phi i64 [0, %publish], [%after, %compile_kernels]
+  %first = phi i64 [0, %publish], [%limit, %compile_kernels]
   %after = add i64 %thread, 1
   %limit_scaled = mul i64 %ranges, %after
   %limit = udiv i64 %limit_scaled, %team_wide
@@ -393,7 +393,7 @@ share_out:
   %share_at = getelementptr [16 x i64], ptr @shares, i64 %thread
   store atomic i64 %share, ptr %share_at release, align 8
   %others = icmp slt i64 %after, %team_wide
-  br i1 %others, label %share_out, label %announce
+  br i1 %others, label %compile_kernels, label %announce
 announce:
   store atomic i64 %new, ptr @word seq_cst, align 8
   %asleep = load atomic i32, ptr @sleepers seq_cst, align 4

@@ -96,7 +96,7 @@ def test_names_that_are_none():
     with pytest.raises(UsageError, match="no node or value 'frist'") as caught:
         dlc.load(parse(CHAIN), taps=["frist"])
     assert "'first'" in str(caught.value)
-    with pytest.raises(UsageError, match="taps are of models"):
+    with pytest.raises(UsageError, match="taps need a model"):
         dlc.compile(dlc.load(parse(CHAIN)), taps=["first"])
 
 

@@ -18,7 +18,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core.config import config
 from dlc_core.diag import DlcError
-from dlc_core.driver import processes as shares
+from dlc_core.driver import processes
 from dlc_core.passes.tir import prim_func_pass
 from dlc_core.testing.networks import cifar, feed, keywords
 from dlc_core.tir.stmt import PrimFunc
@@ -80,7 +80,7 @@ def test_copies_do_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work waits for a copy, which must then have done all the rest."""
     mine: list[str] = []
     kernels: list[int] = []
-    compile_one = shares._Team._compiled
+    compile_one = processes._Team._compiled
 
     def slow(team: Any, name: str) -> Any:
         if os.getpid() == HERE:
@@ -89,21 +89,21 @@ def test_copies_do_their_part(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(1.0)
         return compile_one(team, name)
 
-    monkeypatch.setattr(shares._Team, "_compiled", slow)
+    monkeypatch.setattr(processes._Team, "_compiled", slow)
     compiled(2)
     assert len(mine) <= kernels[0] // 2
 
 
 def misbehaving(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Let copies act so at their first kernel."""
-    compile_one = shares._Team._compiled
+    compile_one = processes._Team._compiled
 
     def compiled_so(team: Any, name: str) -> Any:
         if os.getpid() != HERE:
             act()
         return compile_one(team, name)
 
-    monkeypatch.setattr(shares._Team, "_compiled", compiled_so)
+    monkeypatch.setattr(processes._Team, "_compiled", compiled_so)
 
 
 def fail() -> None:
@@ -124,7 +124,7 @@ def test_what_copies_do_not_give_is_done_here(
     alone: Any, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]
 ) -> None:
     misbehaving(monkeypatch, act)
-    monkeypatch.setattr(shares, "PATIENCE", (0.0, 1.0))
+    monkeypatch.setattr(processes, "PATIENCE", (0.0, 1.0))
     start = time.monotonic()
     exe = compiled(3)
     assert same(exe, alone)
@@ -133,7 +133,7 @@ def test_what_copies_do_not_give_is_done_here(
 
 
 def test_what_cannot_be_sent_is_done_here(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "dumps", lambda value, known=(): (_ for _ in ()).throw(TypeError("no bytes")))
+    monkeypatch.setattr(processes, "dumps", lambda value, known=(): (_ for _ in ()).throw(TypeError("no bytes")))
     assert same(compiled(2), alone)
 
 
@@ -179,7 +179,7 @@ def test_errors_of_the_code_generator(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_an_interrupt_ends_the_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_one = shares._Team._compiled
+    compile_one = processes._Team._compiled
 
     def interrupted(team: Any, name: str) -> Any:
         if os.getpid() == HERE:
@@ -187,7 +187,7 @@ def test_an_interrupt_ends_the_copies(monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(60)
         return compile_one(team, name)
 
-    monkeypatch.setattr(shares._Team, "_compiled", interrupted)
+    monkeypatch.setattr(processes._Team, "_compiled", interrupted)
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         compiled(3)
@@ -232,9 +232,9 @@ def test_where_processes_do_not_pay_or_see_too_little_there_is_one() -> None:
     with dlc.PassContext(passes=[looks()]):
         assert compiled(2).report["processes"] == 1
     with config.override(compile_processes=2):
-        assert shares.processes_for(1) == 1
-        assert shares.processes_for(shares.MOST_KERNELS + 1) == 1
-    assert shares.processes_for(2 * shares.EACH - 1) == 1
+        assert processes.processes_for(1) == 1
+        assert processes.processes_for(processes.MOST_KERNELS + 1) == 1
+    assert processes.processes_for(2 * processes.EACH - 1) == 1
 
 
 def test_beside_other_threads_there_is_one_process() -> None:
